@@ -1,0 +1,1 @@
+"""Treadle: provably optimal, verified collective-communication schedules for any network fabric."""

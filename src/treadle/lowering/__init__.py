@@ -1,0 +1,1 @@
+"""Programs and the text formats made from them."""

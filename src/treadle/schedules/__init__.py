@@ -1,0 +1,1 @@
+"""Schedules as values: collectives, forests, cost, verification, plan files."""

@@ -1,0 +1,128 @@
+"""What is to be communicated: the kind of collective, its ranks, root and shard weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import gcd
+
+from treadle.errors import ScheduleError
+from treadle.topologies.topology import Topology
+
+
+class CollectiveKind(StrEnum):
+    """The collectives, spelt as on the command line."""
+
+    ALLGATHER = "allgather"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALLREDUCE = "allreduce"
+    BROADCAST = "broadcast"
+    REDUCE = "reduce"
+
+    @property
+    def is_rooted(self) -> bool:
+        """Broadcast and reduce have one root; the others treat all ranks alike."""
+        return self in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+
+    @property
+    def reduces(self) -> bool:
+        """Data is combined on the way."""
+        return self in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE, CollectiveKind.REDUCE)
+
+    @property
+    def broadcasts(self) -> bool:
+        """Data is copied on the way."""
+        return self in (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST)
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective on some compute nodes of a fabric.
+
+    Parameters
+    ----------
+    kind : CollectiveKind
+    ranks : tuple of int, length N >= 2
+        Node index of each rank; distinct.
+    root : int, optional
+        Rank of the root of broadcast and reduce; None for the others.
+    weights : tuple of int, optional
+        Relative shard sizes per rank, not negative, of allgather and reduce-scatter; default all equal.
+    forwarders : tuple of int
+        Node indices of compute nodes outside `ranks` that may forward.
+
+    Raises
+    ------
+    ScheduleError
+        If any of the above does not hold.
+    """
+
+    kind: CollectiveKind
+    ranks: tuple[int, ...]
+    root: int | None = None
+    weights: tuple[int, ...] | None = None
+    forwarders: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        n = len(self.ranks)
+        if n < 2:
+            raise ScheduleError(f"{self.kind} needs at least 2 ranks, found {n}")
+        members = (*self.ranks, *self.forwarders)
+        if len(set(members)) != len(members):
+            raise ScheduleError("a compute node may appear once among ranks and forwarders")
+        if self.kind.is_rooted != (self.root is not None):
+            raise ScheduleError(f"{self.kind} {'needs a root' if self.kind.is_rooted else 'has no root'}")
+        if self.root is not None and not 0 <= self.root < n:
+            raise ScheduleError(f"root {self.root}: expected a rank from 0 to {n - 1}")
+        if self.weights is not None:
+            self._check_weights(self.weights)
+
+    def _check_weights(self, weights: tuple[int, ...]) -> None:
+        if self.kind not in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
+            raise ScheduleError(f"{self.kind} has no shards to weight")
+        if len(weights) != self.n_ranks:
+            raise ScheduleError(f"weights: expected {self.n_ranks} values, found {len(weights)}")
+        if min(weights) < 0 or max(weights) == 0 or max(weights) > 2**20:
+            raise ScheduleError("weights must be integers from 0 to 2**20, not all 0")
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks N."""
+        return len(self.ranks)
+
+    @property
+    def shard_weights(self) -> tuple[int, ...]:
+        """Relative amount of data that starts (or ends) at each rank, in lowest terms.
+
+        One-hot at the root for broadcast and reduce.
+        """
+        if self.root is not None:
+            return tuple(int(rank == self.root) for rank in range(self.n_ranks))
+        if self.weights is None:
+            return (1,) * self.n_ranks
+        divisor = gcd(*self.weights)
+        return tuple(weight // divisor for weight in self.weights)
+
+
+def on_all_ranks(
+    topology: Topology,
+    kind: CollectiveKind,
+    *,
+    root: int | None = None,
+    weights: tuple[int, ...] | None = None,
+) -> Collective:
+    """The collective over every compute node of `topology`."""
+    return Collective(kind, tuple(int(v) for v in topology.compute_nodes), root=root, weights=weights)
+
+
+def check_membership(topology: Topology, collective: Collective) -> None:
+    """Raise ScheduleError unless the collective covers just compute nodes of `topology`, each declared."""
+    members = {*collective.ranks, *collective.forwarders}
+    compute = {int(v) for v in topology.compute_nodes}
+    for node in sorted(members - compute):
+        raise ScheduleError(f"node {node} of the collective is not a compute node of {topology.name}")
+    for node in sorted(compute - members):
+        raise ScheduleError(
+            f"compute node {topology.node_names[node]!r} is neither a rank nor a forwarder; "
+            f"take it out of the fabric (subset) or declare it a forwarder"
+        )

@@ -1,0 +1,78 @@
+"""What a schedule costs on a fabric: exact loads, throughput, heights."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.forest import Forest, ForestSchedule, Tree
+from treadle.topologies.topology import Topology
+
+
+def link_loads(topology: Topology, schedule: ForestSchedule) -> Int64Array:
+    """Units that cross each link, all forests together, shape (m,).
+
+    A unit is 1/R of the data, R = `schedule.total_units`.
+    """
+    loads = np.zeros(topology.n_links, dtype=np.int64)
+    for forest in schedule.forests:
+        units = path_units(forest)
+        np.add.at(loads, forest.path_links, np.repeat(units, np.diff(forest.path_offset)))
+    return loads
+
+
+def path_units(forest: Forest) -> Int64Array:
+    """Units that take each path, over all trees, shape (P,)."""
+    units = np.zeros(forest.n_paths, dtype=np.int64)
+    for root in range(forest.n_ranks):
+        for tree in forest.trees(root):
+            np.add.at(units, tree.entry_path, tree.entry_units)
+    return units
+
+
+def algbw(topology: Topology, schedule: ForestSchedule) -> Fraction:
+    """Asymptotic algorithmic bandwidth in bytes/s: size / time as the number of slices grows.
+
+    The time is that of the most congested link, M/R * max load/bandwidth, where reducing and broadcasting
+    forests of an allreduce run at once.
+    """
+    loads = link_loads(topology, schedule)
+    used = np.flatnonzero(loads)
+    rates = {(int(topology.bandwidths[e]), int(loads[e])) for e in used}
+    return schedule.total_units * min(Fraction(bandwidth, load) for bandwidth, load in rates)
+
+
+def busbw_factor(kind: CollectiveKind, n_ranks: int) -> Fraction:
+    """busbw / algbw as nccl-tests defines it."""
+    if kind is CollectiveKind.ALLREDUCE:
+        return Fraction(2 * (n_ranks - 1), n_ranks)
+    if kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
+        return Fraction(n_ranks - 1, n_ranks)
+    return Fraction(1)
+
+
+def height(tree: Tree) -> int:
+    """Longest number of logical hops between the root and a rank."""
+    level = 0
+    reached = np.zeros(len(tree.parent), dtype=bool)
+    reached[tree.root] = True
+    while True:
+        children = ~reached & (tree.parent >= 0) & reached[tree.parent]
+        frontier = np.flatnonzero(children)
+        if not frontier.size:
+            return level
+        level += 1
+        reached[frontier] = True
+
+
+def height_max(schedule: ForestSchedule) -> int:
+    """Greatest height over all trees of all forests."""
+    return max(
+        height(tree)
+        for forest in schedule.forests
+        for root in range(forest.n_ranks)
+        for tree in forest.trees(root)
+    )

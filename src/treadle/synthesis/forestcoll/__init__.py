@@ -1,0 +1,1 @@
+"""ForestColl: throughput-optimal spanning-tree schedules."""

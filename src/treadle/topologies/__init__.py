@@ -1,0 +1,1 @@
+"""Fabrics as values: catalogue, files, transforms."""

@@ -1,0 +1,296 @@
+"""The fabric as a value: compute and switch nodes joined by directed links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen
+from treadle.errors import TopologyError
+
+MAX_BANDWIDTH = 2**50
+"""Largest bandwidth of a link, bytes/s."""
+
+
+def _unset() -> NDArray[Any]:
+    """Stand-in for an optional array; the constructor replaces it by zeros."""
+    return frozen([], np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """A network fabric.
+
+    Nodes and links are numbered from 0 in the order given; the order of the compute nodes is rank order.
+    Links are directed, parallel links are links of their own, self-loops are legal (they carry nothing).
+
+    Parameters
+    ----------
+    name : str
+        For reports; takes no part in equality.
+    node_names : sequence of str, length n
+        Unique and not empty.
+    is_compute : array of bool, shape (n,)
+        True for compute nodes, False for switches.
+    tails, heads : array of int32, shape (m,)
+        Node indices of each link's ends.
+    bandwidths : array of int64, shape (m,)
+        Bytes/s, 1 to 2**50.
+    latencies_ns : array of int64, shape (m,), optional
+        Nanoseconds, default 0.
+    multicast, aggregation : array of bool, shape (n,), optional
+        Switch capabilities, default False; False at compute nodes.
+    injection_bytes_per_s : array of int64, shape (n,), optional
+        Cap into and out of a compute node's host; 0 (default) means none.
+
+    Raises
+    ------
+    TopologyError
+        If any of the above does not hold, or a switch has no link.
+    """
+
+    name: str
+    node_names: tuple[str, ...]
+    is_compute: BoolArray
+    tails: Int32Array
+    heads: Int32Array
+    bandwidths: Int64Array
+    latencies_ns: Int64Array = field(default_factory=_unset)
+    multicast: BoolArray = field(default_factory=_unset)
+    aggregation: BoolArray = field(default_factory=_unset)
+    injection_bytes_per_s: Int64Array = field(default_factory=_unset)
+
+    def __post_init__(self) -> None:
+        names = tuple(self.node_names)
+        object.__setattr__(self, "node_names", names)
+        n, m = len(names), len(np.asarray(self.tails))
+        self._store("is_compute", self.is_compute, np.bool_, n)
+        self._store("tails", self.tails, np.int32, m)
+        self._store("heads", self.heads, np.int32, m)
+        self._store("bandwidths", self.bandwidths, np.int64, m)
+        self._store("latencies_ns", self.latencies_ns, np.int64, m, optional=True)
+        self._store("multicast", self.multicast, np.bool_, n, optional=True)
+        self._store("aggregation", self.aggregation, np.bool_, n, optional=True)
+        self._store("injection_bytes_per_s", self.injection_bytes_per_s, np.int64, n, optional=True)
+        self._check_names()
+        self._check_links()
+        self._check_nodes()
+
+    def _store(
+        self, key: str, values: NDArray[Any], dtype: type[np.generic], length: int, *, optional: bool = False
+    ) -> None:
+        if optional and not len(values):
+            values = np.zeros(length, dtype=dtype)
+        try:
+            array = frozen(values, dtype)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise TopologyError(f"{key}: expected {np.dtype(dtype).name} values ({error})") from None
+        if array.shape != (length,):
+            raise TopologyError(f"{key}: expected {length} values, found shape {array.shape}")
+        object.__setattr__(self, key, array)
+
+    def _check_names(self) -> None:
+        seen: set[str] = set()
+        for name in self.node_names:
+            if not isinstance(name, str) or not name:
+                raise TopologyError(f"node name {name!r}: expected a non-empty string")
+            if name in seen:
+                raise TopologyError(f"node {name!r} is named twice; names must be unique")
+            seen.add(name)
+
+    def _check_links(self) -> None:
+        n = self.n_nodes
+        for key in ("tails", "heads"):
+            ends = getattr(self, key)
+            if ends.size and (ends.min() < 0 or ends.max() >= n):
+                raise TopologyError(f"{key}: node indices must be 0 to {n - 1}")
+        wrong = np.flatnonzero((self.bandwidths < 1) | (self.bandwidths > MAX_BANDWIDTH))
+        if wrong.size:
+            raise TopologyError(
+                f"link {self.link_name(int(wrong[0]))}: bandwidth {self.bandwidths[wrong[0]]} bytes/s, "
+                f"expected 1 to 2**50"
+            )
+        wrong = np.flatnonzero(self.latencies_ns < 0)
+        if wrong.size:
+            raise TopologyError(f"link {self.link_name(int(wrong[0]))}: latency must not be negative")
+
+    def _check_nodes(self) -> None:
+        linked = np.zeros(self.n_nodes, dtype=bool)
+        linked[self.tails] = True
+        linked[self.heads] = True
+        for node in np.flatnonzero(~linked & ~self.is_compute):
+            raise TopologyError(f"switch {self.node_names[node]!r} has no link; remove it or connect it")
+        for node in np.flatnonzero((self.multicast | self.aggregation) & self.is_compute):
+            raise TopologyError(f"{self.node_names[node]!r} is a compute node; only switches multicast")
+        for node in np.flatnonzero(self.injection_bytes_per_s < 0):
+            raise TopologyError(f"{self.node_names[node]!r}: injection cap must not be negative")
+        for node in np.flatnonzero((self.injection_bytes_per_s > 0) & ~self.is_compute):
+            raise TopologyError(
+                f"{self.node_names[node]!r} is a switch; injection caps are for compute nodes"
+            )
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes, compute and switch."""
+        return len(self.node_names)
+
+    @property
+    def n_links(self) -> int:
+        """Number of directed links."""
+        return len(self.tails)
+
+    @cached_property
+    def compute_nodes(self) -> Int32Array:
+        """Indices of the compute nodes, in rank order, shape (N,)."""
+        return frozen(np.flatnonzero(self.is_compute), np.int32)
+
+    @cached_property
+    def switches(self) -> Int32Array:
+        """Indices of the switches, shape (n - N,)."""
+        return frozen(np.flatnonzero(~self.is_compute), np.int32)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.node_names)}
+
+    def node_index(self, name: str) -> int:
+        """Index of the node called `name`; TopologyError if there is none."""
+        try:
+            return self._index[name]
+        except KeyError:
+            raise TopologyError(f"{self.name}: no node is called {name!r}") from None
+
+    def link_name(self, link: int) -> str:
+        """A link as ``tail->head``, for messages."""
+        return f"{self.node_names[self.tails[link]]}->{self.node_names[self.heads[link]]}"
+
+    def egress_bytes_per_s(self) -> Int64Array:
+        """Total bandwidth out of each node, self-loops left out, shape (n,)."""
+        return self._sums(self.tails)
+
+    def ingress_bytes_per_s(self) -> Int64Array:
+        """Total bandwidth into each node, self-loops left out, shape (n,)."""
+        return self._sums(self.heads)
+
+    def _sums(self, ends: Int32Array) -> Int64Array:
+        total = np.zeros(self.n_nodes, dtype=np.int64)
+        carries = self.tails != self.heads
+        np.add.at(total, ends[carries], self.bandwidths[carries])
+        return total
+
+    def transpose(self) -> Topology:
+        """The fabric with every link turned round; link numbers stay."""
+        return replace(
+            self,
+            name=f"transpose({self.name})",
+            tails=self.heads,
+            heads=self.tails,
+            multicast=self.aggregation,
+            aggregation=self.multicast,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Topology):
+            return NotImplemented
+        return self.node_names == other.node_names and all(
+            np.array_equal(getattr(self, key), getattr(other, key)) for key in _ARRAYS
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.node_names, *(getattr(self, key).tobytes() for key in _ARRAYS)))
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.compute_nodes)} compute, {len(self.switches)} switches, {self.n_links} links"
+        return f"<Topology {self.name}: {counts}>"
+
+
+_ARRAYS = (
+    "is_compute",
+    "tails",
+    "heads",
+    "bandwidths",
+    "latencies_ns",
+    "multicast",
+    "aggregation",
+    "injection_bytes_per_s",
+)
+
+
+class TopologyBuilder:
+    """Collects nodes and links by name; `build` makes the value.
+
+    Examples
+    --------
+    >>> builder = TopologyBuilder("pair")
+    >>> builder.compute("a"), builder.compute("b")
+    ('a', 'b')
+    >>> builder.duplex("a", "b", 25 * 10**9)
+    >>> builder.build()
+    <Topology pair: 2 compute, 0 switches, 2 links>
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._names: list[str] = []
+        self._index: dict[str, int] = {}
+        self._compute: list[bool] = []
+        self._multicast: list[bool] = []
+        self._aggregation: list[bool] = []
+        self._injection: list[int] = []
+        self._links: list[tuple[int, int, int, int]] = []
+
+    def compute(self, name: str, *, injection_bytes_per_s: int = 0) -> str:
+        """Add a compute node; returns its name."""
+        return self._node(name, True, False, False, injection_bytes_per_s)
+
+    def switch(self, name: str, *, multicast: bool = False, aggregation: bool = False) -> str:
+        """Add a switch; returns its name."""
+        return self._node(name, False, multicast, aggregation, 0)
+
+    def _node(self, name: str, compute: bool, multicast: bool, aggregation: bool, injection: int) -> str:
+        if name in self._index:
+            raise TopologyError(f"node {name!r} is named twice; names must be unique")
+        self._index[name] = len(self._names)
+        self._names.append(name)
+        self._compute.append(compute)
+        self._multicast.append(multicast)
+        self._aggregation.append(aggregation)
+        self._injection.append(injection)
+        return name
+
+    def link(self, tail: str, head: str, bandwidth: int, latency_ns: int = 0) -> None:
+        """Add one directed link; bandwidth in bytes/s."""
+        ends: list[int] = []
+        for name in (tail, head):
+            if name not in self._index:
+                raise TopologyError(f"link {tail}->{head}: no node is called {name!r}")
+            ends.append(self._index[name])
+        if bandwidth < 1 or bandwidth > MAX_BANDWIDTH:
+            raise TopologyError(f"link {tail}->{head}: bandwidth {bandwidth} bytes/s, expected 1 to 2**50")
+        self._links.append((ends[0], ends[1], bandwidth, latency_ns))
+
+    def duplex(self, one: str, other: str, bandwidth: int, latency_ns: int = 0) -> None:
+        """Add a link each way, `bandwidth` bytes/s per direction."""
+        self.link(one, other, bandwidth, latency_ns)
+        self.link(other, one, bandwidth, latency_ns)
+
+    def build(self) -> Topology:
+        """The finished value; TopologyError if it is malformed."""
+        columns: Sequence[Sequence[int]] = list(zip(*self._links, strict=True)) or [(), (), (), ()]
+        return Topology(
+            name=self._name,
+            node_names=tuple(self._names),
+            is_compute=np.array(self._compute, dtype=bool),
+            tails=np.array(columns[0], dtype=np.int32),
+            heads=np.array(columns[1], dtype=np.int32),
+            bandwidths=np.array(columns[2], dtype=np.int64),
+            latencies_ns=np.array(columns[3], dtype=np.int64),
+            multicast=np.array(self._multicast, dtype=bool),
+            aggregation=np.array(self._aggregation, dtype=bool),
+            injection_bytes_per_s=np.array(self._injection, dtype=np.int64),
+        )
