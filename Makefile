@@ -1,0 +1,68 @@
+# `make demo` and `make test` do all the set-up: a virtual environment, the wheel, its tools.
+# Needed on the machine: python3 (3.11 or newer), pip, make, g++. cmake and ninja come from PyPI when absent.
+PYTHON ?= python3
+VENV ?= .venv
+DEMO ?= demo
+PYTEST_FLAGS ?= -n 2
+
+PY := $(VENV)/bin/python
+TREADLE := $(VENV)/bin/treadle
+SOURCES := $(shell find src -type f ! -name '*.pyc' ! -name '*.so') CMakeLists.txt pyproject.toml README.md LICENSE
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+
+.PHONY: install wheel demo test lint types bench clean
+
+install: $(VENV)/.installed
+
+wheel: dist/.built
+
+# --without-pip works where Debian's python3-venv is not installed; a current pip then comes from PyPI.
+$(VENV)/.created:
+	$(PYTHON) -m venv --without-pip $(VENV)
+	$(PYTHON) -m pip --python $(PY) install --quiet "pip>=25.1"
+	touch $@
+
+dist/.built: $(SOURCES) $(VENV)/.created
+	rm -rf dist
+	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
+	touch $@
+
+$(VENV)/.installed: dist/.built
+	$(PY) -m pip install --quiet "$$(echo dist/treadle-*.whl)"
+	$(PY) -m pip install --quiet --no-deps --force-reinstall dist/treadle-*.whl
+	touch $@
+
+$(VENV)/.test-tools: $(VENV)/.installed pyproject.toml
+	$(PY) -m pip install --quiet "$$(echo dist/treadle-*.whl)[mpi,bfloat16]" --group test
+	touch $@
+
+demo: $(VENV)/.installed
+	mkdir -p $(DEMO)
+	$(TREADLE) solve dgx_a100:2 allgather -o $(DEMO)/allgather.plan
+	$(TREADLE) verify $(DEMO)/allgather.plan --topology dgx_a100:2
+	$(TREADLE) run $(DEMO)/allgather.plan --size 1K..4M
+	$(TREADLE) lower $(DEMO)/allgather.plan --to msccl-xml --profile legacy -o $(DEMO)/allgather.xml
+	$(TREADLE) solve dgx_a100:2 allreduce -o $(DEMO)/allreduce.plan
+	$(TREADLE) verify $(DEMO)/allreduce.plan --topology dgx_a100:2
+	$(TREADLE) run $(DEMO)/allreduce.plan --size 1K..4M
+	$(TREADLE) lower $(DEMO)/allreduce.plan --to msccl-xml --profile legacy -o $(DEMO)/allreduce.xml
+	@echo "Plans and XML are in $(DEMO)/."
+
+lint: $(VENV)/.test-tools
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: $(VENV)/.test-tools
+	$(VENV)/bin/mypy
+
+test: lint types
+	$(PY) -m pytest $(PYTEST_FLAGS)
+
+bench: $(VENV)/.test-tools
+	$(PY) benchmarks/stages.py
+
+clean:
+	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,54 @@
+"""Settings of the whole suite: deterministic hypothesis, and a closing line on engines that were skipped."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "treadle", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("treadle")
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the working tree."""
+    return ROOT
+
+
+def missing_engines() -> Mapping[str, str]:
+    """Optional engines that tests on this machine cannot use, and why."""
+    missing: dict[str, str] = {}
+    if importlib.util.find_spec("mpi4py") is None:
+        missing["MPI"] = "mpi4py is not installed; pip install 'treadle[mpi]'"
+    elif mpirun() is None:
+        missing["MPI"] = "no mpirun on the PATH or beside the interpreter"
+    if importlib.util.find_spec("ml_dtypes") is None:
+        missing["bfloat16"] = "ml_dtypes is not installed; pip install 'treadle[bfloat16]'"
+    return missing
+
+
+def mpirun() -> str | None:
+    """The mpirun beside the running interpreter, else the one on the PATH."""
+    import sys
+
+    beside = Path(sys.executable).parent / "mpirun"
+    return str(beside) if beside.exists() else shutil.which("mpirun")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Say last of all, just above pytest's own closing line, which engines were skipped."""
+    result = yield
+    missing = missing_engines()
+    text = "; ".join(f"{engine} ({reason})" for engine, reason in missing.items())
+    terminalreporter.write_line(f"engines skipped: {text or 'none'}")
+    return result

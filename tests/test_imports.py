@@ -1,0 +1,116 @@
+"""Imports point one way: topologies, schedules, synthesis; lowering and runtime; planning; cli on top."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import treadle
+
+PACKAGE = Path(treadle.__file__).parent
+
+BASE = {"treadle.errors", "treadle.arrays"}
+ALLOWED = {
+    "topologies": {"topologies"},
+    "schedules": {"topologies", "schedules"},
+    "synthesis": {"topologies", "schedules", "synthesis", "_core"},
+    "lowering": {"topologies", "schedules", "lowering"},
+    "runtime": {"topologies", "schedules", "lowering", "runtime"},
+    "planning": {"topologies", "schedules", "synthesis", "lowering", "runtime", "planning"},
+    "cli": {"topologies", "schedules", "planning", "cli"},
+}
+VERIFIER_MAY_IMPORT = {
+    "treadle.topologies.topology",
+    "treadle.schedules.collective",
+    "treadle.schedules.forest",
+    "treadle.schedules.witness",
+}
+THIRD_PARTY = {
+    "numpy": set(ALLOWED),
+    "highspy": {"synthesis"},
+    "lxml": {"topologies", "lowering"},
+    "ml_dtypes": {"runtime"},
+    "mpi4py": {"runtime"},
+    "rich": {"cli"},
+    "typer": {"cli"},
+    "click": {"cli"},
+}
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, int]]:
+    """Absolute names of the modules that a source file imports, with line numbers."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            yield node.module or "", node.lineno
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node.lineno
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def layer(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    where = layer(path)
+    if not where:
+        return
+    for name, line in imports_of(path):
+        if not name.startswith("treadle.") or any(name == b or name.startswith(f"{b}.") for b in BASE):
+            continue
+        target = name.split(".")[1]
+        if target == "__version__":
+            continue
+        assert target in ALLOWED[where], f"{path}:{line}: {where} must not import {name}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_third_party_imports_stay_in_their_layer(path: Path) -> None:
+    import sys
+
+    for name, line in imports_of(path):
+        top = name.split(".")[0]
+        if top == "treadle" or top in sys.stdlib_module_names:
+            continue
+        assert top in THIRD_PARTY, f"{path}:{line}: {top} is no declared dependency"
+        if layer(path):
+            assert layer(path) in THIRD_PARTY[top], f"{path}:{line}: {layer(path)} must not import {top}"
+
+
+def test_verifier_imports_value_types_only() -> None:
+    paths = [path for path in modules() if layer(path) == "schedules" and "verify" in str(path)]
+    assert paths
+    own = {f"treadle.schedules.{path.stem}" for path in paths} | {"treadle.schedules.verify"}
+    for path in paths:
+        for name, line in imports_of(path):
+            if not name.startswith("treadle.") or any(name.startswith(b) for b in BASE | own):
+                continue
+            allowed = any(name == m or name.startswith(f"{m}.") for m in VERIFIER_MAY_IMPORT)
+            assert allowed, f"{path}:{line}: the verifier must not import {name}"
+
+
+def test_interpreter_shares_no_code_with_the_writer() -> None:
+    for path in (PACKAGE / "lowering").glob("interpret*.py"):
+        for name, line in imports_of(path):
+            assert not name.startswith("treadle.lowering.msccl_xml"), f"{path}:{line}: imports {name}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_the_command_line_prints_and_exits(path: Path) -> None:
+    if layer(path) == "cli":
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in ("print", "exit", "quit", "input"), f"{path}:{node.lineno}"
