@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
+from types import MappingProxyType
+from typing import ClassVar, Protocol
 
 import numpy as np
 
-from treadle.errors import ScheduleError
+from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies.topology import Topology
+
+
+class Witness(Protocol):
+    """What every witness offers; register a new kind's reader in `WITNESS_READERS`."""
+
+    kind: ClassVar[str]
+
+    def bound(self, topology: Topology, collective: Collective) -> Fraction:
+        """The upper bound on algbw, bytes/s, that the witness proves; ScheduleError if it proves none."""
+        ...
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object whose ``kind`` names the reader; exact rationals as strings ``p/q``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -28,12 +46,16 @@ class CutWitness:
     B+(S). Source: optimality (*) of section 4.4 of the dissertation, with weights.
     """
 
+    kind: ClassVar[str] = "cut"
+
     nodes: tuple[int, ...]
 
     def bound(self, topology: Topology, collective: Collective) -> Fraction:
         """The upper bound on algbw, bytes/s, that the cut proves; ScheduleError if it proves none."""
         if collective.kind is CollectiveKind.ALLREDUCE:
             raise ScheduleError("a single cut is no witness for an allreduce")
+        if any(not 0 <= node < topology.n_nodes for node in self.nodes):
+            raise ScheduleError(f"the cut names a node beyond the {topology.n_nodes} of {topology.name}")
         inside = np.zeros(topology.n_nodes, dtype=bool)
         inside[list(self.nodes)] = True
         if all(inside[node] for node in collective.ranks):
@@ -50,3 +72,36 @@ class CutWitness:
         crossing = entering if collective.kind.reduces else leaving
         capacity = int(topology.bandwidths[crossing].astype(object).sum())
         return Fraction(capacity * sum(collective.shard_weights), demand)
+
+    def to_json(self) -> dict[str, object]:
+        """Kind and node indices."""
+        return {"kind": self.kind, "nodes": list(self.nodes)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> CutWitness:
+        """Read what `to_json` wrote; FormatError if it is anything else."""
+        nodes = value.get("nodes")
+        if set(value) != {"kind", "nodes"} or not isinstance(nodes, list):
+            raise FormatError("cut witness: expected the keys kind and nodes, a list")
+        if any(type(node) is not int or not 0 <= node < 2**31 for node in nodes):
+            raise FormatError("cut witness: nodes must be node indices")
+        if any(a >= b for a, b in pairwise(nodes)):
+            raise FormatError("cut witness: nodes must rise")
+        return cls(tuple(nodes))
+
+
+WITNESS_READERS: Mapping[str, Callable[[Mapping[str, object]], Witness]] = MappingProxyType(
+    {CutWitness.kind: CutWitness.from_json}
+)
+"""Reader of each witness kind's JSON object."""
+
+
+def witness_from_json(value: object) -> Witness:
+    """The witness that a JSON object (`Witness.to_json`) stands for; FormatError if it is malformed."""
+    if not isinstance(value, Mapping):
+        raise FormatError("witness: expected an object")
+    kind = value.get("kind")
+    reader = WITNESS_READERS.get(kind) if isinstance(kind, str) else None
+    if reader is None:
+        raise FormatError(f"witness: kind {kind!r}, expected one of {', '.join(WITNESS_READERS)}")
+    return reader(value)
