@@ -1,0 +1,77 @@
+"""Sets of nodes in few words, for messages: whole boxes by their prefix, numbered names as ranges."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from treadle.topologies.topology import Topology
+
+_NUMBERED = re.compile(r"(.*?)(\d+)")
+_SHOWN = 6
+
+
+def describe_nodes(topology: Topology, nodes: Iterable[int]) -> str:
+    """Name a set of nodes shortly: ``box0.* (9 nodes)``, ``gpu0-3, sw0 (5 nodes)``, ``all but box1.nic0``.
+
+    Parameters
+    ----------
+    topology : Topology
+    nodes : iterable of int
+        Node indices.
+    """
+    inside = set(nodes)
+    outside = set(range(topology.n_nodes)) - inside
+    terms = _terms(topology, inside)
+    others = _terms(topology, outside)
+    count = f"({len(inside)} node{'s' if len(inside) != 1 else ''})"
+    if outside and len(others) < len(terms):
+        return f"all but {_shorten(others)} {count}"
+    return f"{_shorten(terms)} {count}"
+
+
+def _terms(topology: Topology, nodes: set[int]) -> list[str]:
+    """Whole groups as ``prefix.*``, the rest as ranges of numbered names."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for node, name in enumerate(topology.node_names):
+        prefix, dot, _ = name.partition(".")
+        groups[prefix if dot else ""].append(node)
+    whole, rest = [], []
+    for prefix, members in groups.items():
+        if prefix and len(members) > 1 and nodes.issuperset(members):
+            whole.append(prefix)
+        else:
+            rest += [topology.node_names[node] for node in members if node in nodes]
+    return [*(f"{term}.*" for term in _ranges(whole)), *_ranges(rest)]
+
+
+def _ranges(names: list[str]) -> list[str]:
+    """Runs of names that differ in a final number as ``stem0-3``, in order of first appearance."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    plain: list[str] = []
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        if match and str(int(match[2])) == match[2]:
+            numbers[match[1]].append(int(match[2]))
+        else:
+            plain.append(name)
+    terms = []
+    for stem, found in numbers.items():
+        terms += [f"{stem}{low}" if low == high else f"{stem}{low}-{high}" for low, high in _runs(found)]
+    return terms + plain
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+def _shorten(terms: list[str]) -> str:
+    shown = ", ".join(terms[:_SHOWN])
+    return f"{shown}, ... ({len(terms) - _SHOWN} more)" if len(terms) > _SHOWN else shown
