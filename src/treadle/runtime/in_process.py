@@ -1,0 +1,242 @@
+"""Executes a program on real numpy buffers of all ranks in this process."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.runtime.data import ElementType, Reduction, finish_average, numpy_dtype
+from treadle.runtime.memory import Layout, RankMemory, allocate, is_same_memory, slices_for
+from treadle.runtime.order import check_extents, execution_order, is_awaited, match_messages
+from treadle.schedules.collective import CollectiveKind
+
+SLICE_BYTES = 2**18
+"""Default largest slice of a chunk: the slices that a tree's operations touch then stay in the L2 cache."""
+
+_Action = tuple[Callable[..., object], tuple[NDArray[Any], ...]]
+
+
+class PreparedProgram:
+    """A program that has been checked and put into a serial order; the same for every size.
+
+    Parameters
+    ----------
+    program : Program
+
+    Raises
+    ------
+    ScheduleError
+        If messages do not match, a range does not exist, or the program deadlocks.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        check_extents(program)
+        self.partner = match_messages(program)
+        self.order = execution_order(program, self.partner)
+        self.staged = _staged_sends(program, self.partner, self.order)
+
+
+class Execution:
+    """A prepared program with buffers of one size, ready to run any number of times.
+
+    Parameters
+    ----------
+    prepared : PreparedProgram
+    count : int
+        Elements of the larger per-rank buffer; any number from 0 on.
+    element : ElementType
+    reduction : Reduction
+    slice_bytes : int
+        Chunks larger than this are run in slices, one slice through the whole program after another.
+
+    Attributes
+    ----------
+    memories : list of RankMemory
+        Fill INPUT before `run`; OUTPUT holds the result after.
+    """
+
+    def __init__(
+        self,
+        prepared: PreparedProgram,
+        count: int,
+        *,
+        element: ElementType,
+        reduction: Reduction = Reduction.SUM,
+        slice_bytes: int = SLICE_BYTES,
+    ) -> None:
+        if count < 0:
+            raise ScheduleError(f"count {count}: expected 0 elements or more")
+        program, dtype = prepared.program, numpy_dtype(element)
+        n_slices = slices_for(program, count, element_bytes=dtype.itemsize, slice_bytes=slice_bytes)
+        self.layout = Layout(program, count, n_slices)
+        self.memories = [allocate(self.layout, rank, dtype) for rank in range(program.n_ranks)]
+        self._averages = program.kind.reduces and reduction is Reduction.AVG
+        self._actions = _compile(prepared, self.layout, self.memories, reduction.ufunc)
+
+    def run(self) -> None:
+        """Execute once, from INPUT to OUTPUT; in place, INPUT is consumed."""
+        for function, arguments in self._actions:
+            function(*arguments)
+        if self._averages:
+            for memory in self.memories:
+                finish_average(memory.arrays[Buffer.OUTPUT], len(self.memories))
+
+
+def execute(
+    program: Program, inputs: Sequence[NDArray[Any]], *, reduction: Reduction = Reduction.SUM
+) -> list[NDArray[Any] | None]:
+    """Run a program on given data.
+
+    Parameters
+    ----------
+    program : Program
+    inputs : N arrays of one dimension and one dtype
+        Each rank's INPUT as `Program` defines it; in a broadcast only the root's is read.
+    reduction : Reduction
+
+    Returns
+    -------
+    list of N arrays
+        Each rank's OUTPUT, None where it has none.
+
+    Raises
+    ------
+    ScheduleError
+        If the program cannot be executed or an input's length does not fit.
+
+    Examples
+    --------
+    Rank 0 broadcasts two elements to rank 1:
+
+    >>> import numpy as np
+    >>> from treadle.lowering.program import Operation, OperationKind, program_from_operations
+    >>> from treadle.schedules.collective import CollectiveKind
+    >>> program = program_from_operations(
+    ...     CollectiveKind.BROADCAST,
+    ...     [[Operation(OperationKind.COPY, 0, 1), Operation(OperationKind.SEND, 0, 1, peer=1)],
+    ...      [Operation(OperationKind.RECEIVE, 0, 1, peer=0)]],
+    ...     n_chunks=1, shard_offset=[0, 1, 1], root=0,
+    ... )
+    >>> empty = np.zeros(0, dtype=np.int32)
+    >>> [output.tolist() for output in execute(program, [np.array([5, 7], dtype=np.int32), empty])]
+    [[5, 7], [5, 7]]
+    """
+    if len(inputs) != program.n_ranks:
+        raise ScheduleError(f"inputs: expected {program.n_ranks} arrays, found {len(inputs)}")
+    element = _element_type(inputs)
+    run = Execution(PreparedProgram(program), _count(program, inputs), element=element, reduction=reduction)
+    for rank, memory in enumerate(run.memories):
+        buffer = memory.arrays[Buffer.INPUT]
+        if not len(buffer):
+            continue
+        if inputs[rank].shape != buffer.shape:
+            raise ScheduleError(
+                f"input of rank {rank}: expected shape {buffer.shape}, found {inputs[rank].shape}"
+            )
+        buffer[...] = inputs[rank]
+    run.run()
+    return [
+        memory.arrays[Buffer.OUTPUT] if _exists(program, rank, Buffer.OUTPUT) else None
+        for rank, memory in enumerate(run.memories)
+    ]
+
+
+def _exists(program: Program, rank: int, buffer: Buffer) -> bool:
+    first, past = program.extent(rank, buffer)
+    # an empty shard is still a buffer; the absent ones are those of broadcast and reduce
+    return past > first or not program.kind.is_rooted
+
+
+def _element_type(inputs: Sequence[NDArray[Any]]) -> ElementType:
+    names = sorted({array.dtype.name for array in inputs})
+    if len(names) == 1 and names[0] in list(ElementType):
+        return ElementType(names[0])
+    raise ScheduleError(
+        f"inputs: expected one dtype out of {', '.join(ElementType)}, found {', '.join(names)}"
+    )
+
+
+def _count(program: Program, inputs: Sequence[NDArray[Any]]) -> int:
+    """Elements of the whole buffer, from the inputs."""
+    if program.kind is CollectiveKind.ALLGATHER:
+        return sum(len(array) for array in inputs)
+    return len(inputs[max(program.root, 0)])
+
+
+def _staged_sends(program: Program, partner: Int64Array, order: Int64Array) -> set[int]:
+    """Sends whose data must be set aside, because the rank overwrites it before the receive reads it.
+
+    A receive reads the sender's memory itself. Only an operation that waits for a send may overwrite what it
+    sends, so sends that nothing waits for never need this.
+    """
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    candidates = np.flatnonzero((program.operation_kind == OperationKind.SEND) & is_awaited(program))
+    candidates = candidates[position[partner[candidates]] > position[candidates] + 1]
+    if not candidates.size:
+        return set()
+    rank = program.operation_rank
+    writes = program.operation_kind[order] != OperationKind.SEND
+    write_places = [np.flatnonzero(writes & (rank[order] == v)).tolist() for v in range(program.n_ranks)]
+    staged: set[int] = set()
+    for send in candidates.tolist():
+        places = write_places[int(rank[send])]
+        low = bisect_right(places, int(position[send]))
+        high = bisect_left(places, int(position[partner[send]]))
+        if any(_overwrites(program, int(order[place]), send) for place in places[low:high]):
+            staged.add(send)
+    return staged
+
+
+def _overwrites(program: Program, writer: int, send: int) -> bool:
+    written, sent = Buffer(program.target[writer]), Buffer(program.source[send])
+    return is_same_memory(program, written, sent) and bool(
+        program.first[writer] < program.first[send] + program.count[send]
+        and program.first[send] < program.first[writer] + program.count[writer]
+    )
+
+
+def _compile(
+    prepared: PreparedProgram, layout: Layout, memories: Sequence[RankMemory], combine: np.ufunc
+) -> list[_Action]:
+    """The copies and reductions of all slices in order, as calls on views."""
+    program = prepared.program
+    kinds, sources = program.operation_kind.tolist(), program.source.tolist()
+    targets, ranks = program.target.tolist(), program.operation_rank.tolist()
+    partner, order = prepared.partner.tolist(), prepared.order.tolist()
+    buffers = list(Buffer)
+    actions: list[_Action] = []
+    for piece in range(layout.n_slices):
+        aside: dict[tuple[int, int], NDArray[Any]] = {}
+        for operation in order:
+            kind, memory = kinds[operation], memories[ranks[operation]]
+            source, target = buffers[sources[operation]], buffers[targets[operation]]
+            for start, end in layout.ranges(operation, piece):
+                if kind == OperationKind.SEND:
+                    if operation in prepared.staged:
+                        data = memory.view(source, start, end)
+                        aside[operation, start] = np.empty_like(data)
+                        actions.append((np.copyto, (aside[operation, start], data)))
+                    continue
+                result = memory.view(target, start, end)
+                if kind == OperationKind.COPY:
+                    if not is_same_memory(program, source, target):
+                        actions.append((np.copyto, (result, memory.view(source, start, end))))
+                    continue
+                send = partner[operation]
+                data = aside.get((send, start))
+                if data is None:
+                    data = memories[ranks[send]].view(buffers[sources[send]], start, end)
+                if kind == OperationKind.RECEIVE:
+                    actions.append((np.copyto, (result, data)))
+                else:
+                    actions.append((combine, (memory.view(source, start, end), data, result)))
+    return actions

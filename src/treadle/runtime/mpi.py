@@ -1,0 +1,211 @@
+"""Executes a program over MPI: every process is one rank, every send an MPI message (extra ``mpi``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from treadle.errors import MissingDependencyError, ScheduleError, TreadleError
+from treadle.lowering.program import Buffer, Program
+from treadle.runtime.data import (
+    ElementType,
+    Pattern,
+    Reduction,
+    make_pattern,
+    numpy_dtype,
+    poison,
+)
+from treadle.runtime.memory import count_wrong, fill_input
+from treadle.runtime.mpi_rank import SLICE_BYTES, PreparedRank, RankExecution
+from treadle.runtime.sweep import SweepRow, make_row
+from treadle.schedules.collective import CollectiveKind
+
+
+def load_mpi() -> Any:
+    """The module mpi4py.MPI, which starts MPI.
+
+    Raises
+    ------
+    MissingDependencyError
+        If mpi4py is absent or finds no MPI library.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else "not installed"
+        raise MissingDependencyError(
+            f"the MPI runtime needs mpi4py and an MPI library ({reason}): pip install 'treadle[mpi]'"
+        ) from None
+    return MPI
+
+
+def check_world(program: Program, n_processes: int) -> None:
+    """Raise ScheduleError unless there is one process for each rank of the program."""
+    if n_processes != program.n_ranks:
+        raise ScheduleError(
+            f"MPI world: expected {program.n_ranks} processes, one for each rank, found {n_processes}; "
+            f"start with: mpirun -n {program.n_ranks} treadle run PLAN --runtime mpi"
+        )
+
+
+def measure_mpi(
+    program: Program,
+    sizes: Iterable[int],
+    *,
+    element: ElementType = ElementType.FLOAT32,
+    reduction: Reduction = Reduction.SUM,
+    iterations: int = 20,
+    warmup: int = 2,
+    budget_s: float = 1.0,
+    seed: int = 0,
+    slice_bytes: int = SLICE_BYTES,
+    with_reference: bool = False,
+    on_row: Callable[[SweepRow], None] | None = None,
+) -> list[SweepRow]:
+    """Run a program over MPI at every size, check every element, and time it; called by all processes.
+
+    Parameters
+    ----------
+    program : Program
+        The same in every process.
+    sizes, element, reduction, iterations, warmup, budget_s, seed, on_row
+        As `treadle.runtime.sweep.measure`; `on_row` is called at rank 0 only.
+    slice_bytes : int
+        Largest message, more or less: larger chunks go in slices, so that the hops of a tree overlap.
+    with_reference : bool
+        Also time MPI's own collective, where MPI knows element type and reduction.
+
+    Returns
+    -------
+    list of SweepRow
+        At rank 0; empty at the others. A time is the slowest process's, `wrong` counts all processes.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without mpi4py.
+    ScheduleError
+        In every process: if the world has another size than the program, the program cannot be executed,
+        or a process lacks the memory.
+    """
+    mpi = load_mpi()
+    world = mpi.COMM_WORLD
+    check_world(program, world.Get_size())
+    prepared = PreparedRank(program, world.Get_rank())
+    rows: list[SweepRow] = []
+    for size in sizes:
+        count = size // element.n_bytes
+        pattern = make_pattern(
+            program.n_ranks,
+            count,
+            element=element,
+            reduction=reduction,
+            reduces=program.kind.reduces,
+            seed=seed,
+        )
+        run = _prepare_everywhere(
+            prepared, mpi, world, count, element=element, reduction=reduction, slice_bytes=slice_bytes
+        )
+        wrong, first_s = _checked_run(run, pattern)
+        affordable = max(1, int(budget_s / max(first_s, 1e-9)))
+        timed, untimed = max(1, min(iterations, affordable)), min(warmup, affordable - 1)
+        times = [_timed_run(run, pattern) for _ in range(untimed + timed)][untimed:]
+        reference = _reference_times(run, pattern, timed) if with_reference else None
+        if world.Get_rank():
+            continue
+        reference_s = None if reference is None else float(np.median(reference))
+        rows.append(
+            make_row(
+                program,
+                count,
+                times,
+                wrong,
+                element=element,
+                reduction=reduction,
+                reference_time_s=reference_s,
+            )
+        )
+        if on_row is not None:
+            on_row(rows[-1])
+    return rows
+
+
+def _prepare_everywhere(
+    prepared: PreparedRank,
+    mpi: Any,
+    world: Any,
+    count: int,
+    *,
+    element: ElementType,
+    reduction: Reduction,
+    slice_bytes: int,
+) -> RankExecution:
+    """Allocate in every process, or fail in every process: one that went on alone would wait for ever."""
+    run, problem = None, ""
+    try:
+        run = RankExecution(
+            prepared, mpi, world, count, element=element, reduction=reduction, slice_bytes=slice_bytes
+        )
+    except (MemoryError, TreadleError) as error:
+        problem = str(error) or "out of memory"
+    for rank, other in enumerate(world.allgather(problem)):
+        if other:
+            raise ScheduleError(f"rank {rank}: {count * element.n_bytes} bytes: {other}")
+    assert run is not None
+    return run
+
+
+def _checked_run(run: RankExecution, pattern: Pattern) -> tuple[int, float]:
+    """Wrong elements of all processes after one run on fresh buffers, and its seconds."""
+    for buffer in (Buffer.SCRATCH, Buffer.OUTPUT):
+        poison(run.memory.arrays[buffer])
+    seconds = _timed_run(run, pattern, refill=True)
+    wrong = count_wrong(run.layout, run.memory, pattern)
+    return int(run.communicator.allreduce(wrong)), seconds
+
+
+def _timed_run(run: RankExecution, pattern: Pattern, *, refill: bool = False) -> float:
+    """Seconds of the slowest process, the same everywhere."""
+    if refill or run.prepared.program.in_place:
+        fill_input(run.prepared.rank, run.memory, pattern)
+    run.communicator.Barrier()
+    start = run.mpi.Wtime()
+    with np.errstate(all="ignore"):  # a wrong program may combine poison
+        run.run()
+    return float(run.communicator.allreduce(run.mpi.Wtime() - start, op=run.mpi.MAX))
+
+
+def _reference_times(run: RankExecution, pattern: Pattern, iterations: int) -> list[float] | None:
+    """Seconds of MPI's own collective on data of the same shape, or None where MPI has none such."""
+    program, rank, count = run.prepared.program, run.prepared.rank, run.layout.count
+    mpi, world = run.mpi, run.communicator
+    types = {ElementType.FLOAT32: mpi.FLOAT, ElementType.INT32: mpi.INT32_T}
+    operations = {Reduction.SUM: mpi.SUM, Reduction.MAX: mpi.MAX, Reduction.MIN: mpi.MIN}
+    reduces = program.kind.reduces
+    if run.element not in types or (reduces and run.reduction not in operations):
+        return None
+    kind, operation = types[run.element], operations.get(run.reduction, mpi.SUM)
+    bounds = [program.element(int(chunk), count) for chunk in program.shard_offset]
+    shards = [high - low for low, high in pairwise(bounds)]
+    whole = np.zeros(count, dtype=numpy_dtype(run.element))
+    pattern.fill(rank, whole, start=0)
+    part, other = np.ones(shards[rank], dtype=whole.dtype), np.ones_like(whole)
+    calls: dict[CollectiveKind, Callable[[], None]] = {
+        CollectiveKind.ALLGATHER: lambda: world.Allgatherv([part, kind], [other, shards, bounds[:-1], kind]),
+        CollectiveKind.REDUCE_SCATTER: lambda: world.Reduce_scatter(
+            [whole, kind], [part, kind], shards, operation
+        ),
+        CollectiveKind.ALLREDUCE: lambda: world.Allreduce([whole, kind], [other, kind], operation),
+        CollectiveKind.BROADCAST: lambda: world.Bcast([other, kind], program.root),
+        CollectiveKind.REDUCE: lambda: world.Reduce([whole, kind], [other, kind], operation, program.root),
+    }
+    times: list[float] = []
+    for _ in range(iterations + 1):
+        world.Barrier()
+        start = mpi.Wtime()
+        calls[program.kind]()
+        times.append(float(world.allreduce(mpi.Wtime() - start, op=mpi.MAX)))
+    return times[1:]

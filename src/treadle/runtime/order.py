@@ -1,0 +1,176 @@
+"""What must hold before a program can be executed: messages match, ranges exist, and some order is legal."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen
+from treadle.errors import ScheduleError
+from treadle.lowering.program import Buffer, OperationKind, Program
+
+
+def match_messages(program: Program) -> Int64Array:
+    """Pair every send with its receive.
+
+    The i-th send from a to b on a channel belongs to the i-th receive at b from a on that channel.
+
+    Returns
+    -------
+    array of int64, shape (n,)
+        Number of the operation at the other end; -1 for copies.
+
+    Raises
+    ------
+    ScheduleError
+        If a stream has more sends than receives or the other way round, or the two name other chunks.
+    """
+    kind, rank = program.operation_kind, program.operation_rank
+    sends = np.flatnonzero(kind == OperationKind.SEND)
+    receives = np.flatnonzero(is_receive(program))
+    out_key = np.stack([rank[sends], program.peer[sends], program.channel[sends]])
+    in_key = np.stack([program.peer[receives], rank[receives], program.channel[receives]])
+    # lexsort is stable, so operations of one stream keep their order in the list
+    out_order, in_order = np.lexsort(out_key[::-1]), np.lexsort(in_key[::-1])
+    out_key, in_key = out_key[:, out_order], in_key[:, in_order]
+    if out_key.shape != in_key.shape or not np.array_equal(out_key, in_key):
+        raise ScheduleError(_unmatched_stream(out_key, in_key))
+    sends, receives = sends[out_order], receives[in_order]
+    differ = (program.first[sends] != program.first[receives]) | (
+        program.count[sends] != program.count[receives]
+    )
+    for place in np.flatnonzero(differ)[:1]:
+        send, receive = int(sends[place]), int(receives[place])
+        raise ScheduleError(
+            f"program: {describe(program, send)} meets {describe(program, receive)}: expected the same chunks"
+        )
+    partner = np.full(program.n_operations, -1, dtype=np.int64)
+    partner[sends], partner[receives] = receives, sends
+    return frozen(partner, np.int64)
+
+
+def check_extents(program: Program) -> None:
+    """Raise ScheduleError if an operation touches chunks that its rank's buffer has not, or writes INPUT.
+
+    INPUT may be written by in-place programs only.
+    """
+    kind, rank = program.operation_kind, program.operation_rank
+    extents = np.array(
+        [[program.extent(v, buffer) for buffer in Buffer] for v in range(program.n_ranks)], dtype=np.int64
+    )
+    reads = kind != OperationKind.RECEIVE
+    writes = kind != OperationKind.SEND
+    first, past = program.first, program.first + program.count
+    for uses, buffer, word in ((reads, program.source, "reads"), (writes, program.target, "writes")):
+        low, high = extents[rank, buffer].T
+        for place in np.flatnonzero(uses & ((first < low) | (past > high)))[:1]:
+            raise ScheduleError(
+                f"program: {describe(program, int(place))} {word} {Buffer(buffer[place]).name}, "
+                f"which has chunks {low[place]} to {high[place] - 1} there"
+                if high[place] > low[place]
+                else f"program: {describe(program, int(place))} {word} {Buffer(buffer[place]).name}, "
+                f"which does not exist there"
+            )
+    if not program.in_place:
+        for place in np.flatnonzero(writes & (program.target == Buffer.INPUT))[:1]:
+            raise ScheduleError(
+                f"program: {describe(program, int(place))} writes INPUT, but the program is not in place"
+            )
+
+
+def execution_order(program: Program, partner: Int64Array) -> Int64Array:
+    """A serial order of all operations of all ranks that respects waits and messages.
+
+    Depth first: what an operation has just made ready runs next, while its data is in cache; the receive
+    of a send comes straight after it where nothing else holds the receive up.
+
+    Parameters
+    ----------
+    program : Program
+    partner : array of int64, shape (n,)
+        From `match_messages`.
+
+    Returns
+    -------
+    array of int64, shape (n,)
+
+    Raises
+    ------
+    ScheduleError
+        If the program deadlocks: operations wait for one another in a circle.
+    """
+    total = program.n_operations
+    followers = _followers(program)
+    starts, nodes = followers[0].tolist(), followers[1].tolist()
+    is_send = (program.operation_kind == OperationKind.SEND).tolist()
+    receives = is_receive(program)
+    missing = (np.diff(program.wait_offset) + receives).tolist()
+    other = partner.tolist()
+    ready = [operation for operation in range(total - 1, -1, -1) if missing[operation] == 0]
+    order: list[int] = []
+    while ready:
+        operation = ready.pop()
+        order.append(operation)
+        for follower in nodes[starts[operation] : starts[operation + 1]]:
+            missing[follower] -= 1
+            if missing[follower] == 0:
+                ready.append(follower)
+        if is_send[operation]:
+            receive = other[operation]
+            missing[receive] -= 1
+            if missing[receive] == 0:
+                ready.append(receive)
+    if len(order) < total:
+        stuck = next(operation for operation in range(total) if missing[operation] > 0)
+        raise ScheduleError(
+            f"program: deadlock: {total - len(order)} of {total} operations can never start, "
+            f"the first is {describe(program, stuck)}"
+        )
+    return np.array(order, dtype=np.int64)
+
+
+def is_receive(program: Program) -> BoolArray:
+    """True for operations that need a message to arrive: receives, with or without reduction, shape (n,)."""
+    kind = program.operation_kind
+    return np.isin(kind, (OperationKind.RECEIVE, OperationKind.RECEIVE_REDUCE))
+
+
+def is_awaited(program: Program) -> BoolArray:
+    """True for operations that another operation waits for, shape (n,)."""
+    awaited = np.zeros(program.n_operations, dtype=bool)
+    awaited[program.waits] = True
+    return awaited
+
+
+def describe(program: Program, operation: int) -> str:
+    """An operation in words, for messages."""
+    rank = int(np.searchsorted(program.operation_offset, operation, side="right")) - 1
+    place = operation - int(program.operation_offset[rank])
+    first, count = int(program.first[operation]), int(program.count[operation])
+    name = OperationKind(int(program.operation_kind[operation])).name
+    chunks = f"chunk {first}" if count == 1 else f"chunks {first} to {first + count - 1}"
+    peer = int(program.peer[operation])
+    link = "" if peer < 0 else f" with rank {peer} on channel {int(program.channel[operation])}"
+    return f"rank {rank}, operation {place} ({name} of {chunks}{link})"
+
+
+def _followers(program: Program) -> tuple[Int64Array, Int64Array]:
+    """Who waits for each operation, as offsets and numbers."""
+    waiting = np.repeat(np.arange(program.n_operations, dtype=np.int64), np.diff(program.wait_offset))
+    by_awaited = np.argsort(program.waits, kind="stable")
+    counts = np.bincount(program.waits, minlength=program.n_operations)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return offsets, waiting[by_awaited]
+
+
+def _unmatched_stream(out_key: Int32Array, in_key: Int32Array) -> str:
+    streams, inverse = np.unique(np.concatenate([out_key, in_key], axis=1), axis=1, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    n_out = out_key.shape[1]
+    sent = np.bincount(inverse[:n_out], minlength=streams.shape[1])
+    received = np.bincount(inverse[n_out:], minlength=streams.shape[1])
+    place = int(np.flatnonzero(sent != received)[0])
+    tail, head, channel = (int(value) for value in streams[:, place])
+    return (
+        f"program: from rank {tail} to rank {head} on channel {channel}: {sent[place]} sends, "
+        f"{received[place]} receives; expected as many of each"
+    )

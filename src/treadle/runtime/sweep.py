@@ -1,0 +1,268 @@
+"""Runs a program over a range of sizes: times and checks in the columns of nccl-tests."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from time import perf_counter
+
+import numpy as np
+
+from treadle.errors import FormatError
+from treadle.lowering.program import Buffer, Program
+from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern, poison
+from treadle.runtime.in_process import SLICE_BYTES, Execution, PreparedProgram
+from treadle.runtime.memory import count_wrong, fill_input
+from treadle.schedules.cost import busbw_factor
+
+MAX_SIZE_BYTES = 2**50
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B)?", re.IGNORECASE)
+_POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """One line of the table.
+
+    Parameters
+    ----------
+    size_bytes : int
+        The larger per-rank buffer.
+    count : int
+        Elements as nccl-tests counts them: of the largest shard for allgather and reduce-scatter, of the
+        buffer for the others.
+    element : ElementType
+    reduction : Reduction or None
+        None where nothing is reduced.
+    root : int
+        -1 where there is none.
+    time_s : float
+        Median of the iterations, seconds.
+    iterations : int
+        How many were timed.
+    algbw_bytes_per_s, busbw_bytes_per_s : float
+        As measured on this host; they say nothing about the modelled fabric.
+    wrong : int
+        Elements of all ranks that differ from the collective's definition.
+    reference_time_s : float, optional
+        The same collective by the runtime's own library (MPI), where it was measured.
+    """
+
+    size_bytes: int
+    count: int
+    element: ElementType
+    reduction: Reduction | None
+    root: int
+    time_s: float
+    iterations: int
+    algbw_bytes_per_s: float
+    busbw_bytes_per_s: float
+    wrong: int
+    reference_time_s: float | None = None
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size with a unit: ``64M``, ``64MB``, ``1.5KiB``, ``12B``; powers of 1024.
+
+    Raises
+    ------
+    FormatError
+        For anything else, a bare number, or a size that is no whole number of bytes.
+
+    Examples
+    --------
+    >>> parse_size("64KB")
+    65536
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not (match[2] or match[3]) or len(match[1]) > 20:
+        raise FormatError(f"expected a size with a unit, such as 512B, 1K or 64MB, found {text!r}")
+    whole, _, decimals = match[1].partition(".")
+    scale = 10 ** len(decimals)
+    factor = 1 << 10 * _POWER[match[2].upper()]
+    size, rest = divmod(int(whole + decimals) * factor, scale)
+    if rest or size > MAX_SIZE_BYTES:
+        raise FormatError(f"size {text!r}: expected a whole number of bytes up to 1024TB")
+    return size
+
+
+def parse_sizes(text: str) -> list[int]:
+    """Sizes in bytes: one (``1M``), a range by factors of two (``1K..64M``), or several after commas.
+
+    Raises
+    ------
+    FormatError
+        If a part is no size, or a range is empty or starts at 0.
+
+    Examples
+    --------
+    >>> parse_sizes("1K..4K,1M")
+    [1024, 2048, 4096, 1048576]
+    """
+    sizes: list[int] = []
+    for part in text.split(","):
+        low, dots, high = part.partition("..")
+        first = parse_size(low)
+        last = parse_size(high) if dots else first
+        if dots and not 0 < first <= last:
+            raise FormatError(f"size range {part.strip()!r}: expected 0 < first <= last")
+        sizes.append(first)
+        while sizes[-1] * 2 <= last and dots:
+            sizes.append(sizes[-1] * 2)
+    return sizes
+
+
+def measure(
+    program: Program,
+    sizes: Iterable[int],
+    *,
+    element: ElementType = ElementType.FLOAT32,
+    reduction: Reduction = Reduction.SUM,
+    iterations: int = 20,
+    warmup: int = 2,
+    budget_s: float = 1.0,
+    seed: int = 0,
+    slice_bytes: int = SLICE_BYTES,
+    on_row: Callable[[SweepRow], None] | None = None,
+) -> list[SweepRow]:
+    """Run a program in this process at every size, check every element, and time it.
+
+    Parameters
+    ----------
+    program : Program
+    sizes : iterable of int
+        Bytes of the larger per-rank buffer, rounded down to whole elements.
+    element, reduction
+        Type of the elements and how they are combined.
+    iterations : int
+        Most timed runs per size, at least 1.
+    warmup : int
+        Most untimed runs per size after the checked one.
+    budget_s : float
+        Runs of one size stop being added beyond so many seconds, so that large sizes take fewer.
+    seed : int
+        Of the input data.
+    slice_bytes : int
+        See `Execution`.
+    on_row : callable, optional
+        Called with every row as it is ready.
+
+    Returns
+    -------
+    list of SweepRow
+
+    Raises
+    ------
+    ScheduleError
+        If the program cannot be executed.
+    """
+    prepared = PreparedProgram(program)
+    rows: list[SweepRow] = []
+    for size in sizes:
+        count = size // element.n_bytes
+        pattern = make_pattern(
+            program.n_ranks,
+            count,
+            element=element,
+            reduction=reduction,
+            reduces=program.kind.reduces,
+            seed=seed,
+        )
+        execution = Execution(prepared, count, element=element, reduction=reduction, slice_bytes=slice_bytes)
+        wrong, first_s = _checked_run(execution, pattern)
+        affordable = max(1, int(budget_s / max(first_s, 1e-9)))
+        for _ in range(min(warmup, affordable - 1)):
+            _timed_run(execution, pattern)
+        times = [_timed_run(execution, pattern) for _ in range(max(1, min(iterations, affordable)))]
+        rows.append(make_row(program, count, times, wrong, element=element, reduction=reduction))
+        if on_row is not None:
+            on_row(rows[-1])
+    return rows
+
+
+def make_row(
+    program: Program,
+    count: int,
+    times: Sequence[float],
+    wrong: int,
+    *,
+    element: ElementType,
+    reduction: Reduction,
+    reference_time_s: float | None = None,
+) -> SweepRow:
+    """The table's line for `count` elements and the given times in seconds."""
+    time_s = statistics.median(times)
+    size_bytes = count * element.n_bytes
+    algbw = size_bytes / time_s if time_s > 0 else 0.0
+    shown = count
+    if not (program.kind.is_rooted or (program.kind.reduces and program.kind.broadcasts)):
+        bounds = [program.element(int(chunk), count) for chunk in program.shard_offset]
+        shown = max(high - low for low, high in pairwise(bounds))
+    return SweepRow(
+        size_bytes=size_bytes,
+        count=shown,
+        element=element,
+        reduction=reduction if program.kind.reduces else None,
+        root=program.root,
+        time_s=time_s,
+        iterations=len(times),
+        algbw_bytes_per_s=algbw,
+        busbw_bytes_per_s=algbw * float(busbw_factor(program.kind, program.n_ranks)),
+        wrong=wrong,
+        reference_time_s=reference_time_s,
+    )
+
+
+def table_lines(rows: Sequence[SweepRow]) -> list[str]:
+    """The rows as aligned text with the headings of nccl-tests; times in us, bandwidths in GB/s (10^9)."""
+    has_reference = any(row.reference_time_s is not None for row in rows)
+    heads = ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"]
+    units = ["(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", ""]
+    widths = [12, 12, 9, 6, 5, 11, 8, 8, 7]
+    if has_reference:
+        heads, units, widths = [*heads, "library"], [*units, "(us)"], [*widths, 11]
+    lines = [_aligned(heads, widths), _aligned(units, widths)]
+    for row in rows:
+        cells = [
+            str(row.size_bytes),
+            str(row.count),
+            row.element.value,
+            row.reduction.value if row.reduction is not None else "none",
+            str(row.root),
+            f"{row.time_s * 1e6:.1f}",
+            f"{row.algbw_bytes_per_s / 1e9:.2f}",
+            f"{row.busbw_bytes_per_s / 1e9:.2f}",
+            str(row.wrong),
+        ]
+        if has_reference:
+            cells.append("" if row.reference_time_s is None else f"{row.reference_time_s * 1e6:.1f}")
+        lines.append(_aligned(cells, widths))
+    return lines
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return " ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _checked_run(execution: Execution, pattern: Pattern) -> tuple[int, float]:
+    """Wrong elements over all ranks after one run on fresh buffers, and its seconds."""
+    for memory in execution.memories:
+        for buffer in (Buffer.SCRATCH, Buffer.OUTPUT):
+            poison(memory.arrays[buffer])
+    seconds = _timed_run(execution, pattern, refill=True)
+    wrong = sum(count_wrong(execution.layout, memory, pattern) for memory in execution.memories)
+    return wrong, seconds
+
+
+def _timed_run(execution: Execution, pattern: Pattern, *, refill: bool = False) -> float:
+    # in place the last run has overwritten the input, and sums of sums would overflow
+    if refill or execution.layout.program.in_place:
+        for rank, memory in enumerate(execution.memories):
+            fill_input(rank, memory, pattern)
+    start = perf_counter()
+    with np.errstate(all="ignore"):  # a wrong program may combine poison
+        execution.run()
+    return perf_counter() - start

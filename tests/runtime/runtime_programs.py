@@ -1,0 +1,71 @@
+"""Programs for the runtimes' tests: random spanning trees of a complete graph, lowered."""
+
+import random
+
+from treadle.lowering.forest import lower
+from treadle.lowering.program import Program
+from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
+from treadle.topologies.topology import Topology, TopologyBuilder
+
+
+def complete_graph(n: int) -> Topology:
+    builder = TopologyBuilder(f"complete({n})")
+    names = [builder.compute(f"rank{rank}") for rank in range(n)]
+    for tail in names:
+        for head in names:
+            if tail != head:
+                builder.link(tail, head, 10**9)
+    return builder.build()
+
+
+def random_forest(
+    topology: Topology, direction: Direction, multiplicities: list[list[int]], generator: random.Random
+) -> Forest:
+    n = len(multiplicities)
+    link = {(int(t), int(h)): e for e, (t, h) in enumerate(zip(topology.tails, topology.heads, strict=True))}
+    trees = []
+    for root, counts in enumerate(multiplicities):
+        for multiplicity in counts:
+            others = [rank for rank in range(n) if rank != root]
+            generator.shuffle(others)
+            parent, joined = [-1] * n, [root]
+            for rank in others:
+                parent[rank] = generator.choice(joined)
+                joined.append(rank)
+            paths = {}
+            for rank in others:
+                ends = (parent[rank], rank) if direction is Direction.BROADCAST else (rank, parent[rank])
+                paths[rank] = [((link[ends],), multiplicity)]
+            trees.append(TreeSpec(root, multiplicity, parent, paths))
+    return forest_from_trees(direction, n, trees)
+
+
+def random_schedule(
+    topology: Topology, collective: Collective, *, seed: int, trees_per_root: int
+) -> ForestSchedule:
+    generator = random.Random(seed)
+    counts = [[weight] * trees_per_root if weight else [] for weight in collective.shard_weights]
+    reduce = broadcast = None
+    if collective.kind.reduces:
+        reduce = random_forest(topology, Direction.REDUCE, counts, generator)
+    if collective.kind.broadcasts:
+        broadcast = random_forest(topology, Direction.BROADCAST, counts, generator)
+    return ForestSchedule(collective.kind, reduce=reduce, broadcast=broadcast)
+
+
+def random_program(
+    kind: CollectiveKind,
+    n: int,
+    *,
+    seed: int,
+    trees_per_root: int = 1,
+    weights: tuple[int, ...] | None = None,
+    in_place: bool = False,
+    channels: int = 1,
+) -> Program:
+    topology = complete_graph(n)
+    root = (seed % n) if kind.is_rooted else None
+    collective = on_all_ranks(topology, kind, root=root, weights=weights)
+    schedule = random_schedule(topology, collective, seed=seed, trees_per_root=trees_per_root)
+    return lower(topology, collective, schedule, in_place=in_place, channels=channels)
