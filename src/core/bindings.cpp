@@ -1,0 +1,177 @@
+// The compiled boundary: contiguous arrays in, new arrays and a status code out; the GIL is released.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/tuple.h>
+
+#include <cstring>
+#include <limits>
+#include <tuple>
+
+#include "packing.hpp"
+#include "residual.hpp"
+#include "splitting.hpp"
+
+namespace nb = nanobind;
+using namespace treadle;
+
+using Int64In = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Int32In = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ControlIn = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+
+namespace {
+
+template <class T>
+Out<T> to_numpy(std::vector<T> values) {
+    auto* kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return Out<T>(kept->data(), {kept->size()}, owner);
+}
+
+template <class T, class In>
+std::vector<T> to_vector(const In& array) {
+    return std::vector<T>(array.data(), array.data() + array.shape(0));
+}
+
+__int128 wide(std::int64_t high, std::uint64_t low) {
+    return static_cast<__int128>((static_cast<unsigned __int128>(high) << 64) | low);
+}
+
+Fabric to_fabric(int n_nodes, const Int32In& compute, const Int64In& root, const Int32In& tail, const Int32In& head,
+                 const Int64In& capacity) {
+    Fabric fabric;
+    fabric.n_nodes = n_nodes;
+    fabric.compute = to_vector<int>(compute);
+    fabric.root = to_vector<std::int64_t>(root);
+    fabric.tail = to_vector<int>(tail);
+    fabric.head = to_vector<int>(head);
+    fabric.capacity = to_vector<std::int64_t>(capacity);
+    return fabric;
+}
+
+// Condition C with capacities times `link_factor` and multiplicities times the 128-bit (root_high, root_low).
+auto find_violated_cut(int n_nodes, Int32In compute, Int64In root, Int32In tail, Int32In head, Int64In capacity,
+                       std::int64_t link_factor, std::int64_t root_high, std::uint64_t root_low, int first) {
+    std::vector<char> cut;
+    int failed = -1;
+    {
+        nb::gil_scoped_release release;
+        const __int128 root_factor = wide(root_high, root_low);
+        std::vector<CapacityArc<__int128>> arcs;
+        for (std::size_t e = 0; e < tail.shape(0); e++)
+            arcs.push_back({tail.data()[e], head.data()[e], static_cast<__int128>(capacity.data()[e]) * link_factor});
+        std::vector<__int128> roots;
+        __int128 bound = 0;
+        for (const auto& arc : arcs) bound += arc.capacity;
+        for (std::size_t i = 0; i < root.shape(0); i++) {
+            roots.push_back(root.data()[i] * root_factor);
+            bound += roots.back();
+        }
+        auto nodes = to_vector<int>(compute);
+        if (bound < static_cast<__int128>(1) << 61) {
+            std::vector<CapacityArc<std::int64_t>> narrow;
+            narrow.reserve(arcs.size());
+            for (const auto& arc : arcs) narrow.push_back({arc.tail, arc.head, static_cast<std::int64_t>(arc.capacity)});
+            std::vector<std::int64_t> narrow_roots(roots.begin(), roots.end());
+            failed = find_violated<std::int64_t>(n_nodes, std::move(narrow), nodes, narrow_roots, first, cut);
+        } else {
+            failed = find_violated<__int128>(n_nodes, std::move(arcs), nodes, roots, first, cut);
+        }
+    }
+    std::vector<std::int32_t> inside;
+    for (int v = 0; failed >= 0 && v < n_nodes; v++)
+        if (cut[v]) inside.push_back(v);
+    return std::make_tuple(failed, to_numpy(std::move(inside)));
+}
+
+auto split_switches(int n_nodes, Int32In compute, Int64In root, Int32In tail, Int32In head, Int64In capacity,
+                    ControlIn control) {
+    LogicalGraph graph;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        status = remove_switches(to_fabric(n_nodes, compute, root, tail, head, capacity), Control{control.data()}, graph);
+    }
+    std::vector<std::int64_t> counts{graph.repairs, graph.exact};
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(graph.tail)), to_numpy(std::move(graph.head)),
+                           to_numpy(std::move(graph.capacity)), to_numpy(std::move(graph.segment_offset)),
+                           to_numpy(std::move(graph.segment_path)), to_numpy(std::move(graph.segment_units)),
+                           to_numpy(std::move(graph.path_offset)), to_numpy(std::move(graph.path_links)),
+                           to_numpy(std::move(counts)));
+}
+
+std::int64_t split_amount(int n_nodes, Int32In compute, Int64In root, Int32In tail, Int32In head, Int64In capacity,
+                          int u, int w, int t) {
+    nb::gil_scoped_release release;
+    return splittable_amount(to_fabric(n_nodes, compute, root, tail, head, capacity), u, w, t);
+}
+
+auto pack(int n_nodes, Int64In root, Int32In tail, Int32In head, Int64In capacity, ControlIn control) {
+    TreePacking packing;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        PackingProblem problem;
+        problem.n_nodes = n_nodes;
+        problem.root = to_vector<std::int64_t>(root);
+        problem.tail = to_vector<int>(tail);
+        problem.head = to_vector<int>(head);
+        problem.capacity = to_vector<std::int64_t>(capacity);
+        status = pack_trees(problem, Control{control.data()}, packing);
+    }
+    std::vector<std::int64_t> counts{packing.speculative, packing.exact};
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(packing.root)),
+                           to_numpy(std::move(packing.multiplicity)), to_numpy(std::move(packing.parent)),
+                           to_numpy(std::move(counts)));
+}
+
+// Hand the segments of every logical arc out to the trees in order. `arc` is row-major (tree, node), -1 at roots.
+auto assign_paths(Int32In arc, Int64In multiplicity, Int64In segment_offset, Int32In segment_path,
+                  Int64In segment_units) {
+    std::vector<std::int64_t> offset{0}, units;
+    std::vector<std::int32_t> path;
+    bool short_of_capacity = false;
+    {
+        nb::gil_scoped_release release;
+        std::vector<std::int64_t> next = to_vector<std::int64_t>(segment_offset);
+        std::vector<std::int64_t> left = to_vector<std::int64_t>(segment_units);
+        const std::size_t trees = multiplicity.shape(0), n = trees ? arc.shape(0) / trees : 0;
+        offset.reserve(arc.shape(0) + 1);
+        for (std::size_t i = 0; i < arc.shape(0); i++) {
+            int a = arc.data()[i];
+            std::int64_t need = a < 0 ? 0 : multiplicity.data()[i / n];
+            while (need > 0) {
+                if (next[a] == segment_offset.data()[a + 1]) {
+                    short_of_capacity = true;
+                    break;
+                }
+                std::int64_t piece = std::min(need, left[next[a]]);
+                path.push_back(segment_path.data()[next[a]]);
+                units.push_back(piece);
+                need -= piece;
+                if ((left[next[a]] -= piece) == 0) next[a]++;
+            }
+            offset.push_back(static_cast<std::int64_t>(path.size()));
+        }
+    }
+    return std::make_tuple(short_of_capacity ? 3 : 0, to_numpy(std::move(offset)), to_numpy(std::move(path)),
+                           to_numpy(std::move(units)));
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+    m.doc() = "Treadle's compiled core: free functions over int32 and int64 arrays.";
+    m.def("find_violated_cut", &find_violated_cut, nb::arg("n_nodes"), nb::arg("compute"), nb::arg("root"),
+          nb::arg("tail"), nb::arg("head"), nb::arg("capacity"), nb::arg("link_factor"), nb::arg("root_high"),
+          nb::arg("root_low"), nb::arg("first"));
+    m.def("split_switches", &split_switches, nb::arg("n_nodes"), nb::arg("compute"), nb::arg("root"), nb::arg("tail"),
+          nb::arg("head"), nb::arg("capacity"), nb::arg("control"));
+    m.def("split_amount", &split_amount, nb::arg("n_nodes"), nb::arg("compute"), nb::arg("root"), nb::arg("tail"),
+          nb::arg("head"), nb::arg("capacity"), nb::arg("u"), nb::arg("w"), nb::arg("t"));
+    m.def("pack", &pack, nb::arg("n_nodes"), nb::arg("root"), nb::arg("tail"), nb::arg("head"), nb::arg("capacity"),
+          nb::arg("control"));
+    m.def("assign_paths", &assign_paths, nb::arg("arc"), nb::arg("multiplicity"), nb::arg("segment_offset"),
+          nb::arg("segment_path"), nb::arg("segment_units"));
+}

@@ -1,0 +1,291 @@
+#include "packing.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+#include "residual.hpp"
+
+namespace treadle {
+namespace {
+
+using Cap = std::int64_t;
+
+struct GrownTree {
+    int root = -1;
+    Cap multiplicity = 0;
+    std::vector<int> parent, arc;  // arc from the parent, by node
+};
+
+struct Candidate {
+    Cap spare;
+    int tail, arc;
+};
+
+class Packer {
+   public:
+    Packer(const PackingProblem& problem, const Control& control)
+        : problem_(problem), control_(control), n_(problem.n_nodes), spare_(problem.capacity), root_(problem.root) {
+        start_.assign(n_ + 1, 0);
+        for (int u : problem.tail) start_[u + 1]++;
+        for (int v = 0; v < n_; v++) start_[v + 1] += start_[v];
+        out_.resize(problem.tail.size());
+        auto place = start_;
+        for (std::size_t a = 0; a < problem.tail.size(); a++) out_[place[problem.tail[a]]++] = static_cast<int>(a);
+        units_ = std::accumulate(root_.begin(), root_.end(), Cap{0});
+        for (int v = 0; v < n_; v++)
+            if (root_[v] > 0) pending_.push_back(v);
+    }
+
+    // Whole trees are grown greedily in batches, at first all of them; a batch after which condition C fails is cut
+    // to a quarter, one that passes doubles the next. A root whose single greedy tree fails is grown exactly, and
+    // after several of those in a row the greedy attempts pause.
+    Status run(TreePacking& result) {
+        std::size_t batch = static_cast<std::size_t>(units_), pause = 0, next_pause = 1;
+        Cap done = 0;
+        while (!pending_.empty()) {
+            if (control_.cancelled()) return Status::cancelled;
+            control_.progress(done, units_);
+            if (pause == 0) {
+                std::vector<GrownTree> trees = grow_batch(batch);
+                if (!trees.empty() && (batch_safe(trees))) {
+                    for (auto& tree : trees) done += tree.multiplicity, result.speculative += tree.multiplicity;
+                    for (auto& tree : trees) keep(std::move(tree), result);
+                    batch *= 2, next_pause = 1;
+                    continue;
+                }
+                if (trees.size() > 1) {
+                    batch = std::max<std::size_t>(1, trees.size() / 4);
+                    continue;
+                }
+                batch = 1;
+                pause = next_pause;
+                next_pause = std::min<std::size_t>(2 * next_pause, 256);
+            }
+            pause--;
+            GrownTree tree;
+            Status status = grow_exactly(pending_.back(), tree);
+            if (status != Status::ok) return status;
+            done += tree.multiplicity, result.exact += tree.multiplicity;
+            keep(std::move(tree), result);
+        }
+        return Status::ok;
+    }
+
+   private:
+    const PackingProblem& problem_;
+    const Control& control_;
+    const int n_;
+    std::vector<int> start_, out_;
+    std::vector<Cap> spare_, root_;  // capacities and multiplicities not yet used up
+    std::vector<int> pending_;       // roots with trees to grow; the last is next
+    Cap units_ = 0;
+    // The exact stage keeps its flow between trees; greedy trees make it stale.
+    std::vector<ResidualNetwork<Cap>> network_;
+    std::vector<int> network_arc_;
+    int sink_ = -1;
+
+    void keep(GrownTree&& tree, TreePacking& result) {
+        result.root.push_back(tree.root);
+        result.multiplicity.push_back(tree.multiplicity);
+        result.parent.insert(result.parent.end(), tree.parent.begin(), tree.parent.end());
+        while (!pending_.empty() && root_[pending_.back()] == 0) pending_.pop_back();
+    }
+
+    // Breadth-first: every new node takes the arc with most spare capacity from the previous layer.
+    bool grow_greedily(int root, Cap multiplicity, GrownTree& tree) const {
+        tree.root = root;
+        tree.multiplicity = multiplicity;
+        tree.parent.assign(n_, -1);
+        tree.arc.assign(n_, -1);
+        std::vector<char> inside(n_, 0);
+        std::vector<int> layer{root}, next;
+        std::vector<Cap> best(n_, 0);
+        inside[root] = 1;
+        int size = 1;
+        while (!layer.empty() && size < n_) {
+            next.clear();
+            for (int x : layer)
+                for (int i = start_[x]; i < start_[x + 1]; i++) {
+                    int a = out_[i], y = problem_.head[a];
+                    if (inside[y] || spare_[a] < multiplicity || spare_[a] <= best[y]) continue;
+                    if (best[y] == 0) next.push_back(y);
+                    best[y] = spare_[a];
+                    tree.arc[y] = a;
+                    tree.parent[y] = x;
+                }
+            for (int y : next) inside[y] = 1;
+            size += static_cast<int>(next.size());
+            layer.swap(next);
+        }
+        return size == n_;
+    }
+
+    void consume(const GrownTree& tree, Cap sign) {
+        for (int a : tree.arc)
+            if (a >= 0) spare_[a] -= sign * tree.multiplicity;
+        root_[tree.root] -= sign * tree.multiplicity;
+    }
+
+    std::vector<GrownTree> grow_batch(std::size_t size) {
+        std::vector<GrownTree> trees;
+        for (std::size_t i = pending_.size(); i-- > 0 && trees.size() < size;) {
+            int root = pending_[i];
+            while (root_[root] > 0 && trees.size() < size) {
+                GrownTree tree;
+                Cap multiplicity = root_[root];
+                bool grown = false;
+                while (multiplicity > 0 && !(grown = grow_greedily(root, multiplicity, tree))) multiplicity /= 2;
+                if (!grown) {
+                    if (trees.empty()) return trees;
+                    i = 0;
+                    break;
+                }
+                consume(tree, 1);
+                trees.push_back(std::move(tree));
+            }
+        }
+        return trees;
+    }
+
+    // The trees' capacity has been taken; give it back if condition C does not survive.
+    bool batch_safe(const std::vector<GrownTree>& trees) {
+        std::vector<CapacityArc<Cap>> arcs;
+        arcs.reserve(spare_.size());
+        for (std::size_t a = 0; a < spare_.size(); a++)
+            if (spare_[a] > 0) arcs.push_back({problem_.tail[a], problem_.head[a], spare_[a]});
+        std::vector<int> nodes(n_);
+        std::iota(nodes.begin(), nodes.end(), 0);
+        std::vector<char> cut;
+        if (find_violated(n_, std::move(arcs), nodes, root_, 0, cut) < 0) {
+            network_.clear();
+            return true;
+        }
+        for (const auto& tree : trees) consume(tree, -1);
+        return false;
+    }
+
+    void open_network() {
+        std::vector<CapacityArc<Cap>> arcs;
+        for (std::size_t a = 0; a < spare_.size(); a++) arcs.push_back({problem_.tail[a], problem_.head[a], spare_[a]});
+        for (int v = 0; v < n_; v++)
+            if (problem_.root[v] > 0) arcs.push_back({n_, v, root_[v]});
+        network_.emplace_back(n_ + 1, std::move(arcs));
+        network_arc_.resize(spare_.size());
+        for (std::size_t a = 0; a < spare_.size(); a++)
+            network_arc_[a] = network_[0].find(problem_.tail[a], problem_.head[a]);
+        sink_ = n_;
+    }
+
+    bool move_sink(int y, Cap total) {
+        if (sink_ == y) return true;
+        if (network_[0].push(sink_, y, total) < total) return false;
+        sink_ = y;
+        return true;
+    }
+
+    // Change how many units the source sends to `root`, keeping the flow saturated.
+    bool change_source(int root, Cap amount) {
+        auto& network = network_[0];
+        int arc = network.find(n_, root), back = network.find(root, n_);
+        if (amount < 0) {
+            if (sink_ == n_) {
+                network.add_capacity(arc, amount);
+                return true;
+            }
+            if (sink_ != root && network.push(sink_, root, -amount) < -amount) return false;
+            network.add_capacity(back, amount);
+            return true;
+        }
+        if (sink_ == n_) {
+            network.add_capacity(arc, amount);
+            return true;
+        }
+        network.add_capacity(back, amount);
+        return sink_ == root || network.push(root, sink_, amount) == amount;
+    }
+
+    // Algorithm 4 with Theorem 32: an edge is added as often as condition (B.2) allows. Where that is less than the
+    // tree's multiplicity for every edge, the whole partial tree is lowered to the best edge and the rest of its
+    // multiplicity goes back to the root, which keeps (B.2): capacity returned covers every set that gains demand.
+    Status grow_exactly(int root, GrownTree& tree) {
+        if (network_.empty()) open_network();
+        auto& network = network_[0];
+        tree.root = root;
+        tree.multiplicity = root_[root];
+        tree.parent.assign(n_, -1);
+        tree.arc.assign(n_, -1);
+        Cap others = std::accumulate(root_.begin(), root_.end(), Cap{0}) - tree.multiplicity;
+        root_[root] = 0;
+        if (!change_source(root, -tree.multiplicity)) return Status::stuck;
+        std::vector<char> inside(n_, 0);
+        std::vector<int> layer{root}, members{root};
+        inside[root] = 1;
+        while (static_cast<int>(members.size()) < n_) {
+            if (control_.cancelled()) return Status::cancelled;
+            std::vector<int> next;
+            Candidate partial{0, -1, -1};
+            if (!extend_layer(layer, inside, others, tree, next, partial)) return Status::stuck;
+            if (next.empty()) {
+                // Nothing takes the whole multiplicity any more: look at every arc that leaves the tree.
+                partial = {0, -1, -1};
+                if (!extend_layer(members, inside, others, tree, next, partial)) return Status::stuck;
+                if (next.empty()) {
+                    if (partial.spare == 0) return Status::stuck;
+                    Cap back = tree.multiplicity - partial.spare;
+                    for (int a : tree.arc)
+                        if (a >= 0) spare_[a] += back, network.add_capacity(network_arc_[a], back);
+                    tree.multiplicity = partial.spare;
+                    root_[root] += back;
+                    others += back;
+                    if (!change_source(root, back)) return Status::stuck;
+                    next = members;  // rejected edges may be possible again
+                }
+            }
+            for (int y : next)
+                if (!inside[y]) inside[y] = 1, members.push_back(y);
+            layer.swap(next);
+        }
+        return Status::ok;
+    }
+
+    bool extend_layer(const std::vector<int>& layer, const std::vector<char>& inside, Cap others, GrownTree& tree,
+                      std::vector<int>& next, Candidate& partial) {
+        auto& network = network_[0];
+        std::vector<Candidate> candidates;
+        for (int x : layer)
+            for (int i = start_[x]; i < start_[x + 1]; i++) {
+                int a = out_[i];
+                if (!inside[problem_.head[a]] && spare_[a] > 0) candidates.push_back({spare_[a], x, a});
+            }
+        std::stable_sort(candidates.begin(), candidates.end(),
+                         [](const Candidate& a, const Candidate& b) { return a.spare > b.spare; });
+        for (const Candidate& candidate : candidates) {
+            int y = problem_.head[candidate.arc];
+            if (tree.arc[y] >= 0) continue;
+            Cap wanted = std::min(tree.multiplicity, spare_[candidate.arc]);
+            if (wanted <= partial.spare && wanted < tree.multiplicity) continue;
+            if (!move_sink(y, others)) return false;
+            int arc = network_arc_[candidate.arc];
+            Cap room = network.make_room(arc, candidate.tail, wanted);
+            if (room < tree.multiplicity) {
+                if (room > partial.spare) partial = {room, candidate.tail, candidate.arc};
+                continue;
+            }
+            network.add_capacity(arc, -room);
+            spare_[candidate.arc] -= room;
+            tree.arc[y] = candidate.arc;
+            tree.parent[y] = candidate.tail;
+            next.push_back(y);
+        }
+        return true;
+    }
+};
+
+}  // namespace
+
+Status pack_trees(const PackingProblem& problem, const Control& control, TreePacking& result) {
+    return Packer(problem, control).run(result);
+}
+
+}  // namespace treadle

@@ -1,0 +1,153 @@
+"""The flow problem behind a collective: terminals with weights in a directed capacitated graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective, CollectiveKind, check_membership
+from treadle.schedules.forest import Direction
+from treadle.synthesis.engine import core
+from treadle.topologies.topology import Topology
+
+UNIT_LIMIT = 2**61
+"""Capacities and multiplicities in units must sum to less than this in the 64-bit stages."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Terminals and arcs, turned so that data leaves the roots.
+
+    Parameters
+    ----------
+    topology : Topology
+        For names in messages; node numbers are its own.
+    direction : Direction
+        REDUCE: the arcs are the fabric's links turned round, so out-trees here are in-trees there.
+    terminals : array of int32, shape (N,)
+        Node of each rank.
+    weights : array of int64, shape (N,)
+        Shard weight w(v) of each rank.
+    tails, heads : arrays of int32, shape (m,)
+    bandwidths : array of int64, shape (m,)
+        Bytes/s.
+    """
+
+    topology: Topology
+    direction: Direction
+    terminals: Int32Array
+    weights: Int64Array
+    tails: Int32Array
+    heads: Int32Array
+    bandwidths: Int64Array
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes, terminals and others."""
+        return self.topology.n_nodes
+
+    @property
+    def relays(self) -> Int32Array:
+        """Nodes that are no terminals: switches and forwarders."""
+        relay = np.ones(self.n_nodes, dtype=bool)
+        relay[self.terminals] = False
+        return np.flatnonzero(relay).astype(np.int32)
+
+
+def instance_of(topology: Topology, collective: Collective) -> Instance:
+    """The flow problem of one direction; an allreduce counts as its allgather half.
+
+    Raises
+    ------
+    ScheduleError
+        If ranks and forwarders are not just the compute nodes of the fabric.
+    InfeasibleError
+        If a compute node has an injection cap, which forests cannot express.
+    """
+    check_membership(topology, collective)
+    for node in np.flatnonzero(topology.injection_bytes_per_s):
+        raise InfeasibleError(
+            f"compute node {topology.node_names[node]!r} has an injection cap, which tree schedules do not "
+            f"model; put a switch with links of that bandwidth between the node and its links"
+        )
+    out_trees = collective.kind.broadcasts
+    return Instance(
+        topology=topology,
+        direction=Direction.BROADCAST if out_trees else Direction.REDUCE,
+        terminals=np.array(collective.ranks, dtype=np.int32),
+        weights=np.array(
+            collective.shard_weights
+            if collective.kind is not CollectiveKind.ALLREDUCE
+            else (1,) * collective.n_ranks,
+            dtype=np.int64,
+        ),
+        tails=topology.tails if out_trees else topology.heads,
+        heads=topology.heads if out_trees else topology.tails,
+        bandwidths=topology.bandwidths,
+    )
+
+
+def find_violated_cut(
+    problem: Instance,
+    capacities: Int64Array,
+    *,
+    rate: Fraction = Fraction(1),
+    multiplicity: int = 1,
+    first: int = 0,
+) -> tuple[int, Int32Array] | None:
+    """A node set S that leaves out a terminal and has d+(S) < rate * multiplicity * w(S), or None.
+
+    Parameters
+    ----------
+    capacities : array of int64, shape (m,)
+    rate : Fraction
+        Compared without rounding, in 128 bits.
+    first : int
+        Terminal to start from; earlier ones are known to pass.
+
+    Returns
+    -------
+    tuple of (terminal index that fails, nodes of S) or None
+        One maximum flow per terminal, each got from the last by moving the sink (Theorem 23, Theorem 25).
+    """
+    factor = rate.numerator * multiplicity
+    failed, nodes = core.find_violated_cut(
+        problem.n_nodes,
+        problem.terminals,
+        problem.weights,
+        problem.tails,
+        problem.heads,
+        capacities,
+        rate.denominator,
+        factor >> 64,
+        factor & (2**64 - 1),
+        first,
+    )
+    return None if failed < 0 else (failed, nodes)
+
+
+def cut_capacity(problem: Instance, nodes: Int32Array, capacities: Int64Array) -> int:
+    """d+(S), exact."""
+    inside = np.zeros(problem.n_nodes, dtype=bool)
+    inside[nodes] = True
+    crossing = inside[problem.tails] & ~inside[problem.heads]
+    return sum(capacities[crossing].tolist())
+
+
+def cut_weight(problem: Instance, nodes: Int32Array) -> int:
+    """w(S)."""
+    inside = np.zeros(problem.n_nodes, dtype=bool)
+    inside[nodes] = True
+    return int(problem.weights[inside[problem.terminals]].sum())
+
+
+def check_units(capacities: list[int], multiplicities: list[int]) -> None:
+    """Raise InfeasibleError when unit capacities are too large for the 64-bit stages."""
+    if sum(capacities) + sum(multiplicities) >= UNIT_LIMIT:
+        raise InfeasibleError(
+            "the exact schedule needs capacities of more than 2**61 units; ask for few trees (--max-trees 10)"
+        )

@@ -1,0 +1,304 @@
+"""ForestColl end to end: optimum, number of trees, switch removal, packing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.forest import Forest, ForestSchedule
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.forestcoll.fixed_trees import (
+    FixedTreesOptimum,
+    exact_scale,
+    fixed_trees_optimum,
+)
+from treadle.synthesis.forestcoll.instance import Instance, check_units, find_violated_cut, instance_of
+from treadle.synthesis.forestcoll.optimality import Optimum, instance_optimum
+from treadle.synthesis.forestcoll.switch_removal import check_balance, remove_switches, unbalanced_relay
+from treadle.synthesis.forestcoll.tree_packing import pack_trees, to_forest
+from treadle.topologies.balance import balanced_capacities
+from treadle.topologies.topology import Topology
+
+MAX_EXACT_TREES = 64
+"""By default the exact optimum is built up to this many trees per root."""
+
+DEFAULT_SCAN = 10
+"""Beyond that, the best number of trees up to this one is taken."""
+
+
+@dataclass(frozen=True)
+class TreeBudget:
+    """How many trees per root to use.
+
+    Parameters
+    ----------
+    trees : int, optional
+        Just this many (fixed k).
+    max_trees : int, optional
+        The best number up to this one; fewest at equal throughput.
+    exact : bool
+        The optimum, however many trees it takes.
+
+    Notes
+    -----
+    At most one may be given. None: the optimum if it needs at most 64 trees per root, else as max_trees=10.
+    """
+
+    trees: int | None = None
+    max_trees: int | None = None
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.trees is not None) + (self.max_trees is not None) + self.exact > 1:
+            raise ScheduleError("give at most one of trees, max_trees and exact")
+        for name in ("trees", "max_trees"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= 2**20:
+                raise ScheduleError(f"{name}: expected 1 to 2**20, found {value}")
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """A forest schedule with what was learnt on the way.
+
+    Parameters
+    ----------
+    schedule : ForestSchedule
+    algbw : Fraction
+        Bytes/s that the construction guarantees (the verifier measures it anew).
+    optimum : Optimum
+        Of the direction that was solved.
+    trees_per_root : int
+        k, per unit of shard weight.
+    exact_trees_per_root : int
+        k that the optimum would need.
+    seconds : mapping of stage to CPU seconds
+    details : mapping of str to int
+        Cuts mended, exact splits, speculative and exact unit trees.
+    note : str
+        What had to be given up (say, trimmed capacities), or "".
+    """
+
+    schedule: ForestSchedule
+    algbw: Fraction
+    optimum: Optimum
+    trees_per_root: int
+    exact_trees_per_root: int
+    seconds: dict[str, float] = field(default_factory=dict)
+    details: dict[str, int] = field(default_factory=dict)
+    note: str = ""
+
+
+class _Clock:
+    """CPU seconds per stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.process_time()
+
+    def stop(self, stage: str) -> None:
+        now = time.process_time()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
+
+
+def synthesise(
+    topology: Topology,
+    collective: Collective,
+    *,
+    budget: TreeBudget | None = None,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Synthesis:
+    """A throughput-optimal forest schedule, or the best one within a tree budget.
+
+    Parameters
+    ----------
+    topology : Topology
+        Switches (and forwarders) need equal ingress and egress.
+    collective : Collective
+        An allreduce is solved as reduce-scatter on the transpose followed by allgather; see
+        `treadle.synthesis.allreduce` for what is better than that.
+    budget : TreeBudget, optional
+    progress : callable, optional
+        progress(stage, done, total).
+    deadline : float, optional
+        time.monotonic() value.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached, or a switch is not Eulerian.
+
+    Notes
+    -----
+    Source: chapter 4 and B.5 of the dissertation.
+    """
+    budget = budget or TreeBudget()
+    if collective.kind is CollectiveKind.ALLREDUCE:
+        return _two_phases(topology, collective, budget, progress, deadline)
+    clock = _Clock()
+    problem = instance_of(topology, collective)
+    best = instance_optimum(problem)
+    clock.stop("optimum")
+    fixed = _choose_trees(problem, best, budget)
+    clock.stop("trees_per_root")
+    forest, details, note = _build(problem, fixed, clock, progress, deadline)
+    kind = collective.kind
+    schedule = ForestSchedule(
+        kind, reduce=forest if kind.reduces else None, broadcast=forest if kind.broadcasts else None
+    )
+    needed = exact_scale(problem, best).trees
+    return Synthesis(schedule, fixed.algbw, best, fixed.trees, needed, clock.seconds, details, note)
+
+
+def _two_phases(
+    topology: Topology,
+    collective: Collective,
+    budget: TreeBudget,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Synthesis:
+    halves = []
+    for kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER):
+        half = replace(collective, kind=kind)
+        halves.append(synthesise(topology, half, budget=budget, progress=progress, deadline=deadline))
+    scatter, gather = halves
+    assert scatter.schedule.reduce is not None
+    assert gather.schedule.broadcast is not None
+    reduce, broadcast = equalised(scatter.schedule.reduce, gather.schedule.broadcast)
+    merged = {
+        stage: scatter.seconds.get(stage, 0.0) + gather.seconds.get(stage, 0.0)
+        for stage in (*scatter.seconds, *gather.seconds)
+    }
+    return Synthesis(
+        schedule=ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast),
+        algbw=1 / (1 / scatter.algbw + 1 / gather.algbw),
+        optimum=gather.optimum,
+        trees_per_root=int(reduce.root_multiplicity[0]),
+        exact_trees_per_root=max(scatter.exact_trees_per_root, gather.exact_trees_per_root),
+        seconds=merged,
+        details={key: scatter.details[key] + gather.details[key] for key in gather.details},
+        note=gather.note or scatter.note,
+    )
+
+
+def equalised(reduce: Forest, broadcast: Forest) -> tuple[Forest, Forest]:
+    """Scale the multiplicities of two forests with proportional roots so that they become equal."""
+    one, other = int(reduce.root_multiplicity.sum()), int(broadcast.root_multiplicity.sum())
+    common = int(np.lcm(one, other))
+    return scaled(reduce, common // one), scaled(broadcast, common // other)
+
+
+def scaled(forest: Forest, factor: int) -> Forest:
+    """The same forest with every unit cut into `factor` units."""
+    if factor == 1:
+        return forest
+    return replace(
+        forest,
+        root_multiplicity=forest.root_multiplicity * factor,
+        tree_multiplicity=forest.tree_multiplicity * factor,
+        entry_units=forest.entry_units * factor,
+    )
+
+
+def _choose_trees(problem: Instance, best: Optimum, budget: TreeBudget) -> FixedTreesOptimum:
+    exact = exact_scale(problem, best)
+    if budget.trees is not None:
+        return fixed_trees_optimum(problem, best, budget.trees)
+    if budget.exact or (budget.max_trees is None and exact.trees <= MAX_EXACT_TREES):
+        return exact
+    limit = budget.max_trees or DEFAULT_SCAN
+    scan = [fixed_trees_optimum(problem, best, trees) for trees in range(1, limit + 1)]
+    if exact.trees <= limit:
+        scan.append(exact)
+    return max(scan, key=lambda fixed: (fixed.algbw, -fixed.trees))
+
+
+def _build(
+    problem: Instance,
+    fixed: FixedTreesOptimum,
+    clock: _Clock,
+    progress: Progress | None,
+    deadline: float | None,
+) -> tuple[Forest, dict[str, int], str]:
+    # With an exact scale the product is integral and floor changes nothing.
+    units = [b * fixed.scale.numerator // fixed.scale.denominator for b in problem.bandwidths.tolist()]
+    multiplicities = problem.weights * fixed.trees
+    check_units(units, [fixed.trees * int(problem.weights.sum())])
+    capacities = np.array(units, dtype=np.int64)
+    note = ""
+    if len(problem.relays):
+        check_balance(problem, problem.bandwidths)
+        if unbalanced_relay(problem, capacities) is not None:
+            capacities = _rebalanced(problem, capacities, fixed.trees)
+            note = "floor(U b) was not Eulerian; surplus capacity was trimmed without loss"
+    graph = remove_switches(problem, capacities, multiplicities, progress=progress, deadline=deadline)
+    clock.stop("switch_removal")
+    packing = pack_trees(problem, graph, multiplicities, progress=progress, deadline=deadline)
+    clock.stop("tree_packing")
+    forest = to_forest(problem, graph, packing)
+    clock.stop("paths")
+    details = {
+        "logical_arcs": len(graph.tails),
+        "cuts_mended": graph.cuts_mended,
+        "exact_splits": graph.exact_splits,
+        "speculative_trees": packing.speculative,
+        "exact_trees": packing.exact,
+    }
+    return forest, details, note
+
+
+def _rebalanced(problem: Instance, capacities: Int64Array, trees: int) -> Int64Array:
+    """Eulerian capacities below floor(U b) that still hold k trees, or InfeasibleError."""
+    balanced = balanced_capacities(problem.tails, problem.heads, capacities, problem.relays.tolist())
+    if (
+        unbalanced_relay(problem, balanced) is not None
+        or find_violated_cut(problem, balanced, multiplicity=trees) is not None
+    ):
+        raise InfeasibleError(
+            f"{problem.topology.name}: with {trees} trees per root the capacities floor(U b) are not "
+            f"Eulerian at the switches and trimming them costs throughput; use another number of trees, or --exact"
+        )
+    return balanced
+
+
+def pack_forest(
+    topology: Topology,
+    collective: Collective,
+    root_multiplicity: Sequence[int],
+    *,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Forest:
+    """Pack r(v) trees at each rank into a fabric whose bandwidths are capacities in trees.
+
+    Parameters
+    ----------
+    topology : Topology
+        `bandwidths` are numbers of trees; switches balanced.
+    collective : Collective
+        Tells ranks and forwarders, and by its kind the direction: in-trees for reduce-scatter and reduce.
+    root_multiplicity : sequence of int, length N
+
+    Raises
+    ------
+    InfeasibleError
+        If a cut cannot carry the trees, or a switch is not balanced.
+    """
+    oriented = instance_of(topology, collective)
+    problem = replace(oriented, weights=np.array(root_multiplicity, dtype=np.int64))
+    violated = find_violated_cut(problem, problem.bandwidths)
+    if violated is not None:
+        raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
+    forest, _, _ = _build(
+        problem, FixedTreesOptimum(1, Fraction(1), Fraction(0)), _Clock(), progress, deadline
+    )
+    return forest

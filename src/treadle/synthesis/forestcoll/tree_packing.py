@@ -1,0 +1,108 @@
+"""Spanning-tree packing in the logical graph, mapped back to physical paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.forest import Direction, Forest
+from treadle.schedules.transforms import reverse
+from treadle.synthesis.engine import Progress, core, run_watched
+from treadle.synthesis.forestcoll.instance import Instance
+from treadle.synthesis.forestcoll.switch_removal import LogicalGraph
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Weighted spanning trees of a logical graph.
+
+    Parameters
+    ----------
+    root : array of int32, shape (T,)
+        Rank.
+    multiplicity : array of int64, shape (T,)
+    parent : array of int32, shape (T, N)
+        Rank; -1 at the root.
+    speculative, exact : int
+        Unit trees grown greedily and checked in batches, and grown with one flow test per edge.
+    """
+
+    root: Int32Array
+    multiplicity: Int64Array
+    parent: Int32Array
+    speculative: int
+    exact: int
+
+
+def pack_trees(
+    problem: Instance,
+    graph: LogicalGraph,
+    multiplicities: Int64Array,
+    *,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Packing:
+    """Pack r(v) spanning out-trees rooted at each terminal v; condition C must hold.
+
+    Notes
+    -----
+    Algorithm 4 with mu by Theorem 32, on a residual flow whose sink moves to the head of each tested edge;
+    whole trees are first tried greedily, breadth-first, in batches that one check of condition C accepts.
+    Source: Theorems 29-32 (B.5.3).
+    """
+    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
+    rank_of[problem.terminals] = np.arange(len(problem.terminals), dtype=np.int32)
+    n = len(problem.terminals)
+    status, root, multiplicity, parent, counts = run_watched(
+        "tree packing",
+        lambda control: core.pack(
+            n, multiplicities, rank_of[graph.tails], rank_of[graph.heads], graph.capacities, control
+        ),
+        progress=progress,
+        deadline=deadline,
+    )
+    assert status == 0, f"tree packing ended with status {status}"
+    order = np.argsort(root, kind="stable")
+    return Packing(
+        root=root[order],
+        multiplicity=multiplicity[order],
+        parent=parent.reshape(len(root), n)[order],
+        speculative=int(counts[0]),
+        exact=int(counts[1]),
+    )
+
+
+def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Forest:
+    """Give every tree edge the physical paths of its logical arc, in the fabric's own direction."""
+    n = len(problem.terminals)
+    arc_of = np.full((n, n), -1, dtype=np.int32)
+    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
+    rank_of[problem.terminals] = np.arange(n, dtype=np.int32)
+    arc_of[rank_of[graph.tails], rank_of[graph.heads]] = np.arange(len(graph.tails), dtype=np.int32)
+    children = np.broadcast_to(np.arange(n), packing.parent.shape)
+    arcs = np.where(packing.parent >= 0, arc_of[packing.parent, children], -1).astype(np.int32)
+    status, entry_offset, entry_path, entry_units = core.assign_paths(
+        np.ascontiguousarray(arcs.ravel()),
+        packing.multiplicity,
+        graph.segment_offset,
+        graph.segment_path,
+        graph.segment_units,
+    )
+    assert status == 0, "the trees use more of a logical arc than it has"
+    multiplicities = np.zeros(n, dtype=np.int64)
+    np.add.at(multiplicities, packing.root, packing.multiplicity)
+    forest = Forest(
+        direction=Direction.BROADCAST,
+        root_multiplicity=multiplicities,
+        tree_root=packing.root,
+        tree_multiplicity=packing.multiplicity,
+        parent=packing.parent,
+        entry_offset=entry_offset,
+        entry_path=entry_path,
+        entry_units=entry_units,
+        path_offset=graph.path_offset,
+        path_links=graph.path_links,
+    )
+    return forest if problem.direction is Direction.BROADCAST else reverse(forest)
