@@ -1,0 +1,185 @@
+"""Boxes of a fabric, and Hamiltonian cycles inside boxes without a switch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from treadle.schedules.collective import Collective
+from treadle.topologies.topology import Topology
+
+Arcs = Mapping[int, Mapping[int, int]]
+"""Bandwidth of the direct links from a rank to each neighbouring rank, parallel links together."""
+
+SEARCH_LIMIT = 5000
+"""Steps of one Hamiltonian search; MI250's 16 GPUs need fewer than 100 at the loosest threshold."""
+
+
+def find_boxes(topology: Topology, collective: Collective) -> tuple[tuple[int, ...], ...]:
+    """The ranks in groups that are joined more tightly inside than to one another.
+
+    Take links from the widest downwards: the boxes are the groups just before the bandwidth at which all
+    ranks become connected. Groups with a direct link between their ranks count as one box, and if every rank
+    is alone, all ranks are one box.
+
+    Returns
+    -------
+    tuple of tuples of int
+        Ranks of each box, rising; boxes by their first rank.
+    """
+    widths: dict[tuple[int, int], int] = {}
+    for tail, head, bandwidth in _links(topology):
+        widths[tail, head] = widths.get((tail, head), 0) + bandwidth
+    group = _Groups(topology.n_nodes)
+    levels = sorted(set(widths.values()), reverse=True)
+    boxes: list[list[int]] = [[rank] for rank in range(collective.n_ranks)]
+    for level in levels:
+        for (tail, head), bandwidth in widths.items():
+            if bandwidth == level:
+                group.join(tail, head)
+        joined = group.parts(collective.ranks)
+        if len(joined) == 1:
+            break
+        boxes = joined
+    boxes = _merge_neighbours(boxes, direct_arcs(topology, collective))
+    if len(boxes) == collective.n_ranks:
+        return (tuple(range(collective.n_ranks)),)
+    return tuple(tuple(box) for box in boxes)
+
+
+class _Groups:
+    """Disjoint sets of nodes."""
+
+    def __init__(self, n: int) -> None:
+        self._leader = list(range(n))
+
+    def find(self, node: int) -> int:
+        while self._leader[node] != node:
+            self._leader[node] = self._leader[self._leader[node]]
+            node = self._leader[node]
+        return node
+
+    def join(self, one: int, other: int) -> None:
+        self._leader[self.find(one)] = self.find(other)
+
+    def parts(self, nodes: Sequence[int]) -> list[list[int]]:
+        """Positions in `nodes`, by set."""
+        found: dict[int, list[int]] = {}
+        for position, node in enumerate(nodes):
+            found.setdefault(self.find(node), []).append(position)
+        return list(found.values())
+
+
+def _links(topology: Topology) -> list[tuple[int, int, int]]:
+    rows = zip(topology.tails.tolist(), topology.heads.tolist(), topology.bandwidths.tolist(), strict=True)
+    return [row for row in rows if row[0] != row[1]]
+
+
+def _merge_neighbours(boxes: list[list[int]], arcs: Arcs) -> list[list[int]]:
+    ranks = [rank for box in boxes for rank in box]
+    group = _Groups(len(ranks))
+    for box in boxes:
+        for rank in box:
+            group.join(rank, box[0])
+    for tail, heads in arcs.items():
+        for head in heads:
+            group.join(tail, head)
+    return group.parts(range(len(ranks)))
+
+
+def direct_arcs(topology: Topology, collective: Collective) -> dict[int, dict[int, int]]:
+    """The links that join ranks without a switch, parallel links together."""
+    rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
+    arcs: dict[int, dict[int, int]] = {rank: {} for rank in range(collective.n_ranks)}
+    for tail, head, bandwidth in _links(topology):
+        if tail in rank_of and head in rank_of:
+            row = arcs[rank_of[tail]]
+            row[rank_of[head]] = row.get(rank_of[head], 0) + bandwidth
+    return arcs
+
+
+class CycleFinder:
+    """Finds Hamiltonian cycles and paths of one box over direct links, each avoiding what earlier ones loaded.
+
+    Parameters
+    ----------
+    box : sequence of int
+        Ranks.
+    arcs : Arcs
+    """
+
+    def __init__(self, box: Sequence[int], arcs: Arcs) -> None:
+        members = set(box)
+        self._arcs = {u: {v: b for v, b in arcs[u].items() if v in members} for u in box}
+        self._loads = {(u, v): 0 for u in box for v in self._arcs[u]}
+
+    @property
+    def degree(self) -> int:
+        """Greatest number of neighbours."""
+        return max(len(row) for row in self._arcs.values())
+
+    @property
+    def relative_load(self) -> Fraction:
+        """Greatest load per bandwidth so far."""
+        return max(Fraction(load, self._arcs[u][v]) for (u, v), load in self._loads.items())
+
+    def next_order(self, start: int, end: int | None = None) -> tuple[int, ...] | None:
+        """A path from `start` to `end`, or a cycle from `start` if there is no `end`; None if none is found.
+
+        Counts as load in both directions, because rings go both ways. Links are let in by rising relative
+        load, so the result has the least greatest load that the search can reach.
+        """
+        thresholds = {Fraction(self._loads[u, v] + 1, self._arcs[u][v]) for u, v in self._loads}
+        for threshold in sorted(thresholds):
+            allowed = {
+                u: [v for v in row if self._loads[u, v] + 1 <= threshold * row[v]]
+                for u, row in self._arcs.items()
+            }
+            order = hamiltonian_order(allowed, start, end)
+            if order is not None:
+                self._count(order if end is not None else order + order[:1])
+                return order
+        return None
+
+    def _count(self, walk: Sequence[int]) -> None:
+        for u, v in zip(walk, walk[1:], strict=False):
+            self._loads[u, v] += 1
+            if (v, u) in self._loads and len(walk) > 2:
+                self._loads[v, u] += 1
+
+    def is_reversible(self, cycle: Sequence[int]) -> bool:
+        """Whether every arc of the cycle has its opposite and the opposite cycle is another one."""
+        return len(cycle) > 2 and all(cycle[i - 1] in self._arcs[cycle[i]] for i in range(len(cycle)))
+
+
+def hamiltonian_order(
+    neighbours: Mapping[int, Sequence[int]], start: int, end: int | None = None
+) -> tuple[int, ...] | None:
+    """A path through all keys of `neighbours` from `start` to `end`; without `end` one that closes to a cycle.
+
+    Backtracking that visits neighbours with the fewest ways onward first. It gives up after `SEARCH_LIMIT`
+    steps, so None proves nothing.
+    """
+    n = len(neighbours)
+    path, visited = [start], {start}
+
+    def onward(node: int) -> list[int]:
+        free = [v for v in neighbours[node] if v not in visited and (v != end or len(path) == n - 1)]
+        free.sort(key=lambda v: (sum(w not in visited for w in neighbours[v]), v), reverse=True)
+        return free
+
+    choices = [onward(start)]
+    for _ in range(SEARCH_LIMIT):
+        if len(path) == n and (path[-1] == end if end is not None else start in neighbours[path[-1]]):
+            return tuple(path)
+        if choices[-1]:
+            node = choices[-1].pop()
+            path.append(node)
+            visited.add(node)
+            choices.append(onward(node))
+        else:
+            choices.pop()
+            visited.discard(path.pop())
+            if not choices:
+                return None
+    return None

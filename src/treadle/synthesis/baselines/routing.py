@@ -1,0 +1,123 @@
+"""Routes of logical hops over the physical fabric."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective
+from treadle.topologies.topology import Topology
+
+Route = tuple[int, ...]
+"""Link numbers in the order the data takes them."""
+
+
+class Router:
+    """Routes hops between ranks and remembers how often each link was taken.
+
+    A route has as few links as possible; among those the greatest bottleneck bandwidth; among those the least
+    relative load so far, so that equal routes fill evenly; among those the lowest link numbers.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        Its ranks are the ends of hops; its forwarders, like switches, may be passed.
+    """
+
+    def __init__(self, topology: Topology, collective: Collective) -> None:
+        self._topology = topology
+        self._nodes = collective.ranks
+        self._rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
+        self._tails = [int(v) for v in topology.tails]
+        self._heads = [int(v) for v in topology.heads]
+        self._bandwidths = [int(b) for b in topology.bandwidths]
+        self._out: list[list[int]] = [[] for _ in range(topology.n_nodes)]
+        self._in: list[list[int]] = [[] for _ in range(topology.n_nodes)]
+        for link, (tail, head) in enumerate(zip(self._tails, self._heads, strict=True)):
+            if tail != head:
+                self._out[tail].append(link)
+                self._in[head].append(link)
+        self._taken = [0] * topology.n_links
+        self._distances: dict[tuple[int, bool], list[int]] = {}
+
+    def route(self, source: int, target: int) -> Route | None:
+        """A route between two ranks through switches and forwarders only; None where there is none."""
+        return self._search(source, target, through_ranks=False)
+
+    def relay(self, source: int, target: int) -> list[tuple[int, Route]]:
+        """The same through other ranks as well, cut at the ranks: (rank reached, route to it) in order.
+
+        Raises
+        ------
+        InfeasibleError
+            If `target` cannot be reached at all.
+        """
+        links = self._search(source, target, through_ranks=True)
+        if links is None:
+            names = self._topology.node_names
+            raise InfeasibleError(
+                f"{self._topology.name}: no path leads from {names[self._nodes[source]]!r} "
+                f"to {names[self._nodes[target]]!r}; connect the fabric or leave the rank out"
+            )
+        legs: list[tuple[int, Route]] = []
+        leg: list[int] = []
+        for link in links:
+            leg.append(link)
+            rank = self._rank_of.get(self._heads[link])
+            if rank is not None:
+                legs.append((rank, tuple(leg)))
+                leg = []
+        return legs
+
+    def _search(self, source: int, target: int, *, through_ranks: bool) -> Route | None:
+        distance = self._distances_to(target, through_ranks)
+        start = self._nodes[source]
+        if distance[start] < 0:
+            return None
+        # (-bottleneck, greatest relative load, links) per node of the layer; a float only breaks ties
+        layer: dict[int, tuple[int, float, Route]] = {start: (-(2**60), 0.0, ())}
+        for left in range(distance[start] - 1, -1, -1):
+            following: dict[int, tuple[int, float, Route]] = {}
+            for node, (negative, load, links) in layer.items():
+                for link in self._out[node]:
+                    head = self._heads[link]
+                    if distance[head] != left or not (left == 0 or self._passes(head, through_ranks)):
+                        continue
+                    bandwidth = self._bandwidths[link]
+                    label = (
+                        max(negative, -bandwidth),
+                        max(load, (self._taken[link] + 1) / bandwidth),
+                        (*links, link),
+                    )
+                    if head not in following or label < following[head]:
+                        following[head] = label
+            layer = following
+        links = layer[self._nodes[target]][2]
+        for link in links:
+            self._taken[link] += 1
+        return links
+
+    def _passes(self, node: int, through_ranks: bool) -> bool:
+        return through_ranks or node not in self._rank_of
+
+    def _distances_to(self, target: int, through_ranks: bool) -> list[int]:
+        """Links from each node to `target`; -1 where there is no way."""
+        known = self._distances.get((target, through_ranks))
+        if known is not None:
+            return known
+        distance = [-1] * self._topology.n_nodes
+        goal = self._nodes[target]
+        distance[goal] = 0
+        queue = deque([goal])
+        while queue:
+            node = queue.popleft()
+            if node != goal and not self._passes(node, through_ranks):
+                continue
+            for link in self._in[node]:
+                tail = self._tails[link]
+                if distance[tail] < 0:
+                    distance[tail] = distance[node] + 1
+                    queue.append(tail)
+        self._distances[target, through_ranks] = distance
+        return distance
