@@ -1,0 +1,327 @@
+"""Catalogue expressions such as ``subset(mi250(2), "0-7")``: the language that names any fabric."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import re
+import typing
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from treadle.errors import FormatError
+from treadle.topologies import clusters, files, graphs, platforms, transforms
+from treadle.topologies.topology import Topology
+from treadle.units import parse_bandwidth, parse_time_ns
+
+MAX_TEXT = 4096
+"""Longest expression, in characters."""
+
+_MAX_DEPTH = 16
+_GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
+    (
+        "platforms",
+        (
+            *(platforms.dgx_a100, platforms.dgx_a100_flat, platforms.dgx_h100, platforms.dgx1_v100),
+            *(platforms.gb200_nvl72, platforms.mi250, platforms.mi300x),
+        ),
+    ),
+    ("clusters", (clusters.leaf_spine, clusters.fat_tree, clusters.rail_optimized, clusters.pods)),
+    (
+        "graphs",
+        (
+            *(graphs.ring, graphs.path, graphs.star, graphs.complete),
+            *(graphs.torus, graphs.mesh, graphs.hypercube),
+        ),
+    ),
+    (
+        "transforms",
+        (
+            *(transforms.with_failed_links, transforms.with_failed_nodes),
+            *(transforms.subset, transforms.trimmed),
+        ),
+    ),
+)
+_CATALOGUE: Mapping[str, Callable[..., Topology]] = MappingProxyType(
+    {function.__name__: function for _, functions in _GROUPS for function in functions}
+)
+_NAME = r"[A-Za-z_]\w*(?:-\w+)*"
+_CALL = re.compile(rf"{_NAME}\s*\(")
+_COLON = re.compile(rf"({_NAME})(?::(.*))?", re.DOTALL)
+_WORD = re.compile(rf"\"[^\"]*\"|'[^']*'|{_NAME}(?=\s*\()")
+
+_Value = Topology | int | bool | str
+_TYPE_WORDS: Mapping[type, str] = MappingProxyType(
+    {Topology: "a fabric", int: "an integer", bool: "True or False", str: "a quoted string"}
+)
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """One name of the expression language.
+
+    Parameters
+    ----------
+    name, group : str
+        The function's name; ``platforms``, ``clusters``, ``graphs`` or ``transforms``.
+    signature, summary : str
+        Call with defaults; first line of the function's documentation.
+    """
+
+    name: str
+    group: str
+    signature: str
+    summary: str
+
+
+def catalogue() -> Mapping[str, Callable[..., Topology]]:
+    """Name of each function of the expression language -> the function."""
+    return _CATALOGUE
+
+
+def catalogue_entries() -> tuple[CatalogueEntry, ...]:
+    """What the catalogue offers, group by group, for people to read."""
+    return tuple(
+        CatalogueEntry(
+            name=function.__name__,
+            group=group,
+            signature=_signature(function),
+            summary=(inspect.getdoc(function) or "").partition("\n")[0],
+        )
+        for group, functions in _GROUPS
+        for function in functions
+    )
+
+
+def _signature(function: Callable[..., Topology]) -> str:
+    """Call with names and defaults, without types."""
+    words: list[str] = []
+    keyword_only = False
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
+            keyword_only = True
+            if not any(word.startswith("*") for word in words):
+                words.append("*")
+        star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+        default = "" if parameter.default is parameter.empty else f"={parameter.default}"
+        words.append(f"{star}{parameter.name}{default}")
+    return f"{function.__name__}({', '.join(words)})"
+
+
+def parse(text: str, *, format: str | None = None) -> Topology:
+    """The fabric that `text` names: a catalogue expression, or the path of a file.
+
+    Parameters
+    ----------
+    text : str
+        ``torus(3,3,2)``, ``torus:3,3,2``, ``dgx-a100:2`` (dashes may stand for underscores), nested calls
+        such as ``with_failed_links(dgx_a100(2), "box0.nic1--ib1")``, or a path. Arguments are literals and
+        catalogue calls; a bandwidth or latency is a string with a unit: ``bandwidth="25GB/s"``.
+        A catalogue name wins over a file of that name; write ``./name`` for the file.
+    format : str, optional
+        ``"json"`` reads `text` as the path of a file in that format, whatever it looks like.
+
+    Returns
+    -------
+    Topology
+        Named after the expression, or as its file says.
+
+    Raises
+    ------
+    FormatError
+        If the text is neither, with its column, or the file cannot be read.
+    TopologyError
+        If a catalogue function refuses its arguments.
+
+    Examples
+    --------
+    >>> parse("dgx-a100:2")
+    <Topology dgx_a100(2): 16 compute, 20 switches, 96 links>
+    """
+    if format is not None:
+        if format not in _FORMATS:
+            raise FormatError(f"format {format!r} is unknown; expected one of: {', '.join(_FORMATS)}")
+        return _FORMATS[format](text)
+    expression = _as_expression(text)
+    if expression is not None:
+        if len(expression) > MAX_TEXT:
+            raise FormatError(f"expression of {len(expression)} characters; at most {MAX_TEXT} are read")
+        return _Evaluation(expression).run()
+    if not text.strip():
+        raise FormatError("topology: expected a catalogue expression or a file, found nothing")
+    if not _exists(text):
+        shown = text if len(text) <= 80 else f"{text[:80]}..."
+        raise FormatError(
+            f"topology {shown!r}: neither a file nor a catalogue name{_hint(text.partition(':')[0])}; "
+            f"'treadle topology list' shows the catalogue"
+        )
+    return files.load_topology(text)
+
+
+def _exists(path: str) -> bool:
+    """Whether there is a file; false where the system cannot even look (too long, a null byte)."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
+_FORMATS: Mapping[str, Callable[[str], Topology]] = MappingProxyType({"json": files.load_topology})
+
+
+def _as_expression(text: str) -> str | None:
+    """`text` as a call with underscores, columns unchanged; None if it should be a path."""
+    stripped = text.strip()
+    if _CALL.match(stripped):
+        return _WORD.sub(_underscored, text)
+    colon = _COLON.fullmatch(stripped)
+    if colon is None or colon[1].replace("-", "_") not in _CATALOGUE:
+        return None
+    return f"{colon[1].replace('-', '_')}({_WORD.sub(_underscored, colon[2] or '')})"
+
+
+def _underscored(match: re.Match[str]) -> str:
+    """A function's name with underscores; a quoted string as it is."""
+    word = match[0]
+    return word if word[0] in "\"'" else word.replace("-", "_")
+
+
+def _hint(name: str) -> str:
+    close = difflib.get_close_matches(name.strip().replace("-", "_"), _CATALOGUE, n=2)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+class _Evaluation:
+    """One expression on its way to a fabric; every error names the column."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._source = " ".join((text if len(text) <= 80 else f"{text[:80]}...").split())
+
+    def run(self) -> Topology:
+        tree = self._tree()
+        topology = self._call(tree, 1)
+        # One spelling of the expression, whatever blanks and quotes the user typed; a long one is no name.
+        return replace(topology, name=ast.unparse(tree)) if len(self._text) <= 200 else topology
+
+    def _tree(self) -> ast.expr:
+        if self._nesting() > _MAX_DEPTH:
+            raise self._error(f"brackets are nested more than {_MAX_DEPTH} deep", None)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of odd literals, which are refused below
+                return ast.parse(self._text.strip(), mode="eval").body
+        except SyntaxError as error:
+            reason = error.msg or "not an expression"
+            column = self._offset() + (error.offset or 1)
+            raise self._error(f"{reason}; expected name(argument, ...)", column) from None
+        except (ValueError, RecursionError, MemoryError):
+            raise self._error("not an expression; expected name(argument, ...)", None) from None
+
+    def _nesting(self) -> int:
+        """Depth of brackets; those in strings count too, which only makes the limit tighter."""
+        depth = deepest = 0
+        for character in self._text:
+            if character in "([{":
+                depth += 1
+                deepest = max(deepest, depth)
+            elif character in ")]}":
+                depth -= 1
+        return deepest
+
+    def _offset(self) -> int:
+        return len(self._text) - len(self._text.lstrip())
+
+    def _error(self, message: str, place: ast.AST | int | None) -> FormatError:
+        if isinstance(place, ast.AST):
+            line = self._text.strip().splitlines()[getattr(place, "lineno", 1) - 1]
+            bytes_before = line.encode()[: getattr(place, "col_offset", 0)]
+            place = self._offset() + len(bytes_before.decode(errors="replace")) + 1
+        return FormatError(message, source=self._source, line=None if place is None else 1, column=place)
+
+    def _call(self, node: ast.expr, depth: int) -> Topology:
+        if isinstance(node, ast.Name) and node.id in _CATALOGUE:
+            raise self._error(f"{node.id} is a catalogue name; write {_signature(_CATALOGUE[node.id])}", node)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            raise self._error("expected a catalogue call such as torus(3, 3)", node)
+        if depth > _MAX_DEPTH:
+            raise self._error(f"calls are nested more than {_MAX_DEPTH} deep", node)
+        name = node.func.id
+        if name not in _CATALOGUE:
+            raise self._error(f"no catalogue function is called {name!r}{_hint(name)}", node)
+        function = _CATALOGUE[name]
+        keywords: dict[str, _Value] = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise self._error("'**' is not allowed; expected keyword=value", keyword.value)
+            if keyword.arg in keywords:
+                raise self._error(f"keyword {keyword.arg!r} is given twice", keyword.value)
+            keywords[keyword.arg] = self._keyword(function, keyword.arg, keyword.value, depth)
+        values = [self._value(argument, depth) for argument in node.args]
+        self._check(function, node, values, keywords)
+        return function(*values, **keywords)
+
+    def _keyword(self, function: Callable[..., Topology], key: str, node: ast.expr, depth: int) -> _Value:
+        """Value of a keyword; quantities are typed with a unit."""
+        parameters = inspect.signature(function).parameters
+        if key not in parameters or parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:
+            message = f"{function.__name__} has no keyword {key!r}; expected {_signature(function)}"
+            raise self._error(message, node)
+        value = self._value(node, depth)
+        if not key.endswith(("bandwidth", "latency")):
+            return value
+        example = "25GB/s" if key.endswith("bandwidth") else "10us"
+        if not isinstance(value, str):
+            raise self._error(f'{key} needs a unit; write for instance {key}="{example}"', node)
+        try:
+            return parse_bandwidth(value) if key.endswith("bandwidth") else parse_time_ns(value)
+        except FormatError as error:
+            raise self._error(str(error), node) from None
+
+    def _value(self, node: ast.expr, depth: int) -> _Value:
+        if isinstance(node, ast.Call):
+            return self._call(node, depth + 1)
+        sign = 1
+        literal = node
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            sign, literal = -1, node.operand
+        value = literal.value if isinstance(literal, ast.Constant) else None
+        if isinstance(value, int) and not isinstance(value, bool):
+            if abs(value) >= 2**63:
+                raise self._error("integer is too large", node)
+            return sign * value
+        if isinstance(value, bool | str) and literal is node:
+            return value
+        if isinstance(node, ast.Name) and node.id in _CATALOGUE:
+            return self._call(node, depth)
+        raise self._error("expected an integer, a quoted string, True, False or a catalogue call", node)
+
+    def _check(
+        self,
+        function: Callable[..., Topology],
+        node: ast.Call,
+        values: list[_Value],
+        keywords: dict[str, _Value],
+    ) -> None:
+        """Number, names and types of the arguments against the function's signature."""
+        signature = inspect.signature(function)
+        try:
+            bound = signature.bind(*values, **keywords)
+        except TypeError as error:
+            message = f"{function.__name__}: {error}; expected {_signature(function)}"
+            raise self._error(message, node) from None
+        types = typing.get_type_hints(function)
+        for key, given in bound.arguments.items():
+            several = signature.parameters[key].kind is inspect.Parameter.VAR_POSITIONAL
+            for value in given if several else (given,):
+                # bool is a subclass of int, but True is no number of boxes.
+                wrong_bool = isinstance(value, bool) and types[key] is not bool
+                if wrong_bool or not isinstance(value, types[key]):
+                    wanted = _TYPE_WORDS.get(types[key], "an integer or a quoted string")
+                    found = _TYPE_WORDS[type(value)]
+                    message = f"{function.__name__}: {key} must be {wanted}, found {found}"
+                    raise self._error(message, node)

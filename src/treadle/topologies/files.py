@@ -1,0 +1,311 @@
+"""Treadle's own topology file: JSON, version 1."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treadle.atomic import write_bytes
+from treadle.errors import FormatError, TopologyError
+from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+
+MAX_FILE_BYTES = 256 * 2**20
+"""Largest topology file that is read."""
+
+_VERSION = 1
+_MAX_DIGITS = 30
+_MAX_INT64 = 2**63 - 1
+_FILE_KEYS = {"treadle", "version", "name", "nodes", "links"}
+_NODE_KEYS = {"name", "kind"}
+_NODE_OPTIONAL = {"multicast", "aggregation", "injection_bytes_per_s", "extensions"}
+_LINK_KEYS = {"tail", "head", "bandwidth_bytes_per_s"}
+_LINK_OPTIONAL = {"latency_ns", "extensions"}
+
+
+def load_topology(path: str | Path) -> Topology:
+    """Read a topology file.
+
+    Parameters
+    ----------
+    path : str or Path
+        JSON file, version 1, UTF-8, at most 256 MiB.
+
+    Raises
+    ------
+    FormatError
+        If the file cannot be read or is malformed, with line and column where they are known.
+    """
+    source = str(path)
+    try:
+        if not Path(path).is_file():
+            raise FormatError("is not a file that exists", source=source)
+        with open(path, "rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"cannot be read: {error}", source=source) from None
+    if len(data) > MAX_FILE_BYTES:
+        raise FormatError(f"is larger than {MAX_FILE_BYTES} bytes, the most that is read", source=source)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        message = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
+        raise FormatError(message, source=source, line=line, column=column) from None
+    return topology_from_json(parse_json(text, source=source), source=source)
+
+
+def save_topology(path: str | Path, topology: Topology) -> None:
+    """Write a topology file; it appears whole or not at all. FormatError if it cannot be written."""
+    write_bytes(path, dump_topology(topology).encode())
+
+
+def parse_json(text: str, *, source: str = "") -> Any:
+    """Strict JSON: no repeated keys, no NaN or infinity, no endless integers, bounded nesting.
+
+    Parameters
+    ----------
+    text : str
+    source : str, optional
+        File name for messages.
+
+    Raises
+    ------
+    FormatError
+        With line and column where they are known.
+    """
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in items:
+            if key in found:
+                raise FormatError(f"key {_shown(key)} appears twice in one object", source=source)
+            found[key] = value
+        return found
+
+    def constant(name: str) -> Any:
+        raise FormatError(f"{name} is not a JSON number", source=source)
+
+    def integer(digits: str) -> int:
+        if len(digits) > _MAX_DIGITS:
+            raise FormatError(f"an integer of {len(digits)} digits is too large", source=source)
+        return int(digits)
+
+    try:
+        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_int=integer)
+    except json.JSONDecodeError as error:
+        message = f"malformed JSON: {error.msg}"
+        raise FormatError(message, source=source, line=error.lineno, column=error.colno) from None
+    except RecursionError:
+        raise FormatError("malformed JSON: nested too deeply", source=source) from None
+
+
+def topology_from_json(value: Any, *, source: str = "") -> Topology:
+    """The fabric that a parsed JSON object describes.
+
+    Parameters
+    ----------
+    value : object
+        As `parse_json` returns it. ``extensions`` objects are accepted and left aside.
+    source : str, optional
+        File name for messages.
+
+    Raises
+    ------
+    FormatError
+        For an unknown, missing or mistyped key, an unknown node, a repeated name or a value out of range.
+    """
+    reader = _Reader(source)
+    document = reader.object(value, "file", _FILE_KEYS, {"extensions"})
+    if document["treadle"] != "topology":
+        raise reader.error("treadle", f'expected "topology", found {_shown(document["treadle"])}')
+    version = document["version"]
+    if not isinstance(version, int) or isinstance(version, bool) or version != _VERSION:
+        raise reader.error("version", f"expected {_VERSION}, found {_shown(version)}")
+    name = reader.text(document["name"], "name")
+    nodes = reader.list(document["nodes"], "nodes")
+    index, columns = reader.nodes(nodes)
+    links = reader.links(reader.list(document["links"], "links"), index)
+    try:
+        return Topology(name=name, node_names=tuple(index), **columns, **links)
+    except TopologyError as error:
+        raise FormatError(str(error), source=source) from None
+
+
+class _Reader:
+    """Checks JSON values; every error names the place, such as ``links[3].head``."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def error(self, place: str, message: str) -> FormatError:
+        return FormatError(f"{place}: {message}", source=self._source)
+
+    def object(self, value: Any, place: str, required: set[str], optional: set[str]) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self.error(place, f"expected an object, found {_kind(value)}")
+        for key in value:
+            if key not in required and key not in optional:
+                known = ", ".join(sorted(required | optional))
+                raise self.error(place, f"unknown key {_shown(key)}; known are {known}")
+        for key in sorted(required):
+            if key not in value:
+                raise self.error(place, f"key {key!r} is missing")
+        if not isinstance(value.get("extensions", {}), dict):
+            raise self.error(f"{place}.extensions", f"expected an object, found {_kind(value['extensions'])}")
+        return value
+
+    def list(self, value: Any, place: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise self.error(place, f"expected a list, found {_kind(value)}")
+        return value
+
+    def text(self, value: Any, place: str) -> str:
+        if not isinstance(value, str):
+            raise self.error(place, f"expected a string, found {_kind(value)}")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise self.error(place, "a lone surrogate is not text")
+        return value
+
+    def flag(self, value: Any, place: str) -> bool:
+        if not isinstance(value, bool):
+            raise self.error(place, f"expected true or false, found {_kind(value)}")
+        return value
+
+    def integer(self, value: Any, place: str, least: int, most: int) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.error(place, f"expected an integer, found {_kind(value)}")
+        if not least <= value <= most:
+            raise self.error(place, f"expected {least} to {most}, found {value}")
+        return value
+
+    def nodes(self, values: Any) -> tuple[dict[str, int], dict[str, Any]]:
+        """Index of each name, and the node columns of a Topology."""
+        index: dict[str, int] = {}
+        rows: list[tuple[bool, bool, bool, int]] = []
+        for i, value in enumerate(values):
+            place = f"nodes[{i}]"
+            node = self.object(value, place, _NODE_KEYS, _NODE_OPTIONAL)
+            name = self.text(node["name"], f"{place}.name")
+            if not name or name in index:
+                reason = "is used twice; names must be unique" if name else "is empty"
+                raise self.error(f"{place}.name", f"{_shown(name)} {reason}")
+            if node["kind"] not in ("compute", "switch"):
+                found = _shown(node["kind"])
+                raise self.error(f"{place}.kind", f'expected "compute" or "switch", found {found}')
+            index[name] = i
+            rows.append(
+                (
+                    node["kind"] == "compute",
+                    self.flag(node.get("multicast", False), f"{place}.multicast"),
+                    self.flag(node.get("aggregation", False), f"{place}.aggregation"),
+                    self._injection(node, place),
+                )
+            )
+        keys = ("is_compute", "multicast", "aggregation", "injection_bytes_per_s")
+        types = (np.bool_, np.bool_, np.bool_, np.int64)
+        return index, _columns(keys, types, rows)
+
+    def _injection(self, node: Mapping[str, Any], place: str) -> int:
+        if "injection_bytes_per_s" not in node:
+            return 0
+        return self.integer(node["injection_bytes_per_s"], f"{place}.injection_bytes_per_s", 1, _MAX_INT64)
+
+    def links(self, values: Any, index: Mapping[str, int]) -> dict[str, Any]:
+        """Link columns of a Topology."""
+        rows: list[tuple[int, int, int, int]] = []
+        for i, value in enumerate(values):
+            place = f"links[{i}]"
+            link = self.object(value, place, _LINK_KEYS, _LINK_OPTIONAL)
+            ends: list[int] = []
+            for key in ("tail", "head"):
+                name = self.text(link[key], f"{place}.{key}")
+                if name not in index:
+                    raise self.error(f"{place}.{key}", f"no node is called {_shown(name)}")
+                ends.append(index[name])
+            bandwidth = self.integer(
+                link["bandwidth_bytes_per_s"], f"{place}.bandwidth_bytes_per_s", 1, MAX_BANDWIDTH
+            )
+            latency = self.integer(link.get("latency_ns", 0), f"{place}.latency_ns", 0, _MAX_INT64)
+            rows.append((ends[0], ends[1], bandwidth, latency))
+        keys = ("tails", "heads", "bandwidths", "latencies_ns")
+        return _columns(keys, (np.int32, np.int32, np.int64, np.int64), rows)
+
+
+def _columns(
+    keys: tuple[str, ...], types: tuple[type[np.generic], ...], rows: Sequence[tuple[int, int, int, int]]
+) -> dict[str, Any]:
+    columns = list(zip(*rows, strict=True)) or [()] * len(keys)
+    return {key: np.array(column, dtype=kind) for key, kind, column in zip(keys, types, columns, strict=True)}
+
+
+def _kind(value: Any) -> str:
+    """A JSON value as messages call it."""
+    if value is None or isinstance(value, bool | int | float):
+        return _shown(value)
+    return "a string" if isinstance(value, str) else "a list" if isinstance(value, list) else "an object"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value) if isinstance(value, str | bool | int | float | None) else _kind(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def topology_to_json(topology: Topology) -> dict[str, Any]:
+    """The fabric as a JSON object; keys at their default value are left out."""
+    return {
+        "treadle": "topology",
+        "version": _VERSION,
+        "name": topology.name,
+        "nodes": [_node_to_json(topology, node) for node in range(topology.n_nodes)],
+        "links": _links_to_json(topology),
+    }
+
+
+def _node_to_json(topology: Topology, node: int) -> dict[str, Any]:
+    kind = "compute" if topology.is_compute[node] else "switch"
+    value: dict[str, Any] = {"name": topology.node_names[node], "kind": kind}
+    if topology.multicast[node]:
+        value["multicast"] = True
+    if topology.aggregation[node]:
+        value["aggregation"] = True
+    if topology.injection_bytes_per_s[node]:
+        value["injection_bytes_per_s"] = int(topology.injection_bytes_per_s[node])
+    return value
+
+
+def _links_to_json(topology: Topology) -> list[dict[str, Any]]:
+    names = topology.node_names
+    columns = (topology.tails, topology.heads, topology.bandwidths, topology.latencies_ns)
+    values: list[dict[str, Any]] = []
+    for tail, head, bandwidth, latency in zip(*(column.tolist() for column in columns), strict=True):
+        link = {"tail": names[tail], "head": names[head], "bandwidth_bytes_per_s": bandwidth}
+        values.append({**link, "latency_ns": latency} if latency else link)
+    return values
+
+
+def dump_topology(topology: Topology) -> str:
+    """Canonical text of a fabric: equal fabrics of one name give equal text, a node or link to a line."""
+    value = topology_to_json(topology)
+    parts: list[str] = []
+    for key in ("nodes", "links"):
+        rows = [json.dumps(row, ensure_ascii=False) for row in value[key]]
+        parts.append("[\n  " + ",\n  ".join(rows) + "\n ]" if rows else "[]")
+    name = json.dumps(topology.name, ensure_ascii=False)
+    return (
+        f'{{"treadle": "topology", "version": {_VERSION}, "name": {name},\n'
+        f' "nodes": {parts[0]},\n "links": {parts[1]}}}\n'
+    )
+
+
+def topology_hash(topology: Topology) -> str:
+    """SHA-256 of the canonical text without the name, in hex: equal fabrics have equal hashes."""
+    return hashlib.sha256(dump_topology(replace(topology, name="")).encode()).hexdigest()

@@ -1,0 +1,400 @@
+"""Vendors' platforms. Bandwidths are bytes/s per direction; every node has equal ingress and egress."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from treadle.errors import TopologyError
+from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.naming import expression
+from treadle.topologies.topology import Topology, TopologyBuilder
+
+GB_PER_S = 10**9
+"""Bytes/s in 1 GB/s."""
+
+# (GPU, GPU, number of links); dissertation, figure 4.9(a).
+_MI250_LINKS = (
+    *((0, 1, 4), (0, 4, 2), (0, 8, 1), (1, 5, 1), (1, 9, 1), (1, 10, 1), (2, 3, 4)),
+    *((2, 6, 1), (2, 9, 1), (2, 10, 1), (3, 7, 2), (3, 11, 1), (4, 5, 4), (4, 6, 1)),
+    *((5, 6, 1), (5, 7, 1), (6, 7, 4), (8, 9, 4), (8, 12, 2), (9, 13, 1), (10, 11, 4)),
+    *((10, 14, 1), (11, 15, 2), (12, 13, 4), (12, 14, 1), (13, 14, 1), (13, 15, 1), (14, 15, 4)),
+)
+
+# (GPU, GPU, number of NVLinks): NVIDIA DGX-1 with Tesla V100 white paper, hybrid cube mesh.
+_DGX1_V100_LINKS = (
+    *((0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (1, 5, 2), (2, 3, 2)),
+    *((2, 6, 1), (3, 7, 1), (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2)),
+)
+
+
+def add_box(
+    builder: TopologyBuilder, box: str, gpus: int, bandwidth: int, *, capable: bool = False
+) -> list[str]:
+    """GPUs around one NVSwitch; returns the GPUs' names. `capable`: it multicasts and aggregates."""
+    names = [builder.compute(f"{box}.gpu{i}") for i in range(gpus)]
+    switch = builder.switch(f"{box}.nvswitch", multicast=capable, aggregation=capable)
+    for name in names:
+        builder.duplex(name, switch, bandwidth)
+    return names
+
+
+def _boxes_on_one_switch(
+    name: str,
+    shape: tuple[int, int],
+    box_bandwidth: int,
+    nic_bandwidth: int,
+    *,
+    prefix: str = "box",
+    nvls: bool = False,
+    sharp: bool = False,
+) -> Topology:
+    """`shape` = (boxes, GPUs per box): NVSwitch boxes whose GPUs hang off one InfiniBand switch."""
+    boxes, gpus = shape
+    function = name.partition("(")[0]
+    check_count(function, "boxes" if prefix == "box" else "racks", boxes)
+    check_count(function, f"gpus_per_{prefix}", gpus)
+    check_size(function, boxes * (gpus + 1) + 1, 4 * boxes * gpus)
+    if sharp and boxes == 1:
+        raise TopologyError(f"{function}: sharp needs at least 2 boxes, one box has no InfiniBand switch")
+    builder = TopologyBuilder(name)
+    all_gpus = [
+        gpu
+        for box in range(boxes)
+        for gpu in add_box(builder, f"{prefix}{box}", gpus, box_bandwidth, capable=nvls)
+    ]
+    if boxes > 1:
+        top = builder.switch("ib0", multicast=sharp, aggregation=sharp)
+        for gpu in all_gpus:
+            builder.duplex(gpu, top, nic_bandwidth)
+    return builder.build()
+
+
+def dgx_a100(
+    boxes: int,
+    gpus_per_box: int = 8,
+    *,
+    pcie: bool = False,
+    nvlink_bandwidth: int = 300 * GB_PER_S,
+    nic_bandwidth: int = 25 * GB_PER_S,
+    pcie_bandwidth: int = 32 * GB_PER_S,
+) -> Topology:
+    """NVIDIA DGX A100 boxes with their NICs as nodes and two InfiniBand rails, even and odd NICs.
+
+    Parameters
+    ----------
+    boxes : int
+        With one box there are no NICs, PCIe or InfiniBand switches.
+    gpus_per_box : int
+        GPUs on the NVSwitch, one NIC each.
+    pcie : bool
+        True models the PCIe switch that each two GPUs share with their two NICs; else GPU i has NIC i alone.
+    nvlink_bandwidth : int
+        GPU to NVSwitch, bytes/s.
+    nic_bandwidth : int
+        NIC to its rail, and GPU (or PCIe switch) to NIC, bytes/s.
+    pcie_bandwidth : int
+        GPU to PCIe switch, bytes/s.
+
+    Raises
+    ------
+    TopologyError
+        If an argument is out of range.
+
+    Notes
+    -----
+    300 and 25 GB/s, two GPUs and two NICs to a PCIe switch: ForestColl dissertation, 4.6.2 (A100 testbed).
+    32 GB/s: 16 lanes of PCIe 4.0 at 16 GT/s, before encoding.
+
+    Examples
+    --------
+    >>> dgx_a100(2)
+    <Topology dgx_a100(2): 16 compute, 20 switches, 96 links>
+    """
+    check_count("dgx_a100", "boxes", boxes)
+    check_count("dgx_a100", "gpus_per_box", gpus_per_box)
+    check_size("dgx_a100", boxes * (3 * gpus_per_box + 1) + 2, 6 * boxes * gpus_per_box)
+    name = expression(
+        "dgx_a100",
+        boxes,
+        gpus_per_box=(gpus_per_box, 8),
+        pcie=(pcie, False),
+        nvlink_bandwidth=(nvlink_bandwidth, 300 * GB_PER_S),
+        nic_bandwidth=(nic_bandwidth, 25 * GB_PER_S),
+        pcie_bandwidth=(pcie_bandwidth, 32 * GB_PER_S),
+    )
+    builder = TopologyBuilder(name)
+    all_gpus = [
+        add_box(builder, f"box{box}", gpus_per_box, nvlink_bandwidth) for box in range(boxes)
+    ]  # all boxes first: compute nodes and NVSwitches lead the numbering
+    if boxes > 1:
+        rails = [builder.switch(f"ib{rail}") for rail in range(min(2, gpus_per_box))]
+        for box, gpus in enumerate(all_gpus):
+            _add_nics(builder, f"box{box}", gpus, rails, nic_bandwidth, pcie_bandwidth if pcie else 0)
+    return builder.build()
+
+
+def _add_nics(
+    builder: TopologyBuilder, box: str, gpus: list[str], rails: list[str], nic: int, pcie: int
+) -> None:
+    """One NIC per GPU to the rail of its parity; `pcie` > 0 puts a switch between each two GPUs and NICs."""
+    for i, gpu in enumerate(gpus):
+        port = builder.switch(f"{box}.nic{i}")
+        upper = gpu
+        if pcie:
+            upper = f"{box}.pcie{i // 2}"
+            if i % 2 == 0:
+                builder.switch(upper)
+            builder.duplex(gpu, upper, pcie)
+        builder.duplex(upper, port, nic)
+        builder.duplex(port, rails[i % 2], nic)
+
+
+def dgx_a100_flat(
+    boxes: int,
+    gpus_per_box: int = 8,
+    *,
+    nvlink_bandwidth: int = 300 * GB_PER_S,
+    nic_bandwidth: int = 25 * GB_PER_S,
+) -> Topology:
+    """NVIDIA DGX A100 boxes, GPUs straight to one InfiniBand switch.
+
+    Parameters
+    ----------
+    boxes : int
+        With one box there is no InfiniBand switch.
+    gpus_per_box : int
+        GPUs on the NVSwitch.
+    nvlink_bandwidth, nic_bandwidth : int
+        GPU to NVSwitch and GPU to InfiniBand switch, bytes/s.
+
+    Raises
+    ------
+    TopologyError
+        If an argument is out of range.
+
+    Notes
+    -----
+    300 and 25 GB/s: ForestColl dissertation, figure 4.1 and 4.6.2.
+    """
+    name = expression(
+        "dgx_a100_flat",
+        boxes,
+        gpus_per_box=(gpus_per_box, 8),
+        nvlink_bandwidth=(nvlink_bandwidth, 300 * GB_PER_S),
+        nic_bandwidth=(nic_bandwidth, 25 * GB_PER_S),
+    )
+    return _boxes_on_one_switch(name, (boxes, gpus_per_box), nvlink_bandwidth, nic_bandwidth)
+
+
+def dgx_h100(
+    boxes: int,
+    gpus_per_box: int = 8,
+    *,
+    nvls: bool = False,
+    sharp: bool = False,
+    nvlink_bandwidth: int = 450 * GB_PER_S,
+    nic_bandwidth: int = 50 * GB_PER_S,
+) -> Topology:
+    """NVIDIA DGX H100 boxes, GPUs straight to one InfiniBand switch.
+
+    Parameters
+    ----------
+    boxes : int
+        With one box there is no InfiniBand switch.
+    gpus_per_box : int
+        GPUs on the NVSwitch.
+    nvls : bool
+        The NVSwitches multicast and aggregate (NVLink SHARP).
+    sharp : bool
+        The InfiniBand switch multicasts and aggregates; needs two boxes.
+    nvlink_bandwidth, nic_bandwidth : int
+        GPU to NVSwitch and GPU to InfiniBand switch, bytes/s.
+
+    Raises
+    ------
+    TopologyError
+        If an argument is out of range.
+
+    Notes
+    -----
+    450 and 50 GB/s: ForestColl dissertation, 4.6.3.
+    """
+    name = expression(
+        "dgx_h100",
+        boxes,
+        gpus_per_box=(gpus_per_box, 8),
+        nvls=(nvls, False),
+        sharp=(sharp, False),
+        nvlink_bandwidth=(nvlink_bandwidth, 450 * GB_PER_S),
+        nic_bandwidth=(nic_bandwidth, 50 * GB_PER_S),
+    )
+    return _boxes_on_one_switch(
+        name, (boxes, gpus_per_box), nvlink_bandwidth, nic_bandwidth, nvls=nvls, sharp=sharp
+    )
+
+
+def gb200_nvl72(
+    racks: int,
+    gpus_per_rack: int = 72,
+    *,
+    nvlink_bandwidth: int = 900 * GB_PER_S,
+    nic_bandwidth: int = 50 * GB_PER_S,
+) -> Topology:
+    """NVIDIA GB200 NVL72 racks: 72 GPUs in one NVLink domain, a NIC per GPU to one InfiniBand switch.
+
+    Parameters
+    ----------
+    racks : int
+        With one rack there is no InfiniBand switch.
+    gpus_per_rack : int
+        GPUs in the NVLink domain (36 in an NVL36).
+    nvlink_bandwidth, nic_bandwidth : int
+        GPU to NVSwitch and GPU to InfiniBand switch, bytes/s.
+
+    Raises
+    ------
+    TopologyError
+        If an argument is out of range.
+
+    Notes
+    -----
+    900 GB/s per direction: NVIDIA's product page gives 1.8 TB/s of fifth-generation NVLink per GPU, both
+    directions together. 50 GB/s: a 400 Gbit/s ConnectX-7 port per GPU.
+    """
+    name = expression(
+        "gb200_nvl72",
+        racks,
+        gpus_per_rack=(gpus_per_rack, 72),
+        nvlink_bandwidth=(nvlink_bandwidth, 900 * GB_PER_S),
+        nic_bandwidth=(nic_bandwidth, 50 * GB_PER_S),
+    )
+    return _boxes_on_one_switch(name, (racks, gpus_per_rack), nvlink_bandwidth, nic_bandwidth, prefix="rack")
+
+
+def dgx1_v100(*, nvlink_bandwidth: int = 25 * GB_PER_S) -> Topology:
+    """NVIDIA DGX-1 with V100: eight GPUs in a hybrid cube mesh, six NVLinks each, some pairs doubled.
+
+    Parameters
+    ----------
+    nvlink_bandwidth : int
+        Of one NVLink, bytes/s; a doubled pair is one link of twice that.
+
+    Notes
+    -----
+    Adjacency and 25 GB/s per link and direction: NVIDIA DGX-1 with Tesla V100 System Architecture white paper
+    (hybrid cube mesh). PCIe and the CPUs are left out.
+    """
+    builder = TopologyBuilder(expression("dgx1_v100", nvlink_bandwidth=(nvlink_bandwidth, 25 * GB_PER_S)))
+    gpus = [builder.compute(f"box0.gpu{i}") for i in range(8)]
+    for one, other, links in _DGX1_V100_LINKS:
+        builder.duplex(gpus[one], gpus[other], links * nvlink_bandwidth)
+    return builder.build()
+
+
+def mi250(
+    boxes: int,
+    gpus_per_box: int = 16,
+    *,
+    fabric_bandwidth: int = 50 * GB_PER_S,
+    nic_bandwidth: int = 16 * GB_PER_S,
+) -> Topology:
+    """AMD MI250 boxes: directly connected GPUs (dies), each with a share of the NICs to one switch.
+
+    Parameters
+    ----------
+    boxes : int
+        With one box there is no InfiniBand switch.
+    gpus_per_box : int
+        16, or 8 for GPUs 0 to 7 of each box alone (the "8+8" setting).
+    fabric_bandwidth : int
+        Of one Infinity Fabric link, bytes/s; n links between two GPUs are one link of n times that.
+    nic_bandwidth : int
+        GPU to InfiniBand switch, bytes/s.
+
+    Raises
+    ------
+    TopologyError
+        If an argument is out of range.
+
+    Notes
+    -----
+    Adjacency: ForestColl dissertation, figure 4.9(a); 7 links of 50 GB/s per GPU and 16 GB/s to the
+    InfiniBand switch (256 GB/s per box): 4.6.2.
+    """
+    check_count("mi250", "boxes", boxes)
+    if gpus_per_box not in (8, 16):
+        raise TopologyError(f"mi250: gpus_per_box must be 8 or 16, found {gpus_per_box!r}")
+    links = [link for link in _MI250_LINKS if max(link[:2]) < gpus_per_box]
+    check_size("mi250", boxes * gpus_per_box + 1, 2 * boxes * (len(links) + gpus_per_box))
+    name = expression(
+        "mi250",
+        boxes,
+        gpus_per_box=(gpus_per_box, 16),
+        fabric_bandwidth=(fabric_bandwidth, 50 * GB_PER_S),
+        nic_bandwidth=(nic_bandwidth, 16 * GB_PER_S),
+    )
+    builder = TopologyBuilder(name)
+    gpus = [[builder.compute(f"box{box}.gpu{i}") for i in range(gpus_per_box)] for box in range(boxes)]
+    for row in gpus:
+        for one, other, count in links:
+            builder.duplex(row[one], row[other], count * fabric_bandwidth)
+    _join(builder, gpus, nic_bandwidth)
+    return builder.build()
+
+
+def _join(builder: TopologyBuilder, gpus: list[list[str]], bandwidth: int) -> None:
+    """Every GPU of every box to one InfiniBand switch, unless there is one box only."""
+    if len(gpus) > 1:
+        top = builder.switch("ib0")
+        for row in gpus:
+            for gpu in row:
+                builder.duplex(gpu, top, bandwidth)
+
+
+def mi300x(
+    boxes: int,
+    gpus_per_box: int = 8,
+    *,
+    fabric_bandwidth: int = 64 * GB_PER_S,
+    nic_bandwidth: int = 50 * GB_PER_S,
+) -> Topology:
+    """AMD MI300X boxes: eight fully connected GPUs, a NIC each to one InfiniBand switch.
+
+    Parameters
+    ----------
+    boxes : int
+        With one box there is no InfiniBand switch.
+    gpus_per_box : int
+        At least 2 and at most 8, the platform's size.
+    fabric_bandwidth : int
+        Between each two GPUs of a box, bytes/s per direction.
+    nic_bandwidth : int
+        GPU to InfiniBand switch, bytes/s.
+
+    Raises
+    ------
+    TopologyError
+        If an argument is out of range.
+
+    Notes
+    -----
+    64 GB/s: AMD CDNA 3 white paper, seven 16-lane Infinity Fabric links per GPU at 32 Gbit/s per lane, 128
+    GB/s per link both directions together. 50 GB/s: a 400 Gbit/s NIC per GPU, one PCIe 5.0 slot each.
+    """
+    check_count("mi300x", "boxes", boxes)
+    check_count("mi300x", "gpus_per_box", gpus_per_box, least=2, most=8)
+    check_size("mi300x", boxes * gpus_per_box + 1, boxes * gpus_per_box * (gpus_per_box + 1))
+    name = expression(
+        "mi300x",
+        boxes,
+        gpus_per_box=(gpus_per_box, 8),
+        fabric_bandwidth=(fabric_bandwidth, 64 * GB_PER_S),
+        nic_bandwidth=(nic_bandwidth, 50 * GB_PER_S),
+    )
+    builder = TopologyBuilder(name)
+    gpus = [[builder.compute(f"box{box}.gpu{i}") for i in range(gpus_per_box)] for box in range(boxes)]
+    for row in gpus:
+        for one, other in combinations(row, 2):
+            builder.duplex(one, other, fabric_bandwidth)
+    _join(builder, gpus, nic_bandwidth)
+    return builder.build()

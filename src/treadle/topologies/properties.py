@@ -1,0 +1,97 @@
+"""Predicates on fabrics."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen
+from treadle.topologies.topology import Topology
+
+
+def non_eulerian_nodes(topology: Topology) -> Int32Array:
+    """Indices of the nodes whose total ingress and egress bandwidths differ, ascending."""
+    differ = topology.ingress_bytes_per_s() != topology.egress_bytes_per_s()
+    return frozen(np.flatnonzero(differ), np.int32)
+
+
+def is_eulerian(topology: Topology) -> bool:
+    """Whether every node receives as much bandwidth as it sends."""
+    return not non_eulerian_nodes(topology).size
+
+
+def is_symmetric(topology: Topology) -> bool:
+    """Whether b_uv = b_vu for all nodes u, v, parallel links added up."""
+    n = topology.n_nodes
+    tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
+    forward, backward = _totals(tails * n + heads, topology), _totals(heads * n + tails, topology)
+    return all(np.array_equal(one, other) for one, other in zip(forward, backward, strict=True))
+
+
+def _totals(keys: Int64Array, topology: Topology) -> tuple[Int64Array, Int64Array]:
+    """Distinct `keys` of the links, ascending, and the bandwidth that each one has in all."""
+    distinct, place = np.unique(keys, return_inverse=True)
+    total = np.zeros(len(distinct), dtype=np.int64)
+    np.add.at(total, place, topology.bandwidths)
+    return distinct, total
+
+
+def has_switches(topology: Topology) -> bool:
+    """Whether any node is a switch."""
+    return bool(topology.switches.size)
+
+
+def has_uniform_links(topology: Topology) -> bool:
+    """Whether all links have the same bandwidth; true without links."""
+    return len(np.unique(topology.bandwidths)) <= 1
+
+
+def is_regular(topology: Topology) -> bool:
+    """Whether all nodes have the same number of links in and out; self-loops count, they use a port."""
+    n = topology.n_nodes
+    degrees = np.concatenate(
+        [np.bincount(topology.tails, minlength=n), np.bincount(topology.heads, minlength=n)]
+    )
+    return len(np.unique(degrees)) <= 1
+
+
+def unreachable_pair(topology: Topology) -> tuple[int, int] | None:
+    """Two compute nodes (from, to) without a path, or None if every one reaches every other.
+
+    Compute nodes forward here. The first compute node is one of the two.
+    """
+    nodes = topology.compute_nodes
+    if not nodes.size:
+        return None
+    root = int(nodes[0])
+    for tails, heads, outward in (
+        (topology.tails, topology.heads, True),
+        (topology.heads, topology.tails, False),
+    ):
+        missing = nodes[~_reached(topology.n_nodes, root, tails, heads)[nodes]]
+        if missing.size:
+            other = int(missing[0])
+            return (root, other) if outward else (other, root)
+    return None
+
+
+def _reached(n: int, root: int, tails: NDArray[np.int32], heads: NDArray[np.int32]) -> BoolArray:
+    """Nodes that a search along the links finds from `root`, shape (n,)."""
+    order = np.argsort(tails, kind="stable")
+    starts = np.searchsorted(tails[order], np.arange(n + 1)).tolist()
+    ends = heads[order].tolist()
+    found = np.zeros(n, dtype=np.bool_)
+    found[root] = True
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        for head in ends[starts[node] : starts[node + 1]]:
+            if not found[head]:
+                found[head] = True
+                stack.append(head)
+    return found
+
+
+def are_ranks_connected(topology: Topology) -> bool:
+    """Whether every compute node reaches every other one."""
+    return unreachable_pair(topology) is None

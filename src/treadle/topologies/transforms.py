@@ -1,0 +1,325 @@
+"""A fabric out of a fabric: failures, subsets, balanced bandwidths."""
+
+from __future__ import annotations
+
+import difflib
+import heapq
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from treadle.arrays import BoolArray
+from treadle.errors import TopologyError
+from treadle.topologies.topology import Topology
+
+_RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
+
+
+def with_failed_links(topology: Topology, *names: str) -> Topology:
+    """The fabric without some links.
+
+    Parameters
+    ----------
+    topology : Topology
+    *names : str
+        ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together.
+
+    Returns
+    -------
+    Topology
+        Compute nodes stay, even without links; switches that lead nowhere go (see Notes).
+
+    Raises
+    ------
+    TopologyError
+        If a name has neither form, a node is unknown or there is no such link.
+
+    Notes
+    -----
+    A switch leads nowhere if it has no link, or a single neighbour with which it exchanges equal bandwidths:
+    no shortest route uses it, and the rest keeps its balance. Such switches go one after another.
+
+    A link that fails in one direction leaves its ends unbalanced; `trimmed` balances them.
+
+    Examples
+    --------
+    >>> from treadle.topologies.platforms import dgx_a100
+    >>> with_failed_links(dgx_a100(1), "box0.gpu0--box0.nvswitch").n_links
+    14
+    """
+    keep = np.ones(topology.n_links, dtype=np.bool_)
+    for name in names:
+        keep &= ~_named_links(topology, name)
+    label = _label("with_failed_links", topology, names)
+    return _restricted(topology, label, np.ones(topology.n_nodes, dtype=np.bool_), keep)
+
+
+def _label(function: str, topology: Topology, arguments: Iterable[int | str]) -> str:
+    words = [topology.name, *(repr(argument) for argument in arguments)]
+    text = f"{function}({', '.join(words)})"
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _named_links(topology: Topology, name: str) -> BoolArray:
+    """Mask of the links that `name` means."""
+    for arrow in ("->", "--"):
+        # A node's name may itself contain the arrow: take the place that leaves two known names.
+        for match in re.finditer(f"(?={arrow})", name):
+            ends = name[: match.start()], name[match.start() + 2 :]
+            if set(ends) <= set(topology.node_names):
+                return _links_between(topology, name, ends, both=arrow == "--")
+    for arrow in ("->", "--"):
+        if arrow in name:
+            for end in name.split(arrow, 1):
+                _node(topology, end)
+    raise TopologyError(f"{topology.name}: link {name!r}: expected 'tail->head' or 'one--other'")
+
+
+def _links_between(topology: Topology, name: str, ends: tuple[str, str], *, both: bool) -> BoolArray:
+    one, other = (topology.node_index(end) for end in ends)
+    chosen: BoolArray = (topology.tails == one) & (topology.heads == other)
+    if both:
+        chosen = chosen | ((topology.tails == other) & (topology.heads == one))
+    if not chosen.any():
+        raise TopologyError(f"{topology.name}: there is no link {name!r}")
+    return chosen
+
+
+def _node(topology: Topology, name: str) -> int:
+    """Index of the node called `name`, or an error with the likeliest names."""
+    if name in topology.node_names:
+        return topology.node_index(name)
+    close = difflib.get_close_matches(name, topology.node_names[:5000], n=2)
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise TopologyError(f"{topology.name}: no node is called {name!r}{hint}")
+
+
+def with_failed_nodes(topology: Topology, *names: str) -> Topology:
+    """The fabric without some nodes and their links.
+
+    Parameters
+    ----------
+    topology : Topology
+    *names : str
+        Switches, NICs or compute nodes. The compute node of a failed NIC stays.
+
+    Returns
+    -------
+    Topology
+        Ranks close up where compute nodes failed. Switches that lead nowhere go, as in `with_failed_links`.
+
+    Raises
+    ------
+    TopologyError
+        If a node is unknown, or no compute node is left.
+    """
+    keep = np.ones(topology.n_nodes, dtype=np.bool_)
+    for name in names:
+        keep[_node(topology, name)] = False
+    label = _label("with_failed_nodes", topology, names)
+    return _restricted(topology, label, keep, np.ones(topology.n_links, dtype=np.bool_))
+
+
+def subset(topology: Topology, *members: int | str) -> Topology:
+    """The fabric with some of its compute nodes only; the others are absent.
+
+    Parameters
+    ----------
+    topology : Topology
+    *members : int or str
+        Ranks, names of compute nodes, or ranges of ranks such as ``"0-7"`` (both ends included). Their order
+        does not matter: rank order stays.
+
+    Returns
+    -------
+    Topology
+        Switches that lead nowhere go, as in `with_failed_links`.
+
+    Raises
+    ------
+    TopologyError
+        If a member is unknown, is a switch, or there is none.
+
+    Examples
+    --------
+    >>> from treadle.topologies.platforms import mi250
+    >>> subset(mi250(2), "0-7", "16-23") == mi250(2, gpus_per_box=8)
+    True
+    """
+    if not members:
+        raise TopologyError(f"subset of {topology.name}: expected at least one rank or compute node")
+    keep = ~topology.is_compute
+    for member in members:
+        keep[_member_nodes(topology, member)] = True
+    label = _label("subset", topology, members)
+    return _restricted(topology, label, keep, np.ones(topology.n_links, dtype=np.bool_))
+
+
+def _member_nodes(topology: Topology, member: int | str) -> list[int]:
+    """Node indices that a member of a subset means."""
+    ranks = len(topology.compute_nodes)
+    if isinstance(member, str) and member in topology.node_names:
+        node = topology.node_index(member)
+        if not topology.is_compute[node]:
+            raise TopologyError(f"subset of {topology.name}: {member!r} is a switch; name compute nodes")
+        return [node]
+    if isinstance(member, str):
+        match = _RANGE.fullmatch(member)
+        if match is None:
+            return [_node(topology, member)]
+        first, last = int(match[1]), int(match[2])
+    elif isinstance(member, int) and not isinstance(member, bool):
+        first = last = member
+    else:
+        raise TopologyError(f"subset of {topology.name}: expected a rank or a name, found {member!r}")
+    if not 0 <= first <= last < ranks:
+        raise TopologyError(f"subset of {topology.name}: {member!r} is not within ranks 0 to {ranks - 1}")
+    return [int(node) for node in topology.compute_nodes[first : last + 1]]
+
+
+def _restricted(topology: Topology, name: str, nodes: BoolArray, links: BoolArray) -> Topology:
+    """Keep the masked nodes, and of the masked links those whose ends stay and lead somewhere."""
+    links = links & nodes[topology.tails] & nodes[topology.heads]
+    nodes = nodes & ~_dead_ends(topology, nodes, links)
+    links = links & nodes[topology.tails] & nodes[topology.heads]
+    if not (nodes & topology.is_compute).any():
+        raise TopologyError(f"{name}: no compute node is left")
+    index = np.cumsum(nodes) - 1
+    return Topology(
+        name=name,
+        node_names=tuple(topology.node_names[i] for i in np.flatnonzero(nodes)),
+        is_compute=topology.is_compute[nodes],
+        tails=index[topology.tails[links]].astype(np.int32),
+        heads=index[topology.heads[links]].astype(np.int32),
+        bandwidths=topology.bandwidths[links],
+        latencies_ns=topology.latencies_ns[links],
+        multicast=topology.multicast[nodes],
+        aggregation=topology.aggregation[nodes],
+        injection_bytes_per_s=topology.injection_bytes_per_s[nodes],
+    )
+
+
+def _dead_ends(topology: Topology, nodes: BoolArray, links: BoolArray) -> BoolArray:
+    """Switches that no route needs: without links, or with one neighbour and balanced towards it."""
+    ends: list[dict[int, int]] = [{} for _ in range(topology.n_nodes)]
+    for link in np.flatnonzero(links).tolist():
+        tail, head = int(topology.tails[link]), int(topology.heads[link])
+        if tail != head:
+            bandwidth = int(topology.bandwidths[link])
+            ends[tail][head] = ends[tail].get(head, 0) + bandwidth
+            ends[head][tail] = ends[head].get(tail, 0) - bandwidth
+    dead = np.zeros(topology.n_nodes, dtype=np.bool_)
+    waiting = np.flatnonzero(nodes & ~topology.is_compute).tolist()
+    while waiting:
+        node = waiting.pop()
+        if dead[node] or len(ends[node]) > 1 or any(ends[node].values()):
+            continue
+        dead[node] = True
+        for other in ends[node]:
+            del ends[other][node]
+            if not topology.is_compute[other]:
+                waiting.append(other)
+    return dead
+
+
+def trimmed(topology: Topology) -> Topology:
+    """The fabric with bandwidths lowered, by as little as possible in total, until it is Eulerian.
+
+    Switch splitting needs equal ingress and egress at every node. This gives up the surplus: among all
+    lowered bandwidths with that property, the sum of those returned is the largest. A link that loses all its
+    bandwidth is removed, and so are switches that then lead nowhere.
+
+    Parameters
+    ----------
+    topology : Topology
+
+    Returns
+    -------
+    Topology
+        Eulerian; equal to `topology` if that is Eulerian already.
+
+    Notes
+    -----
+    What is taken away is a flow from the nodes with more egress to those with more ingress; taking away as
+    little as possible makes it a minimum-cost flow of cost 1 per link, which successive shortest paths
+    solve in exact integers (the optimum is integral as all bandwidths are). Complexity: a Dijkstra search per
+    augmentation. The result keeps the largest total, not the largest collective throughput.
+    """
+    surplus = topology.egress_bytes_per_s() - topology.ingress_bytes_per_s()
+    if not surplus.any():
+        return topology
+    removed = _least_removal(topology, [int(value) for value in surplus])
+    left = topology.bandwidths - np.array(removed, dtype=np.int64)
+    name = f"trimmed({topology.name})"
+    kept = left > 0
+    lowered = replace(topology, bandwidths=np.where(kept, left, topology.bandwidths))
+    return _restricted(lowered, name, np.ones(topology.n_nodes, dtype=np.bool_), kept)
+
+
+def _least_removal(topology: Topology, surplus: list[int]) -> list[int]:
+    """Bandwidth to take from each link: the cheapest flow out of positive `surplus` into negative."""
+    n, m = topology.n_nodes, topology.n_links
+    tails: list[int] = topology.tails.tolist()
+    heads: list[int] = topology.heads.tolist()
+    starts = tails + heads  # of arc i and of arc m + i
+    residual: list[int] = topology.bandwidths.tolist() + [0] * m  # arc m + i undoes arc i
+    outgoing: list[list[tuple[int, int, int]]] = [[] for _ in range(n)]  # (arc, head, cost)
+    for link, (tail, head) in enumerate(zip(tails, heads, strict=True)):
+        if tail != head:
+            outgoing[tail].append((link, head, 1))
+            outgoing[head].append((link + m, tail, -1))
+    potential = [0] * n
+    while any(value > 0 for value in surplus):
+        distance, entered = _nearest(surplus, outgoing, residual, potential)
+        target = min((v for v in range(n) if surplus[v] < 0 and v in distance), key=lambda v: distance[v])
+        # Beyond the target all labels may grow by its distance: reduced costs stay non-negative.
+        potential = [
+            p + min(distance.get(v, distance[target]), distance[target]) for v, p in enumerate(potential)
+        ]
+        arcs: list[int] = []
+        node = target
+        while entered[node] >= 0:
+            arcs.append(entered[node])
+            node = starts[entered[node]]
+        amount = min(surplus[node], -surplus[target], *(residual[arc] for arc in arcs))
+        assert amount > 0
+        for arc in arcs:
+            residual[arc] -= amount
+            residual[(arc + m) % (2 * m)] += amount
+        surplus[node] -= amount
+        surplus[target] += amount
+    return residual[m:]
+
+
+def _nearest(
+    surplus: list[int],
+    outgoing: list[list[tuple[int, int, int]]],
+    residual: list[int],
+    potential: list[int],
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Dijkstra from all nodes with positive surplus, under reduced costs, up to the first with negative.
+
+    Returns the distances of the settled nodes and the arc by which each was entered (-1 at a source).
+    """
+    sources = [v for v, value in enumerate(surplus) if value > 0]
+    best = dict.fromkeys(sources, 0)
+    entered = dict.fromkeys(sources, -1)
+    settled: dict[int, int] = {}
+    queue = [(0, v) for v in sources]
+    while queue:
+        length, node = heapq.heappop(queue)
+        if node in settled:
+            continue
+        settled[node] = length
+        if surplus[node] < 0:
+            break
+        for arc, head, cost in outgoing[node]:
+            if residual[arc] and head not in settled:
+                longer = length + cost + potential[node] - potential[head]
+                if longer < best.get(head, longer + 1):
+                    best[head] = longer
+                    entered[head] = arc
+                    heapq.heappush(queue, (longer, head))
+    return settled, entered

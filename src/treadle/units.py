@@ -1,0 +1,187 @@
+"""Quantities that people type: bandwidths, sizes and times, always with a unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from types import MappingProxyType
+
+from treadle.errors import FormatError
+
+_MAX_TEXT = 40
+_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµμ/]*)\s*")
+_DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+
+
+def _bandwidth_units() -> Mapping[str, Fraction]:
+    units: dict[str, Fraction] = {}
+    for prefix, factor in {**_DECIMAL, **_BINARY}.items():
+        units[f"{prefix}B/s"] = Fraction(factor)
+        for spelling in ("bit/s", "b/s", "bps"):
+            units[prefix + spelling] = Fraction(factor, 8)
+    return MappingProxyType(units)
+
+
+def _size_units() -> Mapping[str, Fraction]:
+    units = {"B": Fraction(1)}
+    for power, prefix in enumerate("KMGTP", start=1):
+        # Lower case as well: a size has no bits or milli-bytes to confuse it with.
+        for spelling in (prefix, f"{prefix}B", f"{prefix}iB", prefix.lower(), f"{prefix.lower()}B"):
+            units[spelling] = Fraction(1024**power)
+    return MappingProxyType(units)
+
+
+_BANDWIDTHS = _bandwidth_units()
+_SIZES = _size_units()
+_TIMES: Mapping[str, Fraction] = MappingProxyType(
+    {
+        "ns": Fraction(1),
+        "us": Fraction(10**3),
+        "µs": Fraction(10**3),  # the micro sign
+        "μs": Fraction(10**3),  # the Greek letter
+        "ms": Fraction(10**6),
+        "s": Fraction(10**9),
+        "min": Fraction(60 * 10**9),
+        "h": Fraction(3600 * 10**9),
+    }
+)
+
+
+def _parse(text: str, units: Mapping[str, Fraction], what: str, base: str, example: str) -> int:
+    """The quantity `text` in whole base units, or a FormatError that shows an `example`."""
+    shown = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "..."
+    match = _NUMBER.fullmatch(text) if len(text) <= _MAX_TEXT else None
+    if match is None:
+        raise FormatError(f"{what} {shown!r}: expected a number with a unit, such as {example}")
+    number, unit = match.groups()
+    if not unit:
+        raise FormatError(f"{what} {shown!r} has no unit; write for instance {example}")
+    if unit not in units:
+        raise FormatError(f"{what} {shown!r}: unknown unit {unit!r}; write for instance {example}")
+    value = Fraction(number) * units[unit]
+    if value.denominator != 1:
+        raise FormatError(f"{what} {shown!r}: expected a whole number of {base}")
+    if value >= 2**63:
+        raise FormatError(f"{what} {shown!r} is too large; expected less than 2**63 {base}")
+    return value.numerator
+
+
+def parse_bandwidth(text: str) -> int:
+    """Read a bandwidth such as ``25GB/s`` or ``400Gbit/s``.
+
+    Prefixes k, M, G, T, P are powers of 1000, Ki to Pi powers of 1024; ``B`` is a byte, ``bit``, ``b`` and
+    ``bps`` are bits.
+
+    Parameters
+    ----------
+    text : str
+        Decimal number and unit.
+
+    Returns
+    -------
+    int
+        Bytes/s.
+
+    Raises
+    ------
+    FormatError
+        Without a unit, with an unknown one, or if the value is no whole number of bytes/s.
+
+    Examples
+    --------
+    >>> parse_bandwidth("400Gbit/s"), parse_bandwidth("24.3 GB/s")
+    (50000000000, 24300000000)
+    """
+    return _parse(text, _BANDWIDTHS, "bandwidth", "bytes/s", "25GB/s or 400Gbit/s")
+
+
+def parse_size(text: str) -> int:
+    """Read a buffer size such as ``64MB``; K, M, G, T, P are powers of 1024, as in nccl-tests.
+
+    Parameters
+    ----------
+    text : str
+        Decimal number and unit: ``B``, ``K``, ``KB`` or ``KiB``, and so on.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Raises
+    ------
+    FormatError
+        Without a unit, with an unknown one, or if the value is no whole number of bytes.
+
+    Examples
+    --------
+    >>> parse_size("1K"), parse_size("1.5MB")
+    (1024, 1572864)
+    """
+    return _parse(text, _SIZES, "size", "bytes", "64MB or 512B")
+
+
+def parse_time_ns(text: str) -> int:
+    """Read a duration such as ``10us``, ``1.5ms``, ``30s`` or ``2min``.
+
+    Parameters
+    ----------
+    text : str
+        Decimal number and unit.
+
+    Returns
+    -------
+    int
+        Nanoseconds.
+
+    Raises
+    ------
+    FormatError
+        Without a unit, with an unknown one, or if the value is no whole number of nanoseconds.
+
+    Examples
+    --------
+    >>> parse_time_ns("10us")
+    10000
+    """
+    return _parse(text, _TIMES, "time", "nanoseconds", "10us or 30s")
+
+
+def _decimal(value: Fraction, digits: int) -> str:
+    """`value` rounded half to even to at most `digits` decimals, without trailing zeros."""
+    scaled: int = round(abs(value) * 10**digits)
+    whole, rest = divmod(scaled, 10**digits)
+    text = f"{whole}.{rest:0{digits}d}".rstrip("0").rstrip(".")
+    return f"-{text}" if value < 0 and scaled else text
+
+
+def format_size(size: int) -> str:
+    """Write a size in bytes with the largest unit that it reaches (powers of 1024), at most two decimals.
+
+    Examples
+    --------
+    >>> format_size(64 * 2**20), format_size(1536), format_size(7)
+    ('64MB', '1.5KB', '7B')
+    """
+    unit, factor = "B", 1
+    for power, prefix in enumerate("KMGTP", start=1):
+        if abs(size) >= 1024**power:
+            unit, factor = f"{prefix}B", 1024**power
+    return _decimal(Fraction(size, factor), 2) + unit
+
+
+def format_bandwidth(bandwidth: int | Fraction) -> str:
+    """Write a bandwidth in bytes/s with the largest unit that it reaches (powers of 1000).
+
+    Examples
+    --------
+    >>> format_bandwidth(25 * 10**9), format_bandwidth(Fraction(1040 * 10**9, 3))
+    ('25 GB/s', '346.67 GB/s')
+    """
+    unit, factor = "B/s", 1
+    for power, prefix in enumerate("kMGTP", start=1):
+        if abs(bandwidth) >= 1000**power:
+            unit, factor = f"{prefix}B/s", 1000**power
+    return f"{_decimal(Fraction(bandwidth) / factor, 2)} {unit}"
