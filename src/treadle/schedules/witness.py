@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
+from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies.topology import Topology
 
@@ -91,7 +92,11 @@ class CutWitness:
 
 
 WITNESS_READERS: Mapping[str, Callable[[Mapping[str, object]], Witness]] = MappingProxyType(
-    {CutWitness.kind: CutWitness.from_json}
+    {
+        CutWitness.kind: CutWitness.from_json,
+        LengthWitness.kind: LengthWitness.from_json,
+        CutCombinationWitness.kind: CutCombinationWitness.from_json,
+    }
 )
 """Reader of each witness kind's JSON object."""
 

@@ -1,0 +1,126 @@
+"""Linear programs over cuts that are too many to list: add violated ones until none is left, then exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import lcm
+
+from treadle.synthesis.allreduce.exact_lp import GrowingLp, Vertex
+from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.allreduce.separation import Number, violated_cuts
+
+_TOLERANCE = 1e-8
+
+Capacity = Callable[[Sequence[Number]], Sequence[Number]]
+"""Capacities of a family's pairs, given the columns' values."""
+
+
+@dataclass
+class CutFamily:
+    """Rooted connectivity in one direction: for every S that leaves out some rank, capacity(S) >= x(S).
+
+    Parameters
+    ----------
+    leaving : bool
+        True: capacity out of S (broadcast); False: into S (reduce).
+    columns : tuple of int or None
+        The column of each pair's capacity; None when capacities are fixed at the network's.
+    rows : dict of node set to row number
+        The cuts added so far.
+    """
+
+    leaving: bool
+    columns: tuple[int, ...] | None
+    rows: dict[frozenset[int], int] = field(default_factory=dict)
+
+    def add(self, lp: GrowingLp, network: Network, roots: Mapping[int, int], nodes: frozenset[int]) -> bool:
+        """Add the row of S = `nodes`; False if it is there already."""
+        if nodes in self.rows:
+            return False
+        coefficients = {column: 1 for root, column in roots.items() if root in nodes}
+        rhs = 0
+        for e, (tail, head) in enumerate(zip(network.tails, network.heads, strict=True)):
+            start, end = (tail, head) if self.leaving else (head, tail)
+            if start in nodes and end not in nodes:
+                if self.columns is None:
+                    rhs += network.capacity[e]
+                else:
+                    coefficients[self.columns[e]] = -1
+        self.rows[nodes] = lp.add_row(coefficients, rhs)
+        return True
+
+
+def maximise_over_cuts(
+    lp: GrowingLp, network: Network, families: Sequence[CutFamily], roots: Mapping[int, int]
+) -> tuple[Vertex, bool]:
+    """Solve `lp` with all cuts of `families`.
+
+    Parameters
+    ----------
+    lp : GrowingLp
+        With its columns and all rows but the cuts.
+    network : Network
+    families : sequence of CutFamily
+        Their `rows` grow.
+    roots : mapping of node to column
+        The rates x.
+
+    Returns
+    -------
+    vertex : Vertex
+        The optimum; its dual is indexed by row.
+    is_exact : bool
+        The primal side holds exactly, every cut included. False only when the float solver's basis is not
+        quite feasible; its dual still proves a bound.
+    """
+    for family in families:
+        for rank in network.ranks:
+            family.add(lp, network, roots, frozenset([rank]))
+            family.add(lp, network, roots, frozenset(range(network.n_nodes)) - {rank})
+    while True:
+        values, duals = lp.solve()
+        if _separate(lp, network, families, roots, values, _TOLERANCE):
+            continue
+        vertex = lp.exact_vertex()
+        if vertex is None:
+            return _rounded(lp, values, duals), False
+        if not lp.is_feasible(vertex.primal):
+            return vertex, False
+        scale = lcm(*(value.denominator for value in vertex.primal))
+        exact = [int(value * scale) for value in vertex.primal]
+        if not _separate(lp, network, families, roots, exact, 0, fixed_scale=scale):
+            return vertex, True
+
+
+def _separate(
+    lp: GrowingLp,
+    network: Network,
+    families: Sequence[CutFamily],
+    roots: Mapping[int, int],
+    values: Sequence[Number],
+    tolerance: Number,
+    *,
+    fixed_scale: int | None = None,
+) -> int:
+    """Add cuts that `values` violate; returns how many are new."""
+    added = 0
+    supply = {root: values[column] for root, column in roots.items()}
+    for family in families:
+        if family.columns is not None:
+            room: list[Number] = [values[column] for column in family.columns]
+        elif fixed_scale is not None:
+            room = [b * fixed_scale for b in network.capacity]
+        else:
+            room = [b / lp.scale for b in network.capacity]
+        ends = zip(network.tails, network.heads, room, strict=True)
+        arcs = [(t, h, c) if family.leaving else (h, t, c) for t, h, c in ends if c > 0]
+        cuts = violated_cuts(network.n_nodes, arcs, supply, network.ranks, tolerance=tolerance)
+        added += sum(family.add(lp, network, roots, nodes) for nodes in cuts)
+    return added
+
+
+def _rounded(lp: GrowingLp, values: Sequence[float], duals: Sequence[float]) -> Vertex:
+    primal = (Fraction(value).limit_denominator(10**6) * lp.scale for value in values)
+    return Vertex(tuple(primal), tuple(Fraction(dual).limit_denominator(10**6) for dual in duals))

@@ -1,0 +1,135 @@
+"""Violated cuts of rooted connectivity: does every sink receive all that the roots supply?"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Number = int | float
+
+
+@dataclass
+class _Residual:
+    """Arc a and its opposite a ^ 1; `out` lists the arcs that leave each node."""
+
+    heads: list[int]
+    room: list[Number]
+    out: list[list[int]]
+    tolerance: Number
+
+    def push(self, source: int, sink: int, demand: Number) -> Number:
+        """Augment by up to `demand` (Dinic); returns the amount."""
+        pushed: Number = 0
+        while demand - pushed > self.tolerance:
+            level = self._levels(source, sink)
+            if level[sink] < 0:
+                break
+            cursor = [0] * len(self.out)
+            while demand - pushed > self.tolerance:
+                amount = self._augment(source, sink, demand - pushed, level, cursor)
+                if not amount:
+                    break
+                pushed += amount
+        return pushed
+
+    def _levels(self, source: int, sink: int) -> list[int]:
+        level = [-1] * len(self.out)
+        level[source] = 0
+        queue = deque([source])
+        while queue:
+            node = queue.popleft()
+            if node == sink:
+                break
+            for arc in self.out[node]:
+                head = self.heads[arc]
+                if level[head] < 0 and self.room[arc] > self.tolerance:
+                    level[head] = level[node] + 1
+                    queue.append(head)
+        return level
+
+    def _augment(self, source: int, sink: int, demand: Number, level: list[int], cursor: list[int]) -> Number:
+        path: list[int] = []
+        node = source
+        while node != sink:
+            arcs = self.out[node]
+            while cursor[node] < len(arcs):
+                arc = arcs[cursor[node]]
+                head = self.heads[arc]
+                if level[head] == level[node] + 1 and self.room[arc] > self.tolerance:
+                    break
+                cursor[node] += 1
+            else:
+                if not path:
+                    return 0
+                node = self.heads[path.pop() ^ 1]
+                cursor[node] += 1
+                continue
+            path.append(arc)
+            node = head
+        amount = min(demand, min(self.room[arc] for arc in path))
+        for arc in path:
+            self.room[arc] -= amount
+            self.room[arc ^ 1] += amount
+        return amount
+
+    def reachable(self, source: int) -> set[int]:
+        seen, stack = {source}, [source]
+        while stack:
+            for arc in self.out[stack.pop()]:
+                head = self.heads[arc]
+                if head not in seen and self.room[arc] > self.tolerance:
+                    seen.add(head)
+                    stack.append(head)
+        return seen
+
+
+def violated_cuts(
+    n_nodes: int,
+    arcs: Sequence[tuple[int, int, Number]],
+    supply: Mapping[int, Number],
+    sinks: Sequence[int],
+    *,
+    tolerance: Number = 0,
+) -> list[frozenset[int]]:
+    """Node sets S, each leaving out some sink, with less capacity out of S than the supply inside S.
+
+    Parameters
+    ----------
+    n_nodes : int
+    arcs : sequence of (tail, head, capacity)
+    supply : mapping of node to amount
+    sinks : sequence of int
+    tolerance : number
+        0 with integers; smaller shortfalls are overlooked.
+
+    Returns
+    -------
+    list of frozenset
+        One set for every sink that falls short, equal sets once; empty if and only if none falls short.
+
+    Notes
+    -----
+    A super-source feeds each node its supply. Given a flow of the whole supply X to one sink, another sink t
+    receives X if and only if the residual network carries X from the first sink to t: a set that holds the
+    first sink but neither t nor the super-source has residual capacity of at least X anyway. So each sink
+    after the first costs little more than rerouting the flow from its neighbour.
+    """
+    source, total = n_nodes, sum(supply.values())
+    residual = _Residual([], [], [[] for _ in range(n_nodes + 1)], tolerance * 1e-3)
+    feeds = [(source, node, amount) for node, amount in supply.items() if amount > 0]
+    for tail, head, capacity in (*feeds, *arcs):
+        for start, end, room in ((tail, head, capacity), (head, tail, 0)):
+            residual.out[start].append(len(residual.heads))
+            residual.heads.append(end)
+            residual.room.append(room)
+    found: dict[frozenset[int], None] = {}
+    origin = source
+    for sink in sinks:
+        before = residual.room.copy()
+        if residual.push(origin, sink, total) < total - tolerance:
+            found[frozenset(residual.reachable(origin) - {source})] = None
+            residual.room = before
+        else:
+            origin = sink
+    return list(found)

@@ -1,0 +1,138 @@
+"""The allreduce linear program (B.5): bandwidth split between in-trees and out-trees, free roots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from treadle.schedules.allreduce_witness import CutCombinationWitness, Potential, WeightedCut
+from treadle.synthesis.allreduce.cutting_planes import CutFamily, maximise_over_cuts
+from treadle.synthesis.allreduce.exact_lp import GrowingLp
+from treadle.synthesis.allreduce.network import Network
+
+
+@dataclass(frozen=True)
+class LpOptimum:
+    """An optimal solution of the allreduce program, in units of `Network.unit`.
+
+    Parameters
+    ----------
+    rate : Fraction
+        T, the sum of the root rates.
+    root_rates : mapping of node to Fraction
+        x(v) of every possible root.
+    broadcast, reduce : tuple of Fraction, length m
+        Bandwidth set aside on each pair for out-trees and in-trees.
+    witness : CutCombinationWitness
+        The dual solution.
+    is_exact : bool
+        The primal side holds exactly, so `rate` is not above what the program allows.
+    """
+
+    rate: Fraction
+    root_rates: Mapping[int, Fraction]
+    broadcast: tuple[Fraction, ...]
+    reduce: tuple[Fraction, ...]
+    witness: CutCombinationWitness
+    is_exact: bool
+
+
+def solve_two_family_lp(network: Network) -> LpOptimum:
+    """Maximise the total root rate of balanced in-tree and out-tree bandwidths.
+
+    Parameters
+    ----------
+    network : Network
+
+    Returns
+    -------
+    LpOptimum
+
+    Notes
+    -----
+    Variables: c_BC(e), c_RE(e) with sum at most b(e), and x(v). For every node set S that leaves out some
+    rank: c_BC out of S >= x(S) and c_RE into S >= x(S). Every node that is neither a rank nor capable passes
+    on just what it receives, in both. Sets that contain every rank are no constraint: nothing has to leave.
+
+    This is exact without capable switches. *Upper bound*: a packing of pairs of trees gives such c and x.
+    *Attained*: scale the solution to integers and look at c_BC with a super-source s that feeds x(v) into
+    each rank v, and X = x(Vc) arcs from every rank back to s. Every cut between two terminals (ranks and s)
+    has capacity X or more, and the nodes to be removed are balanced, so by Mader's theorem in the directed
+    form of Bang-Jensen, Frank and Jackson each can be split off completely, its arcs joined in pairs,
+    without lowering the connectivity between terminals; the others stay balanced. What is left has only
+    ranks and s, and by Edmonds' theorem X arc-disjoint out-trees leave s, x(v) of them through v. In-trees
+    are the same on reversed links. Unlike the text of B.7, no variables b' for pairs of ranks are needed:
+    conservation says what the flows between ranks would say.
+
+    At capable switches conservation is dropped (and one that both multicasts and aggregates may be a root):
+    an upper bound that need not be attained.
+
+    On a symmetric fabric one may take c_RE(u, v) = c_BC(v, u), by averaging a solution with its mirror image;
+    half of the variables and cuts remain.
+    """
+    mirrored = network.is_symmetric and network.multicast == network.aggregation
+    lp = GrowingLp()
+    lp.scale = max(network.capacity)
+    roots = {root: lp.add_column(1) for root in network.roots}
+    families = [
+        CutFamily(leaving, tuple(lp.add_column(0) for _ in range(network.n_pairs)))
+        for leaving in ((True,) if mirrored else (True, False))
+    ]
+    _add_capacity(lp, network, families)
+    branches = (network.multicast, network.aggregation)
+    conserved = [
+        _add_conservation(lp, network, family, capable)
+        for family, capable in zip(families, branches, strict=False)
+    ]
+    vertex, is_exact = maximise_over_cuts(lp, network, families, roots)
+    parts = [_dual(family, rows, vertex.dual) for family, rows in zip(families, conserved, strict=True)]
+    capacities = [tuple(vertex.primal[j] for j in family.columns or ()) for family in families]
+    if mirrored:
+        (cuts, potentials), capacity = parts[0], capacities[0]
+        half = [(nodes, p / 2) for nodes, p in cuts], [(node, f / 2) for node, f in potentials]
+        parts = [half, (half[0], [(node, -f) for node, f in half[1]])]
+        capacities.append(tuple(capacity[r] for r in network.reverse))
+    return LpOptimum(
+        rate=sum((vertex.primal[j] for j in roots.values()), Fraction(0)),
+        root_rates={root: vertex.primal[j] for root, j in roots.items()},
+        broadcast=capacities[0],
+        reduce=capacities[1],
+        witness=CutCombinationWitness(
+            tuple(parts[0][0]), tuple(parts[1][0]), tuple(parts[0][1]), tuple(parts[1][1])
+        ),
+        is_exact=is_exact,
+    )
+
+
+def _add_capacity(lp: GrowingLp, network: Network, families: Sequence[CutFamily]) -> None:
+    """Both directions of data share a link; mirrored, the reducing share of e is that of its opposite."""
+    columns = [family.columns or () for family in families]
+    for e, bandwidth in enumerate(network.capacity):
+        if len(columns) == 2:
+            lp.add_row({columns[0][e]: 1, columns[1][e]: 1}, bandwidth)
+        elif e < network.reverse[e]:
+            lp.add_row({columns[0][e]: 1, columns[0][network.reverse[e]]: 1}, bandwidth)
+
+
+def _add_conservation(
+    lp: GrowingLp, network: Network, family: CutFamily, capable: frozenset[int]
+) -> dict[int, int]:
+    """Rows that keep incapable nodes balanced; returns node -> row."""
+    balance: dict[int, dict[int, int]] = {
+        node: {} for node in range(network.n_nodes) if node not in network.ranks and node not in capable
+    }
+    columns = family.columns or ()
+    for column, tail, head in zip(columns, network.tails, network.heads, strict=True):
+        if head in balance:
+            balance[head][column] = 1
+        if tail in balance:
+            balance[tail][column] = -1
+    return {node: lp.add_row(row, equality=True) for node, row in balance.items() if row}
+
+
+def _dual(
+    family: CutFamily, conserved: Mapping[int, int], dual: Sequence[Fraction]
+) -> tuple[list[WeightedCut], list[Potential]]:
+    cuts = [(tuple(sorted(nodes)), dual[row]) for nodes, row in family.rows.items() if dual[row] > 0]
+    return cuts, [(node, -dual[row]) for node, row in conserved.items() if dual[row]]
