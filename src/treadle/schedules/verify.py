@@ -1,0 +1,177 @@
+"""Independent check of a forest schedule: structure, physical paths, exact loads, claims and witness.
+
+Shares no code with the generators: everything is recomputed here from the values.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import TreadleError
+from treadle.schedules.collective import Collective
+from treadle.schedules.forest import ForestSchedule
+from treadle.schedules.forest_check import ForestCheck
+from treadle.schedules.violations import Findings, Report, Violation, ViolationKind
+from treadle.schedules.witness import Witness
+from treadle.topologies.topology import Topology
+
+__all__ = ["Report", "Violation", "ViolationKind", "verify"]
+
+
+def verify(
+    topology: Topology,
+    collective: Collective,
+    schedule: ForestSchedule,
+    *,
+    claimed_algbw: Fraction | None = None,
+    claimed_optimal_algbw: Fraction | None = None,
+    witness: Witness | None = None,
+    limit: int = 1000,
+) -> Report:
+    """Check that a schedule performs the collective on the fabric and that its claims are true.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    schedule : ForestSchedule
+    claimed_algbw : Fraction, optional
+        Bytes/s; must be exactly what the loads give, neither more nor less.
+    claimed_optimal_algbw : Fraction, optional
+        Bytes/s; must be exactly what `witness` proves.
+    witness : Witness, optional
+        Without a claimed optimum its bound is still held against the schedule.
+    limit : int
+        Most violations to describe; all are counted.
+
+    Returns
+    -------
+    Report
+
+    Notes
+    -----
+    A schedule is correct if every tree spans the ranks from its root; every edge's paths carry the tree's
+    multiplicity along links that join, through switches and declared forwarders only; and the trees per root
+    are in proportion to the shards (allreduce: any positive number). A path may begin at a multicasting
+    switch (BROADCAST), or end at an aggregating one (REDUCE), if for each of its units the data gets there:
+    a switch has the data of a unit tree when a path of that tree passes through it whose own beginning has
+    the data, and so on from the root. The links' loads of all forests add up; algbw is R * min(b_e / load_e)
+    over the links and, for compute nodes with an injection cap, the cap over the load in and out.
+
+    Time is linear in the entries of the forests, with about twenty numpy calls per tree; trees with pruned
+    paths take a pass over their entries per level besides.
+    """
+    found = Findings(limit)
+    _check_members(topology, collective, found)
+    if found.total:
+        return found.report()
+    bound = _check_bound(topology, collective, claimed_optimal_algbw, witness, found)
+    n_claims = found.total
+    heights: list[int] = []
+    loads = np.zeros(topology.n_links, dtype=object)
+    if _check_shape(collective, schedule, found):
+        for forest in schedule.forests:
+            check = ForestCheck(topology, collective, forest, found)
+            heights.append(check.run())
+            loads += check.link_loads()
+    if found.total > n_claims:
+        return found.report(bound=bound)
+    total = sum(schedule.root_multiplicity.tolist())  # Python ints: the array's own sum could wrap
+    algbw = _algbw(topology, loads, total)
+    if claimed_algbw is not None and algbw != claimed_algbw:
+        _add_overloads(topology, loads, total, claimed_algbw, found)
+        found.add(
+            ViolationKind.CLAIM, f"algbw is {algbw} bytes/s by the loads, not {claimed_algbw} as claimed"
+        )
+    if bound is not None and algbw > bound:
+        found.add(
+            ViolationKind.BOUND, f"algbw {algbw} bytes/s exceeds the bound {bound}, so the witness is false"
+        )
+    return found.report(algbw=algbw, bound=bound, height_max=max(heights))
+
+
+def _check_members(topology: Topology, collective: Collective, found: Findings) -> None:
+    members = {*collective.ranks, *collective.forwarders}
+    compute = {int(node) for node in topology.compute_nodes}
+    for node in sorted(members - compute):
+        name = topology.node_names[node] if 0 <= node < topology.n_nodes else node
+        found.add(ViolationKind.MEMBERSHIP, f"rank or forwarder {name!r} is no compute node of the fabric")
+    for node in sorted(compute - members):
+        name = topology.node_names[node]
+        found.add(ViolationKind.MEMBERSHIP, f"compute node {name!r} is neither a rank nor a forwarder")
+
+
+def _check_bound(
+    topology: Topology,
+    collective: Collective,
+    claimed: Fraction | None,
+    witness: Witness | None,
+    found: Findings,
+) -> Fraction | None:
+    """The bound that the witness proves, if any; it must be the claimed optimum."""
+    if witness is None:
+        if claimed is not None:
+            found.add(ViolationKind.BOUND, f"optimal algbw {claimed} bytes/s is claimed without a witness")
+        return None
+    try:
+        bound = witness.bound(topology, collective)
+    except TreadleError as error:
+        found.add(ViolationKind.BOUND, f"the witness proves no bound: {error}")
+        return None
+    if claimed is not None and claimed != bound:
+        found.add(
+            ViolationKind.BOUND, f"the witness proves {bound} bytes/s, not the claimed optimum {claimed}"
+        )
+    return bound
+
+
+def _check_shape(collective: Collective, schedule: ForestSchedule, found: Findings) -> bool:
+    if schedule.kind is not collective.kind:
+        found.add(ViolationKind.SHAPE, f"the schedule is for {schedule.kind}, not {collective.kind}")
+        return False
+    for forest in schedule.forests:
+        if forest.n_ranks != collective.n_ranks:
+            found.add(
+                ViolationKind.SHAPE,
+                f"{forest.direction} forest has {forest.n_ranks} ranks, the collective {collective.n_ranks}",
+            )
+            return False
+    return True
+
+
+def _capacities(topology: Topology, loads: Int64Array) -> list[tuple[str, int, int]]:
+    """Every loaded link and capped host side: name, bytes/s, units."""
+    rows = [
+        (f"link {topology.link_name(int(e))}", int(topology.bandwidths[e]), int(loads[e]))
+        for e in np.flatnonzero(loads)
+    ]
+    for node in np.flatnonzero(topology.injection_bytes_per_s):
+        cap = int(topology.injection_bytes_per_s[node])
+        for side, ends in (("out of", topology.tails), ("into", topology.heads)):
+            load = sum(loads[ends == node].tolist())
+            if load:
+                rows.append((f"host side {side} {topology.node_names[node]}", cap, load))
+    return rows
+
+
+def _algbw(topology: Topology, loads: Int64Array, total: int) -> Fraction:
+    rates = {(capacity, load) for _, capacity, load in _capacities(topology, loads)}
+    return total * min(Fraction(capacity, load) for capacity, load in rates)
+
+
+def _add_overloads(
+    topology: Topology, loads: Int64Array, total: int, claimed: Fraction, found: Findings
+) -> None:
+    """Name each link whose load times the claimed algbw exceeds its bandwidth times R."""
+    over = [row for row in _capacities(topology, loads) if row[2] * claimed > row[1] * total]
+    found.add_all(
+        ViolationKind.LOAD,
+        len(over),
+        lambda i: (
+            f"{over[i][0]} carries {over[i][2]} of {total} units; its {over[i][1]} bytes/s allow algbw "
+            f"{Fraction(total * over[i][1], over[i][2])}, not {claimed}"
+        ),
+    )

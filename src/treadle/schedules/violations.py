@@ -1,0 +1,110 @@
+"""What a verifier says: violations with their places, and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+
+
+class ViolationKind(StrEnum):
+    """What is wrong, by the part of the definition that is broken."""
+
+    MEMBERSHIP = "membership"
+    """Ranks and forwarders are not the fabric's compute nodes."""
+    SHAPE = "shape"
+    """The schedule is for another collective or number of ranks, or a tree's arrays do not fit together."""
+    SHARES = "shares"
+    """Trees per root do not add up, or are not in proportion to the shards."""
+    SPAN = "span"
+    """A tree does not reach every rank from its root."""
+    UNITS = "units"
+    """An edge's paths do not carry the tree's multiplicity."""
+    PATH = "path"
+    """A path is no walk through switches and forwarders."""
+    ENDS = "ends"
+    """A path does not join the ranks of its edge."""
+    SUPPLY = "supply"
+    """A path begins (ends) at a capable switch that no other edge of its unit tree feeds (drains)."""
+    LOAD = "load"
+    """A link or host carries more than the claimed algbw leaves room for."""
+    CLAIM = "claim"
+    """The claimed algbw is not the one that the loads give."""
+    BOUND = "bound"
+    """The claimed optimum is not what the witness proves, or lies below the schedule."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One thing that is wrong, and where, in one line."""
+
+    kind: ViolationKind
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `verify` found.
+
+    Parameters
+    ----------
+    violations : tuple of Violation
+        The first ones, up to the limit asked for.
+    n_violations : int
+        How many there are in all.
+    algbw : Fraction, optional
+        Bytes/s from the exact loads; None if the schedule is malformed.
+    bound : Fraction, optional
+        Bytes/s that the witness proves to be the most possible; None without a witness that proves one.
+    height_max : int, optional
+        Greatest number of logical hops from a root; None if the schedule is malformed.
+    """
+
+    violations: tuple[Violation, ...]
+    n_violations: int
+    algbw: Fraction | None
+    bound: Fraction | None
+    height_max: int | None
+
+    @property
+    def is_ok(self) -> bool:
+        """Nothing is wrong."""
+        return self.n_violations == 0
+
+    @property
+    def is_optimal(self) -> bool:
+        """Nothing is wrong, and the schedule attains the bound that the witness proves."""
+        return self.is_ok and self.bound is not None and self.algbw == self.bound
+
+
+@dataclass
+class Findings:
+    """Collects violations; describes the first `limit`, counts all."""
+
+    limit: int
+    total: int = 0
+    kept: list[Violation] = field(default_factory=list)
+
+    def add(self, kind: ViolationKind, message: str) -> None:
+        """Add one violation."""
+        self.add_all(kind, 1, lambda _: message)
+
+    def add_all(self, kind: ViolationKind, number: int, describe: Callable[[int], str]) -> None:
+        """Add `number` violations; `describe` is asked only for those that are kept."""
+        room = max(0, self.limit - len(self.kept))
+        self.kept.extend(Violation(kind, describe(i)) for i in range(min(number, room)))
+        self.total += number
+
+    def report(
+        self,
+        *,
+        algbw: Fraction | None = None,
+        bound: Fraction | None = None,
+        height_max: int | None = None,
+    ) -> Report:
+        """What was found, and what was measured on the way."""
+        return Report(tuple(self.kept), self.total, algbw, bound, height_max)
