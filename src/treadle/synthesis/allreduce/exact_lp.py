@@ -125,8 +125,10 @@ class GrowingLp:
         """Exact check of every row and sign."""
         if any(value < 0 for value in primal):
             return False
+        scale = lcm(*(value.denominator for value in primal))
+        scaled = [int(value * scale) for value in primal]
         for row, rhs, equality in zip(self._rows, self._rhs, self._equality, strict=True):
-            slack = rhs - sum(a * primal[j] for j, a in row.items() if primal[j])
+            slack = rhs * scale - sum(a * scaled[j] for j, a in row.items())
             if slack < 0 or (equality and slack):
                 return False
         return True
@@ -166,8 +168,11 @@ def solve_exactly(matrix: Sequence[Mapping[int, int]], rhs: Sequence[int]) -> li
 
 
 def _holds(matrix: Iterable[Mapping[int, int]], rhs: Iterable[int], solution: Sequence[Fraction]) -> bool:
+    scale = lcm(*(value.denominator for value in solution))
+    scaled = [int(value * scale) for value in solution]
     return all(
-        sum(a * solution[j] for j, a in row.items()) == value for row, value in zip(matrix, rhs, strict=True)
+        sum(a * scaled[j] for j, a in row.items()) == value * scale
+        for row, value in zip(matrix, rhs, strict=True)
     )
 
 

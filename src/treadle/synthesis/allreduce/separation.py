@@ -73,12 +73,13 @@ class _Residual:
             self.room[arc ^ 1] += amount
         return amount
 
-    def reachable(self, source: int) -> set[int]:
-        seen, stack = {source}, [source]
+    def reachable(self, start: int, backwards: int = 0) -> set[int]:
+        """Nodes that `start` reaches through arcs with room; with `backwards` = 1, nodes that reach it."""
+        seen, stack = {start}, [start]
         while stack:
             for arc in self.out[stack.pop()]:
                 head = self.heads[arc]
-                if head not in seen and self.room[arc] > self.tolerance:
+                if head not in seen and self.room[arc ^ backwards] > self.tolerance:
                     seen.add(head)
                     stack.append(head)
         return seen
@@ -106,7 +107,8 @@ def violated_cuts(
     Returns
     -------
     list of frozenset
-        One set for every sink that falls short, equal sets once; empty if and only if none falls short.
+        The least and the greatest minimum cut for every sink that falls short, equal sets once; empty if
+        and only if none falls short.
 
     Notes
     -----
@@ -125,10 +127,12 @@ def violated_cuts(
             residual.room.append(room)
     found: dict[frozenset[int], None] = {}
     origin = source
+    nodes = frozenset(range(n_nodes))
     for sink in sinks:
         before = residual.room.copy()
         if residual.push(origin, sink, total) < total - tolerance:
             found[frozenset(residual.reachable(origin) - {source})] = None
+            found[nodes - residual.reachable(sink, 1)] = None
             residual.room = before
         else:
             origin = sink
