@@ -188,6 +188,7 @@ class _Progress:
         self._receiver: list[int] = []  # unit of each request in _receives
         self._outstanding = [0] * len(self._units)  # messages that a posted unit has not received
         self._spare: dict[int, list[NDArray[Any]]] = {}  # posted units that will be reduced
+        self._started = bytearray(len(self._units))
         self._early_bytes = 0
         self._early = iter(
             unit for unit, work in enumerate(self._units) if work.kind == OperationKind.RECEIVE_REDUCE
@@ -210,6 +211,7 @@ class _Progress:
     def _start(self, number: int) -> None:
         """Everything that the unit waits for is complete."""
         unit = self._units[number]
+        self._started[number] = True
         if unit.kind == OperationKind.SEND:
             for view in unit.reads:
                 data = view.copy() if unit.awaited else view
@@ -248,7 +250,7 @@ class _Progress:
         """Post receives that reduce before their turn, in list order, while spare memory lasts."""
         while self._next_early is not None and self._early_bytes < EARLY_BYTES:
             number = self._next_early
-            if self._outstanding[number] == 0 and number not in self._spare and self._missing[number] > 0:
+            if not self._started[number]:
                 self._post_reduction(number)
             self._next_early = next(self._early, None)
 
@@ -268,7 +270,7 @@ class _Progress:
     def _arrived(self, number: int) -> None:
         if self._units[number].kind == OperationKind.RECEIVE:
             self._complete(number)
-        elif not self._missing[number]:
+        elif self._started[number]:
             self._reduce(number)
 
     def _reduce(self, number: int) -> None:

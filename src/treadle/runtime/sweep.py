@@ -20,7 +20,7 @@ from treadle.schedules.cost import busbw_factor
 
 MAX_SIZE_BYTES = 2**50
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B)?", re.IGNORECASE)
-_POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_POWER_OF_1024 = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,10 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None or not (match[2] or match[3]) or len(match[1]) > 20:
         raise FormatError(f"expected a size with a unit, such as 512B, 1K or 64MB, found {text!r}")
-    whole, _, decimals = match[1].partition(".")
-    scale = 10 ** len(decimals)
-    factor = 1 << 10 * _POWER[match[2].upper()]
+    number: str = match[1]
+    whole, _, decimals = number.partition(".")
+    scale: int = 10 ** len(decimals)
+    factor = 1 << (10 * _POWER_OF_1024[match[2].upper()])
     size, rest = divmod(int(whole + decimals) * factor, scale)
     if rest or size > MAX_SIZE_BYTES:
         raise FormatError(f"size {text!r}: expected a whole number of bytes up to 1024TB")
