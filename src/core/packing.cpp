@@ -22,6 +22,13 @@ struct Candidate {
     int tail, arc;
 };
 
+// A node set S that a batch of greedy trees once overwhelmed. Every tree rooted in S has to leave it once; `slack`
+// is how many exits are left beyond that. Of S and its complement the smaller one is stored.
+struct LearnedCut {
+    std::vector<char> inside;  // S
+    Cap slack = 0;
+};
+
 class Packer {
    public:
     Packer(const PackingProblem& problem, const Control& control)
@@ -30,6 +37,8 @@ class Packer {
         for (int u : problem.tail) start_[u + 1]++;
         for (int v = 0; v < n_; v++) start_[v + 1] += start_[v];
         out_.resize(problem.tail.size());
+        leaving_.resize(n_);
+        entering_.resize(n_);
         auto place = start_;
         for (std::size_t a = 0; a < problem.tail.size(); a++) out_[place[problem.tail[a]]++] = static_cast<int>(a);
         units_ = std::accumulate(root_.begin(), root_.end(), Cap{0});
@@ -37,23 +46,28 @@ class Packer {
             if (root_[v] > 0) pending_.push_back(v);
     }
 
-    // Whole trees are grown greedily in batches, at first all of them; a batch after which condition C fails is cut
-    // to a quarter, one that passes doubles the next. A root whose single greedy tree fails is grown exactly, and
-    // after several of those in a row the greedy attempts pause.
+    // Whole trees are grown greedily in batches, at first all of them. A batch after which condition C fails teaches
+    // the cuts it overwhelmed and is grown again with care for them, or cut to a quarter; one that passes doubles
+    // the next. A root whose single greedy tree fails is grown exactly, and after several of those in a row the
+    // greedy attempts pause.
     Status run(TreePacking& result) {
         std::size_t batch = static_cast<std::size_t>(units_), pause = 0, next_pause = 1;
+        int retries = 0;
         Cap done = 0;
         while (!pending_.empty()) {
             if (control_.cancelled()) return Status::cancelled;
             control_.progress(done, units_);
             if (pause == 0) {
                 std::vector<GrownTree> trees = grow_batch(batch);
-                if (!trees.empty() && (batch_safe(trees))) {
+                learned_ = false;
+                if (!trees.empty() && batch_safe(trees)) {
                     for (auto& tree : trees) done += tree.multiplicity, result.speculative += tree.multiplicity;
                     for (auto& tree : trees) keep(std::move(tree), result);
-                    batch *= 2, next_pause = 1;
+                    batch *= 2, next_pause = 1, retries = 0;
                     continue;
                 }
+                if (learned_ && retries++ < kRetries) continue;
+                retries = 0;
                 if (trees.size() > 1) {
                     batch = std::max<std::size_t>(1, trees.size() / 4);
                     continue;
@@ -80,6 +94,13 @@ class Packer {
     std::vector<Cap> spare_, root_;  // capacities and multiplicities not yet used up
     std::vector<int> pending_;       // roots with trees to grow; the last is next
     Cap units_ = 0;
+    static constexpr std::size_t kMaxCuts = 4096, kCutsPerCheck = 32;
+    static constexpr int kRetries = 8;
+    bool learned_ = false;  // the last failed check taught a new cut
+    std::vector<LearnedCut> cuts_;
+    std::vector<std::vector<int>> leaving_, entering_;  // cuts stored by S, by its complement, at each member
+    std::vector<Cap> rooted_in_;                        // r(S) of each learned cut
+    std::vector<Cap> exits_, best_;
     // The exact stage keeps its flow between trees; greedy trees make it stale.
     std::vector<ResidualNetwork<Cap>> network_;
     std::vector<int> network_arc_;
@@ -92,39 +113,122 @@ class Packer {
         while (!pending_.empty() && root_[pending_.back()] == 0) pending_.pop_back();
     }
 
-    // Breadth-first: every new node takes the arc with most spare capacity from the previous layer.
-    bool grow_greedily(int root, Cap multiplicity, GrownTree& tree) const {
+    // Breadth-first: every new node takes the arc with most spare capacity from the previous layer. Learned cuts are
+    // left as seldom as their slack allows; a tree that cannot go on otherwise may use up the slack.
+    bool grow_greedily(int root, Cap multiplicity, GrownTree& tree) {
         tree.root = root;
         tree.multiplicity = multiplicity;
         tree.parent.assign(n_, -1);
         tree.arc.assign(n_, -1);
+        exits_.assign(cuts_.size(), 0);
         std::vector<char> inside(n_, 0);
-        std::vector<int> layer{root}, next;
-        std::vector<Cap> best(n_, 0);
+        std::vector<int> layer{root}, members{root}, next;
         inside[root] = 1;
-        int size = 1;
-        while (!layer.empty() && size < n_) {
+        for (bool frugal = true; static_cast<int>(members.size()) < n_;) {
             next.clear();
-            for (int x : layer)
-                for (int i = start_[x]; i < start_[x + 1]; i++) {
-                    int a = out_[i], y = problem_.head[a];
-                    if (inside[y] || spare_[a] < multiplicity || spare_[a] <= best[y]) continue;
-                    if (best[y] == 0) next.push_back(y);
-                    best[y] = spare_[a];
-                    tree.arc[y] = a;
-                    tree.parent[y] = x;
-                }
-            for (int y : next) inside[y] = 1;
-            size += static_cast<int>(next.size());
+            while (grow_layer(layer, inside, frugal, tree, next)) {
+            }
+            if (next.empty()) {
+                if (!frugal || cuts_.empty()) return false;
+                frugal = false;
+                layer = members;
+                continue;
+            }
+            members.insert(members.end(), next.begin(), next.end());
             layer.swap(next);
         }
-        return size == n_;
+        return true;
+    }
+
+    // One sweep over the arcs that leave the layer; true if it should be repeated because accepted arcs used up
+    // exits that other nodes had counted on.
+    bool grow_layer(const std::vector<int>& layer, std::vector<char>& inside, bool frugal, GrownTree& tree,
+                    std::vector<int>& next) {
+        best_.assign(n_, 0);
+        std::vector<int> found;
+        for (int x : layer)
+            for (int i = start_[x]; i < start_[x + 1]; i++) {
+                int a = out_[i], y = problem_.head[a];
+                if (inside[y] || spare_[a] < tree.multiplicity || spare_[a] <= best_[y]) continue;
+                if (!may_cross(x, y, frugal, tree)) continue;
+                if (best_[y] == 0) found.push_back(y);
+                best_[y] = spare_[a];
+                tree.arc[y] = a;
+                tree.parent[y] = x;
+            }
+        bool refused = false;
+        for (int y : found) {
+            int x = tree.parent[y];
+            if (!may_cross(x, y, frugal, tree)) {
+                tree.arc[y] = tree.parent[y] = -1;
+                refused = true;
+                continue;
+            }
+            for_crossed(x, y, [&](int cut) { exits_[cut]++; });
+            inside[y] = 1;
+            next.push_back(y);
+        }
+        return refused;
+    }
+
+    template <class Visit>
+    void for_crossed(int x, int y, Visit visit) const {
+        for (int cut : leaving_[x])
+            if (!cuts_[cut].inside[y]) visit(cut);
+        for (int cut : entering_[y])
+            if (cuts_[cut].inside[x]) visit(cut);
+    }
+
+    bool may_cross(int x, int y, bool frugal, const GrownTree& tree) const {
+        bool may = true;
+        for_crossed(x, y, [&](int cut) {
+            bool rooted = cuts_[cut].inside[tree.root];
+            Cap extra = cuts_[cut].slack / tree.multiplicity;
+            if (frugal) extra = rooted ? cuts_[cut].slack / std::max<Cap>(1, rooted_in(cut)) : 0;
+            may &= exits_[cut] < extra + (rooted ? 1 : 0);
+        });
+        return may;
+    }
+
+    Cap rooted_in(int cut) const { return rooted_in_[cut]; }
+
+    // Remember a violated cut, with its slack as it was before the batch.
+    bool learn(const std::vector<char>& inside) {
+        if (cuts_.size() >= kMaxCuts) return false;
+        LearnedCut cut;
+        cut.inside = inside;
+        int id = static_cast<int>(cuts_.size());
+        Cap rooted = 0;
+        int size = 0;
+        for (int v = 0; v < n_; v++) {
+            size += inside[v];
+            if (inside[v]) rooted += root_[v];
+        }
+        for (std::size_t a = 0; a < spare_.size(); a++)
+            if (inside[problem_.tail[a]] && !inside[problem_.head[a]]) cut.slack += spare_[a];
+        cut.slack -= rooted;
+        for (int v = 0; v < n_; v++) {
+            if (2 * size <= n_ && inside[v]) leaving_[v].push_back(id);
+            if (2 * size > n_ && !inside[v]) entering_[v].push_back(id);
+        }
+        cuts_.push_back(std::move(cut));
+        rooted_in_.push_back(rooted);
+        return true;
     }
 
     void consume(const GrownTree& tree, Cap sign) {
         for (int a : tree.arc)
             if (a >= 0) spare_[a] -= sign * tree.multiplicity;
         root_[tree.root] -= sign * tree.multiplicity;
+        if (cuts_.empty()) return;
+        exits_.assign(cuts_.size(), 0);
+        for (int y = 0; y < n_; y++)
+            if (tree.parent[y] >= 0) for_crossed(tree.parent[y], y, [&](int cut) { exits_[cut]++; });
+        for (std::size_t cut = 0; cut < cuts_.size(); cut++) {
+            Cap rooted = cuts_[cut].inside[tree.root] ? 1 : 0;
+            cuts_[cut].slack -= sign * tree.multiplicity * (exits_[cut] - rooted);
+            rooted_in_[cut] -= sign * tree.multiplicity * rooted;
+        }
     }
 
     std::vector<GrownTree> grow_batch(std::size_t size) {
@@ -157,11 +261,21 @@ class Packer {
         std::vector<int> nodes(n_);
         std::iota(nodes.begin(), nodes.end(), 0);
         std::vector<char> cut;
-        if (find_violated(n_, std::move(arcs), nodes, root_, 0, cut) < 0) {
+        std::vector<std::vector<char>> violated;
+        for (int first = 0; violated.size() < kCutsPerCheck;) {
+            first = find_violated(n_, arcs, nodes, root_, first, cut);
+            if (first < 0) break;
+            violated.push_back(cut);
+            while (first < n_ && !cut[first]) first++;
+            if (first >= n_) break;
+        }
+        if (violated.empty()) {
             network_.clear();
             return true;
         }
         for (const auto& tree : trees) consume(tree, -1);
+        learned_ = false;
+        for (const auto& set : violated) learned_ |= learn(set);
         return false;
     }
 
