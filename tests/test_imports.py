@@ -12,7 +12,7 @@ import treadle
 
 PACKAGE = Path(treadle.__file__).parent
 
-BASE = {"treadle.errors", "treadle.arrays"}
+BASE = {"treadle.errors", "treadle.arrays", "treadle.units", "treadle.atomic"}
 ALLOWED = {
     "topologies": {"topologies"},
     "schedules": {"topologies", "schedules"},
@@ -30,7 +30,7 @@ VERIFIER_MAY_IMPORT = {
 }
 THIRD_PARTY = {
     "numpy": set(ALLOWED),
-    "highspy": {"synthesis"},
+    "highspy": {"topologies", "synthesis"},
     "lxml": {"topologies", "lowering"},
     "ml_dtypes": {"runtime"},
     "mpi4py": {"runtime"},

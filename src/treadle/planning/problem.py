@@ -1,0 +1,165 @@
+"""What is to be planned: a fabric and a collective on it, from values or from what a user typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TypedDict
+
+from treadle.errors import FormatError, ScheduleError, TopologyError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.topologies import parse, subset
+from treadle.topologies.topology import Topology
+
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A fabric and a collective on it that fit each other.
+
+    Parameters
+    ----------
+    topology : Topology
+        The fabric as used: absent nodes are taken out.
+    collective : Collective
+    """
+
+    topology: Topology
+    collective: Collective
+
+
+class ProblemOptions(TypedDict, total=False):
+    """Keyword arguments of `pose`, which every function that takes a fabric and a collective accepts."""
+
+    ranks: Sequence[int] | str | None
+    forward: bool
+    root: int | str | None
+    weights: Sequence[int] | None
+    file_format: str | None
+
+
+def resolve_topology(topology: Topology | str, *, file_format: str | None = None) -> Topology:
+    """A fabric as it is, or that of a catalogue expression or file; FormatError, TopologyError otherwise."""
+    return topology if isinstance(topology, Topology) else parse(topology, format=file_format)
+
+
+def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
+    """The kind of that name; FormatError for an unknown one."""
+    try:
+        return CollectiveKind(kind)
+    except ValueError:
+        known = ", ".join(CollectiveKind)
+        raise FormatError(f"unknown collective {str(kind)[:40]!r}; expected one of {known}") from None
+
+
+def pose(
+    topology: Topology | str,
+    collective: Collective | CollectiveKind | str,
+    *,
+    ranks: Sequence[int] | str | None = None,
+    forward: bool = False,
+    root: int | str | None = None,
+    weights: Sequence[int] | None = None,
+    file_format: str | None = None,
+) -> Problem:
+    """Bring a fabric and a collective together.
+
+    Parameters
+    ----------
+    topology : Topology or str
+        A value, a catalogue expression (``dgx_a100:2``) or a path to a file.
+    collective : Collective, CollectiveKind or str
+        A Collective is taken as it is, and the next four parameters must then be left out.
+    ranks : sequence of int, or str, optional
+        Places among the fabric's compute nodes from 0, or text: ``0-7,16-23`` or names and patterns
+        (``box0.*,box1.gpu3``). Ranks keep the fabric's order. Default: all.
+    forward : bool
+        Compute nodes outside `ranks` forward; otherwise they are absent.
+    root : int or str, optional
+        Rank (an int) or node name of the root of broadcast and reduce; default rank 0.
+    weights : sequence of int, optional
+        Relative shard size of each rank.
+    file_format : str, optional
+        Format of the file that `topology` names.
+
+    Raises
+    ------
+    FormatError, TopologyError, ScheduleError
+        If either is malformed or they do not fit each other.
+    """
+    fabric = resolve_topology(topology, file_format=file_format)
+    if isinstance(collective, Collective):
+        if forward or any(option is not None for option in (ranks, root, weights)):
+            raise ScheduleError(
+                "ranks, forward, root and weights belong to a collective's name, not its value"
+            )
+        return Problem(fabric, collective)
+    kind = resolve_kind(collective)
+    n = len(fabric.compute_nodes)
+    places = list(range(n)) if ranks is None else select_ranks(fabric, ranks)
+    if len(places) < 2:
+        raise ScheduleError(f"{fabric.name}: {kind} needs at least 2 ranks, found {len(places)}")
+    chosen = [int(fabric.compute_nodes[place]) for place in places]
+    forwarders: tuple[int, ...] = ()
+    if len(places) < n and forward:
+        forwarders = tuple(int(node) for node in fabric.compute_nodes if int(node) not in set(chosen))
+    elif len(places) < n:
+        fabric = subset(fabric, *places)
+        chosen = [int(node) for node in fabric.compute_nodes]
+    value = Collective(
+        kind,
+        tuple(chosen),
+        root=_root_rank(fabric, kind, chosen, root),
+        weights=None if weights is None else tuple(weights),
+        forwarders=forwarders,
+    )
+    return Problem(fabric, value)
+
+
+def select_ranks(topology: Topology, ranks: Sequence[int] | str) -> list[int]:
+    """Places among the compute nodes, rising; TopologyError for one that does not exist or is named twice."""
+    names = [topology.node_names[int(node)] for node in topology.compute_nodes]
+    places = _typed_places(topology, names, ranks) if isinstance(ranks, str) else [int(r) for r in ranks]
+    seen: set[int] = set()
+    for place in places:
+        if not 0 <= place < len(names):
+            raise TopologyError(f"rank {place}: {topology.name} has ranks 0 to {len(names) - 1}")
+        if place in seen:
+            raise TopologyError(f"rank {place} ({names[place]}) is chosen twice")
+        seen.add(place)
+    return sorted(places)
+
+
+def _typed_places(topology: Topology, names: Sequence[str], text: str) -> list[int]:
+    places: list[int] = []
+    for part in (part.strip() for part in text.split(",")):
+        span = _RANGE.fullmatch(part)
+        if span is not None:
+            low, high = int(span[1]), int(span[2] or span[1])
+            if low > high or high >= len(names):
+                raise TopologyError(
+                    f"ranks {part!r}: expected a rising range within 0 to {len(names) - 1} of {topology.name}"
+                )
+            places += range(low, high + 1)
+            continue
+        found = [place for place, name in enumerate(names) if part and fnmatchcase(name, part)]
+        if not found:
+            raise TopologyError(f"ranks {part[:60]!r}: no compute node of {topology.name} has that name")
+        places += found
+    return places
+
+
+def _root_rank(
+    topology: Topology, kind: CollectiveKind, chosen: Sequence[int], root: int | str | None
+) -> int | None:
+    if root is None:
+        return 0 if kind.is_rooted else None
+    if isinstance(root, str) and not root.isdecimal():
+        node = topology.node_index(root)
+        if node not in chosen:
+            raise ScheduleError(f"root {root!r} is not among the ranks")
+        return list(chosen).index(node)
+    return int(root)

@@ -1,0 +1,48 @@
+"""CPU seconds by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import process_time
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage's name, the work done and the work expected (0 if unknown)."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Report nothing."""
+
+
+class Stopwatch:
+    """Adds up CPU seconds by stage.
+
+    Parameters
+    ----------
+    clock : callable
+        Seconds of CPU time so far.
+    """
+
+    def __init__(self, clock: Callable[[], float] = process_time) -> None:
+        self._clock = clock
+        self._start = clock()
+        self._stages: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the time of the block to `name`."""
+        start = self._clock()
+        try:
+            yield
+        finally:
+            self._stages[name] = self._stages.get(name, 0.0) + self._clock() - start
+
+    def include(self, seconds: Mapping[str, float]) -> None:
+        """Add stages that were measured elsewhere."""
+        for name, spent in seconds.items():
+            if name != "total":
+                self._stages[name] = self._stages.get(name, 0.0) + spent
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds of every stage so far, and `total`, which includes what no stage counts."""
+        return {**self._stages, "total": self._clock() - self._start}
