@@ -265,7 +265,8 @@ def _rebalanced(problem: Instance, capacities: Int64Array, trees: int) -> Int64A
     ):
         raise InfeasibleError(
             f"{problem.topology.name}: with {trees} trees per root the capacities floor(U b) are not "
-            f"Eulerian at the switches and trimming them costs throughput; use another number of trees, or --exact"
+            f"Eulerian at the switches and trimming them costs throughput; "
+            f"use another number of trees, or --exact"
         )
     return balanced
 
