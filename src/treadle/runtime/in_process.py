@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from treadle.schedules.collective import CollectiveKind
 SLICE_BYTES = 2**18
 """Default largest slice of a chunk: the slices that a tree's operations touch then stay in the L2 cache."""
 
-_Action = tuple[Callable[..., object], tuple[NDArray[Any], ...]]
+# target, source of a copy, or the two operands of a reduction
+_Action = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 
 
 class PreparedProgram:
@@ -79,12 +80,17 @@ class Execution:
         self.layout = Layout(program, count, n_slices)
         self.memories = [allocate(self.layout, rank, dtype) for rank in range(program.n_ranks)]
         self._averages = program.kind.reduces and reduction is Reduction.AVG
-        self._actions = _compile(prepared, self.layout, self.memories, reduction.ufunc)
+        self._combine = reduction.ufunc
+        self._actions = _compile(prepared, self.layout, self.memories)
 
     def run(self) -> None:
         """Execute once, from INPUT to OUTPUT; in place, INPUT is consumed."""
-        for function, arguments in self._actions:
-            function(*arguments)
+        copy, combine = np.copyto, self._combine
+        for target, one, other in self._actions:
+            if other is None:
+                copy(target, one)
+            else:
+                combine(one, other, out=target)
         if self._averages:
             for memory in self.memories:
                 finish_average(memory.arrays[Buffer.OUTPUT], len(self.memories))
@@ -204,10 +210,8 @@ def _overwrites(program: Program, writer: int, send: int) -> bool:
     )
 
 
-def _compile(
-    prepared: PreparedProgram, layout: Layout, memories: Sequence[RankMemory], combine: np.ufunc
-) -> list[_Action]:
-    """The copies and reductions of all slices in order, as calls on views."""
+def _compile(prepared: PreparedProgram, layout: Layout, memories: Sequence[RankMemory]) -> list[_Action]:
+    """The copies and reductions of all slices in order, as views."""
     program = prepared.program
     kinds, sources = program.operation_kind.tolist(), program.source.tolist()
     targets, ranks = program.target.tolist(), program.operation_rank.tolist()
@@ -224,19 +228,19 @@ def _compile(
                     if operation in prepared.staged:
                         data = memory.view(source, start, end)
                         aside[operation, start] = np.empty_like(data)
-                        actions.append((np.copyto, (aside[operation, start], data)))
+                        actions.append((aside[operation, start], data, None))
                     continue
                 result = memory.view(target, start, end)
                 if kind == OperationKind.COPY:
                     if not is_same_memory(program, source, target):
-                        actions.append((np.copyto, (result, memory.view(source, start, end))))
+                        actions.append((result, memory.view(source, start, end), None))
                     continue
                 send = partner[operation]
                 data = aside.get((send, start))
                 if data is None:
                     data = memories[ranks[send]].view(buffers[sources[send]], start, end)
                 if kind == OperationKind.RECEIVE:
-                    actions.append((np.copyto, (result, data)))
+                    actions.append((result, data, None))
                 else:
-                    actions.append((combine, (memory.view(source, start, end), data, result)))
+                    actions.append((result, memory.view(source, start, end), data))
     return actions

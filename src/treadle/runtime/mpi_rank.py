@@ -277,7 +277,7 @@ class _Progress:
         unit = self._units[number]
         spare = self._spare.pop(number)
         for source, arrived, target in zip(unit.reads, spare, unit.writes, strict=True):
-            self._combine(source, arrived, target)
+            self._combine(source, arrived, out=target)
         self._early_bytes -= unit.n_bytes
         self._complete(number)
 

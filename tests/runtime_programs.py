@@ -3,7 +3,7 @@
 import random
 
 from treadle.lowering.forest import lower
-from treadle.lowering.program import Program
+from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -69,3 +69,26 @@ def random_program(
     collective = on_all_ranks(topology, kind, root=root, weights=weights)
     schedule = random_schedule(topology, collective, seed=seed, trees_per_root=trees_per_root)
     return lower(topology, collective, schedule, in_place=in_place, channels=channels)
+
+
+def exchange(n: int, *, in_place: bool) -> Program:
+    """An allreduce of one chunk by recursive doubling, N a power of two.
+
+    In place, each rank overwrites what it has just sent, waiting for its own send only: right only
+    where sends are buffered.
+    """
+    ranks: list[list[Operation]] = [[] for _ in range(n)]
+    for me, operations in enumerate(ranks):
+        held, waits, distance = Buffer.INPUT, (), 1
+        while distance < n:
+            peer, place = me ^ distance, len(operations)
+            operations.append(
+                Operation(OperationKind.SEND, 0, 1, peer=peer, source=held, target=held, waits=waits)
+            )
+            operations.append(
+                Operation(OperationKind.RECEIVE_REDUCE, 0, 1, peer=peer, source=held, waits=(place, *waits))
+            )
+            held, waits, distance = Buffer.OUTPUT, (place + 1,), distance * 2
+    return program_from_operations(
+        CollectiveKind.ALLREDUCE, ranks, n_chunks=1, shard_offset=[0] + [1] * n, in_place=in_place
+    )

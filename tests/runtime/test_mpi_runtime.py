@@ -1,0 +1,89 @@
+"""The MPI runtime, in real processes."""
+
+import builtins
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime_programs import random_program
+from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.runtime.mpi import check_world, load_mpi
+from treadle.schedules.collective import CollectiveKind
+
+WORKER = Path(__file__).resolve().parents[1] / "mpi_worker.py"
+
+
+def mpirun() -> str:
+    """Open MPI's mpirun beside the interpreter or on the PATH; without one, skips with the reason."""
+    pytest.importorskip("mpi4py", reason="MPI: mpi4py is not installed; pip install 'treadle[mpi]'")
+    beside = Path(sys.executable).parent / "mpirun"
+    found = str(beside) if beside.exists() else shutil.which("mpirun")
+    if found is None:
+        pytest.skip("MPI: no mpirun on the PATH or beside the interpreter; pip install 'treadle[mpi]'")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    if "Open MPI" not in version.stdout:
+        pytest.skip(f"MPI: {found} is not Open MPI's, whose options the test uses")
+    return found
+
+
+@pytest.mark.parametrize("n", [4, 8])
+def test_mpi_processes_move_the_right_data(n: int) -> None:
+    options = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+    done = subprocess.run(
+        # mpi4py's runner aborts all processes when one fails
+        [mpirun(), "-n", str(n), *options, sys.executable, "-m", "mpi4py", str(WORKER)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert len(report["wrong"]) == (5 * 2 * 2 + 4 * 4 if n == 4 else 5 * 2 + 4)
+    assert {label: wrong for label, wrong in report["wrong"].items() if wrong != [0] * 5} == {}
+    assert report["mutant"] > 0
+    assert report["swap"] == 0
+    assert report["library_s"] > 0
+    # every process says the same, so that none is left waiting
+    assert (
+        report["problems"]
+        == [
+            f"MPI world: expected {n + 1} processes, one for each rank, found {n}; "
+            f"start with: mpirun -n {n + 1} treadle run PLAN --runtime mpi"
+        ]
+        * n
+    )
+
+
+def test_world_size_is_checked() -> None:
+    program = random_program(CollectiveKind.ALLREDUCE, 3, seed=1)
+    check_world(program, 3)
+    with pytest.raises(
+        ScheduleError, match=r"expected 3 processes, one for each rank, found 1; .*mpirun -n 3"
+    ):
+        check_world(program, 1)
+
+
+def test_missing_mpi_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name == "mpi4py":
+            raise ImportError("No module named 'mpi4py'")
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingDependencyError, match=r"mpi4py.*pip install 'treadle\[mpi\]'"):
+        load_mpi()
