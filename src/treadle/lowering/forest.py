@@ -1,0 +1,342 @@
+"""Forest schedules to programs: one send and one receive for every path entry of every tree edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.schedules.collective import Collective, CollectiveKind, check_membership
+from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree
+from treadle.topologies.topology import Topology
+
+_FIELDS = ("wave", "phase", "child", "sender", "receiver", "channel", "path", "first", "last")
+_WAVE, _PHASE, _CHILD, _SENDER, _RECEIVER, _CHANNEL, _PATH, _FIRST, _LAST = range(len(_FIELDS))
+"""Columns of a transfer table; `first` and one past `last` are units at first, chunks later."""
+
+
+def lower(
+    topology: Topology,
+    collective: Collective,
+    schedule: ForestSchedule,
+    *,
+    channels: int = 1,
+    in_place: bool = False,
+    merge: bool = True,
+) -> Program:
+    """Turn a forest schedule into a program.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        On `topology`; of the schedule's kind and number of ranks.
+    schedule : ForestSchedule
+        Verified by the caller; only its form is checked here.
+    channels : int
+        Independent streams between two ranks: the trees of a root are dealt out to so many channels.
+    in_place : bool
+        INPUT and OUTPUT are one memory.
+    merge : bool
+        Send adjacent chunk ranges of different trees as one where rank pair, path, channel, depth and
+        buffers agree.
+
+    Returns
+    -------
+    Program
+        n_chunks is the smallest number of equal chunks whose bounds include those of all trees and path
+        entries.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule does not fit the collective, or a tree is malformed.
+
+    Notes
+    -----
+    Out-trees: the root sends, a child receives and then forwards. In-trees: a rank sends after its own
+    receive-reduces, which run one after the other, the child of the least height first; sums are kept in
+    OUTPUT where the rank has one for the chunk, else in SCRATCH. A transfer's wave is the earliest step at
+    which its data can be there; all ranks list their operations by wave, so the lists are a common linear order that
+    respects every dependence and stream: no deadlock. Dependences are the read-after-write,
+    write-after-read and write-after-write pairs of each rank's list, so no two operations race.
+
+    O(transfers x chunks per transfer) after sorting.
+    """
+    _check_fit(topology, collective, schedule)
+    if channels < 1:
+        raise ScheduleError(f"channels: expected at least 1, found {channels}")
+    base = np.concatenate([[0], np.cumsum(schedule.root_multiplicity)]).astype(np.int64)
+    table, path_offset, path_links = _transfers(schedule, base, channels)
+    unit = gcd(*(int(v) for v in np.unique(np.concatenate([base, table[_FIRST], table[_LAST]]))))
+    table[_FIRST] //= unit
+    table[_LAST] //= unit
+    table = table[:, np.lexsort((table[_FIRST], *table[_PATH::-1]))]
+    frame = _Frame(collective, base // unit, in_place)
+    buffers = frame.buffers(table)
+    if merge:
+        table, buffers = _merged(table, buffers)
+    return _program(frame, table, buffers, path_offset, path_links)
+
+
+def _check_fit(topology: Topology, collective: Collective, schedule: ForestSchedule) -> None:
+    check_membership(topology, collective)
+    if schedule.kind is not collective.kind:
+        raise ScheduleError(f"the schedule is for {schedule.kind}, the collective is {collective.kind}")
+    units = [int(r) for r in schedule.root_multiplicity]
+    if len(units) != collective.n_ranks:
+        raise ScheduleError(f"the schedule has {len(units)} ranks, the collective {collective.n_ranks}")
+    if sum(units) < 1:
+        raise ScheduleError("the schedule has no trees")
+    if collective.kind is not CollectiveKind.ALLREDUCE:
+        weights, total = collective.shard_weights, sum(collective.shard_weights)
+        for rank, (r, weight) in enumerate(zip(units, weights, strict=True)):
+            if r * total != weight * sum(units):
+                raise ScheduleError(
+                    f"rank {rank} has {r} of {sum(units)} units, expected the share {weight}/{total}"
+                )
+    for forest in schedule.forests:
+        links = forest.path_links
+        if np.any((links < 0) | (links >= topology.n_links)):
+            raise ScheduleError(f"forest: path links must be 0 to {topology.n_links - 1}")
+
+
+def _transfers(
+    schedule: ForestSchedule, base: Int64Array, channels: int
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """The transfer table in units, and the path table of all forests together."""
+    parts: list[Int64Array] = []
+    earliest = np.zeros(int(base[-1]), dtype=np.int64)
+    n_paths, offsets = 0, [np.zeros(1, dtype=np.int64)]
+    links: list[NDArray[np.int32]] = []
+    for phase, forest in enumerate(schedule.forests):
+        latest = earliest.copy()
+        for root in range(forest.n_ranks):
+            start = int(base[root])
+            for tree in forest.trees(root):
+                span = slice(start, start + tree.multiplicity)
+                part, height = _tree_transfers(forest, tree, int(earliest[span].max(initial=0)), start)
+                part[_PHASE] = phase
+                part[_PATH] += n_paths
+                within = (start - int(base[root])) * channels // int(base[root + 1] - base[root])
+                part[_CHANNEL] = (root + within) % channels
+                latest[span] = height
+                parts.append(part)
+                start += tree.multiplicity
+        earliest = latest
+        n_paths += forest.n_paths
+        offsets.append(forest.path_offset[1:] + offsets[-1][-1])
+        links.append(forest.path_links)
+    return np.concatenate(parts, axis=1), np.concatenate(offsets), np.concatenate(links).astype(np.int64)
+
+
+def _tree_transfers(forest: Forest, tree: Tree, wave: int, start: int) -> tuple[Int64Array, int]:
+    """Transfers of one tree that may begin at `wave`, and the wave after its last."""
+    depth = _depths(tree)
+    counts = np.diff(tree.entry_offset)
+    child = np.repeat(np.arange(forest.n_ranks, dtype=np.int64), counts)
+    ends = np.cumsum(tree.entry_units)
+    before = np.concatenate([[0], ends])[tree.entry_offset[:-1]]
+    totals = np.concatenate([[0], ends])[tree.entry_offset[1:]] - before
+    expected = np.where(tree.parent < 0, 0, tree.multiplicity)
+    if np.any(totals != expected):
+        rank = int(np.flatnonzero(totals != expected)[0])
+        raise ScheduleError(
+            f"tree of root {tree.root}: the paths above rank {rank} carry {totals[rank]} units, "
+            f"expected {expected[rank]}"
+        )
+    parent = tree.parent[child].astype(np.int64)
+    part = np.zeros((len(_FIELDS), len(child)), dtype=np.int64)
+    part[_CHILD] = child
+    part[_PATH] = tree.entry_path
+    part[_LAST] = start + ends - before[child]
+    part[_FIRST] = part[_LAST] - tree.entry_units
+    if forest.direction is Direction.BROADCAST:
+        part[_SENDER], part[_RECEIVER] = parent, child
+        part[_WAVE] = wave + depth[child] - 1
+        return part, wave + int(depth.max())
+    height = _heights(tree, depth)
+    part[_SENDER], part[_RECEIVER] = child, parent
+    part[_WAVE] = wave + height[child]
+    return part, wave + int(height[tree.root])
+
+
+def _depths(tree: Tree) -> Int64Array:
+    """Edges from the root to each rank; ScheduleError unless the parents form one tree."""
+    n = len(tree.parent)
+    depth = np.full(n, -1, dtype=np.int64)
+    depth[tree.root] = 0
+    for level in range(1, n):
+        below = np.flatnonzero((depth < 0) & (tree.parent >= 0) & (depth[tree.parent] == level - 1))
+        if not below.size:
+            break
+        depth[below] = level
+    if tree.parent[tree.root] != -1 or depth.min() < 0:
+        raise ScheduleError(f"tree of root {tree.root}: not every rank is reached once from the root")
+    return depth
+
+
+def _heights(tree: Tree, depth: Int64Array) -> Int64Array:
+    """Edges from each rank down to its deepest descendant."""
+    height = np.zeros(len(depth), dtype=np.int64)
+    for rank in np.argsort(-depth, kind="stable"):
+        parent = tree.parent[rank]
+        if parent >= 0:
+            height[parent] = max(height[parent], height[rank] + 1)
+    return height
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where the data of a collective lies."""
+
+    collective: Collective
+    shard_offset: Int64Array
+    in_place: bool
+
+    @property
+    def reduces(self) -> bool:
+        return self.collective.kind.reduces
+
+    def owns(self, rank: int, chunk: int) -> bool:
+        """Whether `chunk` is of the shard of `rank`."""
+        return bool(self.shard_offset[rank] <= chunk < self.shard_offset[rank + 1])
+
+    def accumulator(self, rank: int, chunk: int) -> Buffer:
+        """Buffer in which `rank` sums `chunk`."""
+        everywhere = self.collective.kind is CollectiveKind.ALLREDUCE
+        return Buffer.OUTPUT if everywhere or self.owns(rank, chunk) else Buffer.SCRATCH
+
+    def buffers(self, table: Int64Array) -> Int64Array:
+        """What each transfer reads at its sender, adds to and writes at its receiver, shape (3, n).
+
+        Children of a rank send whole trees, so a chunk's first child in list order adds to INPUT and later
+        ones to what is there.
+        """
+        buffers = np.full((3, table.shape[1]), Buffer.OUTPUT, dtype=np.int64)
+        present: set[tuple[int, int]] = set()
+        for place in range(table.shape[1]):
+            sender, receiver, first = (int(table[key, place]) for key in (_SENDER, _RECEIVER, _FIRST))
+            if self.reduces and table[_PHASE, place] == 0:
+                target = self.accumulator(receiver, first)
+                buffers[:, place] = (
+                    self.accumulator(sender, first) if (sender, first) in present else Buffer.INPUT,
+                    target if (receiver, first) in present else Buffer.INPUT,
+                    target,
+                )
+                present.update((receiver, chunk) for chunk in range(first, int(table[_LAST, place])))
+            elif not self.reduces and self.owns(sender, first):
+                buffers[0, place] = Buffer.INPUT
+        return buffers
+
+
+def _merged(table: Int64Array, buffers: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Join rows that follow each other and differ in nothing but adjacent ranges.
+
+    The rows' order keeps one child's transfers of a wave together, and a chunk crosses an edge once, so
+    no transfer moves past another of the same chunk and rank.
+    """
+    keys = np.concatenate([np.delete(table, (_FIRST, _LAST), axis=0), buffers])
+    joined = np.all(keys[:, 1:] == keys[:, :-1], axis=0) & (table[_FIRST, 1:] == table[_LAST, :-1])
+    starts = np.flatnonzero(np.concatenate([[True], ~joined]))
+    ends = np.concatenate([starts[1:], [table.shape[1]]]) - 1
+    merged = table[:, starts]
+    merged[_LAST] = table[_LAST, ends]
+    return merged, buffers[:, starts]
+
+
+_Row = tuple[int, int, int, int, int, int, int, int, int]
+"""An operation: kind, first, count, peer, source, target, channel, step, path."""
+
+
+def _program(
+    frame: _Frame, table: Int64Array, buffers: Int64Array, path_offset: Int64Array, path_links: Int64Array
+) -> Program:
+    collective = frame.collective
+    n = collective.n_ranks
+    ranks = [_own_copies(frame, rank) for rank in range(n)]
+    for row, (read, sum_from, target) in zip(table.T.tolist(), buffers.T.tolist(), strict=True):
+        wave, phase, _, sender, receiver, channel, path, first, last = row
+        kind = OperationKind.RECEIVE_REDUCE if frame.reduces and phase == 0 else OperationKind.RECEIVE
+        count = last - first
+        ranks[sender].append((OperationKind.SEND, first, count, receiver, read, read, channel, wave, path))
+        ranks[receiver].append((kind, first, count, sender, sum_from, target, channel, wave, -1))
+    wait_counts: list[int] = []
+    waits: list[int] = []
+    start = 0
+    for rank in ranks:
+        for found in _hazards(rank, frame):
+            wait_counts.append(len(found))
+            waits.extend(start + place for place in found)
+        start += len(rank)
+    columns = np.array([row for rank in ranks for row in rank], dtype=np.int64).reshape(-1, 9).T
+    kinds, first_, count_, peer, source, target_, channel_, step, path_ = columns
+    return Program(
+        kind=collective.kind,
+        nodes=np.array(collective.ranks, dtype=np.int32),
+        root=-1 if collective.root is None else collective.root,
+        n_chunks=int(frame.shard_offset[-1]),
+        shard_offset=frame.shard_offset,
+        in_place=frame.in_place,
+        operation_offset=_offsets([len(rank) for rank in ranks]),
+        operation_kind=kinds.astype(np.int32),
+        peer=peer.astype(np.int32),
+        channel=channel_.astype(np.int32),
+        step=step.astype(np.int32),
+        source=source.astype(np.int32),
+        target=target_.astype(np.int32),
+        path=path_.astype(np.int32),
+        first=first_,
+        count=count_,
+        wait_offset=_offsets(wait_counts),
+        waits=np.array(waits, dtype=np.int64),
+        path_offset=path_offset,
+        path_links=path_links.astype(np.int32),
+    )
+
+
+def _own_copies(frame: _Frame, rank: int) -> list[_Row]:
+    """The copy of a rank's own shard to its OUTPUT, where nothing else brings it there."""
+    first, last = int(frame.shard_offset[rank]), int(frame.shard_offset[rank + 1])
+    if frame.reduces or frame.in_place or first == last:
+        return []
+    return [(OperationKind.COPY, first, last - first, -1, Buffer.INPUT, Buffer.OUTPUT, 0, 0, -1)]
+
+
+def _hazards(rows: list[_Row], frame: _Frame) -> list[list[int]]:
+    """For each operation of a rank, the earlier ones it must wait for, in order.
+
+    Per chunk and memory: a reader waits for the last writer; a writer waits for the readers since the
+    last writer, or for that writer if there are none.
+    """
+    n_chunks = int(frame.shard_offset[-1])
+    memory = [0, 0 if frame.in_place else 1, 2]
+    writers: list[list[int]] = [[-1] * n_chunks for _ in Buffer]
+    readers: list[dict[int, list[int]]] = [{} for _ in Buffer]
+    result: list[list[int]] = []
+    for place, (kind, first, count, _, source, target, _, _, _) in enumerate(rows):
+        span = range(first, first + count)
+        found: set[int] = set()
+        if kind != OperationKind.RECEIVE:
+            found.update(writers[memory[source]][first : first + count])
+        if kind != OperationKind.SEND:
+            written, read = writers[memory[target]], readers[memory[target]]
+            for chunk in span:
+                found.update(read.pop(chunk, (written[chunk],)))
+                written[chunk] = place
+        if frame.reduces and kind in (OperationKind.SEND, OperationKind.COPY):
+            read = readers[memory[source]]
+            for chunk in span:
+                read.setdefault(chunk, []).append(place)
+        found.discard(-1)
+        result.append(sorted(found))
+    return result
+
+
+def _offsets(lengths: list[int]) -> Int64Array:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)

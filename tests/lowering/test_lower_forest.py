@@ -1,0 +1,112 @@
+"""Lowered forests keep the rules of programs and deliver what the collective asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from forest_cases import random_case, reference_errors
+
+from treadle.errors import ScheduleError
+from treadle.lowering.check import check_program
+from treadle.lowering.forest import lower
+from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
+from treadle.schedules.collective import CollectiveKind
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_random_forests_lower_to_correct_programs(kind: CollectiveKind, in_place: bool) -> None:
+    for seed in range(20):
+        topology, collective, schedule = random_case(seed, kind)
+        program = lower(
+            topology,
+            collective,
+            schedule,
+            channels=1 + seed % 3,
+            in_place=in_place,
+            merge=seed % 2 == 0,
+        )
+        assert check_program(program) == ()
+        assert reference_errors(program) == []
+        sends = program.operation_kind == OperationKind.SEND
+        assert np.all((program.path >= 0) == sends)
+        for number in np.flatnonzero(sends):
+            links = program.links(int(program.path[number]))
+            assert topology.tails[links[0]] == program.nodes[program.operation_rank[number]]
+            assert topology.heads[links[-1]] == program.nodes[program.peer[number]]
+
+
+def test_merging_keeps_results_and_saves_messages() -> None:
+    saved = 0
+    for seed in range(20):
+        topology, collective, schedule = random_case(seed, CollectiveKind.ALLREDUCE)
+        plain = lower(topology, collective, schedule, merge=False)
+        merged = lower(topology, collective, schedule)
+        assert reference_errors(merged) == []
+        saved += plain.n_operations - merged.n_operations
+    assert saved > 0
+
+
+def test_every_dropped_dependence_or_send_is_noticed() -> None:
+    """Dropping a wait races or is implied by others; dropping a send unbalances a stream."""
+    topology, collective, schedule = random_case(3, CollectiveKind.ALLREDUCE)
+    program = lower(topology, collective, schedule)
+    caught = 0
+    for wait in range(len(program.waits)):
+        offsets = program.wait_offset - (program.wait_offset > wait)
+        mutant = replace(program, waits=np.delete(program.waits, wait), wait_offset=offsets)
+        caught += bool(check_program(mutant))
+    assert caught >= len(program.waits) // 2
+    for number in range(program.n_operations):
+        kinds = program.operation_kind.copy()
+        if kinds[number] == OperationKind.SEND:
+            kinds[number] = OperationKind.RECEIVE
+            assert check_program(replace(program, operation_kind=kinds))
+
+
+def test_shares_must_fit_the_collective() -> None:
+    topology, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
+    uneven = replace(collective, weights=(7,) * (collective.n_ranks - 1) + (5,))
+    with pytest.raises(ScheduleError, match="expected the share"):
+        lower(topology, uneven, schedule)
+    with pytest.raises(ScheduleError, match="channels"):
+        lower(topology, collective, schedule, channels=0)
+
+
+def _pair(*operations: list[Operation], kind: CollectiveKind = CollectiveKind.ALLREDUCE) -> Program:
+    return program_from_operations(kind, list(operations), n_chunks=2, shard_offset=[0, 1, 2])
+
+
+def test_check_finds_cycles_ranges_and_mismatches() -> None:
+    send = Operation(OperationKind.SEND, 0, 1, peer=1)
+    receive = Operation(OperationKind.RECEIVE, 0, 1, peer=1)
+    one = [receive, replace(send, source=Buffer.OUTPUT, waits=(0,))]
+    cycle = _pair(one, [replace(operation, peer=0) for operation in one])
+    assert [text for text in check_program(cycle) if text.startswith("deadlock")]
+    beyond = _pair([send], [replace(receive, peer=0, first=1)], kind=CollectiveKind.ALLGATHER)
+    assert "message 0 sends chunks [0, 1), receives [1, 2)" in check_program(beyond)[0]
+    outside = _pair(
+        [replace(send, first=1)], [replace(receive, peer=0, first=1)], kind=CollectiveKind.ALLGATHER
+    )
+    assert "uses INPUT chunks [1, 2), which has [0, 1)" in check_program(outside)[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"first": 2},
+        {"count": 0},
+        {"count": 3},
+        {"peer": -1},
+        {"peer": 0},
+        {"peer": 9},
+        {"path": 0},
+        {"waits": (0,)},
+    ],
+)
+def test_constructor_refuses(change: dict[str, int]) -> None:
+    send = Operation(OperationKind.SEND, 0, 1, peer=1)
+    with pytest.raises(ScheduleError):
+        _pair([replace(send, **change)], [])
