@@ -42,8 +42,8 @@ def blink(topology: Topology, collective: Collective, *, pack: Packer | None = N
 
     Notes
     -----
-    The packing attains Edmonds's bound, the least maximum flow from the root to another rank, over switches as
-    well: Wang et al., Blink (MLSys 2020), with ForestColl's switch removal as in section 4.6.2 of the
+    The packing attains Edmonds's bound, the least maximum flow from the root to another rank, over switches
+    as well: Wang et al., Blink (MLSys 2020), with ForestColl's switch removal as in section 4.6.2 of the
     dissertation ("Blink+Switch"). Blink itself approximates the packing by multiplicative weights.
     """
     check_supported("blink", topology, collective, _KINDS)

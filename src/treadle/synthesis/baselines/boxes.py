@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
@@ -99,7 +100,7 @@ def direct_arcs(topology: Topology, collective: Collective) -> dict[int, dict[in
 
 
 class CycleFinder:
-    """Finds Hamiltonian cycles and paths of one box over direct links, each avoiding what earlier ones loaded.
+    """Finds Hamiltonian cycles and paths of one box over direct links, avoiding what earlier ones loaded.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ class CycleFinder:
         return None
 
     def _count(self, walk: Sequence[int]) -> None:
-        for u, v in zip(walk, walk[1:], strict=False):
+        for u, v in pairwise(walk):
             self._loads[u, v] += 1
             if (v, u) in self._loads and len(walk) > 2:
                 self._loads[v, u] += 1
@@ -155,7 +156,7 @@ class CycleFinder:
 def hamiltonian_order(
     neighbours: Mapping[int, Sequence[int]], start: int, end: int | None = None
 ) -> tuple[int, ...] | None:
-    """A path through all keys of `neighbours` from `start` to `end`; without `end` one that closes to a cycle.
+    """A path through all `neighbours` from `start` to `end`; without `end` one that closes to a cycle.
 
     Backtracking that visits neighbours with the fewest ways onward first. It gives up after `SEARCH_LIMIT`
     steps, so None proves nothing.

@@ -26,14 +26,14 @@ def double_binary_tree(topology: Topology, collective: Collective) -> ForestSche
     Returns
     -------
     ForestSchedule
-        Two trees per NIC. The allreduce reduces each tree to its root and broadcasts from there; broadcast and
-        reduce use the same trees with their edges turned away from, or towards, the given root.
+        Two trees per NIC. The allreduce reduces each tree to its root and broadcasts from there; broadcast
+        and reduce use the same trees with their edges turned away from, or towards, the given root.
 
     Notes
     -----
     The trees join the boxes, or the ranks where there is one box only. Tree pair j enters every box at rank j
-    and follows a chain inside. Ranks that are leaves of one tree are inner nodes of the other (for all but one
-    or two). Source: Sanders, Speck and Traff, Parallel Computing 35 (2009), as adopted by NCCL 2.4.
+    and follows a chain inside. Leaves of one tree are inner nodes of the other, but for one or two.
+    Source: Sanders, Speck and Traff, Parallel Computing 35 (2009), as adopted by NCCL 2.4.
     """
     check_supported("double-binary-tree", topology, collective, _KINDS)
     return compose(topology, collective, _double_tree_forest)

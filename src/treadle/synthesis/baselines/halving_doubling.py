@@ -34,8 +34,8 @@ def halving_doubling(topology: Topology, collective: Collective) -> ForestSchedu
 
     Notes
     -----
-    The allgather exchanges with the farthest rank first (rank xor N/2, ..., xor 1) and the reduce-scatter with
-    the nearest first, so that the largest messages stay near (Rabenseifner's vector halving and distance
+    The allgather exchanges with the farthest rank first (rank xor N/2, ..., xor 1) and the reduce-scatter
+    with the nearest first, so that the largest messages stay near (Rabenseifner's vector halving and distance
     doubling). As a tree flow all steps run at once; run step by step it can only be slower than its `algbw`.
     """
     check_supported("halving-doubling", topology, collective, _KINDS)

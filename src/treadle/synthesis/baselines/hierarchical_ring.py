@@ -16,7 +16,7 @@ _KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKin
 
 
 def hierarchical_ring(topology: Topology, collective: Collective) -> ForestSchedule:
-    """Two levels of rings: the allgather goes across the boxes among ranks of equal place, then inside each box.
+    """Two levels of rings: the allgather goes across boxes among ranks of equal place, then inside each box.
 
     The reduce-scatter goes the other way, an allreduce does both; with one box this is `ring`.
 

@@ -52,7 +52,7 @@ def _greedy_forest(topology: Topology, collective: Collective) -> Forest:
     network = _Network(topology, collective)
     builder = ForestBuilder(topology, collective)
     weights = collective.shard_weights
-    trees = [_Growth(root, n) for root in range(n) if weights[root]]
+    trees = [_Growth(root, n, network.first_hops(root)) for root in range(n) if weights[root]]
     growing = trees
     while growing:
         network.start_step()
@@ -60,7 +60,7 @@ def _greedy_forest(topology: Topology, collective: Collective) -> Forest:
             raise InfeasibleError(f"{topology.name}: some rank cannot be reached; connect the fabric")
         growing = [tree for tree in growing if tree.missing]
         for tree in growing:
-            tree.start_step()
+            tree.start_step(network)
         # whoever went first goes last next time
         growing = growing[1:] + growing[:1]
     for tree in trees:
@@ -69,23 +69,32 @@ def _greedy_forest(topology: Topology, collective: Collective) -> Forest:
 
 
 class _Growth:
-    """A growing tree; sets of ranks are bit masks."""
+    """A growing tree.
 
-    def __init__(self, root: int, n: int) -> None:
+    Sets of ranks and of first hops (see `_Network`) are bit masks: ranks missing, ranks that may send because
+    they joined before this step, first hops of those, and first hops that lead to nothing missing.
+    """
+
+    def __init__(self, root: int, n: int, hops: int) -> None:
         self.root = root
         self.parent = np.full(n, -1, dtype=np.int32)
         self.paths = np.full(n, -1, dtype=np.int32)
         self.missing = ((1 << n) - 1) ^ (1 << root)
         self.earlier = 1 << root
-        self._members = 1 << root
+        self.hops = hops
+        self.closed = 0
+        self._joined: list[int] = []
 
-    def start_step(self) -> None:
-        self.earlier = self._members
+    def start_step(self, network: _Network) -> None:
+        for rank in self._joined:
+            self.earlier |= 1 << rank
+            self.hops |= network.first_hops(rank)
+        self._joined = []
 
     def add(self, rank: int, parent: int, path: int) -> None:
         self.parent[rank], self.paths[rank] = parent, path
         self.missing ^= 1 << rank
-        self._members |= 1 << rank
+        self._joined.append(rank)
 
 
 def _grow_one_step(trees: list[_Growth], network: _Network, builder: ForestBuilder) -> bool:
@@ -110,8 +119,9 @@ def _grow_one_step(trees: list[_Growth], network: _Network, builder: ForestBuild
 class _Network:
     """Free tree edges per link in the current time step.
 
-    First hops are grouped: for a switch x, `_senders[x]` are the ranks with a free link to x, and `_targets[x]`
-    the ranks that x may still reach; the latter is an upper bound, corrected when a search fails.
+    The nodes that ranks have links to, the first hops, are ordered from the nearest and widest on and make up
+    bit masks in that order. For a first hop x, `_senders[x]` are the ranks with a free link to x, and
+    `_targets[x]` the ranks that x may still reach: an upper bound, corrected when a search fails.
     """
 
     def __init__(self, topology: Topology, collective: Collective) -> None:
@@ -133,11 +143,16 @@ class _Network:
         self._first_targets = {
             x: sum(1 << rank for rank in found) for x, found in self._distances.items() if found
         }
-        self._nearest_first = sorted(self._first_targets, key=self._rank_first_hop)
+        self._hops = sorted(self._first_targets, key=self._rank_first_hop)
+        self._bit = {x: 1 << i for i, x in enumerate(self._hops)}
+        self._hops_of = [0] * len(self._nodes)
+        for tail, head in self._between:
+            if tail in self._rank_of:
+                self._hops_of[self._rank_of[tail]] |= self._bit.get(head, 0)
         self._free = list(self._capacity)
         self._senders: dict[int, int] = {}
         self._targets: dict[int, int] = {}
-        self._alive: list[int] = []
+        self._alive = 0
 
     def _links(self, bandwidths: list[int]) -> Iterator[tuple[int, int, int]]:
         return zip(self._tails, self._heads, bandwidths, strict=True)
@@ -187,22 +202,28 @@ class _Network:
         self._free = list(self._capacity)
         self._senders = dict(self._first_senders)
         self._targets = dict(self._first_targets)
-        self._alive = list(self._nearest_first)
+        self._alive = (1 << len(self._hops)) - 1
+
+    def first_hops(self, rank: int) -> int:
+        """The first hops that a rank has links to."""
+        return self._hops_of[rank]
 
     def take_edge(self, tree: _Growth) -> tuple[int, int, Route] | None:
-        """Find and take free links to a rank that the tree lacks: (parent, rank, links); None if none is free."""
-        exhausted = False
-        found = None
-        for x in self._alive:
+        """Take free links to a rank that the tree lacks: (parent, rank, links); None if there are none."""
+        candidates = tree.hops & self._alive & ~tree.closed
+        while candidates:
+            bit = candidates & -candidates
+            candidates ^= bit
+            x = self._hops[bit.bit_length() - 1]
+            if not self._first_targets[x] & tree.missing:
+                tree.closed |= bit
+                continue
             senders = self._senders[x] & tree.earlier
-            if senders and self._targets[x] & tree.missing:
+            if senders:
                 found = self._take_through(x, senders, tree)
                 if found is not None:
-                    break
-            exhausted = exhausted or not (self._senders[x] and self._targets[x])
-        if exhausted:
-            self._alive = [x for x in self._alive if self._senders[x] and self._targets[x]]
-        return found
+                    return found
+        return None
 
     def _take_through(self, x: int, senders: int, tree: _Growth) -> tuple[int, int, Route] | None:
         sender = _lowest_from(senders, tree.root)
@@ -224,16 +245,8 @@ class _Network:
             tail, head = self._tails[link], self._heads[link]
             if tail in self._rank_of and self._free_link(tail, head) is None:
                 self._senders[head] &= ~(1 << self._rank_of[tail])
-            if head in self._rank_of and tail not in self._rank_of and self._free_link(tail, head) is None:
-                # upper bounds of switches further up are corrected when a search fails there
-                if tail in self._targets and not self._others_lead_to(head, tail):
-                    self._targets[tail] &= ~(1 << self._rank_of[head])
-
-    def _others_lead_to(self, head: int, tail: int) -> bool:
-        return any(
-            self._free[link] and self._tails[link] != tail and self._tails[link] not in self._rank_of
-            for link in self._in[head]
-        )
+                if not self._senders[head]:
+                    self._alive &= ~self._bit.get(head, 0)
 
     def _free_link(self, tail: int, head: int) -> int | None:
         for link in self._between.get((tail, head), ()):
@@ -242,7 +255,7 @@ class _Network:
         return None
 
     def _free_path(self, x: int, goal: int) -> Route | None:
-        """Free links from first hop x to the node `goal` through switches, fewest first, searched backwards."""
+        """Free links, as few as possible, from first hop x to node `goal` through switches, from its end."""
         if x == goal:
             return ()
         after: dict[int, int] = {goal: -1}

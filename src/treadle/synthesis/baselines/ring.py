@@ -37,10 +37,10 @@ def ring(topology: Topology, collective: Collective) -> ForestSchedule:
     Notes
     -----
     Several boxes: ring j enters a box at rank j, visits the box, and leaves to the rank of the same place in
-    the next box, so that it stays on one rail; over all rings every NIC sends once and receives once. Inside a
-    box without a switch the rings follow Hamiltonian paths over its direct links. A direct-connect fabric gets
-    Hamiltonian cycles in both directions; where none is found the ring goes in rank order and ranks pass on
-    what is not theirs.
+    the next box, so that it stays on one rail; over all rings every NIC sends once and receives once.
+    Inside a box without a switch the rings follow Hamiltonian paths over its direct links. A direct-connect
+    fabric gets Hamiltonian cycles in both directions; where none is found the ring goes in rank order and
+    ranks pass on what is not theirs.
     """
     check_supported("ring", topology, collective, tuple(CollectiveKind))
     return compose(topology, collective, _ring_forest)

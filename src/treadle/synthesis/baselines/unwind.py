@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from math import lcm
+from math import gcd, lcm
 
 from treadle.errors import TopologyError
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -26,26 +26,26 @@ class Unwound:
     Parameters
     ----------
     topology : Topology
-        Link bandwidths are `scale` times the true ones, so that they are integers.
-    scale : int
+        Link bandwidths are `scale` times the true ones: the least integers in their proportion.
+    scale : Fraction
         Divide throughputs on `topology` by it.
     """
 
     topology: Topology
-    scale: int
+    scale: Fraction
 
 
 _Arcs = dict[tuple[int, int], Fraction]
 
 
 def unwind(topology: Topology, shape: Shape) -> Unwound:
-    """Replace every switch by a directed ring or by a clique of its neighbours.
+    """Replace every switch by a ring or by a clique of its neighbours.
 
     Parameters
     ----------
     topology : Topology
     shape : Shape
-        RING: neighbour i sends to neighbour i + 1 (in node order) what its ports to and from the switch allow.
+        RING: in node order, half of each neighbour's ports to the next one and half to the one before.
         CLIQUE: each neighbour's ports are shared evenly among the n - 1 others.
 
     Returns
@@ -59,8 +59,8 @@ def unwind(topology: Topology, shape: Shape) -> Unwound:
 
     Notes
     -----
-    Switches go in node order; a switch between switches first turns into links between those. Parallel links
-    are added up, latencies are dropped. Appendix B.5 and figure B.1(d) of the dissertation: rings make the
+    Switches go in node order; what a switch next to switches turns into links them to its other neighbours.
+    Parallel links are added up, latencies and injection caps are dropped. Appendix B.5 and figure B.1(d) of the dissertation: rings make the
     example's optimum 4 times worse, where edge splitting loses nothing.
     """
     arcs: _Arcs = {}
@@ -71,13 +71,11 @@ def unwind(topology: Topology, shape: Shape) -> Unwound:
     for switch in topology.switches.tolist():
         ports = _take_ports(topology, arcs, switch)
         _REPLACEMENTS[shape](arcs, ports)
-    scale = lcm(*(bandwidth.denominator for bandwidth in arcs.values()))
+    common = lcm(*(bandwidth.denominator for bandwidth in arcs.values()))
+    scale = Fraction(common, gcd(*(int(bandwidth * common) for bandwidth in arcs.values())))
     builder = TopologyBuilder(f"unwound({topology.name}, {shape})")
     for node in topology.compute_nodes.tolist():
-        builder.compute(
-            topology.node_names[node],
-            injection_bytes_per_s=int(topology.injection_bytes_per_s[node]) * scale,
-        )
+        builder.compute(topology.node_names[node])
     for (tail, head), bandwidth in sorted(arcs.items()):
         builder.link(topology.node_names[tail], topology.node_names[head], int(bandwidth * scale))
     return Unwound(builder.build(), scale)
@@ -107,8 +105,9 @@ def _take_ports(topology: Topology, arcs: _Arcs, switch: int) -> list[_Port]:
 
 
 def _as_ring(arcs: _Arcs, ports: Sequence[_Port]) -> None:
-    for (tail, sends, _), (head, _, receives) in zip(ports, [*ports[1:], ports[0]], strict=True):
-        _add(arcs, tail, head, min(sends, receives))
+    for one, other in zip(ports, [*ports[1:], ports[0]], strict=True):
+        for (tail, sends, _), (head, _, receives) in ((one, other), (other, one)):
+            _add(arcs, tail, head, min(sends, receives) / 2)
 
 
 def _as_clique(arcs: _Arcs, ports: Sequence[_Port]) -> None:
