@@ -24,8 +24,10 @@ class LpOptimum:
         x(v) of every possible root.
     broadcast, reduce : tuple of Fraction, length m
         Bandwidth set aside on each pair for out-trees and in-trees.
+    prices : tuple of Fraction, length m
+        The dual of each pair's bandwidth; as lengths they make every pair of trees at least 1 long.
     witness : CutCombinationWitness
-        The dual solution.
+        The rest of the dual solution.
     is_exact : bool
         The primal side holds exactly, so `rate` is not above what the program allows.
     """
@@ -34,6 +36,7 @@ class LpOptimum:
     root_rates: Mapping[int, Fraction]
     broadcast: tuple[Fraction, ...]
     reduce: tuple[Fraction, ...]
+    prices: tuple[Fraction, ...]
     witness: CutCombinationWitness
     is_exact: bool
 
@@ -79,7 +82,7 @@ def solve_two_family_lp(network: Network) -> LpOptimum:
         CutFamily(leaving, tuple(lp.add_column(0) for _ in range(network.n_pairs)))
         for leaving in ((True,) if mirrored else (True, False))
     ]
-    _add_capacity(lp, network, families)
+    capacity_rows = _add_capacity(lp, network, families)
     branches = (network.multicast, network.aggregation)
     conserved = [
         _add_conservation(lp, network, family, capable)
@@ -98,6 +101,7 @@ def solve_two_family_lp(network: Network) -> LpOptimum:
         root_rates={root: vertex.primal[j] for root, j in roots.items()},
         broadcast=capacities[0],
         reduce=capacities[1],
+        prices=tuple(max(Fraction(0), vertex.dual[row]) for row in capacity_rows),
         witness=CutCombinationWitness(
             tuple(parts[0][0]), tuple(parts[1][0]), tuple(parts[0][1]), tuple(parts[1][1])
         ),
@@ -105,14 +109,21 @@ def solve_two_family_lp(network: Network) -> LpOptimum:
     )
 
 
-def _add_capacity(lp: GrowingLp, network: Network, families: Sequence[CutFamily]) -> None:
-    """Both directions of data share a link; mirrored, the reducing share of e is that of its opposite."""
-    columns = [family.columns or () for family in families]
+def _add_capacity(lp: GrowingLp, network: Network, families: Sequence[CutFamily]) -> list[int]:
+    """Both directions of data share a link; mirrored, the reducing share of e is that of its opposite.
+
+    Returns the row of each pair.
+    """
+    rows: list[int] = []
     for e, bandwidth in enumerate(network.capacity):
-        if len(columns) == 2:
-            lp.add_row({columns[0][e]: 1, columns[1][e]: 1}, bandwidth)
-        elif e < network.reverse[e]:
-            lp.add_row({columns[0][e]: 1, columns[0][network.reverse[e]]: 1}, bandwidth)
+        opposite = network.reverse[e]
+        if len(families) == 1 and opposite < e:
+            rows.append(rows[opposite])
+            continue
+        broadcast = families[0].columns or ()
+        other = broadcast[opposite] if len(families) == 1 else (families[1].columns or ())[e]
+        rows.append(lp.add_row({broadcast[e]: 1, other: 1}, bandwidth))
+    return rows
 
 
 def _add_conservation(

@@ -1,0 +1,120 @@
+"""Forests packed into given shares of every link, through a packer of rooted trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import gcd, lcm
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.forest import Forest, ForestSchedule
+from treadle.synthesis.allreduce.network import Network
+from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+
+Packer = Callable[[Topology, Collective, Sequence[int]], Forest]
+"""pack(fabric, collective, r): r(v) trees at each rank of a fabric whose bandwidths count trees; out-trees
+for an allgather, in-trees for a reduce-scatter. `treadle.synthesis.forestcoll.pack_forest` is one."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What in-trees and out-trees may use.
+
+    Parameters
+    ----------
+    root_rates : sequence of Fraction, length N
+    broadcast, reduce : sequence of Fraction, length m
+        Bandwidth of each pair; all in units of `Network.unit`.
+    """
+
+    root_rates: Sequence[Fraction]
+    broadcast: Sequence[Fraction]
+    reduce: Sequence[Fraction]
+
+
+def halves(network: Network, root_rates: Sequence[Fraction]) -> Shares:
+    """Half of every link for each direction of data."""
+    half = tuple(Fraction(b, 2) for b in network.capacity)
+    return Shares(root_rates, half, half)
+
+
+def pack_shares(
+    topology: Topology, collective: Collective, network: Network, shares: Shares, pack: Packer
+) -> ForestSchedule:
+    """Pack in-trees and out-trees with the given root rates into their shares of the links.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        The allreduce.
+    network : Network
+        Of `topology`.
+    shares : Shares
+        Balanced at switches and forwarders.
+    pack : Packer
+
+    Raises
+    ------
+    ScheduleError
+        If the common denominator is too large for integer capacities.
+    InfeasibleError
+        From `pack`, if the shares do not hold the trees.
+    """
+    links = [_per_link(topology, network, pairs) for pairs in (shares.broadcast, shares.reduce)]
+    values = [*shares.root_rates, *links[0], *links[1]]
+    scale = lcm(*(value.denominator for value in values))
+    divisor = gcd(*(int(value * scale) for value in values))
+    roots = [int(rate * scale) // divisor for rate in shares.root_rates]
+    capacities = [[int(value * scale) // divisor for value in share] for share in links]
+    if max(*capacities[0], *capacities[1]) > MAX_BANDWIDTH:
+        raise ScheduleError("allreduce: the exact schedule needs more than 2**50 trees on one link")
+    broadcast, reduce = (
+        _pack(topology, replace(collective, kind=kind), share, roots, pack)
+        for kind, share in zip(
+            (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER), capacities, strict=True
+        )
+    )
+    return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast)
+
+
+def _per_link(topology: Topology, network: Network, pairs: Sequence[Fraction]) -> list[Fraction]:
+    """Divide each pair's share among its parallel links in proportion to their bandwidths."""
+    shares = [Fraction(0)] * topology.n_links
+    for members, share, total in zip(network.links, pairs, network.capacity, strict=True):
+        for e in members:
+            shares[e] = share * int(topology.bandwidths[e]) / (total * network.unit)
+    return shares
+
+
+def _pack(
+    topology: Topology, collective: Collective, capacities: Sequence[int], roots: Sequence[int], pack: Packer
+) -> Forest:
+    """Pack into the links that have capacity, and number their links as `topology` does."""
+    links: Int64Array = np.flatnonzero(np.array(capacities, dtype=np.int64) > 0)
+    used = topology.is_compute.copy()
+    used[topology.tails[links]] = True
+    used[topology.heads[links]] = True
+    nodes = np.flatnonzero(used)
+    number = np.full(topology.n_nodes, -1, dtype=np.int32)
+    number[nodes] = np.arange(len(nodes))
+    fabric = Topology(
+        name=f"shares of {topology.name}",
+        node_names=tuple(topology.node_names[v] for v in nodes),
+        is_compute=topology.is_compute[nodes],
+        tails=number[topology.tails[links]],
+        heads=number[topology.heads[links]],
+        bandwidths=np.array(capacities, dtype=np.int64)[links],
+    )
+    moved = replace(
+        collective,
+        ranks=tuple(int(number[v]) for v in collective.ranks),
+        forwarders=tuple(int(number[v]) for v in collective.forwarders),
+    )
+    forest = pack(fabric, moved, roots)
+    return replace(forest, path_links=links[forest.path_links].astype(np.int32))

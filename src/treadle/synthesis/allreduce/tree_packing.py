@@ -1,0 +1,224 @@
+"""Fractional packing of undirected trees into a symmetric fabric, by column generation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+
+from treadle.errors import InfeasibleError
+from treadle.synthesis.allreduce.exact_lp import GrowingLp
+from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.allreduce.shortest_trees import FabricTree, TreeFinder
+
+MAX_ENUMERATED_SWITCHES = 7
+"""Up to so many branching switches every subset is tried; with more, subsets are searched locally."""
+
+_TOLERANCE = 1e-9
+_TREES_PER_ROUND = 6
+
+
+@dataclass(frozen=True)
+class TreePacking:
+    """Trees with rates that fit a symmetric fabric together.
+
+    Parameters
+    ----------
+    rate : Fraction
+        Sum of the rates, in units of `Network.unit`.
+    trees : tuple of (FabricTree, Fraction)
+        Rates > 0.
+    lengths : tuple of Fraction, length m
+        The dual: a length per pair, equal for opposite pairs. When `is_priced`, no tree is shorter than 1,
+        up to rounding of the float search.
+    is_priced : bool
+        No better tree exists, as far as the float search can tell; False if it stopped at `target`, or when
+        the search for branching switches was not exhaustive.
+    """
+
+    rate: Fraction
+    trees: tuple[tuple[FabricTree, Fraction], ...]
+    lengths: tuple[Fraction, ...]
+    is_priced: bool
+
+
+def pack_fabric_trees(
+    network: Network,
+    *,
+    hint: Sequence[Fraction] | None = None,
+    target: Fraction | None = None,
+    seed: int = 0,
+) -> TreePacking:
+    """Maximise the total rate of trees on the ranks; each direction of a pair holds what crosses it.
+
+    Parameters
+    ----------
+    network : Network
+        Symmetric. Trees branch at ranks and at `network.branching`.
+    hint : sequence of Fraction, length m, optional
+        Pair lengths near the dual optimum, say of the cut program; speeds the search up.
+    target : Fraction, optional
+        A known upper bound; the search ends there.
+    seed : int
+
+    Raises
+    ------
+    InfeasibleError
+        If the ranks are not connected.
+
+    Notes
+    -----
+    One undirected tree serves as in-tree and as out-tree of any of its ranks: reducing crosses a pair one
+    way, broadcasting the other. Rates y(t) fit if ``sum of y(t) * crossings(t, e) <= b(e)``; the dual is
+    ``min of b.l / shortest tree under l``. That is the allreduce optimum of a symmetric fabric: under
+    symmetric lengths an in-tree and an out-tree are at least as long as two shortest trees, so the dual
+    bounds every two-family solution too. Columns are priced by minimum spanning trees under path distances, over
+    subsets of the branching switches. Duals are mixed with the hint while that still finds improving trees,
+    which damps their oscillation.
+    """
+    search = _Search(network, seed)
+    lengths = _hint_lengths(network, hint)
+    if not search.add(search.candidates(lengths)):
+        raise InfeasibleError("allreduce: the ranks are not connected by links that run both ways")
+    for spread in (0.02, 0.1, 0.5):
+        for _ in range(max(4, len(network.ranks) // 4)):
+            search.add(search.candidates(search.disturbed(lengths, spread)))
+    stop = float("inf") if target is None else float(target) * (1 - _TOLERANCE)
+    is_priced = False
+    while not is_priced:
+        rate, duals = search.solve()
+        if rate >= stop:
+            break
+        mixed = [0.5 * d + 0.5 * h for d, h in zip(duals, lengths, strict=True)]
+        found = 0
+        for trial in range(_TREES_PER_ROUND):
+            spread = 0.02 * trial
+            found += search.add(search.candidates(search.disturbed(mixed, spread)), better_than=duals)
+        if not found and not search.add(search.candidates(duals), better_than=duals):
+            is_priced = search.is_exhaustive
+            break
+    return search.packing(is_priced)
+
+
+class _Search:
+    """The restricted master program and the pool of trees."""
+
+    def __init__(self, network: Network, seed: int) -> None:
+        self._network = network
+        self._finder = TreeFinder(network)
+        self._random = np.random.default_rng(seed)
+        self._lp = GrowingLp()
+        self._lp.scale = max(network.capacity)
+        self._row: dict[int, int] = {}
+        for e, opposite in enumerate(network.reverse):
+            if e < opposite:
+                self._row[e] = self._lp.add_row({}, network.capacity[e])
+        self._pool: dict[frozenset[tuple[int, int]], FabricTree] = {}
+        self._subset = frozenset(network.branching)
+        self.is_exhaustive = len(network.branching) <= MAX_ENUMERATED_SWITCHES
+
+    def disturbed(self, lengths: Sequence[float], spread: float) -> list[float]:
+        """Lengths times random factors up to 1 + spread, equal for opposite pairs."""
+        factors = 1 + spread * self._random.random(len(lengths))
+        reverse = self._network.reverse
+        return [length * float(factors[min(e, reverse[e])]) for e, length in enumerate(lengths)]
+
+    def candidates(self, lengths: Sequence[float]) -> Iterator[FabricTree]:
+        """Short trees under `lengths`; the shortest among them when `is_exhaustive`."""
+        branching = self._network.branching
+        if not self.is_exhaustive:
+            yield from self._locally_shortest(lengths)
+            return
+        best: tuple[float, FabricTree] | None = None
+        for size in range(len(branching) + 1):
+            for chosen in combinations(branching, size):
+                tree = self._finder.spanning_tree(lengths, (*self._network.ranks, *chosen))
+                if tree is not None:
+                    length = self._length(tree, lengths)
+                    if best is None or length < best[0]:
+                        best = length, tree
+        if best is not None:
+            yield best[1]
+
+    def _locally_shortest(self, lengths: Sequence[float]) -> Iterator[FabricTree]:
+        """Put single switches in or out of the last subset while that shortens the tree."""
+        ranks = self._network.ranks
+        best = self._finder.spanning_tree(lengths, (*ranks, *self._subset))
+        if best is None:
+            return
+        shortest = self._length(best, lengths)
+        improved = True
+        while improved:
+            improved = False
+            for switch in self._network.branching:
+                subset = self._subset ^ {switch}
+                tree = self._finder.spanning_tree(lengths, (*ranks, *subset))
+                if tree is not None and self._length(tree, lengths) < shortest * (1 - _TOLERANCE):
+                    self._subset, best, shortest, improved = subset, tree, self._length(tree, lengths), True
+        yield best
+
+    def _length(self, tree: FabricTree, lengths: Sequence[float]) -> float:
+        return sum(lengths[pair] for _, _, pairs in tree.edges for pair in pairs)
+
+    def add(self, trees: Iterator[FabricTree], *, better_than: Sequence[float] | None = None) -> int:
+        """Add new trees (shorter than 1 under the lengths `better_than`); returns how many."""
+        added = 0
+        for tree in trees:
+            usage = tree.usage(self._network)
+            key = frozenset(usage.items())
+            if key in self._pool:
+                continue
+            if better_than is not None and self._length(tree, better_than) > 1 - _TOLERANCE:
+                continue
+            self._pool[key] = tree
+            self._lp.add_column(1, {self._row[e]: count for e, count in usage.items()})
+            added += 1
+        return added
+
+    def solve(self) -> tuple[float, list[float]]:
+        values, duals = self._lp.solve()
+        return sum(values) * self._lp.scale, self._per_pair([max(0.0, dual) for dual in duals])
+
+    def _per_pair(self, duals: Sequence[float]) -> list[float]:
+        reverse = self._network.reverse
+        return [duals[self._row[min(e, reverse[e])]] for e in range(self._network.n_pairs)]
+
+    def packing(self, is_priced: bool) -> TreePacking:
+        """The last solution in exact rationals."""
+        vertex = self._lp.exact_vertex()
+        if vertex is not None and self._lp.is_feasible(vertex.primal):
+            rates: Sequence[Fraction] = vertex.primal
+        else:
+            rates = self._shrunk_to_fit()
+        reverse = self._network.reverse
+        duals = vertex.dual if vertex is not None else (Fraction(0),) * len(self._row)
+        trees = zip(self._pool.values(), rates, strict=True)
+        return TreePacking(
+            rate=sum(rates, Fraction(0)),
+            trees=tuple((tree, rate) for tree, rate in trees if rate),
+            lengths=tuple(
+                max(Fraction(0), duals[self._row[min(e, reverse[e])]]) for e in range(self._network.n_pairs)
+            ),
+            is_priced=is_priced and vertex is not None,
+        )
+
+    def _shrunk_to_fit(self) -> list[Fraction]:
+        values, _ = self._lp.solve()
+        rates = [max(Fraction(0), Fraction(v).limit_denominator(10**6)) * self._lp.scale for v in values]
+        load = dict.fromkeys(self._row, Fraction(0))
+        for usage, rate in zip(self._pool, rates, strict=True):
+            for e, count in usage:
+                load[e] += count * rate
+        factor = max(Fraction(1), *(load[e] / self._network.capacity[e] for e in load))
+        return [rate / factor for rate in rates]
+
+
+def _hint_lengths(network: Network, hint: Sequence[Fraction] | None) -> list[float]:
+    """The hint with zeros lifted a little, scaled so that volume b.l is about 1 per rank; or 1/b."""
+    least = [1.0 / b for b in network.capacity]
+    if hint is None:
+        return [length / len(network.ranks) for length in least]
+    return [float(length) + 1e-4 * low / len(network.ranks) for length, low in zip(hint, least, strict=True)]

@@ -1,0 +1,180 @@
+"""From packed undirected trees to in-trees and out-trees on physical links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
+
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
+from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.allreduce.shortest_trees import FabricTree
+from treadle.topologies.topology import Topology
+
+MAX_UNITS = 2**50
+"""More unit trees than this are refused: loads must stay well inside 64 bits."""
+
+Neighbours = Mapping[int, Sequence[tuple[int, tuple[int, ...]]]]
+"""(neighbour, path of pairs towards it) of every node of a tree."""
+
+
+def trees_to_schedule(
+    topology: Topology, network: Network, trees: Sequence[tuple[FabricTree, Fraction]]
+) -> ForestSchedule:
+    """Root every tree at its centre; reduce towards the root, then broadcast from it along the same tree.
+
+    Parameters
+    ----------
+    topology : Topology
+    network : Network
+        Symmetric, of `topology`.
+    trees : sequence of (FabricTree, rate)
+        Rates > 0, in units of `Network.unit`, that fit the network.
+
+    Raises
+    ------
+    ScheduleError
+        If the rates' common denominator is too large for 64-bit loads.
+
+    Notes
+    -----
+    At a branching switch the first child continues the path that arrives there; the paths of the other
+    children begin (broadcasting) or end (reducing) at the switch.
+    """
+    scale = lcm(*(rate.denominator for _, rate in trees))
+    shared = [
+        int(topology.bandwidths[e]) // network.unit * scale
+        for members in network.links
+        if len(members) > 1
+        for e in members
+    ]
+    units = [int(rate * scale) for _, rate in trees]
+    divisor = gcd(*units, *shared)
+    if sum(units) // divisor > MAX_UNITS:
+        raise ScheduleError(f"allreduce: the exact schedule needs {sum(units) // divisor} unit trees")
+    rank_of = {node: rank for rank, node in enumerate(network.ranks)}
+    lanes = _Lanes.of(topology, network, Fraction(scale, divisor * network.unit))
+    specs: dict[Direction, list[TreeSpec]] = {direction: [] for direction in Direction}
+    for (tree, _), amount in zip(trees, units, strict=True):
+        neighbours = _neighbours(network, tree)
+        root = _centre(neighbours, rank_of)
+        parent, paths = _orient(neighbours, rank_of, root)
+        for direction in Direction:
+            specs[direction].append(
+                TreeSpec(
+                    root=rank_of[root],
+                    multiplicity=amount // divisor,
+                    parent=parent,
+                    paths={
+                        rank: lanes.spread(_towards(network, pairs, direction), amount // divisor)
+                        for rank, pairs in paths.items()
+                    },
+                )
+            )
+    return ForestSchedule(
+        CollectiveKind.ALLREDUCE,
+        reduce=forest_from_trees(Direction.REDUCE, len(rank_of), specs[Direction.REDUCE]),
+        broadcast=forest_from_trees(Direction.BROADCAST, len(rank_of), specs[Direction.BROADCAST]),
+    )
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """Parallel links, filled one after the other; reducing and broadcasting trees share their room."""
+
+    network: Network
+    room: list[list[int]]
+
+    @classmethod
+    def of(cls, topology: Topology, network: Network, units_per_byte: Fraction) -> _Lanes:
+        room = [
+            [int(int(topology.bandwidths[e]) * units_per_byte) for e in members] if len(members) > 1 else []
+            for members in network.links
+        ]
+        return cls(network, room)
+
+    def spread(self, pairs: Sequence[int], units: int) -> list[tuple[tuple[int, ...], int]]:
+        """Physical paths along `pairs` for so many units."""
+        paths: list[tuple[tuple[int, ...], int]] = [((), units)]
+        for pair in pairs:
+            members = self.network.links[pair]
+            if len(members) == 1:
+                paths = [((*links, members[0]), amount) for links, amount in paths]
+                continue
+            longer: list[tuple[tuple[int, ...], int]] = []
+            for links, amount in paths:
+                longer += [((*links, link), part) for link, part in self._draw(pair, amount)]
+            paths = longer
+        return paths
+
+    def _draw(self, pair: int, amount: int) -> list[tuple[int, int]]:
+        drawn = []
+        for lane, link in enumerate(self.network.links[pair]):
+            part = min(amount, self.room[pair][lane])
+            if part:
+                self.room[pair][lane] -= part
+                drawn.append((link, part))
+                amount -= part
+        assert not amount, "the packing loads a pair beyond its bandwidth"
+        return drawn
+
+
+def _neighbours(network: Network, tree: FabricTree) -> Neighbours:
+    joined: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    for one, other, pairs in tree.edges:
+        joined.setdefault(one, []).append((other, pairs))
+        back = tuple(network.reverse[pair] for pair in reversed(pairs))
+        joined.setdefault(other, []).append((one, back))
+    return joined
+
+
+def _centre(neighbours: Neighbours, rank_of: Mapping[int, int]) -> int:
+    """The middle rank of a longest path between ranks."""
+    far = _path_to_farthest(neighbours, next(iter(rank_of)), rank_of)[-1]
+    path = _path_to_farthest(neighbours, far, rank_of)
+    return path[len(path) // 2]
+
+
+def _path_to_farthest(neighbours: Neighbours, start: int, rank_of: Mapping[int, int]) -> list[int]:
+    """Ranks on the way from `start` to a rank with most ranks on the way."""
+    longest = [start]
+    stack = [(start, -1, [start])]
+    while stack:
+        node, before, path = stack.pop()
+        if len(path) > len(longest):
+            longest = path
+        for other, _ in neighbours[node]:
+            if other != before:
+                stack.append((other, node, [*path, other] if other in rank_of else path))
+    return longest
+
+
+def _orient(
+    neighbours: Neighbours, rank_of: Mapping[int, int], root: int
+) -> tuple[list[int], dict[int, tuple[int, ...]]]:
+    """Parents, and the paths of pairs that lead to each rank away from the root."""
+    parent = [-1] * len(rank_of)
+    paths: dict[int, tuple[int, ...]] = {}
+    stack: list[tuple[int, int, int, tuple[int, ...]]] = [(root, -1, root, ())]
+    while stack:
+        node, before, ancestor, arriving = stack.pop()
+        if node in rank_of:
+            if node != root:
+                parent[rank_of[node]] = rank_of[ancestor]
+                paths[rank_of[node]] = arriving
+            ancestor, arriving = node, ()
+        for other, pairs in neighbours[node]:
+            if other != before:
+                stack.append((other, node, ancestor, (*arriving, *pairs)))
+                if node not in rank_of:
+                    arriving = ()
+    return parent, paths
+
+
+def _towards(network: Network, pairs: Sequence[int], direction: Direction) -> Sequence[int]:
+    if direction is Direction.BROADCAST:
+        return pairs
+    return [network.reverse[pair] for pair in reversed(pairs)]
