@@ -33,7 +33,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
             target.write_bytes(data)
             return
         _replace(target, data)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise FormatError(f"cannot be written: {reason}", source=str(path)) from None
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from treadle.errors import FormatError
 
 _MAX_TEXT = 40
-_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµμ/]*)\s*")
+_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµμ/]*)\s*")
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from treadle.errors import FormatError
 from treadle.topologies import clusters, files, graphs, platforms, transforms
 from treadle.topologies.topology import Topology
-from treadle.units import parse_bandwidth, parse_time_ns
+from treadle.units import format_bandwidth, parse_bandwidth, parse_time_ns
 
 MAX_TEXT = 4096
 """Longest expression, in characters."""
@@ -107,9 +107,17 @@ def _signature(function: Callable[..., Topology]) -> str:
             if not any(word.startswith("*") for word in words):
                 words.append("*")
         star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
-        default = "" if parameter.default is parameter.empty else f"={parameter.default}"
-        words.append(f"{star}{parameter.name}{default}")
+        words.append(f"{star}{parameter.name}{_default(parameter)}")
     return f"{function.__name__}({', '.join(words)})"
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    """``=default`` as it would be typed, quantities with their unit; empty if there is none."""
+    if parameter.default is parameter.empty:
+        return ""
+    if parameter.name.endswith("bandwidth"):
+        return f'="{format_bandwidth(parameter.default).replace(" ", "")}"'
+    return f'="{parameter.default}ns"' if parameter.name == "latency" else f"={parameter.default}"
 
 
 def parse(text: str, *, format: str | None = None) -> Topology:
@@ -322,6 +330,6 @@ class _Evaluation:
                 wrong_bool = isinstance(value, bool) and types[key] is not bool
                 if wrong_bool or not isinstance(value, types[key]):
                     wanted = _TYPE_WORDS.get(types[key], "an integer or a quoted string")
-                    found = _TYPE_WORDS[type(value)]
+                    found = str(value) if isinstance(value, bool) else _TYPE_WORDS[type(value)]
                     message = f"{function.__name__}: {key} must be {wanted}, found {found}"
                     raise self._error(message, node)

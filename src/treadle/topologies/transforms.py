@@ -14,7 +14,7 @@ from treadle.arrays import BoolArray
 from treadle.errors import TopologyError
 from treadle.topologies.topology import Topology
 
-_RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
+_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
 
 def with_failed_links(topology: Topology, *names: str) -> Topology:
@@ -68,7 +68,7 @@ def _named_links(topology: Topology, name: str) -> BoolArray:
         # A node's name may itself contain the arrow: take the place that leaves two known names.
         for match in re.finditer(f"(?={arrow})", name):
             ends = name[: match.start()], name[match.start() + 2 :]
-            if set(ends) <= set(topology.node_names):
+            if all(_has_node(topology, end) for end in ends):
                 return _links_between(topology, name, ends, both=arrow == "--")
     for arrow in ("->", "--"):
         if arrow in name:
@@ -87,9 +87,18 @@ def _links_between(topology: Topology, name: str, ends: tuple[str, str], *, both
     return chosen
 
 
+def _has_node(topology: Topology, name: str) -> bool:
+    """Whether a node is called `name`; constant time, unlike a search in `node_names`."""
+    try:
+        topology.node_index(name)
+    except TopologyError:
+        return False
+    return True
+
+
 def _node(topology: Topology, name: str) -> int:
     """Index of the node called `name`, or an error with the likeliest names."""
-    if name in topology.node_names:
+    if _has_node(topology, name):
         return topology.node_index(name)
     close = difflib.get_close_matches(name, topology.node_names[:5000], n=2)
     hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
@@ -160,7 +169,7 @@ def subset(topology: Topology, *members: int | str) -> Topology:
 def _member_nodes(topology: Topology, member: int | str) -> list[int]:
     """Node indices that a member of a subset means."""
     ranks = len(topology.compute_nodes)
-    if isinstance(member, str) and member in topology.node_names:
+    if isinstance(member, str) and _has_node(topology, member):
         node = topology.node_index(member)
         if not topology.is_compute[node]:
             raise TopologyError(f"subset of {topology.name}: {member!r} is a switch; name compute nodes")
