@@ -86,12 +86,13 @@ auto find_violated_cut(int n_nodes, Int32In compute, Int64In root, Int32In tail,
 }
 
 auto split_switches(int n_nodes, Int32In compute, Int64In root, Int32In tail, Int32In head, Int64In capacity,
-                    ControlIn control) {
+                    std::int64_t mend_limit, ControlIn control) {
     LogicalGraph graph;
     Status status;
     {
         nb::gil_scoped_release release;
-        status = remove_switches(to_fabric(n_nodes, compute, root, tail, head, capacity), Control{control.data()}, graph);
+        status = remove_switches(to_fabric(n_nodes, compute, root, tail, head, capacity), Control{control.data()},
+                                 mend_limit, graph);
     }
     std::vector<std::int64_t> counts{graph.repairs, graph.exact};
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(graph.tail)), to_numpy(std::move(graph.head)),
@@ -167,7 +168,7 @@ NB_MODULE(_core, m) {
           nb::arg("tail"), nb::arg("head"), nb::arg("capacity"), nb::arg("link_factor"), nb::arg("root_high"),
           nb::arg("root_low"), nb::arg("first"));
     m.def("split_switches", &split_switches, nb::arg("n_nodes"), nb::arg("compute"), nb::arg("root"), nb::arg("tail"),
-          nb::arg("head"), nb::arg("capacity"), nb::arg("control"));
+          nb::arg("head"), nb::arg("capacity"), nb::arg("mend_limit"), nb::arg("control"));
     m.def("split_amount", &split_amount, nb::arg("n_nodes"), nb::arg("compute"), nb::arg("root"), nb::arg("tail"),
           nb::arg("head"), nb::arg("capacity"), nb::arg("u"), nb::arg("w"), nb::arg("t"));
     m.def("pack", &pack, nb::arg("n_nodes"), nb::arg("root"), nb::arg("tail"), nb::arg("head"), nb::arg("capacity"),

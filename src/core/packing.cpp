@@ -94,7 +94,7 @@ class Packer {
     std::vector<Cap> spare_, root_;  // capacities and multiplicities not yet used up
     std::vector<int> pending_;       // roots with trees to grow; the last is next
     Cap units_ = 0;
-    static constexpr std::size_t kMaxCuts = 4096, kCutsPerCheck = 32;
+    static constexpr std::size_t kMaxCuts = 4096, kCutsPerCheck = 4;
     static constexpr int kRetries = 8;
     bool learned_ = false;  // the last failed check taught a new cut
     std::vector<LearnedCut> cuts_;

@@ -41,7 +41,8 @@ struct Ports {
 
 class Splitter {
    public:
-    Splitter(const Fabric& fabric, const Control& control) : fabric_(fabric), control_(control) {
+    Splitter(const Fabric& fabric, const Control& control, std::int64_t mend_limit)
+        : fabric_(fabric), control_(control), mend_limit_(mend_limit) {
         out_.resize(fabric.n_nodes);
         in_.resize(fabric.n_nodes);
         is_compute_.assign(fabric.n_nodes, 0);
@@ -69,6 +70,7 @@ class Splitter {
    private:
     const Fabric& fabric_;
     const Control& control_;
+    const std::int64_t mend_limit_;
     std::vector<std::map<int, Arc>> out_;
     std::vector<std::set<int>> in_;
     std::vector<char> is_compute_;
@@ -378,10 +380,11 @@ class Splitter {
     }
 
     // Mend violated cuts until condition C holds; false if that does not come to an end.
-    bool mend_all(std::map<int, Plan>& plans, int limit, Status& status) {
+    bool mend_all(std::map<int, Plan>& plans, std::int64_t limit, Status& status) {
+        if (mend_limit_ >= 0) limit = mend_limit_;
         int first = 0;
         std::vector<char> cut;
-        for (int mended = 0;;) {
+        for (std::int64_t mended = 0;;) {
             if (control_.cancelled()) {
                 status = Status::cancelled;
                 return false;
@@ -409,7 +412,7 @@ class Splitter {
         std::vector<int> group = neighbourhoods(batch.front());
         for (int w : batch) plans[w] = plan_switch(w, group);
         Status status = Status::ok;
-        if (mend_all(plans, 200 + 2 * static_cast<int>(batch.size()), status)) {
+        if (mend_all(plans, 200 + 2 * static_cast<std::int64_t>(batch.size()), status)) {
             for (int w : batch) apply(w, plans[w]);
             return Status::ok;
         }
@@ -417,7 +420,6 @@ class Splitter {
         for (int w : batch) {
             std::map<int, Plan> one;
             one[w] = plan_switch(w, group);
-            Plan planned = one[w];
             if (batch.size() > 1 && mend_all(one, 50, status)) {
                 apply(w, one[w]);
                 continue;
@@ -524,8 +526,8 @@ class Splitter {
 
 }  // namespace
 
-Status remove_switches(const Fabric& fabric, const Control& control, LogicalGraph& result) {
-    return Splitter(fabric, control).run(result);
+Status remove_switches(const Fabric& fabric, const Control& control, std::int64_t mend_limit, LogicalGraph& result) {
+    return Splitter(fabric, control, mend_limit).run(result);
 }
 
 std::int64_t splittable_amount(const Fabric& fabric, int u, int w, int t) {
@@ -535,7 +537,7 @@ std::int64_t splittable_amount(const Fabric& fabric, int u, int w, int t) {
         if (fabric.tail[e] == u && fabric.head[e] == w) in += fabric.capacity[e];
         if (fabric.tail[e] == w && fabric.head[e] == t) out += fabric.capacity[e];
     }
-    return Splitter(fabric, none).amount(w, {u, t}, std::min(in, out));
+    return Splitter(fabric, none, -1).amount(w, {u, t}, std::min(in, out));
 }
 
 }  // namespace treadle

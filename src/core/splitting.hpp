@@ -28,7 +28,8 @@ struct LogicalGraph {
     std::int64_t exact = 0;    // splits whose amount was found by Theorem 28
 };
 
-Status remove_switches(const Fabric& fabric, const Control& control, LogicalGraph& result);
+// `mend_limit` caps the cuts mended per level of switches before exact splitting takes over; negative: automatic.
+Status remove_switches(const Fabric& fabric, const Control& control, std::int64_t mend_limit, LogicalGraph& result);
 
 // The largest amount of u->w, w->t that can be replaced by u->t without violating condition C (Theorem 28).
 std::int64_t splittable_amount(const Fabric& fabric, int u, int w, int t);

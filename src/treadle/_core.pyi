@@ -22,7 +22,14 @@ def find_violated_cut(
     first: int,
 ) -> tuple[int, Int32]: ...
 def split_switches(
-    n_nodes: int, compute: Int32, root: Int64, tail: Int32, head: Int32, capacity: Int64, control: Int64
+    n_nodes: int,
+    compute: Int32,
+    root: Int64,
+    tail: Int32,
+    head: Int32,
+    capacity: Int64,
+    mend_limit: int,
+    control: Int64,
 ) -> tuple[int, Int32, Int32, Int64, Int64, Int32, Int64, Int64, Int32, Int64]: ...
 def split_amount(
     n_nodes: int,

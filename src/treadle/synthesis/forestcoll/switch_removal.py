@@ -79,6 +79,7 @@ def remove_switches(
     capacities: Int64Array,
     multiplicities: Int64Array,
     *,
+    mend_limit: int = -1,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> LogicalGraph:
@@ -91,6 +92,8 @@ def remove_switches(
         Units; condition C (d+(S) >= r(S)) must hold for them.
     multiplicities : array of int64, shape (N,)
         r(v) of each terminal.
+    mend_limit : int
+        Cuts to mend per level before exact splitting takes over; negative: enough for all fabrics known.
 
     Raises
     ------
@@ -114,6 +117,7 @@ def remove_switches(
             problem.tails,
             problem.heads,
             capacities,
+            mend_limit,
             control,
         ),
         progress=progress,
