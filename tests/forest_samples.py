@@ -86,7 +86,7 @@ def walk(topology: Topology, *names: str) -> tuple[int, ...]:
 
 
 def boxes_allreduce() -> Sample:
-    """One tree of 5 units from a0: its edge to b0 takes two rails and the forwarder; in-trees are the mirror."""
+    """One tree of 5 units: its edge a0-b0 takes two rails and the forwarder; in-trees are the mirror."""
     topology = boxes()
     across = [
         (walk(topology, "a0", "wa", "rail0", "wb", "b0"), 2),

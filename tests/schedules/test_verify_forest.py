@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-import forest_samples as samples
 import numpy as np
 import pytest
 
+import forest_samples as samples
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree, TreeSpec, forest_from_trees
@@ -258,6 +259,97 @@ def test_pruned_paths_in_a_circle_are_rejected() -> None:
     assert _on_multicast_star({**circle, 3: [((0, 7), 2)]}, [-1, 0, 1, 0]).is_ok
 
 
+def test_root_carries_nothing() -> None:
+    paths = {v: [((0, 4 + v), 2)] for v in (1, 2, 3)}
+    assert _on_multicast_star(paths, [-1, 0, 0, 0]).is_ok
+    assert kinds(_on_multicast_star({**paths, 0: [((4,), 2)]}, [-1, 0, 0, 0])) == {ViolationKind.UNITS}
+
+
+def test_self_loop_is_no_part_of_a_path() -> None:
+    builder = TopologyBuilder("loop")
+    builder.compute("a")
+    builder.compute("b")
+    builder.switch("w")
+    for tail, head in (("a", "w"), ("w", "w"), ("w", "b")):
+        builder.link(tail, head, 1)
+    topology = builder.build()
+    collective = on_all_ranks(topology, CollectiveKind.BROADCAST, root=0)
+    for links, expected in (((0, 2), set()), ((0, 1, 2), {ViolationKind.PATH})):
+        forest = forest_from_trees(Direction.BROADCAST, 2, [TreeSpec(0, 1, [-1, 0], {1: [(links, 1)]})])
+        schedule = ForestSchedule(CollectiveKind.BROADCAST, broadcast=forest)
+        assert kinds(verify(topology, collective, schedule)) == expected
+
+
+def test_declared_shares_are_those_planted() -> None:
+    topology, collective, schedule = samples.boxes_allreduce()
+    assert schedule.reduce is not None
+    assert schedule.broadcast is not None
+    declared = np.array([4, 1, 0, 0])
+    changed = ForestSchedule(
+        CollectiveKind.ALLREDUCE,
+        reduce=replace(schedule.reduce, root_multiplicity=declared),
+        broadcast=replace(schedule.broadcast, root_multiplicity=declared),
+    )
+    report = verify(topology, collective, changed)
+    assert kinds(report) == {ViolationKind.SHARES}
+    assert report.n_violations == 4
+
+
+def test_unused_paths_name_links_that_exist() -> None:
+    topology, collective, schedule = samples.ring_allgather()
+    forest = schedule.broadcast
+    assert forest is not None
+    for link, expected in ((3, set()), (4, {ViolationKind.PATH}), (-1, {ViolationKind.PATH})):
+        more = replace(
+            forest,
+            path_offset=np.append(forest.path_offset, forest.path_offset[-1] + 1),
+            path_links=np.append(forest.path_links, link),
+        )
+        report = verify(topology, collective, ForestSchedule(CollectiveKind.ALLGATHER, broadcast=more))
+        assert kinds(report) == expected
+
+
+def _random_pruned(seed: int) -> samples.Sample:
+    """A random tree on two joined multicasting switches; each path begins at a switch or at its parent."""
+    rng = np.random.default_rng(seed)
+    builder = TopologyBuilder("random")
+    n = 5
+    for i in range(n):
+        builder.compute(f"g{i}")
+    for name in ("v", "w"):
+        builder.switch(name, multicast=True)
+        for i in range(n):
+            builder.duplex(f"g{i}", name, 7)
+    builder.duplex("v", "w", 7)
+    topology = builder.build()
+    units = int(rng.integers(1, 4))
+    parent = [-1, *(int(rng.integers(0, i)) for i in range(1, n))]
+    walks = [("v",), ("w",), ("v", "w"), ("w", "v")]
+    paths: dict[int, list[tuple[tuple[int, ...], int]]] = {}
+    for i in range(1, n):
+        cuts = sorted({0, units, int(rng.integers(0, units + 1))})
+        paths[i] = []
+        for low, high in itertools.pairwise(cuts):
+            stops = (*walks[rng.integers(4)], f"g{i}")
+            if rng.random() < 0.55:
+                stops = (f"g{parent[i]}", *stops)
+            paths[i].append((samples.walk(topology, *stops), high - low))
+    forest = forest_from_trees(Direction.BROADCAST, n, [TreeSpec(0, units, parent, paths)])
+    collective = on_all_ranks(topology, CollectiveKind.BROADCAST, root=0)
+    return topology, collective, ForestSchedule(CollectiveKind.BROADCAST, broadcast=forest)
+
+
+def test_random_pruned_trees_against_the_slow_checker() -> None:
+    verdicts = []
+    for seed in range(300):
+        sample = _random_pruned(seed)
+        verdicts.append(samples.is_correct(*sample))
+        report = verify(*sample)
+        assert report.is_ok == verdicts[-1], seed
+        assert kinds(report) <= {ViolationKind.SUPPLY}
+    assert 30 < sum(verdicts) < 270
+
+
 def test_all_violations_are_counted() -> None:
     topology, collective, schedule = samples.ring_allgather()
     assert schedule.broadcast is not None
@@ -311,7 +403,8 @@ def test_trees_whose_arrays_do_not_fit() -> None:
             for tree in super().trees(root):
                 yield replace(tree, **changes)
 
-    for changes in (
+    changes: dict[str, object] = {}
+    for example in (
         {"parent": np.array([9, 9, 9, 9])},
         {"parent": np.array([-1])},
         {"root": 99},
@@ -321,6 +414,7 @@ def test_trees_whose_arrays_do_not_fit() -> None:
         {"entry_units": np.array([1, 1])},
         {"entry_units": np.array([1, 0, 1])},
     ):
+        changes = example
         odd = Odd(**{key: getattr(good, key) for key in ("direction", *ARRAYS)})
         report = verify(topology, collective, ForestSchedule(CollectiveKind.ALLGATHER, broadcast=odd))
         assert ViolationKind.SHAPE in kinds(report)

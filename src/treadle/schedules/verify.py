@@ -14,11 +14,12 @@ from treadle.errors import TreadleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.forest_check import ForestCheck
+from treadle.schedules.plan import Plan
 from treadle.schedules.violations import Findings, Report, Violation, ViolationKind
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 
-__all__ = ["Report", "Violation", "ViolationKind", "verify"]
+__all__ = ["Report", "Violation", "ViolationKind", "verify", "verify_plan"]
 
 
 def verify(
@@ -175,3 +176,37 @@ def _add_overloads(
             f"{Fraction(total * over[i][1], over[i][2])}, not {claimed}"
         ),
     )
+
+
+def verify_plan(plan: Plan, *, topology: Topology | None = None, limit: int = 1000) -> tuple[Report, ...]:
+    """Check every entry of a plan; its claims are held against the last one.
+
+    Parameters
+    ----------
+    plan : Plan
+    topology : Topology, optional
+        The fabric to check against, if the one inside the plan is not to be trusted.
+    limit : int
+        Most violations to describe per entry; all are counted.
+
+    Returns
+    -------
+    tuple of Report
+        One per entry, in order.
+    """
+    fabric = plan.topology if topology is None else topology
+    reports = []
+    for entry in plan.entries:
+        is_last = entry is plan.entries[-1]
+        reports.append(
+            verify(
+                fabric,
+                plan.collective,
+                entry.schedule,
+                claimed_algbw=plan.algbw if is_last else None,
+                claimed_optimal_algbw=plan.optimal_algbw if is_last else None,
+                witness=plan.witness,
+                limit=limit,
+            )
+        )
+    return tuple(reports)

@@ -1,0 +1,121 @@
+"""A plan: what was synthesised for a fabric, with its claims, their witness and where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from math import isfinite
+from types import MappingProxyType
+
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, check_membership
+from treadle.schedules.forest import ForestSchedule
+from treadle.schedules.witness import Witness
+from treadle.topologies.topology import Topology
+
+Scalar = str | int | float
+"""What provenance records."""
+
+
+@dataclass(frozen=True)
+class PlanEntry:
+    """A schedule and the sizes that it serves.
+
+    Parameters
+    ----------
+    min_bytes : int
+        Smallest size, as DESIGN defines it: the larger per-rank buffer.
+    max_bytes : int, optional
+        Largest size, inclusive; None: no limit.
+    schedule : ForestSchedule
+    """
+
+    min_bytes: int
+    max_bytes: int | None
+    schedule: ForestSchedule
+
+    def __post_init__(self) -> None:
+        if self.min_bytes < 0 or (self.max_bytes is not None and self.max_bytes < self.min_bytes):
+            raise ScheduleError(
+                f"plan: sizes from {self.min_bytes} to {self.max_bytes} bytes are no range; "
+                f"expected 0 <= min <= max"
+            )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Schedules of one collective on one fabric, and what is claimed of them.
+
+    Parameters
+    ----------
+    topology : Topology
+        The fabric that the plan was made for.
+    collective : Collective
+    entries : tuple of PlanEntry
+        At least one, by rising size, ranges apart.
+    algorithm : str
+        Name of the synthesis or baseline.
+    algbw : Fraction
+        Claimed asymptotic algbw, bytes/s, of the last entry, which serves the largest sizes.
+    optimal_algbw : Fraction, optional
+        Claimed optimum (a bound that `witness` proves), bytes/s; None: not known.
+    witness : Witness, optional
+        Needed for a claimed optimum.
+    provenance : mapping of str to str, int or float
+        Version, options, seconds: for reports only, no claim rests on it.
+
+    Raises
+    ------
+    ScheduleError
+        If the parts do not fit together. Whether the claims are true is for `verify_plan` to say.
+    """
+
+    topology: Topology
+    collective: Collective
+    entries: tuple[PlanEntry, ...]
+    algorithm: str
+    algbw: Fraction
+    optimal_algbw: Fraction | None = None
+    witness: Witness | None = None
+    provenance: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
+        check_membership(self.topology, self.collective)
+        self._check_entries()
+        for name, value in (("algbw", self.algbw), ("optimal algbw", self.optimal_algbw)):
+            if value is not None and not (isinstance(value, Fraction) and value > 0):
+                raise ScheduleError(f"plan: {name} {value!r}, expected a positive fraction")
+        if self.optimal_algbw is not None and self.witness is None:
+            raise ScheduleError("plan: an optimum is claimed without a witness")
+        for key, entry in self.provenance.items():
+            if not isinstance(entry, Scalar) or (isinstance(entry, float) and not isfinite(entry)):
+                raise ScheduleError(
+                    f"plan: provenance {key!r} is {entry!r}, expected text or a finite number"
+                )
+
+    def _check_entries(self) -> None:
+        if not self.entries:
+            raise ScheduleError("plan: no schedule; expected at least one")
+        for entry in self.entries:
+            if entry.schedule.kind is not self.collective.kind:
+                raise ScheduleError(
+                    f"plan: a schedule for {entry.schedule.kind}, expected {self.collective.kind}"
+                )
+            found = len(entry.schedule.root_multiplicity)
+            if found != self.collective.n_ranks:
+                raise ScheduleError(
+                    f"plan: a schedule for {found} ranks, the collective has {self.collective.n_ranks}"
+                )
+        for one, other in pairwise(self.entries):
+            if one.max_bytes is None or one.max_bytes >= other.min_bytes:
+                raise ScheduleError("plan: size ranges must rise and not overlap")
+
+    def schedule_for(self, size_bytes: int) -> ForestSchedule:
+        """The schedule that serves a size; ScheduleError if there is none."""
+        for entry in self.entries:
+            if entry.min_bytes <= size_bytes and (entry.max_bytes is None or size_bytes <= entry.max_bytes):
+                return entry.schedule
+        raise ScheduleError(f"plan: no schedule serves {size_bytes} bytes")
