@@ -26,6 +26,7 @@ VERIFIER_MAY_IMPORT = {
     "treadle.topologies.topology",
     "treadle.schedules.collective",
     "treadle.schedules.forest",
+    "treadle.schedules.plan",
     "treadle.schedules.witness",
 }
 THIRD_PARTY = {

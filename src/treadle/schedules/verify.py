@@ -13,9 +13,9 @@ from treadle.arrays import Int64Array
 from treadle.errors import TreadleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.forest import ForestSchedule
-from treadle.schedules.forest_check import ForestCheck
 from treadle.schedules.plan import Plan
-from treadle.schedules.violations import Findings, Report, Violation, ViolationKind
+from treadle.schedules.verify_forest import ForestCheck
+from treadle.schedules.verify_report import Findings, Report, Violation, ViolationKind
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 
