@@ -70,7 +70,9 @@ def main() -> None:
     swap = measure_mpi(exchange(n, in_place=True), [2**22], iterations=1, slice_bytes=2**30)
     library = measure_mpi(exchange(n, in_place=False), [4096], iterations=3, with_reference=True)
     misfit = problem(random_program(CollectiveKind.ALLREDUCE, n + 1, seed=1))
+    other = problem(random_program(CollectiveKind.ALLREDUCE, n, seed=world.Get_rank() // (n - 1)))
     problems = world.gather(misfit)
+    others = world.gather(other)
     if world.Get_rank() == 0:
         report = {
             "wrong": wrong,
@@ -78,6 +80,7 @@ def main() -> None:
             "swap": swap[0].wrong,
             "library_s": library[0].reference_time_s,
             "problems": problems,
+            "others": others,
         }
         json.dump(report, sys.stdout)
 

@@ -193,3 +193,9 @@ def test_inputs_of_the_wrong_shape_are_refused() -> None:
         execute(program, [*good[:2], np.zeros(5)])
     with pytest.raises(ScheduleError, match="count -1"):
         Execution(PreparedProgram(program), -1, element=ElementType.INT32)
+
+
+def test_buffers_beyond_the_memory_are_refused() -> None:
+    program = random_program(CollectiveKind.ALLREDUCE, 3, seed=1)
+    with pytest.raises(ScheduleError, match=r"the buffers of 3 ranks need .* use a smaller size"):
+        Execution(PreparedProgram(program), 2**40, element=ElementType.INT32)

@@ -56,6 +56,8 @@ def test_mpi_processes_move_the_right_data(n: int) -> None:
     assert report["mutant"] > 0
     assert report["swap"] == 0
     assert report["library_s"] > 0
+    assert len(report["others"]) == n
+    assert all(f"rank {n - 1} has another program than rank 0" in other for other in report["others"])
     # every process says the same, so that none is left waiting
     assert (
         report["problems"]

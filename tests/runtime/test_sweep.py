@@ -1,11 +1,11 @@
 """Sizes as typed, and the table of a sweep."""
 
 import pytest
-from runtime_programs import random_program
 
+from runtime_programs import random_program
 from treadle.errors import FormatError
 from treadle.runtime.data import ElementType, Reduction
-from treadle.runtime.sweep import SweepRow, make_row, measure, parse_size, parse_sizes, table_lines
+from treadle.runtime.sweep import SweepRow, make_row, measure, parse_size, parse_sizes, row_json, table_lines
 from treadle.schedules.collective import CollectiveKind
 
 
@@ -69,6 +69,8 @@ def test_table() -> None:
     lines = table_lines([row])
     assert lines[0].split() == ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"]
     assert lines[2].split() == ["4096", "1024", "int32", "none", "-1", "2.0", "2.05", "1.50", "3"]
+    assert "library_time_s" not in row_json(row)
+    assert row_json(row)["redop"] == "none"
     with_library = table_lines([SweepRow(*list(vars(row).values())[:-1], reference_time_s=1e-6)])
     assert with_library[0].endswith("library")
     assert with_library[2].endswith("1.0")

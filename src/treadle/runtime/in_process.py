@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,6 +80,7 @@ class Execution:
         program, dtype = prepared.program, numpy_dtype(element)
         n_slices = slices_for(program, count, element_bytes=dtype.itemsize, slice_bytes=slice_bytes)
         self.layout = Layout(program, count, n_slices)
+        _check_memory(self.layout, dtype.itemsize)
         self.memories = [allocate(self.layout, rank, dtype) for rank in range(program.n_ranks)]
         self._averages = program.kind.reduces and reduction is Reduction.AVG
         self._combine = reduction.ufunc
@@ -155,6 +158,31 @@ def execute(
     ]
 
 
+def _check_memory(layout: Layout, element_bytes: int) -> None:
+    """Raise ScheduleError where the buffers of all ranks exceed the machine's memory."""
+    program = layout.program
+    elements = 0
+    for rank in range(program.n_ranks):
+        spans = {buffer: layout.span(rank, buffer) for buffer in Buffer}
+        sizes = {buffer: past - first for buffer, (first, past) in spans.items()}
+        if not program.uses_scratch(rank):
+            sizes[Buffer.SCRATCH] = 0
+        if program.in_place:
+            sizes[min(Buffer.INPUT, Buffer.OUTPUT, key=lambda buffer: sizes[buffer])] = 0
+        elements += sum(sizes.values())
+    needed, present = elements * element_bytes, physical_memory_bytes()
+    if needed > present:
+        raise ScheduleError(
+            f"size {layout.count * element_bytes} bytes: the buffers of {program.n_ranks} ranks need "
+            f"{needed / 2**30:.1f} GB, this machine has {present / 2**30:.1f} GB; use a smaller size"
+        )
+
+
+def physical_memory_bytes() -> int:
+    """Memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def _exists(program: Program, rank: int, buffer: Buffer) -> bool:
     first, past = program.extent(rank, buffer)
     # an empty shard is still a buffer; the absent ones are those of broadcast and reduce
@@ -190,24 +218,27 @@ def _staged_sends(program: Program, partner: Int64Array, order: Int64Array) -> s
     if not candidates.size:
         return set()
     rank = program.operation_rank
-    writes = program.operation_kind[order] != OperationKind.SEND
-    write_places = [np.flatnonzero(writes & (rank[order] == v)).tolist() for v in range(program.n_ranks)]
+    writers = order[program.operation_kind[order] != OperationKind.SEND]
+    writers = writers[np.argsort(rank[writers], kind="stable")]
+    ends = np.searchsorted(rank[writers], np.arange(program.n_ranks + 1)).tolist()
+    of_rank = [writers[low:high] for low, high in pairwise(ends)]
+    places = [position[own].tolist() for own in of_rank]
     staged: set[int] = set()
     for send in candidates.tolist():
-        places = write_places[int(rank[send])]
-        low = bisect_right(places, int(position[send]))
-        high = bisect_left(places, int(position[partner[send]]))
-        if any(_overwrites(program, int(order[place]), send) for place in places[low:high]):
+        own = places[rank[send]]
+        low, high = bisect_right(own, position[send]), bisect_left(own, position[partner[send]])
+        if low < high and _overwrite(program, of_rank[rank[send]][low:high], send):
             staged.add(send)
     return staged
 
 
-def _overwrites(program: Program, writer: int, send: int) -> bool:
-    written, sent = Buffer(program.target[writer]), Buffer(program.source[send])
-    return is_same_memory(program, written, sent) and bool(
-        program.first[writer] < program.first[send] + program.count[send]
-        and program.first[send] < program.first[writer] + program.count[writer]
-    )
+def _overwrite(program: Program, writers: Int64Array, send: int) -> bool:
+    """Whether some of the operations, of one rank, write what `send` sends."""
+    sent = Buffer(program.source[send])
+    same = [buffer for buffer in Buffer if is_same_memory(program, sent, buffer)]
+    first, past = program.first[send], program.first[send] + program.count[send]
+    overlaps = (program.first[writers] < past) & (first < program.first[writers] + program.count[writers])
+    return bool(np.any(overlaps & np.isin(program.target[writers], same)))
 
 
 def _compile(prepared: PreparedProgram, layout: Layout, memories: Sequence[RankMemory]) -> list[_Action]:

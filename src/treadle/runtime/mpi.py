@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -40,6 +44,11 @@ def load_mpi() -> Any:
             f"the MPI runtime needs mpi4py and an MPI library ({reason}): pip install 'treadle[mpi]'"
         ) from None
     return MPI
+
+
+def is_first_process() -> bool:
+    """Whether this is the process that gets the rows of `measure_mpi`, and should print; starts MPI."""
+    return int(load_mpi().COMM_WORLD.Get_rank()) == 0
 
 
 def check_world(program: Program, n_processes: int) -> None:
@@ -94,6 +103,7 @@ def measure_mpi(
     mpi = load_mpi()
     world = mpi.COMM_WORLD
     check_world(program, world.Get_size())
+    _check_same_program(program, world)
     prepared = PreparedRank(program, world.Get_rank())
     rows: list[SweepRow] = []
     for size in sizes:
@@ -109,28 +119,69 @@ def measure_mpi(
         run = _prepare_everywhere(
             prepared, mpi, world, count, element=element, reduction=reduction, slice_bytes=slice_bytes
         )
-        wrong, first_s = _checked_run(run, pattern)
-        affordable = max(1, int(budget_s / max(first_s, 1e-9)))
-        timed, untimed = max(1, min(iterations, affordable)), min(warmup, affordable - 1)
-        times = [_timed_run(run, pattern) for _ in range(untimed + timed)][untimed:]
-        reference = _reference_times(run, pattern, timed) if with_reference else None
-        if world.Get_rank():
-            continue
-        reference_s = None if reference is None else float(np.median(reference))
-        rows.append(
-            make_row(
-                program,
-                count,
-                times,
-                wrong,
-                element=element,
-                reduction=reduction,
-                reference_time_s=reference_s,
+        with _abort_on_failure(world):
+            row = _measure_size(
+                run,
+                pattern,
+                iterations=iterations,
+                warmup=warmup,
+                budget_s=budget_s,
+                with_reference=with_reference,
             )
-        )
-        if on_row is not None:
-            on_row(rows[-1])
+            if world.Get_rank() == 0:
+                rows.append(row)
+                if on_row is not None:
+                    on_row(row)
     return rows
+
+
+def _check_same_program(program: Program, world: Any) -> None:
+    digest = 0
+    for field in fields(program):
+        value = getattr(program, field.name)
+        digest = crc32(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode(), digest)
+    digests = world.allgather(digest)
+    for rank, other in enumerate(digests):
+        if other != digests[0]:
+            raise ScheduleError(
+                f"MPI world: rank {rank} has another program than rank 0; give all the same plan file"
+            )
+
+
+@contextmanager
+def _abort_on_failure(world: Any) -> Iterator[None]:
+    """End all processes when this one fails: the others would wait for its messages for ever."""
+    try:
+        yield
+    except Exception as error:
+        sys.stderr.write(f"treadle: rank {world.Get_rank()} failed: {error!r}\n")
+        world.Abort(1)
+        raise
+
+
+def _measure_size(
+    run: RankExecution,
+    pattern: Pattern,
+    *,
+    iterations: int,
+    warmup: int,
+    budget_s: float,
+    with_reference: bool,
+) -> SweepRow:
+    wrong, first_s = _checked_run(run, pattern)
+    affordable = max(1, int(budget_s / max(first_s, 1e-9)))
+    timed, untimed = max(1, min(iterations, affordable)), min(warmup, affordable - 1)
+    times = [_timed_run(run, pattern) for _ in range(untimed + timed)][untimed:]
+    reference = _reference_times(run, pattern, timed) if with_reference else None
+    return make_row(
+        run.prepared.program,
+        run.layout.count,
+        times,
+        wrong,
+        element=run.element,
+        reduction=run.reduction,
+        reference_time_s=None if reference is None else float(np.median(reference)),
+    )
 
 
 def _prepare_everywhere(

@@ -244,6 +244,25 @@ def table_lines(rows: Sequence[SweepRow]) -> list[str]:
     return lines
 
 
+def row_json(row: SweepRow) -> dict[str, object]:
+    """A row as a JSON object; `redop` is "none" where nothing is reduced."""
+    result: dict[str, object] = {
+        "size_bytes": row.size_bytes,
+        "count": row.count,
+        "type": row.element.value,
+        "redop": row.reduction.value if row.reduction is not None else "none",
+        "root": row.root,
+        "time_s": row.time_s,
+        "iterations": row.iterations,
+        "algbw_bytes_per_s": row.algbw_bytes_per_s,
+        "busbw_bytes_per_s": row.busbw_bytes_per_s,
+        "wrong": row.wrong,
+    }
+    if row.reference_time_s is not None:
+        result["library_time_s"] = row.reference_time_s
+    return result
+
+
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     return " ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
