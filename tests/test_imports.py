@@ -12,7 +12,7 @@ import treadle
 
 PACKAGE = Path(treadle.__file__).parent
 
-BASE = {"treadle.errors", "treadle.arrays", "treadle.units", "treadle.atomic"}
+BASE = {"treadle.errors", "treadle.arrays", "treadle.units", "treadle.atomic", "treadle._version"}
 ALLOWED = {
     "topologies": {"topologies"},
     "schedules": {"topologies", "schedules"},
@@ -27,6 +27,7 @@ VERIFIER_MAY_IMPORT = {
     "treadle.schedules.collective",
     "treadle.schedules.forest",
     "treadle.schedules.plan",
+    "treadle.schedules.violations",
     "treadle.schedules.witness",
 }
 THIRD_PARTY = {

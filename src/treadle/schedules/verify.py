@@ -15,7 +15,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.verify_forest import ForestCheck
-from treadle.schedules.verify_report import Findings, Report, Violation, ViolationKind
+from treadle.schedules.violations import Findings, Report, Violation, ViolationKind
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 

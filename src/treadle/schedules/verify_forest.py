@@ -12,7 +12,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import Direction, Forest, Tree
-from treadle.schedules.verify_report import Findings, ViolationKind
+from treadle.schedules.violations import Findings, ViolationKind
 from treadle.topologies.topology import Topology
 
 _BLOCK = 64  # trees whose parent arrays are chased together: amortises numpy's call overhead
