@@ -12,9 +12,10 @@ import pytest
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.cost import algbw
-from treadle.schedules.forest import ForestSchedule
+from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.verify import verify
 from treadle.synthesis.baselines import BASELINES
+from treadle.synthesis.baselines.blink import blink
 from treadle.synthesis.baselines.boxes import find_boxes, hamiltonian_order
 from treadle.synthesis.baselines.double_binary_tree import double_tree
 from treadle.synthesis.baselines.ring import ring_orders
@@ -169,10 +170,20 @@ def test_rings_of_one_box() -> None:
     assert algbw(topology, solve("ring", topology, K.ALLGATHER)) == Fraction(2400, 7) * GB
 
 
-def test_hamiltonian_rings_attain_the_optimum() -> None:
-    """A 4x4 torus has two link-disjoint Hamiltonian cycles; complete graphs are unions of cycles."""
-    for topology, value in ((graphs.ring(6), Fraction(12, 5)), (graphs.complete(5), Fraction(5))):
-        assert algbw(topology, solve("ring", topology, K.ALLGATHER)) == value
+@pytest.mark.parametrize(
+    ("topology", "value"),
+    [
+        (graphs.ring(6), Fraction(12, 5)),
+        (graphs.complete(5), Fraction(5)),
+        (graphs.torus(3, 3), Fraction(9, 2)),
+        (graphs.torus(4, 4), Fraction(64, 15)),
+        (graphs.hypercube(4), Fraction(64, 15)),
+    ],
+    ids=lambda value: str(value),
+)
+def test_hamiltonian_rings_attain_the_optimum(topology: Topology, value: Fraction) -> None:
+    """These graphs are unions of link-disjoint Hamiltonian cycles: degree * N/(N-1)."""
+    assert algbw(topology, solve("ring", topology, K.ALLGATHER)) == value
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
@@ -245,7 +256,7 @@ def test_blink_allreduce_is_at_least_half_a_broadcast() -> None:
 def test_blink_takes_another_packer() -> None:
     asked = []
 
-    def pack(topology: Topology, broadcast: Collective) -> object:
+    def pack(topology: Topology, broadcast: Collective) -> Forest:
         asked.append((topology.name, broadcast.kind, broadcast.root))
         forest = BASELINES["ring"](topology, broadcast).broadcast
         assert forest is not None
@@ -253,8 +264,6 @@ def test_blink_takes_another_packer() -> None:
 
     topology = graphs.ring(4)
     collective = on_all_ranks(topology, K.ALLREDUCE)
-    from treadle.synthesis.baselines.blink import blink
-
     schedule = blink(topology, collective, pack=pack)
     assert verify(topology, collective, schedule).violations == ()
     assert asked == [("ring(4)", K.BROADCAST, 0), ("transpose(ring(4))", K.BROADCAST, 0)]

@@ -107,11 +107,17 @@ class CycleFinder:
     box : sequence of int
         Ranks.
     arcs : Arcs
+    variant : int
+        Another one breaks ties in another order and so may find other cycles.
     """
 
-    def __init__(self, box: Sequence[int], arcs: Arcs) -> None:
+    def __init__(self, box: Sequence[int], arcs: Arcs, *, variant: int = 0) -> None:
         members = set(box)
-        self._arcs = {u: {v: b for v, b in arcs[u].items() if v in members} for u in box}
+        place = {v: i * (2 * variant + 1) % (len(box) + 1) for i, v in enumerate(box)}
+        self._arcs = {
+            u: {v: arcs[u][v] for v in sorted(arcs[u].keys() & members, key=lambda v: (place[v], v))}
+            for u in box
+        }
         self._loads = {(u, v): 0 for u in box for v in self._arcs[u]}
 
     @property
@@ -166,7 +172,9 @@ def hamiltonian_order(
 
     def onward(node: int) -> list[int]:
         free = [v for v in neighbours[node] if v not in visited and (v != end or len(path) == n - 1)]
-        free.sort(key=lambda v: (sum(w not in visited for w in neighbours[v]), v), reverse=True)
+        # taken from the end: fewest ways onward, then first in the neighbours' order
+        free.reverse()
+        free.sort(key=lambda v: sum(w not in visited for w in neighbours[v]), reverse=True)
         return free
 
     choices = [onward(start)]

@@ -16,6 +16,9 @@ from treadle.topologies.topology import Topology
 Order = tuple[int, ...]
 """Ranks in the order a ring visits them."""
 
+VARIANTS = 8
+"""Orders of search tried for the cycles inside a box without a switch."""
+
 MAX_CYCLES = 8
 """Cycles tried inside one box without a switch; more brought nothing on MI250, MI300X and the hypercubes."""
 
@@ -95,21 +98,24 @@ def _ports(topology: Topology, collective: Collective) -> int:
 def box_cycles(box: Sequence[int], arcs: Arcs) -> tuple[Order, ...]:
     """Hamiltonian cycles over a box's direct links, each in both directions if possible; may be empty.
 
-    Of the cycles found one after the other, the first so many are kept whose joint throughput is greatest.
+    Of the cycles found one after the other, the first so many are kept whose joint throughput is greatest;
+    a cycle taken early may block all others, so several orders of search compete.
     """
-    finder = CycleFinder(box, arcs)
-    orders: list[Order] = []
-    kept, best = 0, Fraction(0)
-    for _ in range(MAX_CYCLES if finder.degree else 0):
-        cycle = finder.next_order(box[0])
-        if cycle is None:
-            break
-        orders.append(cycle)
-        if finder.is_reversible(cycle):
-            orders.append(cycle[:1] + cycle[:0:-1])
-        if len(orders) / finder.relative_load > best:
-            kept, best = len(orders), len(orders) / finder.relative_load
-    return tuple(orders[:kept])
+    kept: tuple[Order, ...] = ()
+    best = Fraction(0)
+    for variant in range(VARIANTS):
+        finder = CycleFinder(box, arcs, variant=variant)
+        orders: list[Order] = []
+        for _ in range(MAX_CYCLES if finder.degree else 0):
+            cycle = finder.next_order(box[0])
+            if cycle is None:
+                break
+            orders.append(cycle)
+            if finder.is_reversible(cycle):
+                orders.append(cycle[:1] + cycle[:0:-1])
+            if len(orders) / finder.relative_load > best:
+                kept, best = tuple(orders), len(orders) / finder.relative_load
+    return kept
 
 
 def _box_lanes(box: Sequence[int], arcs: Arcs) -> list[Order] | None:

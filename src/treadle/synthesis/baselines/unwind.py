@@ -59,9 +59,9 @@ def unwind(topology: Topology, shape: Shape) -> Unwound:
 
     Notes
     -----
-    Switches go in node order; what a switch next to switches turns into links them to its other neighbours.
-    Parallel links are added up, latencies and injection caps are dropped. Appendix B.5 and figure B.1(d) of the dissertation: rings make the
-    example's optimum 4 times worse, where edge splitting loses nothing.
+    Switches go in node order; one that is next to other switches leaves links between those. Parallel links
+    are added up, latencies and injection caps are dropped. Appendix B.5 and figure B.1(d) of the
+    dissertation: rings make the example's optimum 4 times worse, where edge splitting loses nothing.
     """
     arcs: _Arcs = {}
     columns = (topology.tails.tolist(), topology.heads.tolist(), topology.bandwidths.tolist())
