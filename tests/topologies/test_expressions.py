@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from treadle.errors import FormatError, TopologyError, TreadleError
 from treadle.topologies import (
@@ -179,3 +181,47 @@ def test_paths_are_read_and_catalogue_names_win(tmp_path, monkeypatch):
     assert parse("ring", format="json") == ring(6)
     with pytest.raises(FormatError, match="expected one of: json"):
         parse("ring", format="yaml")
+
+
+WORDS = [
+    "ring",
+    "torus",
+    "subset",
+    "dgx-a100",
+    "trimmed",
+    "bandwidth=",
+    "n=",
+    "True",
+    "None",
+    "__import__",
+    "lambda",
+]
+MARKS = [
+    *"()[]{}:;,.*=-+'\"\\ \n\t#@\0é9",
+    "1if 0",
+    "**",
+    "->",
+    "--",
+    "0x1",
+    "1e9",
+    "'25GB/s'",
+    "f''",
+    "\ud800",
+]
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(st.lists(st.sampled_from(WORDS + MARKS), max_size=12).map("".join))
+@example("ring(4 if 1else 5)")
+@example("ring('\\d')")
+@example("ring('\\N{oops}')")
+@example("subset(ring(4),\n1,\n oops)")
+@example("ring(4,\r bandwidth='é')")
+def test_no_text_does_anything_but_a_fabric_or_a_one_line_error(text):
+    try:
+        result = parse(text)
+    except TreadleError as error:
+        message = str(error)
+    else:
+        message = result.name
+    assert "\n" not in message

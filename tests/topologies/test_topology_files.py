@@ -242,3 +242,27 @@ def test_writing_follows_links_umask_and_devices(tmp_path):
     for bad in (tmp_path, tmp_path / "no" / "folder", "a\0b"):
         with pytest.raises(FormatError, match="cannot be written"):
             write_bytes(bad, b"x")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(JSON, st.sampled_from([*json.loads(EXAMPLE), "nodes.0", "nodes.1.kind", "links.0", "links.1.tail"]))
+def test_any_json_in_any_place_is_a_fabric_or_a_one_line_error(value, where):
+    document = json.loads(EXAMPLE)
+    place = document
+    *parents, last = (int(key) if key.isdigit() else key for key in where.split("."))
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    try:
+        message = topology_from_json(document).name
+    except FormatError as error:
+        message = str(error)
+        assert "\n" not in message
+    assert len(message) < 500

@@ -84,6 +84,14 @@ def test_a_one_way_link_keeps_its_switch():
     assert names == ["box0.nic1", "ib1"] or names == ["ib1", "box0.nic1"]
 
 
+def test_an_unbalanced_dead_end_stays_until_it_is_trimmed():
+    # Without the NIC's last way in, the rail would look balanced though it is not.
+    fabric = with_failed_links(dgx_a100(2), "box0.gpu1--box0.nic1", "box0.nic1->ib1")
+    assert "box0.nic1" in fabric.node_names
+    assert len(non_eulerian_nodes(fabric)) == 2
+    assert links_of(trimmed(fabric)) == links_of(with_failed_nodes(dgx_a100(2), "box0.nic1"))
+
+
 def test_failed_nodes_keep_the_rest():
     fabric = with_failed_nodes(dgx_a100(2), "box1.nic0", "ib1")
     assert len(fabric.compute_nodes) == 16
