@@ -26,13 +26,15 @@ class FreeRoots:
     root_rates: tuple[Fraction, ...]
 
 
-def solve_free_roots(network: Network) -> FreeRoots | None:
+def solve_free_roots(network: Network, n_roots: int | None = None) -> FreeRoots | None:
     """Maximise x(Vc) where x(S) is at most half the bandwidth out of S and into S, if S leaves out a rank.
 
     Parameters
     ----------
     network : Network
         Switches are treated as incapable.
+    n_roots : int, optional
+        Only the first so many ranks may be roots.
 
     Returns
     -------
@@ -51,10 +53,10 @@ def solve_free_roots(network: Network) -> FreeRoots | None:
     balanced = not any(surplus)
     lp = GrowingLp()
     lp.scale = max(network.capacity)
-    roots = {rank: lp.add_column(1) for rank in network.ranks}
+    roots = {rank: lp.add_column(1) for rank in network.ranks[:n_roots]}
     families = [CutFamily(leaving, None) for leaving in ((True,) if balanced else (True, False))]
     vertex, is_exact = maximise_over_cuts(lp, network, families, roots)
     if not is_exact:
         return None
-    rates = tuple(vertex.primal[roots[rank]] / 2 for rank in network.ranks)
+    rates = tuple(vertex.primal[roots[rank]] / 2 if rank in roots else Fraction(0) for rank in network.ranks)
     return FreeRoots(sum(rates, Fraction(0)), rates)

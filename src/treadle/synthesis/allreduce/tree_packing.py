@@ -75,9 +75,9 @@ def pack_fabric_trees(
     way, broadcasting the other. Rates y(t) fit if ``sum of y(t) * crossings(t, e) <= b(e)``; the dual is
     ``min of b.l / shortest tree under l``. That is the allreduce optimum of a symmetric fabric: under
     symmetric lengths an in-tree and an out-tree are at least as long as two shortest trees, so the dual
-    bounds every two-family solution too. Columns are priced by minimum spanning trees under path distances, over
-    subsets of the branching switches. Duals are mixed with the hint while that still finds improving trees,
-    which damps their oscillation.
+    bounds every two-family solution too. Columns are priced by minimum spanning trees under path
+    distances, over subsets of the branching switches. Duals are mixed with the hint while that still finds
+    improving trees, which damps their oscillation.
     """
     search = _Search(network, seed)
     lengths = _hint_lengths(network, hint)

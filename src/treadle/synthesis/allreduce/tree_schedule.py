@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
-from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.synthesis.allreduce.network import Network
 from treadle.synthesis.allreduce.shortest_trees import FabricTree
 from treadle.topologies.topology import Topology
 
-MAX_UNITS = 2**50
-"""More unit trees than this are refused: loads must stay well inside 64 bits."""
+MAX_UNITS = 2**20
+"""Rates that would need more unit trees are rounded down."""
 
 Neighbours = Mapping[int, Sequence[tuple[int, tuple[int, ...]]]]
 """(neighbour, path of pairs towards it) of every node of a tree."""
@@ -34,16 +33,13 @@ def trees_to_schedule(
     trees : sequence of (FabricTree, rate)
         Rates > 0, in units of `Network.unit`, that fit the network.
 
-    Raises
-    ------
-    ScheduleError
-        If the rates' common denominator is too large for 64-bit loads.
-
     Notes
     -----
-    At a branching switch the first child continues the path that arrives there; the paths of the other
-    children begin (broadcasting) or end (reducing) at the switch.
+    Rates whose common denominator asks for more than `MAX_UNITS` unit trees are rounded down to multiples of
+    a MAX_UNITS-th of their sum. At a branching switch the first child continues the path that arrives there;
+    the paths of the other children begin (broadcasting) or end (reducing) at the switch.
     """
+    trees = _with_few_units(trees)
     scale = lcm(*(rate.denominator for _, rate in trees))
     shared = [
         int(topology.bandwidths[e]) // network.unit * scale
@@ -53,8 +49,6 @@ def trees_to_schedule(
     ]
     units = [int(rate * scale) for _, rate in trees]
     divisor = gcd(*units, *shared)
-    if sum(units) // divisor > MAX_UNITS:
-        raise ScheduleError(f"allreduce: the exact schedule needs {sum(units) // divisor} unit trees")
     rank_of = {node: rank for rank, node in enumerate(network.ranks)}
     lanes = _Lanes.of(topology, network, Fraction(scale, divisor * network.unit))
     specs: dict[Direction, list[TreeSpec]] = {direction: [] for direction in Direction}
@@ -79,6 +73,18 @@ def trees_to_schedule(
         reduce=forest_from_trees(Direction.REDUCE, len(rank_of), specs[Direction.REDUCE]),
         broadcast=forest_from_trees(Direction.BROADCAST, len(rank_of), specs[Direction.BROADCAST]),
     )
+
+
+def _with_few_units(
+    trees: Sequence[tuple[FabricTree, Fraction]],
+) -> Sequence[tuple[FabricTree, Fraction]]:
+    scale = lcm(*(rate.denominator for _, rate in trees))
+    units = [int(rate * scale) for _, rate in trees]
+    if sum(units) // gcd(*units) <= MAX_UNITS:
+        return trees
+    unit = Fraction(sum(units), scale * MAX_UNITS)
+    rounded = [(tree, rate // unit * unit) for tree, rate in trees]
+    return [(tree, rate) for tree, rate in rounded if rate]
 
 
 @dataclass(frozen=True)

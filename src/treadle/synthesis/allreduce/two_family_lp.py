@@ -41,12 +41,14 @@ class LpOptimum:
     is_exact: bool
 
 
-def solve_two_family_lp(network: Network) -> LpOptimum:
+def solve_two_family_lp(network: Network, *, roots: Sequence[int] | None = None) -> LpOptimum:
     """Maximise the total root rate of balanced in-tree and out-tree bandwidths.
 
     Parameters
     ----------
     network : Network
+    roots : sequence of int, optional
+        Nodes that may be roots; default `network.roots`.
 
     Returns
     -------
@@ -77,7 +79,7 @@ def solve_two_family_lp(network: Network) -> LpOptimum:
     mirrored = network.is_symmetric and network.multicast == network.aggregation
     lp = GrowingLp()
     lp.scale = max(network.capacity)
-    roots = {root: lp.add_column(1) for root in network.roots}
+    rates = {root: lp.add_column(1) for root in (network.roots if roots is None else roots)}
     families = [
         CutFamily(leaving, tuple(lp.add_column(0) for _ in range(network.n_pairs)))
         for leaving in ((True,) if mirrored else (True, False))
@@ -88,7 +90,7 @@ def solve_two_family_lp(network: Network) -> LpOptimum:
         _add_conservation(lp, network, family, capable)
         for family, capable in zip(families, branches, strict=False)
     ]
-    vertex, is_exact = maximise_over_cuts(lp, network, families, roots)
+    vertex, is_exact = maximise_over_cuts(lp, network, families, rates)
     parts = [_dual(family, rows, vertex.dual) for family, rows in zip(families, conserved, strict=True)]
     capacities = [tuple(vertex.primal[j] for j in family.columns or ()) for family in families]
     if mirrored:
@@ -97,8 +99,8 @@ def solve_two_family_lp(network: Network) -> LpOptimum:
         parts = [half, (half[0], [(node, -f) for node, f in half[1]])]
         capacities.append(tuple(capacity[r] for r in network.reverse))
     return LpOptimum(
-        rate=sum((vertex.primal[j] for j in roots.values()), Fraction(0)),
-        root_rates={root: vertex.primal[j] for root, j in roots.items()},
+        rate=sum((vertex.primal[j] for j in rates.values()), Fraction(0)),
+        root_rates={root: vertex.primal[j] for root, j in rates.items()},
         broadcast=capacities[0],
         reduce=capacities[1],
         prices=tuple(max(Fraction(0), vertex.dual[row]) for row in capacity_rows),

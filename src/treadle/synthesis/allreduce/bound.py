@@ -1,0 +1,156 @@
+"""The allreduce optimum of a fabric, or the best bound known, with a witness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from treadle.errors import InfeasibleError
+from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
+from treadle.schedules.collective import Collective
+from treadle.synthesis.allreduce.network import Network, network_of
+from treadle.synthesis.allreduce.stations import station_network
+from treadle.synthesis.allreduce.tree_packing import TreePacking, pack_fabric_trees
+from treadle.synthesis.allreduce.two_family_lp import LpOptimum, solve_two_family_lp
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class AllreduceBound:
+    """An upper bound on the allreduce throughput of a fabric.
+
+    Parameters
+    ----------
+    algbw : Fraction
+        Bytes/s, recomputed from the witness.
+    witness : LengthWitness or CutCombinationWitness
+    is_attained : bool or None
+        True: the bound is the optimum, schedules attain it. None: not known (in-network capabilities,
+        injection caps, or a solver's basis that is not exactly feasible).
+    """
+
+    algbw: Fraction
+    witness: LengthWitness | CutCombinationWitness
+    is_attained: bool | None
+
+
+def allreduce_bound(topology: Topology, collective: Collective) -> AllreduceBound:
+    """The allreduce optimum, or the best bound known, with a witness that proves it.
+
+    Parameters
+    ----------
+    topology : Topology
+        Its capabilities are part of the model: switches that multicast and aggregate may copy and combine.
+        For the optimum without that, pass `without_capabilities(topology)`. Injection caps are not modelled.
+    collective : Collective
+        An allreduce.
+
+    Raises
+    ------
+    InfeasibleError
+        If some rank cannot reach another.
+    ScheduleError
+        If the collective is no allreduce on the compute nodes of `topology`.
+
+    Notes
+    -----
+    Source: LP (B.5) of the dissertation, by cuts; see `solve_two_family_lp`. With capable switches it is a
+    relaxation. It is known to be attained when it equals the optimum without them, or the optimum of trees
+    that visit them all (stations), or on symmetric fabrics a packing of trees that branch where they like.
+    """
+    return analyse(topology, collective).bound
+
+
+def without_capabilities(topology: Topology) -> Topology:
+    """The fabric with switches that only forward."""
+    none = topology.multicast & False
+    return replace(topology, multicast=none, aggregation=none)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A bound with what was computed on the way.
+
+    Parameters
+    ----------
+    network : Network
+        With its capabilities.
+    bound : AllreduceBound
+    setting : LpOptimum
+        The better program that rooted trees can attain: of `setting_network`.
+    setting_network : Network
+        Without capabilities, or with the capable switches as stations.
+    packing : TreePacking, optional
+        Where the setting falls short of the bound and the fabric is symmetric.
+    """
+
+    network: Network
+    bound: AllreduceBound
+    setting: LpOptimum
+    setting_network: Network
+    packing: TreePacking | None = None
+
+    @property
+    def has_stations(self) -> bool:
+        """Trees of the setting visit the capable switches."""
+        return len(self.setting_network.ranks) > len(self.network.ranks)
+
+
+def analyse(topology: Topology, collective: Collective) -> Analysis:
+    """The bound of `allreduce_bound`, and programs and trees towards a schedule."""
+    network = network_of(topology, collective)
+    relaxed = solve_two_family_lp(network)
+    if not relaxed.rate:
+        raise InfeasibleError(f"{topology.name}: some rank cannot reach another, so no allreduce exists")
+    witness: LengthWitness | CutCombinationWitness = relaxed.witness
+    if not network.multicast and not network.aggregation:
+        if network.is_symmetric:
+            witness = _length_witness(topology, network, relaxed.prices)
+        bound = _concluded(topology, collective, network, witness, _feasible_rate(relaxed))
+        return Analysis(network, bound, relaxed, network)
+    setting, setting_network = _best_setting(network, relaxed)
+    rate, packing = _feasible_rate(setting), None
+    if rate < relaxed.rate and network.is_symmetric and network.branching:
+        packing = pack_fabric_trees(network, hint=relaxed.prices, target=relaxed.rate)
+        rate = max(rate, packing.rate)
+        if packing.is_priced:
+            lengths = _length_witness(topology, network, packing.lengths)
+            if lengths.bound(topology, collective) < witness.bound(topology, collective):
+                witness = lengths
+    bound = _concluded(topology, collective, network, witness, rate)
+    return Analysis(network, bound, setting, setting_network, packing)
+
+
+def _best_setting(network: Network, relaxed: LpOptimum) -> tuple[LpOptimum, Network]:
+    incapable = replace(network, multicast=frozenset(), aggregation=frozenset())
+    plain = solve_two_family_lp(incapable)
+    if not network.branching or _feasible_rate(plain) == relaxed.rate:
+        return plain, incapable
+    visiting = station_network(network)
+    stations = solve_two_family_lp(visiting, roots=network.ranks)
+    return (stations, visiting) if stations.rate > plain.rate else (plain, incapable)
+
+
+def _feasible_rate(program: LpOptimum) -> Fraction:
+    return program.rate if program.is_exact else Fraction(0)
+
+
+def _concluded(
+    topology: Topology,
+    collective: Collective,
+    network: Network,
+    witness: LengthWitness | CutCombinationWitness,
+    rate: Fraction,
+) -> AllreduceBound:
+    """The bound that the witness proves, held against a rate that is known to be feasible."""
+    value = witness.bound(topology, collective)
+    capped = bool(topology.injection_bytes_per_s.any())
+    return AllreduceBound(value, witness, True if not capped and rate * network.unit == value else None)
+
+
+def _length_witness(topology: Topology, network: Network, lengths: tuple[Fraction, ...]) -> LengthWitness:
+    per_link = [Fraction(0)] * topology.n_links
+    for members, length in zip(network.links, lengths, strict=True):
+        for e in members:
+            per_link[e] = length
+    return LengthWitness(tuple(per_link))
