@@ -57,7 +57,7 @@ def symmetric_topologies(
     max_bandwidth: int = 12,
     extra_links: int = 5,
 ) -> Topology:
-    """Connected fabrics of duplex links with equal bandwidth both ways: a random tree and a few links more."""
+    """Connected fabrics of duplex links, equal both ways: a random tree and a few links more."""
     builder, names = _nodes(draw, compute, switches)
     order = draw(st.permutations(names))
     bandwidths = st.integers(1, max_bandwidth)

@@ -10,7 +10,6 @@ from time import monotonic
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -50,7 +49,7 @@ class Output:
         """Print a table; all columns after the first `left` are aligned to the right."""
         if self.as_json or self.quiet:
             return
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=None, pad_edge=False, header_style=None)
         for place, heading in enumerate(headings):
             table.add_column(heading, justify="left" if place < left else "right", no_wrap=True)
         for row in rows:

@@ -33,8 +33,3 @@ def exact_bandwidth(bytes_per_s: Fraction) -> str:
     if giga.denominator == 1 or giga.denominator > _LONGEST or round(giga, 2) == giga:
         return text
     return f"{text} ({giga})"
-
-
-def fraction_text(value: Fraction) -> str:
-    """An exact rational as JSON has it: ``1040/3``, with a denominator even where that is 1."""
-    return f"{value.numerator}/{value.denominator}"

@@ -1,0 +1,88 @@
+"""``treadle compare``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, TimeLimitOption
+from treadle.cli.problem import (
+    CollectiveArgument,
+    FormatOption,
+    ForwardOption,
+    RanksOption,
+    RootOption,
+    TopologyArgument,
+    WeightsOption,
+    problem_options,
+)
+from treadle.cli.quantities import parse_seconds
+from treadle.cli.report import print_bound, print_problem
+from treadle.planning import Comparison, ComparisonRow
+from treadle.planning.summary import comparison_summary
+
+FAILED = 1
+TIME_LIMIT_REACHED = 4
+
+
+def compare_command(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    algorithms: Annotated[
+        str | None, typer.Option(help="Only these, with commas between.", metavar="NAME,...")
+    ] = None,
+    ranks: RanksOption = None,
+    forward: ForwardOption = False,
+    root: RootOption = None,
+    weights: WeightsOption = None,
+    file_format: FormatOption = None,
+    time_limit: TimeLimitOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Show schedulers side by side, each schedule verified, beside the optimum."""
+    del seed  # nothing in these algorithms is random
+    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    try:
+        result = planning.compare(
+            topology,
+            collective,
+            algorithms=None if algorithms is None else algorithms.split(","),
+            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+            progress=progress,
+            **problem_options(ranks, forward, root, weights, file_format),
+        )
+    finally:
+        progress.clear()
+    print_problem(output, result.topology, result.collective)
+    print_bound(output, result.topology, result.collective, result.bound)
+    output.line()
+    headings = ("algorithm", "algbw GB/s", "% optimum", "trees", "height", "CPU s", "verified")
+    output.table(headings, [_cells(result, row) for row in result.rows if not row.refusal])
+    for row in result.rows:
+        if row.refusal:
+            reason = row.refusal.removeprefix(f"{row.algorithm}: ")
+            output.line(f"{row.algorithm}: {reason}")
+    output.result(comparison_summary(result))
+    if any(row.report is not None and not row.report.is_ok for row in result.rows):
+        return FAILED
+    return TIME_LIMIT_REACHED if any(row.is_late for row in result.rows) else 0
+
+
+def _cells(result: Comparison, row: ComparisonRow) -> tuple[str, ...]:
+    assert row.report is not None
+    if row.algbw is None:
+        violations = f"NO: {row.report.n_violations} violations"
+        return row.algorithm, "-", "-", str(row.trees), "-", f"{row.seconds:.2f}", violations
+    return (
+        row.algorithm,
+        f"{float(row.algbw) / 10**9:.2f}",
+        f"{float(row.algbw / result.bound.algbw):.1%}",
+        str(row.trees),
+        str(row.report.height_max),
+        f"{row.seconds:.2f}",
+        "yes",
+    )

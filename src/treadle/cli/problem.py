@@ -1,0 +1,45 @@
+"""Arguments that say what is to be planned; the same for solve, bound and compare."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from treadle.cli.quantities import parse_integers
+from treadle.planning.problem import ProblemOptions
+
+TopologyArgument = Annotated[
+    str, typer.Argument(metavar="TOPOLOGY", help="A catalogue expression such as dgx_a100:2, or a file.")
+]
+CollectiveArgument = Annotated[
+    str,
+    typer.Argument(metavar="COLLECTIVE", help="allgather, reduce-scatter, allreduce, broadcast or reduce."),
+]
+RanksOption = Annotated[
+    str | None,
+    typer.Option(help="Only these compute nodes, as 0-7,16-23 or box0.*.", metavar="RANKS"),
+]
+ForwardOption = Annotated[
+    bool, typer.Option("--forward", help="Compute nodes outside --ranks forward instead of being absent.")
+]
+RootOption = Annotated[
+    str | None, typer.Option(help="Root of broadcast and reduce: a rank or a node's name.", metavar="RANK")
+]
+WeightsOption = Annotated[
+    str | None, typer.Option(help="Relative shard size of each rank, as 2,1,1,1.", metavar="W,W,...")
+]
+FormatOption = Annotated[str | None, typer.Option("--format", help="Format of a topology file: json.")]
+
+
+def problem_options(
+    ranks: str | None, forward: bool, root: str | None, weights: str | None, file_format: str | None
+) -> ProblemOptions:
+    """What was typed, as `treadle.planning.pose` takes it."""
+    return ProblemOptions(
+        ranks=ranks,
+        forward=forward,
+        root=root,
+        weights=None if weights is None else parse_integers(weights, "--weights"),
+        file_format=file_format,
+    )

@@ -1,0 +1,134 @@
+"""Results in words: the optimum, its cut, the schedule, the verification."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+
+from treadle.cli.names import describe_nodes
+from treadle.cli.output import Output
+from treadle.cli.quantities import exact_bandwidth
+from treadle.planning import Bound, SolveResult
+from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
+from treadle.schedules.collective import Collective
+from treadle.schedules.violations import Report
+from treadle.schedules.witness import CutWitness, Witness
+from treadle.topologies import Topology
+from treadle.units import format_bandwidth
+
+SHOWN_VIOLATIONS = 20
+
+
+def print_problem(output: Output, topology: Topology, collective: Collective) -> None:
+    """The fabric and the collective, a line each."""
+    output.line(
+        f"fabric      {topology.name}: {len(topology.compute_nodes)} compute nodes, "
+        f"{len(topology.switches)} switches, {topology.n_links} links"
+    )
+    extra = ""
+    if collective.root is not None:
+        extra += f", root {topology.node_names[collective.ranks[collective.root]]}"
+    if collective.weights is not None:
+        extra += ", shards of unequal size"
+    if collective.forwarders:
+        extra += f", {len(collective.forwarders)} forwarders"
+    output.line(f"collective  {collective.kind}, {collective.n_ranks} ranks{extra}")
+
+
+def print_bound(output: Output, topology: Topology, collective: Collective, bound: Bound) -> None:
+    """The optimum and what proves it."""
+    what = "optimum" if bound.is_tight else "bound  "
+    model = f"; {bound.model}" if bound.model else ""
+    loose = "" if bound.is_tight else "; an upper bound, not known to be attained"
+    output.line(f"{what}     {exact_bandwidth(bound.algbw)} asymptotic algbw, exact{loose}{model}")
+    output.line(f"witness     {describe_witness(topology, collective, bound.witness, bound.algbw)}")
+
+
+def describe_witness(topology: Topology, collective: Collective, witness: Witness, algbw: Fraction) -> str:
+    """What proves the bound, in one line."""
+    if isinstance(witness, CutWitness):
+        return _cut(topology, collective, witness, algbw)
+    if isinstance(witness, LengthWitness):
+        return f"link prices; scarce are {_scarce_links(topology, witness)}"
+    if isinstance(witness, CutCombinationWitness):
+        cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
+        first = describe_nodes(topology, cuts[0][0]) if cuts else "none"
+        return f"{len(cuts)} cuts together; the heaviest is {first}"
+    return witness.kind
+
+
+def _cut(topology: Topology, collective: Collective, witness: CutWitness, algbw: Fraction) -> str:
+    inside = set(witness.nodes)
+    total = sum(collective.shard_weights)
+    demand = sum(
+        weight
+        for node, weight in zip(collective.ranks, collective.shard_weights, strict=True)
+        if node in inside
+    )
+    capacity = format_bandwidth(algbw * demand / total)
+    moves = "enter" if collective.kind.reduces else "leave"
+    share = f"{demand} of {total} shards" if collective.root is None else "all data"
+    return f"cut {describe_nodes(topology, inside)}: {share} must {moves} it through {capacity}"
+
+
+def _scarce_links(topology: Topology, witness: LengthWitness) -> str:
+    """How many links of each bandwidth have a price."""
+    every = Counter(topology.bandwidths.tolist())
+    priced = Counter(
+        int(topology.bandwidths[link]) for link, length in enumerate(witness.lengths) if length > 0
+    )
+    terms = [f"{priced[rate]} of {every[rate]} links of {format_bandwidth(rate)}" for rate in sorted(priced)]
+    return ", ".join(terms[:4]) + (", ..." if len(terms) > 4 else "")
+
+
+def print_schedule(output: Output, result: SolveResult) -> None:
+    """What was built and how far it is from the bound."""
+    plan = result.plan
+    schedule = plan.entries[-1].schedule
+    output.line(f"schedule    {exact_bandwidth(plan.algbw)} asymptotic algbw, {_standing(result)}")
+    per_root = f"{result.trees_per_root} per root, " if result.trees_per_root is not None else ""
+    output.line(
+        f"trees       {per_root}{schedule.total_units} in all, height at most {result.report.height_max} "
+        f"({plan.algorithm})"
+    )
+    if result.exact_trees_per_root not in (None, result.trees_per_root):
+        output.line(f"            the optimum takes {result.exact_trees_per_root} trees per root (--exact)")
+    if result.traffic is not None:
+        before, after = result.traffic.traffic_before, result.traffic.traffic_after
+        saved = f" ({1 - after / before:.1%} less)" if before else ""
+        output.line(
+            f"traffic     {after:.4g} x size over all links after pruning, {before:.4g} before{saved}"
+        )
+    for note in result.notes:
+        output.line(f"note        {note}")
+
+
+def _standing(result: SolveResult) -> str:
+    if result.is_optimal:
+        return "optimal"
+    if result.bound is None:
+        return "no bound known"
+    gap = 1 - result.plan.algbw / result.bound.algbw
+    what = "the optimum" if result.bound.is_tight else "the bound"
+    return f"{float(gap):.2%} below {what}"
+
+
+def print_verification(output: Output, report: Report) -> None:
+    """Every violation, or that there is none."""
+    if report.is_ok:
+        output.line("verified    yes: trees span, paths hold, loads and claims are exact")
+        return
+    output.line(f"verified    NO: {report.n_violations} violations")
+    for violation in report.violations[:SHOWN_VIOLATIONS]:
+        output.line(f"            {violation}")
+    more = report.n_violations - SHOWN_VIOLATIONS
+    if more > 0:
+        output.line(f"            and {more} more (--json lists up to 1000)")
+
+
+def print_seconds(output: Output, seconds: Mapping[str, float]) -> None:
+    """CPU seconds of the stages that took any."""
+    stages = [f"{name} {spent:.2f}" for name, spent in seconds.items() if name != "total" and spent >= 0.005]
+    total = f"total {seconds['total']:.2f}"
+    output.line(f"CPU s       {', '.join([*stages, total])}")

@@ -1,0 +1,121 @@
+"""``treadle solve`` and ``treadle bound``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, TimeLimitOption
+from treadle.cli.problem import (
+    CollectiveArgument,
+    FormatOption,
+    ForwardOption,
+    RanksOption,
+    RootOption,
+    TopologyArgument,
+    WeightsOption,
+    problem_options,
+)
+from treadle.cli.quantities import parse_seconds
+from treadle.cli.report import (
+    print_bound,
+    print_problem,
+    print_schedule,
+    print_seconds,
+    print_verification,
+)
+from treadle.planning.summary import bound_summary, solve_summary
+from treadle.schedules.files import save_plan
+
+TIME_LIMIT_REACHED = 4
+
+
+def solve_command(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
+    algorithm: Annotated[
+        str, typer.Option(help=f"One of {', '.join(planning.algorithm_names())}.", metavar="NAME")
+    ] = "forestcoll",
+    trees: Annotated[int | None, typer.Option(help="Just so many trees per root.", metavar="K")] = None,
+    max_trees: Annotated[
+        int | None, typer.Option(help="The best number of trees per root up to K.", metavar="K")
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="The optimum, however many trees per root it takes.")
+    ] = False,
+    trim: Annotated[
+        bool, typer.Option("--trim", help="Leave surplus bandwidth unused where nodes are not Eulerian.")
+    ] = False,
+    multicast: Annotated[
+        bool, typer.Option("--multicast", help="Prune trees at switches that multicast or aggregate.")
+    ] = False,
+    ranks: RanksOption = None,
+    forward: ForwardOption = False,
+    root: RootOption = None,
+    weights: WeightsOption = None,
+    file_format: FormatOption = None,
+    time_limit: TimeLimitOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Synthesise a schedule, verify it, report, and write a plan."""
+    del seed  # nothing in these algorithms is random
+    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    try:
+        result = planning.solve(
+            topology,
+            collective,
+            algorithm=algorithm,
+            trees=trees,
+            max_trees=max_trees,
+            exact=exact,
+            trim=trim,
+            multicast=multicast,
+            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+            progress=progress,
+            **problem_options(ranks, forward, root, weights, file_format),
+        )
+    finally:
+        progress.clear()
+    if plan is not None:
+        save_plan(plan, result.plan)
+    print_problem(output, result.plan.topology, result.plan.collective)
+    if result.bound is not None:
+        print_bound(output, result.plan.topology, result.plan.collective, result.bound)
+    print_schedule(output, result)
+    print_verification(output, result.report)
+    print_seconds(output, result.seconds)
+    if plan is not None:
+        output.line(f"plan        {plan}")
+    if result.is_late:
+        output.line("time limit  reached; this is a quick schedule in place of the wanted one")
+    output.result({**solve_summary(result), **({} if plan is None else {"plan": str(plan)})})
+    return TIME_LIMIT_REACHED if result.is_late else 0
+
+
+def bound_command(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    ranks: RanksOption = None,
+    forward: ForwardOption = False,
+    root: RootOption = None,
+    weights: WeightsOption = None,
+    file_format: FormatOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Print the exact optimum and its witness, without building a schedule."""
+    output = Output(json, quiet)
+    result = planning.bound(
+        topology, collective, **problem_options(ranks, forward, root, weights, file_format)
+    )
+    print_problem(output, result.topology, result.collective)
+    print_bound(output, result.topology, result.collective, result.bound)
+    print_seconds(output, result.seconds)
+    output.result(bound_summary(result))
+    return 0

@@ -1,0 +1,254 @@
+"""One schedule for a problem, by the algorithm of a given name, before anybody has judged it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from time import monotonic, process_time
+
+from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.planning.problem import Problem
+from treadle.planning.transfer import transfer_collective, transfer_schedule
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.forest import ForestSchedule
+from treadle.schedules.witness import Witness
+from treadle.synthesis import forestcoll
+from treadle.synthesis.allreduce import AllreduceBound, Construction, allreduce_bound, solve_allreduce
+from treadle.synthesis.baselines import BASELINES
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.forestcoll import TreeBudget
+from treadle.topologies import trimmed
+from treadle.units import format_bandwidth
+
+FORESTCOLL = "forestcoll"
+RS_AG = "rs-ag"
+FALLBACKS = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
+"""Tried in this order when time has run out; all of them are quick."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An upper bound on algbw and what proves it.
+
+    Parameters
+    ----------
+    algbw : Fraction
+        Bytes/s.
+    witness : Witness
+    is_tight : bool
+        Some schedule attains it.
+    model : str
+        What the fabric was assumed to do where that matters (allreduce); else "".
+    """
+
+    algbw: Fraction
+    witness: Witness
+    is_tight: bool = True
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A schedule as its generator returned it.
+
+    Parameters
+    ----------
+    algorithm : str
+    schedule : ForestSchedule
+    bound : Bound, optional
+        None when time ran out before it was known.
+    trees_per_root, exact_trees_per_root : int, optional
+        k per unit of shard weight as built, and as the optimum would need.
+    seconds : mapping of stage to CPU seconds
+    notes : tuple of str
+        What a user should know.
+    """
+
+    algorithm: str
+    schedule: ForestSchedule
+    bound: Bound | None
+    trees_per_root: int | None = None
+    exact_trees_per_root: int | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What generators are told.
+
+    Parameters
+    ----------
+    budget : TreeBudget
+        Trees per root; ForestColl's.
+    trim : bool
+        Build on the fabric without its surplus bandwidth (where nodes are not Eulerian), for the whole one.
+    bound : Bound, optional
+        If it is known already.
+    progress : callable, optional
+        progress(stage, done, total).
+    deadline : float, optional
+        Value of time.monotonic() after which to give up.
+    """
+
+    budget: TreeBudget = field(default_factory=TreeBudget)
+    trim: bool = False
+    bound: Bound | None = None
+    progress: Progress | None = None
+    deadline: float | None = None
+
+
+def algorithm_names() -> tuple[str, ...]:
+    """Every value of `algorithm`."""
+    return (FORESTCOLL, RS_AG, *BASELINES)
+
+
+def find_bound(problem: Problem) -> Bound:
+    """The exact optimum, or for an allreduce with capable switches an upper bound.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached.
+    """
+    if problem.collective.kind is CollectiveKind.ALLREDUCE:
+        return _allreduce_bound(problem, allreduce_bound(problem.topology, problem.collective))
+    best = forestcoll.optimum(problem.topology, problem.collective)
+    return Bound(best.algbw, best.witness)
+
+
+def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
+    """A schedule by the named algorithm.
+
+    Parameters
+    ----------
+    problem : Problem
+    algorithm : str
+        One of `algorithm_names`.
+    options : Options
+
+    Raises
+    ------
+    FormatError
+        For an unknown name.
+    InfeasibleError, ScheduleError
+        If the algorithm cannot serve the problem.
+    TimeLimitError
+        If the deadline passed.
+    """
+    topology, collective = problem.topology, problem.collective
+    if algorithm in BASELINES:
+        start = process_time()
+        schedule = BASELINES[algorithm](topology, collective)
+        seconds = {"schedule": process_time() - start}
+        return Candidate(algorithm, schedule, options.bound or find_bound(problem), seconds=seconds)
+    check_algorithm(algorithm)
+    if options.trim:
+        return _on_trimmed(problem, algorithm, options)
+    if collective.kind is CollectiveKind.ALLREDUCE:
+        return _allreduce(problem, algorithm, options)
+    if algorithm == RS_AG:
+        raise ScheduleError(f"{RS_AG} (reduce-scatter, then allgather) serves allreduce only")
+    built = forestcoll.synthesise(
+        topology,
+        collective,
+        budget=options.budget,
+        progress=options.progress,
+        deadline=options.deadline,
+    )
+    return Candidate(
+        algorithm,
+        built.schedule,
+        Bound(built.optimum.algbw, built.optimum.witness),
+        trees_per_root=built.trees_per_root,
+        exact_trees_per_root=built.exact_trees_per_root,
+        seconds=built.seconds,
+        notes=(built.note,) if built.note else (),
+    )
+
+
+def check_algorithm(name: str) -> None:
+    """Raise FormatError unless an algorithm has that name."""
+    known = algorithm_names()
+    if name not in known:
+        raise FormatError(f"unknown algorithm {name[:40]!r}; expected one of {', '.join(known)}")
+
+
+def _allreduce(
+    problem: Problem,
+    algorithm: str,
+    options: Options,
+) -> Candidate:
+    """Reduce-scatter + allgather where that meets the bound or is asked for; else what is better."""
+    topology, collective = problem.topology, problem.collective
+    phases = forestcoll.synthesise(
+        topology, collective, budget=options.budget, progress=options.progress, deadline=options.deadline
+    )
+    notes = (phases.note,) if phases.note else ()
+    base = Candidate(
+        algorithm,
+        phases.schedule,
+        None,
+        trees_per_root=phases.trees_per_root,
+        exact_trees_per_root=phases.exact_trees_per_root,
+        seconds=phases.seconds,
+        notes=(*notes, f"built as {Construction.PHASES}"),
+    )
+    start = process_time()
+    if algorithm == RS_AG or (options.budget.trees or options.budget.max_trees):
+        # a limited number of trees per root only has a meaning for the two phases
+        bound = options.bound or find_bound(problem)
+        return replace(base, bound=bound, seconds={**phases.seconds, "bound": process_time() - start})
+    best = solve_allreduce(topology, collective, rs_ag=phases.schedule, pack=forestcoll.pack_forest)
+    bound = _allreduce_bound(problem, best.bound)
+    seconds = {**phases.seconds, "allreduce": process_time() - start}
+    if best.construction is Construction.PHASES:
+        return replace(base, bound=bound, seconds=seconds)
+    return Candidate(
+        algorithm, best.schedule, bound, seconds=seconds, notes=(*notes, f"built as {best.construction}")
+    )
+
+
+def _allreduce_bound(problem: Problem, found: AllreduceBound) -> Bound:
+    topology = problem.topology
+    capable = bool(topology.multicast.any() or topology.aggregation.any())
+    model = f"allreduce {'with' if capable else 'without'} in-network multicast and aggregation"
+    return Bound(found.algbw, found.witness, found.is_attained is True, model)
+
+
+def fall_back(problem: Problem) -> Candidate:
+    """A schedule that is quick to make, for when time has run out; ScheduleError if none fits."""
+    # the cut search is quick enough to be worth waiting for; an allreduce's linear program may not be
+    is_slow = problem.collective.kind is CollectiveKind.ALLREDUCE
+    bound = None if is_slow else find_bound(problem)
+    for name in FALLBACKS:
+        try:
+            return Candidate(name, BASELINES[name](problem.topology, problem.collective), bound)
+        except TreadleError:
+            continue
+    raise ScheduleError(
+        f"{problem.topology.name}: the time limit was reached, and no quick schedule fits; allow more time"
+    )
+
+
+def _on_trimmed(problem: Problem, algorithm: str, options: Options) -> Candidate:
+    whole = problem.topology
+    small = trimmed(whole)
+    inner = Problem(small, transfer_collective(problem.collective, whole, small))
+    built = generate(inner, algorithm, replace(options, trim=False, bound=None))
+    notes = built.notes
+    lost = int(whole.bandwidths.sum()) - int(small.bandwidths.sum())
+    if lost:
+        notes += (f"{format_bandwidth(lost)} of surplus bandwidth were left unused to balance every node",)
+    return replace(
+        built,
+        schedule=transfer_schedule(built.schedule, small, whole),
+        bound=options.bound or find_bound(problem),
+        notes=notes,
+    )
+
+
+def seconds_left(time_limit_s: float | None) -> float | None:
+    """The deadline as a value of time.monotonic(), or None without a limit."""
+    return None if time_limit_s is None else monotonic() + time_limit_s

@@ -1,0 +1,140 @@
+"""Schedulers side by side on one problem, all judged by the same verifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from time import process_time
+from typing import Unpack
+
+from treadle.errors import TreadleError
+from treadle.planning.candidate import (
+    RS_AG,
+    Bound,
+    Options,
+    algorithm_names,
+    check_algorithm,
+    find_bound,
+    generate,
+    seconds_left,
+)
+from treadle.planning.problem import Problem, ProblemOptions, pose
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.verify import verify as verify_schedule
+from treadle.schedules.violations import Report
+from treadle.synthesis.engine import Progress, TimeLimitError
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One scheduler's result.
+
+    Parameters
+    ----------
+    algorithm : str
+    report : Report, optional
+        Of the verifier; None if the scheduler refused the problem.
+    trees : int, optional
+        Unit trees in all.
+    seconds : float
+        CPU time to generate the schedule.
+    refusal : str
+        Why there is no schedule, else "".
+    is_late : bool
+        Time ran out.
+    """
+
+    algorithm: str
+    report: Report | None
+    trees: int | None
+    seconds: float
+    refusal: str = ""
+    is_late: bool = False
+
+    @property
+    def algbw(self) -> Fraction | None:
+        """As the verifier computed it, bytes/s; None without a valid schedule."""
+        return self.report.algbw if self.report is not None and self.report.is_ok else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All schedulers on one problem.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    bound : Bound
+    rows : tuple of ComparisonRow
+        Fastest first; refusals last.
+    """
+
+    topology: Topology
+    collective: Collective
+    bound: Bound
+    rows: tuple[ComparisonRow, ...]
+
+
+def compare(
+    topology: Topology | str,
+    collective: Collective | CollectiveKind | str,
+    *,
+    algorithms: Sequence[str] | None = None,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    **problem_options: Unpack[ProblemOptions],
+) -> Comparison:
+    """Run several schedulers and verify each schedule.
+
+    Parameters
+    ----------
+    topology, collective, **problem_options
+        See `treadle.planning.problem.pose`.
+    algorithms : sequence of str, optional
+        Default: all that are known.
+    time_limit_s : float, optional
+        Seconds for all together; those that do not get their turn are listed as such.
+    progress : callable, optional
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if no schedule exists at all.
+    """
+    for name in algorithms or ():
+        check_algorithm(name)
+    problem = pose(topology, collective, **problem_options)
+    bound = find_bound(problem)
+    options = Options(bound=bound, progress=progress, deadline=seconds_left(time_limit_s))
+    names = algorithms or [
+        name
+        for name in algorithm_names()
+        if name != RS_AG or problem.collective.kind is CollectiveKind.ALLREDUCE
+    ]
+    rows = [_row(problem, name, bound, options) for name in names]
+    rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
+    return Comparison(problem.topology, problem.collective, bound, tuple(rows))
+
+
+def _row(problem: Problem, name: str, bound: Bound, options: Options) -> ComparisonRow:
+    start = process_time()
+    try:
+        found = generate(problem, name, options)
+    except TimeLimitError:
+        return ComparisonRow(
+            name, None, None, process_time() - start, "the time limit was reached", is_late=True
+        )
+    except TreadleError as error:
+        return ComparisonRow(name, None, None, process_time() - start, str(error))
+    seconds = process_time() - start
+    report = verify_schedule(
+        problem.topology,
+        problem.collective,
+        found.schedule,
+        claimed_optimal_algbw=bound.algbw,
+        witness=bound.witness,
+    )
+    return ComparisonRow(name, report, found.schedule.total_units, seconds)

@@ -1,0 +1,144 @@
+"""Plans executed on real data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from treadle.lowering.forest import lower as lower_forest
+from treadle.lowering.program import Program
+from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.mpi import load_mpi, measure_mpi
+from treadle.runtime.sweep import SweepRow, measure, parse_sizes, table_lines
+from treadle.schedules.plan import Plan
+
+__all__ = [
+    "ElementType",
+    "Reduction",
+    "RunResult",
+    "RuntimeName",
+    "SweepRow",
+    "is_reporter",
+    "parse_sizes",
+    "program_of",
+    "run",
+    "table_lines",
+]
+
+
+class RuntimeName(StrEnum):
+    """Executors of programs, spelt as on the command line."""
+
+    IN_PROCESS = "in-process"
+    MPI = "mpi"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What was measured on this host.
+
+    Parameters
+    ----------
+    rows : tuple of SweepRow
+        One for each size; empty at all MPI processes but the first.
+    is_reporter : bool
+        This process reports: the only one, or the first of MPI's.
+    """
+
+    rows: tuple[SweepRow, ...]
+    is_reporter: bool
+
+    @property
+    def wrong(self) -> int:
+        """Elements that differ from the collective's definition, over all sizes."""
+        return sum(row.wrong for row in self.rows)
+
+
+def program_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels: int = 1) -> Program:
+    """The runtime-neutral program of the plan's schedule for a size; ScheduleError if none serves it."""
+    schedule = plan.schedule_for(size_bytes)
+    return lower_forest(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)
+
+
+def is_reporter(runtime: RuntimeName | str) -> bool:
+    """Whether this process is the one that prints; MissingDependencyError if MPI is wanted but absent."""
+    return RuntimeName(runtime) is RuntimeName.IN_PROCESS or load_mpi().COMM_WORLD.Get_rank() == 0
+
+
+def run(
+    plan: Plan,
+    sizes: Sequence[int],
+    *,
+    runtime: RuntimeName | str = RuntimeName.IN_PROCESS,
+    element: ElementType = ElementType.FLOAT32,
+    reduction: Reduction = Reduction.SUM,
+    in_place: bool = False,
+    iterations: int = 20,
+    budget_s: float = 1.0,
+    seed: int = 0,
+    with_reference: bool = False,
+    on_row: Callable[[SweepRow], None] | None = None,
+) -> RunResult:
+    """Move real data by a plan, check every element and time it.
+
+    Parameters
+    ----------
+    plan : Plan
+    sizes : sequence of int
+        Bytes of the larger per-rank buffer.
+    runtime : RuntimeName or str
+        ``mpi`` must be called by every process under mpirun, one process per rank.
+    element, reduction, in_place
+        Type of the elements, how they are combined, whether input and output are one memory.
+    iterations, budget_s : int, float
+        Timed runs of a size: at most so many, and no more after so many seconds.
+    seed : int
+        Of the input data.
+    with_reference : bool
+        Time MPI's own collective beside (MPI only).
+    on_row : callable, optional
+        Called with each row as soon as it is there.
+
+    Raises
+    ------
+    ScheduleError
+        If no schedule of the plan serves a size, or it cannot be executed.
+    MissingDependencyError
+        For MPI without mpi4py, bfloat16 without ml_dtypes.
+
+    Notes
+    -----
+    Times are those of copying memory on this host; they say nothing about the modelled fabric.
+    """
+    reporter = is_reporter(runtime)
+    rows: list[SweepRow] = []
+    for entry in plan.entries:
+        served = [size for size in sizes if plan.schedule_for(size) is entry.schedule]
+        if not served:
+            continue
+        program = program_of(plan, served[0], in_place=in_place)
+        if RuntimeName(runtime) is RuntimeName.MPI:
+            rows += measure_mpi(
+                program,
+                served,
+                element=element,
+                reduction=reduction,
+                iterations=iterations,
+                budget_s=budget_s,
+                seed=seed,
+                with_reference=with_reference,
+                on_row=on_row,
+            )
+        else:
+            rows += measure(
+                program,
+                served,
+                element=element,
+                reduction=reduction,
+                iterations=iterations,
+                budget_s=budget_s,
+                seed=seed,
+                on_row=on_row,
+            )
+    return RunResult(tuple(rows), reporter)

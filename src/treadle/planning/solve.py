@@ -1,0 +1,275 @@
+"""From a fabric and a collective to a verified plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Unpack
+
+from treadle._version import __version__
+from treadle.errors import ScheduleError
+from treadle.planning.candidate import (
+    FORESTCOLL,
+    Bound,
+    Candidate,
+    Options,
+    fall_back,
+    find_bound,
+    generate,
+    seconds_left,
+)
+from treadle.planning.problem import Problem, ProblemOptions, pose
+from treadle.planning.stages import Stopwatch
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.plan import Plan, PlanEntry
+from treadle.schedules.verify import verify as verify_schedule
+from treadle.schedules.violations import Report
+from treadle.synthesis.engine import Progress, TimeLimitError
+from treadle.synthesis.forestcoll import Pruning, TreeBudget, prune_for_switches
+from treadle.topologies.topology import Topology
+
+
+class RejectedError(ScheduleError):
+    """A generated schedule did not pass the verifier: a defect of the generator, and never a plan.
+
+    Parameters
+    ----------
+    algorithm : str
+    report : Report
+    """
+
+    def __init__(self, algorithm: str, report: Report) -> None:
+        first = report.violations[0] if report.violations else "no throughput"
+        super().__init__(
+            f"{algorithm}: the schedule fails verification ({report.n_violations} violations; {first}); "
+            f"nothing was written; this is a defect of Treadle, please report it"
+        )
+        self.report = report
+
+
+@dataclass(frozen=True)
+class SolveResult:
+    """A plan and what was learnt while making it.
+
+    Parameters
+    ----------
+    plan : Plan
+    report : Report
+        Of the independent verifier, on the plan's fabric.
+    bound : Bound, optional
+        None if time ran out before one was known.
+    trees_per_root, exact_trees_per_root : int, optional
+        k per unit of shard weight as built, and as the optimum would need; where the algorithm has a k.
+    traffic : Pruning, optional
+        Traffic before and after, where trees were pruned.
+    notes : tuple of str
+        What a user should know, a line each.
+    seconds : mapping of stage to CPU seconds
+        With `total`.
+    is_late : bool
+        The time limit was reached and the plan is a stopgap.
+    """
+
+    plan: Plan
+    report: Report
+    bound: Bound | None
+    trees_per_root: int | None
+    exact_trees_per_root: int | None
+    traffic: Pruning | None
+    notes: tuple[str, ...]
+    seconds: Mapping[str, float]
+    is_late: bool
+
+    @property
+    def algbw(self) -> Fraction:
+        """Asymptotic algbw of the plan, bytes/s."""
+        return self.plan.algbw
+
+    @property
+    def optimal_algbw(self) -> Fraction | None:
+        """The bound, bytes/s."""
+        return None if self.bound is None else self.bound.algbw
+
+    @property
+    def is_optimal(self) -> bool | None:
+        """Whether the plan attains a bound; None if it does not and the bound may be loose, or is unknown."""
+        if self.bound is None:
+            return None
+        if self.report.is_optimal:
+            return True
+        return False if self.bound.is_tight else None
+
+
+@dataclass(frozen=True)
+class BoundResult:
+    """The most that any schedule can reach.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    bound : Bound
+    seconds : mapping of stage to CPU seconds
+    """
+
+    topology: Topology
+    collective: Collective
+    bound: Bound
+    seconds: Mapping[str, float]
+
+    @property
+    def algbw(self) -> Fraction:
+        """The bound, bytes/s, exact."""
+        return self.bound.algbw
+
+
+def bound(
+    topology: Topology | str,
+    collective: Collective | CollectiveKind | str,
+    **options: Unpack[ProblemOptions],
+) -> BoundResult:
+    """The exact optimum of a collective on a fabric, with a witness that proves it.
+
+    Parameters
+    ----------
+    topology, collective, **options
+        See `treadle.planning.problem.pose`.
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if a rank cannot be reached.
+
+    Examples
+    --------
+    >>> bound("dgx_a100:2", "allgather").algbw
+    Fraction(1040000000000, 3)
+    """
+    watch = Stopwatch()
+    with watch.stage("fabric"):
+        problem = pose(topology, collective, **options)
+    with watch.stage("optimum"):
+        found = find_bound(problem)
+    return BoundResult(problem.topology, problem.collective, found, watch.seconds())
+
+
+def solve(
+    topology: Topology | str,
+    collective: Collective | CollectiveKind | str,
+    *,
+    algorithm: str = FORESTCOLL,
+    trees: int | None = None,
+    max_trees: int | None = None,
+    exact: bool = False,
+    trim: bool = False,
+    multicast: bool = False,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[ProblemOptions],
+) -> SolveResult:
+    """Synthesise a schedule, verify it independently, and put it into a plan.
+
+    Parameters
+    ----------
+    topology, collective, **options
+        See `treadle.planning.problem.pose`.
+    algorithm : str
+        One of `algorithm_names`.
+    trees, max_trees : int, optional
+        Just so many trees per root; the best number up to so many.
+    exact : bool
+        The optimum, however many trees per root it takes. By default: the optimum if it takes at most 64
+        trees per root, else the best of up to 10.
+    trim : bool
+        Where nodes are not Eulerian, leave surplus bandwidth unused.
+    multicast : bool
+        Prune trees at switches that multicast or aggregate.
+    time_limit_s : float, optional
+        Seconds after which a quick schedule takes the place of the wanted one.
+    progress : callable, optional
+        progress(stage, done, total).
+
+    Returns
+    -------
+    SolveResult
+        Look at `report.is_ok` before use; it is false only through a defect of Treadle.
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if no schedule exists under these conditions.
+
+    Examples
+    --------
+    >>> result = solve("ring:4", "allgather")
+    >>> result.report.is_ok, result.is_optimal
+    (True, True)
+    """
+    watch = Stopwatch()
+    how = Options(
+        budget=TreeBudget(trees=trees, max_trees=max_trees, exact=exact),
+        trim=trim,
+        progress=progress,
+        deadline=seconds_left(time_limit_s),
+    )
+    with watch.stage("fabric"):
+        problem = pose(topology, collective, **options)
+    late = False
+    try:
+        found = generate(problem, algorithm, how)
+        watch.include(found.seconds)
+    except TimeLimitError:
+        found, late = fall_back(problem), True
+    traffic: Pruning | None = None
+    if multicast:
+        with watch.stage("multicast"):
+            traffic = prune_for_switches(problem.topology, found.schedule)
+            found = replace(found, schedule=traffic.schedule)
+    with watch.stage("verify"):
+        plan, report = _judged(problem, found)
+    return SolveResult(
+        plan=plan,
+        report=report,
+        bound=found.bound,
+        trees_per_root=found.trees_per_root,
+        exact_trees_per_root=found.exact_trees_per_root,
+        traffic=traffic,
+        notes=found.notes,
+        seconds=watch.seconds(),
+        is_late=late,
+    )
+
+
+def _judged(problem: Problem, found: Candidate) -> tuple[Plan, Report]:
+    """The plan with the algbw that the verifier computes, and the verifier's report."""
+    limit = found.bound
+    report = verify_schedule(
+        problem.topology,
+        problem.collective,
+        found.schedule,
+        claimed_optimal_algbw=None if limit is None else limit.algbw,
+        witness=None if limit is None else limit.witness,
+    )
+    if not report.is_ok or report.algbw is None:
+        raise RejectedError(found.algorithm, report)
+    plan = Plan(
+        topology=problem.topology,
+        collective=problem.collective,
+        entries=(PlanEntry(0, None, found.schedule),),
+        algorithm=found.algorithm,
+        algbw=report.algbw,
+        optimal_algbw=None if limit is None else limit.algbw,
+        witness=None if limit is None else limit.witness,
+        provenance=_provenance(found),
+    )
+    return plan, report
+
+
+def _provenance(found: Candidate) -> dict[str, str | int | float]:
+    values: dict[str, str | int | float] = {"version": __version__}
+    if found.trees_per_root is not None:
+        values["trees_per_root"] = found.trees_per_root
+    if found.bound is not None and found.bound.model:
+        values["model"] = found.bound.model
+    return values

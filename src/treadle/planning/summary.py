@@ -1,0 +1,163 @@
+"""Results as JSON objects, with the keys that every command shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from treadle.planning.candidate import Bound
+from treadle.planning.compare import Comparison, ComparisonRow
+from treadle.planning.solve import BoundResult, SolveResult
+from treadle.schedules.collective import Collective
+from treadle.schedules.forest import ForestSchedule
+from treadle.schedules.plan import Plan
+from treadle.schedules.violations import Report
+from treadle.schedules.witness import CutWitness, Witness
+from treadle.topologies import has_switches, has_uniform_links, is_regular
+from treadle.topologies.topology import Topology
+
+
+def exact_text(value: Fraction) -> str:
+    """An exact rational as JSON has it: ``1040/3``, with a denominator even where that is 1."""
+    return f"{value.numerator}/{value.denominator}"
+
+
+def bound_summary(result: BoundResult) -> dict[str, object]:
+    """What ``bound --json`` prints."""
+    return {
+        **_problem(result.topology, result.collective),
+        **_bound(result.bound, result.topology),
+        "seconds": dict(result.seconds),
+    }
+
+
+def solve_summary(result: SolveResult) -> dict[str, object]:
+    """What ``solve --json`` prints, but for the plan's path."""
+    plan = result.plan
+    values: dict[str, object] = {
+        **_problem(plan.topology, plan.collective),
+        "algorithm": plan.algorithm,
+        **throughput(plan),
+        **({} if result.bound is None else _bound(result.bound, plan.topology)),
+        "optimal": result.is_optimal,
+    }
+    if result.bound is not None:
+        values["gap"] = float(1 - plan.algbw / result.bound.algbw)
+    values |= _verification(result.report)
+    if result.trees_per_root is not None:
+        values["trees_per_root"] = result.trees_per_root
+    if result.exact_trees_per_root is not None:
+        values["exact_trees_per_root"] = result.exact_trees_per_root
+    values |= _shape(plan.entries[-1].schedule)
+    if result.traffic is not None:
+        values["traffic_before"] = result.traffic.traffic_before
+        values["traffic_after"] = result.traffic.traffic_after
+    values |= {"notes": list(result.notes), "time_limit_reached": result.is_late}
+    return {**values, "seconds": dict(result.seconds)}
+
+
+def verify_summary(plan: Plan, topology: Topology, report: Report) -> dict[str, object]:
+    """What ``verify --json`` prints, but for the plan's path."""
+    values: dict[str, object] = {
+        **_problem(topology, plan.collective),
+        "algorithm": plan.algorithm,
+        **throughput(plan),
+    }
+    if plan.witness is not None:
+        values["witness"] = _witness(plan.witness, plan.topology)
+    values["optimal"] = True if report.is_optimal else None
+    return {**values, **_verification(report), **_shape(plan.entries[-1].schedule)}
+
+
+def comparison_summary(result: Comparison) -> dict[str, object]:
+    """What ``compare --json`` prints."""
+    return {
+        **_problem(result.topology, result.collective),
+        **_bound(result.bound, result.topology),
+        "schedules": [_row(result, row) for row in result.rows],
+    }
+
+
+def _row(result: Comparison, row: ComparisonRow) -> dict[str, object]:
+    values: dict[str, object] = {"algorithm": row.algorithm, "seconds": {"total": row.seconds}}
+    if row.report is None:
+        return {**values, "refusal": row.refusal}
+    if row.algbw is not None:
+        values |= {
+            "algbw_bytes_per_s": float(row.algbw),
+            "algbw_exact": exact_text(row.algbw),
+            "gap": float(1 - row.algbw / result.bound.algbw),
+            "optimal": row.report.is_optimal or (False if result.bound.is_tight else None),
+        }
+    return {**values, "trees": row.trees, **_verification(row.report)}
+
+
+def _problem(topology: Topology, collective: Collective) -> dict[str, object]:
+    values: dict[str, object] = {
+        "topology": topology.name,
+        "collective": collective.kind.value,
+        "ranks": collective.n_ranks,
+        "nodes": topology.n_nodes,
+        "links": topology.n_links,
+    }
+    if collective.forwarders:
+        values["forwarders"] = len(collective.forwarders)
+    if collective.root is not None:
+        values["root"] = collective.root
+    if collective.weights is not None:
+        values["weights"] = list(collective.weights)
+    return values
+
+
+def throughput(plan: Plan) -> dict[str, object]:
+    """The plan's claimed asymptotic throughput on the modelled fabric, and its bound where it has one."""
+    values: dict[str, object] = {
+        "algbw_bytes_per_s": float(plan.algbw),
+        "algbw_exact": exact_text(plan.algbw),
+    }
+    topology = plan.topology
+    if not has_switches(topology) and has_uniform_links(topology) and is_regular(topology):
+        per_node = int(topology.egress_bytes_per_s()[0])
+        values["t_b_exact"] = exact_text(per_node / plan.algbw)
+    if plan.optimal_algbw is not None:
+        values["optimal_algbw_bytes_per_s"] = float(plan.optimal_algbw)
+        values["optimal_algbw_exact"] = exact_text(plan.optimal_algbw)
+    return values
+
+
+def _bound(bound: Bound, topology: Topology) -> dict[str, object]:
+    values: dict[str, object] = {
+        "optimal_algbw_bytes_per_s": float(bound.algbw),
+        "optimal_algbw_exact": exact_text(bound.algbw),
+        "witness": _witness(bound.witness, topology),
+    }
+    if bound.model:
+        values["model"] = bound.model
+    if not bound.is_tight:
+        values["bound_only"] = True
+    return values
+
+
+def _witness(witness: Witness, topology: Topology) -> dict[str, object]:
+    if isinstance(witness, CutWitness):
+        return {"kind": witness.kind, "nodes": [topology.node_names[node] for node in witness.nodes]}
+    return witness.to_json()
+
+
+def _verification(report: Report) -> Mapping[str, object]:
+    values: dict[str, object] = {
+        "verified": report.is_ok,
+        "violations": [str(violation) for violation in report.violations],
+        "n_violations": report.n_violations,
+    }
+    if report.height_max is not None:
+        values["height_max"] = report.height_max
+    return values
+
+
+def _shape(schedule: ForestSchedule) -> dict[str, object]:
+    values: dict[str, object] = {"trees": schedule.total_units}
+    multiplicity = schedule.root_multiplicity
+    if (multiplicity == multiplicity[0]).all():
+        values["chunks_per_shard"] = int(multiplicity[0])
+    return values

@@ -1,0 +1,111 @@
+"""Plans judged: every claim recomputed, on the plan's own fabric or on one that the user trusts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from treadle.errors import ScheduleError, TopologyError
+from treadle.planning.problem import resolve_topology
+from treadle.planning.transfer import transfer_collective, transfer_schedule
+from treadle.schedules.plan import Plan
+from treadle.schedules.verify import verify_plan
+from treadle.schedules.violations import Report, Violation, ViolationKind
+from treadle.schedules.witness import CutWitness
+from treadle.topologies import topology_hash
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """What the verifier says of a plan.
+
+    Parameters
+    ----------
+    topology : Topology
+        The fabric that the claims were held against.
+    topology_hash : str
+        SHA-256 of its canonical text, hex.
+    is_embedded : bool
+        It was the fabric inside the plan; nobody vouches for it.
+    reports : tuple of Report
+        One for each schedule of the plan.
+    """
+
+    topology: Topology
+    topology_hash: str
+    is_embedded: bool
+    reports: tuple[Report, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        """No violation anywhere."""
+        return all(report.is_ok for report in self.reports)
+
+    @property
+    def report(self) -> Report:
+        """Of the schedule for the largest sizes, which the plan's claims are about."""
+        return self.reports[-1]
+
+
+def verify(plan: Plan, topology: Topology | str | None = None) -> VerifyResult:
+    """Check a plan's schedules and claims.
+
+    Parameters
+    ----------
+    plan : Plan
+    topology : Topology or str, optional
+        The fabric to check against, matched by the names of nodes and the ends of links; default the one
+        inside the plan.
+
+    Returns
+    -------
+    VerifyResult
+
+    Raises
+    ------
+    FormatError, TopologyError
+        If `topology` cannot be read. A fabric that does not have what the plan uses is a violation.
+    """
+    if topology is None:
+        return VerifyResult(plan.topology, topology_hash(plan.topology), True, verify_plan(plan))
+    fabric = resolve_topology(topology)
+    try:
+        reports = verify_plan(_moved(plan, fabric), topology=fabric)
+    except (TopologyError, ScheduleError) as error:
+        reports = (_refused(str(error)),)
+    return VerifyResult(fabric, topology_hash(fabric), False, reports)
+
+
+def _moved(plan: Plan, fabric: Topology) -> Plan:
+    """The plan on the trusted fabric."""
+    if fabric == plan.topology:
+        return plan
+    source = plan.topology
+    witness = plan.witness
+    if isinstance(witness, CutWitness):
+        names = (source.node_names[node] for node in witness.nodes)
+        witness = CutWitness(tuple(sorted(fabric.node_index(name) for name in names)))
+    elif witness is not None and _shape(fabric) != _shape(source):
+        raise ScheduleError(
+            f"{fabric.name}: nodes or links differ from the plan's fabric, so its {witness.kind} "
+            f"witness proves nothing there; solve for this fabric"
+        )
+    return replace(
+        plan,
+        topology=fabric,
+        collective=transfer_collective(plan.collective, source, fabric),
+        entries=tuple(
+            replace(entry, schedule=transfer_schedule(entry.schedule, source, fabric))
+            for entry in plan.entries
+        ),
+        witness=witness,
+    )
+
+
+def _shape(topology: Topology) -> tuple[object, ...]:
+    return topology.node_names, topology.tails.tobytes(), topology.heads.tobytes()
+
+
+def _refused(message: str) -> Report:
+    violation = Violation(ViolationKind.MEMBERSHIP, message)
+    return Report((violation,), 1, algbw=None, bound=None, height_max=None)
