@@ -25,9 +25,6 @@ PLATFORMS: tuple[tuple[Callable[[int], Topology], int], ...] = (
 BOXES = (2, 4, 8, 16, 32, 64, 128)
 SCHEDULERS = ("multitree", "ring", "hierarchical-ring", "halving-doubling")
 
-RING_LIMIT = 512
-"""Ranks up to which rings are built: 8 or 16 rings have that many times N**2 edges, 200 MB at 512 ranks."""
-
 
 def measure(topology: Topology, name: str) -> tuple[float, float]:
     """(GB/s, CPU seconds) of one baseline."""
@@ -38,8 +35,6 @@ def measure(topology: Topology, name: str) -> tuple[float, float]:
 
 def cell(topology: Topology, name: str) -> str:
     """One table cell."""
-    if name == "ring" and len(topology.compute_nodes) > RING_LIMIT:
-        return f"{'-':>15}"
     rate, seconds = measure(topology, name)
     return f"{rate:8.1f} {seconds:5.1f}s"
 
