@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
-from typing import Any
 
-import highspy
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
@@ -21,7 +20,7 @@ def balanced_capacities(
     tails, heads : arrays of int32, shape (m,)
     capacities : array of int64, shape (m,)
     nodes : sequence of int
-        Nodes to balance; the others stay as they are.
+        Nodes to balance; the others may stay as they are.
 
     Returns
     -------
@@ -29,24 +28,85 @@ def balanced_capacities(
 
     Notes
     -----
-    A linear program over a network matrix, so its vertices are integral; it is solved in floats scaled to the
-    largest capacity, so differences below about 1e-9 of that may be lost: callers check the balance exactly.
+    What is taken away is a flow from the nodes with more egress to those with more ingress, where the nodes
+    that need no balance count as one; taking away as little as possible makes it a minimum-cost flow of cost 1
+    per link, which successive shortest paths solve in exact integers, a Dijkstra search per augmentation.
     """
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    m = len(capacities)
-    scale = max(1, int(capacities.max(initial=1)))
-    upper = capacities / scale
-    solver.addVars(m, np.zeros(m), upper.astype(np.float64))
-    for column in range(m):
-        solver.changeColCost(column, -1.0)
-    for node in nodes:
-        out = np.flatnonzero((tails == node) & (heads != node))
-        into = np.flatnonzero((heads == node) & (tails != node))
-        index = np.concatenate([out, into]).astype(np.int32)
-        value = np.concatenate([np.ones(len(out)), -np.ones(len(into))])
-        solver.addRow(0.0, 0.0, len(index), index, value)
-    solver.run()
-    solution = np.array(solver.getSolution().col_value)
-    lowered: Int64Array = np.minimum(np.rint(solution * scale).astype(np.int64), capacities)
-    return lowered
+    index = {node: i for i, node in enumerate(nodes)}
+    free = len(index)
+    starts = [index.get(node, free) for node in tails.tolist()]
+    ends = [index.get(node, free) for node in heads.tolist()]
+    units: list[int] = capacities.tolist()
+    surplus = [0] * (free + 1)
+    for start, end, amount in zip(starts, ends, units, strict=True):
+        surplus[start] += amount
+        surplus[end] -= amount
+    removed = _least_removal(starts, ends, units, surplus)
+    return capacities - np.array(removed, dtype=np.int64)
+
+
+def _least_removal(
+    tails: list[int], heads: list[int], capacities: list[int], surplus: list[int]
+) -> list[int]:
+    """Capacity to take from each link: the cheapest flow out of positive `surplus` into negative."""
+    n, m = len(surplus), len(tails)
+    starts = tails + heads  # of arc i and of arc m + i
+    residual = capacities + [0] * m  # arc m + i undoes arc i
+    outgoing: list[list[tuple[int, int, int]]] = [[] for _ in range(n)]  # (arc, head, cost)
+    for link, (tail, head) in enumerate(zip(tails, heads, strict=True)):
+        if tail != head:
+            outgoing[tail].append((link, head, 1))
+            outgoing[head].append((link + m, tail, -1))
+    potential = [0] * n
+    while any(value > 0 for value in surplus):
+        distance, entered = _nearest(surplus, outgoing, residual, potential)
+        target = min((v for v in range(n) if surplus[v] < 0 and v in distance), key=lambda v: distance[v])
+        # Beyond the target all labels may grow by its distance: reduced costs stay non-negative.
+        potential = [
+            p + min(distance.get(v, distance[target]), distance[target]) for v, p in enumerate(potential)
+        ]
+        arcs: list[int] = []
+        node = target
+        while entered[node] >= 0:
+            arcs.append(entered[node])
+            node = starts[entered[node]]
+        amount = min(surplus[node], -surplus[target], *(residual[arc] for arc in arcs))
+        assert amount > 0
+        for arc in arcs:
+            residual[arc] -= amount
+            residual[(arc + m) % (2 * m)] += amount
+        surplus[node] -= amount
+        surplus[target] += amount
+    return residual[m:]
+
+
+def _nearest(
+    surplus: list[int],
+    outgoing: list[list[tuple[int, int, int]]],
+    residual: list[int],
+    potential: list[int],
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Dijkstra from all nodes with positive surplus, under reduced costs, up to the first with negative.
+
+    Returns the distances of the settled nodes and the arc by which each was entered (-1 at a source).
+    """
+    sources = [v for v, value in enumerate(surplus) if value > 0]
+    best = dict.fromkeys(sources, 0)
+    entered = dict.fromkeys(sources, -1)
+    settled: dict[int, int] = {}
+    queue = [(0, v) for v in sources]
+    while queue:
+        length, node = heapq.heappop(queue)
+        if node in settled:
+            continue
+        settled[node] = length
+        if surplus[node] < 0:
+            break
+        for arc, head, cost in outgoing[node]:
+            if residual[arc] and head not in settled:
+                longer = length + cost + potential[node] - potential[head]
+                if longer < best.get(head, longer + 1):
+                    best[head] = longer
+                    entered[head] = arc
+                    heapq.heappush(queue, (longer, head))
+    return settled, entered

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import heapq
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,6 +11,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray
 from treadle.errors import TopologyError
+from treadle.topologies.balance import balanced_capacities
 from treadle.topologies.topology import Topology
 
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
@@ -234,11 +234,11 @@ def _dead_ends(topology: Topology, nodes: BoolArray, links: BoolArray) -> BoolAr
 
 
 def trimmed(topology: Topology) -> Topology:
-    """The fabric with bandwidths lowered, by as little as possible in total, until it is Eulerian.
+    """The fabric with bandwidths lowered, by as little as possible in total, until every switch is balanced.
 
-    Switch splitting needs equal ingress and egress at every node. This gives up the surplus: among all
+    Switch splitting needs equal ingress and egress at every switch. This gives up the surplus: among all
     lowered bandwidths with that property, the sum of those returned is the largest. A link that loses all its
-    bandwidth is removed, and so are switches that then lead nowhere.
+    bandwidth is removed, and so are switches that then lead nowhere. Compute nodes need no balance.
 
     Parameters
     ----------
@@ -247,88 +247,18 @@ def trimmed(topology: Topology) -> Topology:
     Returns
     -------
     Topology
-        Eulerian; equal to `topology` if that is Eulerian already.
+        Equal to `topology` if every switch is balanced already.
 
     Notes
     -----
-    What is taken away is a flow from the nodes with more egress to those with more ingress; taking away as
-    little as possible makes it a minimum-cost flow of cost 1 per link, which successive shortest paths
-    solve in exact integers (the optimum is integral as all bandwidths are). Complexity: a Dijkstra search per
-    augmentation. The result keeps the largest total, not the largest collective throughput.
+    See `treadle.topologies.balance`. The result keeps the largest total, not the largest throughput.
     """
-    surplus = topology.egress_bytes_per_s() - topology.ingress_bytes_per_s()
-    if not surplus.any():
+    left = balanced_capacities(
+        topology.tails, topology.heads, topology.bandwidths, topology.switches.tolist()
+    )
+    if np.array_equal(left, topology.bandwidths):
         return topology
-    removed = _least_removal(topology, [int(value) for value in surplus])
-    left = topology.bandwidths - np.array(removed, dtype=np.int64)
-    name = f"trimmed({topology.name})"
     kept = left > 0
     lowered = replace(topology, bandwidths=np.where(kept, left, topology.bandwidths))
+    name = f"trimmed({topology.name})"
     return _restricted(lowered, name, np.ones(topology.n_nodes, dtype=np.bool_), kept)
-
-
-def _least_removal(topology: Topology, surplus: list[int]) -> list[int]:
-    """Bandwidth to take from each link: the cheapest flow out of positive `surplus` into negative."""
-    n, m = topology.n_nodes, topology.n_links
-    tails: list[int] = topology.tails.tolist()
-    heads: list[int] = topology.heads.tolist()
-    starts = tails + heads  # of arc i and of arc m + i
-    residual: list[int] = topology.bandwidths.tolist() + [0] * m  # arc m + i undoes arc i
-    outgoing: list[list[tuple[int, int, int]]] = [[] for _ in range(n)]  # (arc, head, cost)
-    for link, (tail, head) in enumerate(zip(tails, heads, strict=True)):
-        if tail != head:
-            outgoing[tail].append((link, head, 1))
-            outgoing[head].append((link + m, tail, -1))
-    potential = [0] * n
-    while any(value > 0 for value in surplus):
-        distance, entered = _nearest(surplus, outgoing, residual, potential)
-        target = min((v for v in range(n) if surplus[v] < 0 and v in distance), key=lambda v: distance[v])
-        # Beyond the target all labels may grow by its distance: reduced costs stay non-negative.
-        potential = [
-            p + min(distance.get(v, distance[target]), distance[target]) for v, p in enumerate(potential)
-        ]
-        arcs: list[int] = []
-        node = target
-        while entered[node] >= 0:
-            arcs.append(entered[node])
-            node = starts[entered[node]]
-        amount = min(surplus[node], -surplus[target], *(residual[arc] for arc in arcs))
-        assert amount > 0
-        for arc in arcs:
-            residual[arc] -= amount
-            residual[(arc + m) % (2 * m)] += amount
-        surplus[node] -= amount
-        surplus[target] += amount
-    return residual[m:]
-
-
-def _nearest(
-    surplus: list[int],
-    outgoing: list[list[tuple[int, int, int]]],
-    residual: list[int],
-    potential: list[int],
-) -> tuple[dict[int, int], dict[int, int]]:
-    """Dijkstra from all nodes with positive surplus, under reduced costs, up to the first with negative.
-
-    Returns the distances of the settled nodes and the arc by which each was entered (-1 at a source).
-    """
-    sources = [v for v, value in enumerate(surplus) if value > 0]
-    best = dict.fromkeys(sources, 0)
-    entered = dict.fromkeys(sources, -1)
-    settled: dict[int, int] = {}
-    queue = [(0, v) for v in sources]
-    while queue:
-        length, node = heapq.heappop(queue)
-        if node in settled:
-            continue
-        settled[node] = length
-        if surplus[node] < 0:
-            break
-        for arc, head, cost in outgoing[node]:
-            if residual[arc] and head not in settled:
-                longer = length + cost + potential[node] - potential[head]
-                if longer < best.get(head, longer + 1):
-                    best[head] = longer
-                    entered[head] = arc
-                    heapq.heappush(queue, (longer, head))
-    return settled, entered
