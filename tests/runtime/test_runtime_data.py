@@ -8,7 +8,7 @@ import pytest
 
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.runtime.data import (
-    PERIOD,
+    PERIODS,
     ElementType,
     Reduction,
     expected,
@@ -97,6 +97,9 @@ def test_expected_follows_the_definitions() -> None:
         expected(CollectiveKind.REDUCE_SCATTER, inputs, shard_bounds=[0, 3])
 
 
+PERIOD = PERIODS[0]
+
+
 @pytest.mark.parametrize("element", list(ElementType))
 def test_wrong_elements_are_counted_across_periods(element: ElementType) -> None:
     element = element_or_skip(element)
@@ -132,3 +135,10 @@ def test_bfloat16_names_its_extra_when_it_is_missing(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingDependencyError, match=r"treadle\[bfloat16\]"):
         numpy_dtype(ElementType.BFLOAT16)
+
+
+def test_patterns_of_many_ranks_stay_small() -> None:
+    pattern = make_pattern(
+        1024, 10**6, element=ElementType.INT32, reduction=Reduction.SUM, reduces=True, seed=1
+    )
+    assert pattern.values.shape == (1024, PERIODS[2])

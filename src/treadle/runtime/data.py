@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.schedules.collective import CollectiveKind
 
-PERIOD = 65521
-"""Inputs repeat after so many elements; a prime, so that no chunk boundary of a usual size is a multiple."""
+PERIODS = (65521, 8191, 1021)
+"""Inputs repeat after so many elements, fewer for many ranks; primes: no usual chunk bound is a multiple."""
+
+_PATTERN_ELEMENTS = 2**22
 
 
 class ElementType(StrEnum):
@@ -160,13 +162,13 @@ def expected(
 class Pattern:
     """Inputs of all ranks as functions of the element's index in the collective's whole buffer.
 
-    Element g of rank r is values[r, g % PERIOD]. The result of a reduction then repeats with the same
+    Element g of rank r is values[r, g % p]. The result of a reduction then repeats with the same
     period, so that inputs are made and outputs checked at the speed of memory, at any count.
 
     Parameters
     ----------
     values : array, shape (N, p)
-        p = PERIOD, or the count where that is less (but at least 1).
+        p is one of PERIODS, or the count where that is less (but at least 1).
     result : array, shape (p,)
         The reduction of the rows.
     """
@@ -210,7 +212,8 @@ def make_pattern(
     results are compared for equality, not within a tolerance. Where N exceeds the limit, each element has as
     many ranks with values +-1 as the limit allows, another set for each element, and 0 at the rest.
     """
-    period = max(1, min(count, PERIOD))
+    affordable = (period for period in PERIODS if period * n_ranks <= _PATTERN_ELEMENTS)
+    period = max(1, min(count, next(affordable, PERIODS[-1])))
     limit = element.exact_limit
     adds = reduces and reduction in (Reduction.SUM, Reduction.AVG)
     magnitude = max(1, limit // n_ranks) if adds else limit

@@ -46,11 +46,6 @@ def load_mpi() -> Any:
     return MPI
 
 
-def is_first_process() -> bool:
-    """Whether this is the process that gets the rows of `measure_mpi`, and should print; starts MPI."""
-    return int(load_mpi().COMM_WORLD.Get_rank()) == 0
-
-
 def check_world(program: Program, n_processes: int) -> None:
     """Raise ScheduleError unless there is one process for each rank of the program."""
     if n_processes != program.n_ranks:
