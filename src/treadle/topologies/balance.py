@@ -29,8 +29,8 @@ def balanced_capacities(
     Notes
     -----
     What is taken away is a flow from the nodes with more egress to those with more ingress, where the nodes
-    that need no balance count as one; taking away as little as possible makes it a minimum-cost flow of cost 1
-    per link, which successive shortest paths solve in exact integers, a Dijkstra search per augmentation.
+    that need no balance count as one; taking away as little as possible makes it a minimum-cost flow of cost
+    1 per link, which successive shortest paths solve in exact integers, a Dijkstra search per augmentation.
     """
     index = {node: i for i, node in enumerate(nodes)}
     free = len(index)

@@ -44,7 +44,7 @@ def multitree(topology: Topology, collective: Collective) -> ForestSchedule:
     Source: Huang et al., MultiTree (ISCA 2021); the unit as in section 4.6.5 of the dissertation.
 
     Departure: the paper looks for links from a tree's oldest rank first, here the nearest and widest hop of
-    any of its ranks goes first, which is 1.3 to 2 times better on A100 and MI250 (2 to 16 boxes).
+    any of its ranks goes first, which is 1.2 to 2 times better on A100 and MI250 (2 to 16 boxes).
     """
     check_supported("multitree", topology, collective, _KINDS)
     return compose(topology, collective, _greedy_forest)
