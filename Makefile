@@ -44,11 +44,11 @@ demo: $(VENV)/.installed
 	$(TREADLE) solve dgx_a100:2 allgather -o $(DEMO)/allgather.plan
 	$(TREADLE) verify $(DEMO)/allgather.plan --topology dgx_a100:2
 	$(TREADLE) run $(DEMO)/allgather.plan --size 1K..4M
-	$(TREADLE) lower $(DEMO)/allgather.plan --to msccl-xml --profile legacy -o $(DEMO)/allgather.xml
+	$(TREADLE) lower $(DEMO)/allgather.plan --to msccl-xml -o $(DEMO)/allgather.xml
 	$(TREADLE) solve dgx_a100:2 allreduce -o $(DEMO)/allreduce.plan
 	$(TREADLE) verify $(DEMO)/allreduce.plan --topology dgx_a100:2
 	$(TREADLE) run $(DEMO)/allreduce.plan --size 1K..4M
-	$(TREADLE) lower $(DEMO)/allreduce.plan --to msccl-xml --profile legacy -o $(DEMO)/allreduce.xml
+	$(TREADLE) lower $(DEMO)/allreduce.plan --to msccl-xml -o $(DEMO)/allreduce.xml
 	@echo "Plans and XML are in $(DEMO)/."
 
 lint: $(VENV)/.test-tools
@@ -62,7 +62,8 @@ test: lint types
 	$(PY) -m pytest $(PYTEST_FLAGS)
 
 bench: $(VENV)/.test-tools
-	$(PY) benchmarks/stages.py
+	$(PY) benchmarks/forestcoll.py
+	$(PY) benchmarks/figure_4_14.py
 
 clean:
 	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from treadle._version import __version__
 
 if TYPE_CHECKING:
-    from treadle.planning import bound, compare, run, solve, verify
+    from treadle.planning import bound, compare, lower, run, solve, verify
     from treadle.schedules.collective import Collective, CollectiveKind
     from treadle.schedules.files import load_plan, save_plan
     from treadle.topologies import Topology, TopologyBuilder, parse
@@ -22,6 +22,7 @@ __all__ = [
     "bound",
     "compare",
     "load_plan",
+    "lower",
     "parse",
     "run",
     "save_plan",

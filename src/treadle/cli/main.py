@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from treadle._version import __version__
-from treadle.cli import compare, run, solve, topology, verify
+from treadle.cli import compare, lower, run, solve, topology, verify
 from treadle.errors import InfeasibleError, MissingDependencyError, TreadleError
 from treadle.planning import RejectedError
 
@@ -45,6 +45,7 @@ app.add_typer(topology.app, name="topology")
 app.command("solve")(solve.solve_command)
 app.command("bound")(solve.bound_command)
 app.command("verify")(verify.verify_command)
+app.command("lower")(lower.lower_command)
 app.command("run")(run.run_command)
 app.command("compare")(compare.compare_command)
 

@@ -1,9 +1,8 @@
 """The public Python API: from fabric and collective to verified, executable plans."""
 
 from treadle.planning.candidate import Bound, algorithm_names
-from treadle.planning.compare import Comparison, ComparisonRow, compare
-from treadle.planning.problem import Problem, pose
-from treadle.planning.run import (
+from treadle.planning.comparison import Comparison, ComparisonRow, compare
+from treadle.planning.execution import (
     ElementType,
     Reduction,
     RunResult,
@@ -15,8 +14,10 @@ from treadle.planning.run import (
     run,
     table_lines,
 )
-from treadle.planning.solve import BoundResult, RejectedError, SolveResult, bound, solve
-from treadle.planning.verify import VerifyResult, verify
+from treadle.planning.lowering import Lowered, Profile, TargetFormat, lower
+from treadle.planning.problem import Problem, pose
+from treadle.planning.solving import BoundResult, RejectedError, SolveResult, bound, solve
+from treadle.planning.verification import VerifyResult, verify
 
 __all__ = [
     "Bound",
@@ -24,18 +25,22 @@ __all__ = [
     "Comparison",
     "ComparisonRow",
     "ElementType",
+    "Lowered",
     "Problem",
+    "Profile",
     "Reduction",
     "RejectedError",
     "RunResult",
     "RuntimeName",
     "SolveResult",
     "SweepRow",
+    "TargetFormat",
     "VerifyResult",
     "algorithm_names",
     "bound",
     "compare",
     "is_reporter",
+    "lower",
     "parse_sizes",
     "pose",
     "program_of",

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from treadle.planning.candidate import Bound
-from treadle.planning.compare import Comparison, ComparisonRow
-from treadle.planning.solve import BoundResult, SolveResult
+from treadle.planning.comparison import Comparison, ComparisonRow
+from treadle.planning.solving import BoundResult, SolveResult
 from treadle.schedules.collective import Collective
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan

@@ -1,0 +1,63 @@
+"""``treadle lower``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.atomic import write_bytes
+from treadle.cli.output import JsonOption, Output, QuietOption
+from treadle.cli.verify import FAILED, PlanArgument
+from treadle.planning import Profile, TargetFormat
+from treadle.schedules.files import load_plan
+
+
+def lower_command(
+    plan: PlanArgument,
+    to: Annotated[TargetFormat, typer.Option(help="Format to write.")] = TargetFormat.MSCCL_XML,
+    path: Annotated[Path | None, typer.Option("-o", "--output", help="File; default stdout.")] = None,
+    profile: Annotated[
+        Profile, typer.Option(help="Dialect and limits of the runtime that will load it.")
+    ] = Profile.AZURE,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="For calls whose input and output are one memory.")
+    ] = False,
+    channels: Annotated[int, typer.Option(min=1, max=32, help="Streams between two ranks.")] = 1,
+    name: Annotated[str, typer.Option(help="Name of the algorithm in the text.")] = "treadle",
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Write a plan as text for a runtime, after our own interpreter has executed that text."""
+    output = Output(json, quiet or path is None)
+    loaded = load_plan(plan)
+    result = planning.lower(loaded, to=to, profile=profile, in_place=in_place, channels=channels, name=name)
+    if result.faults:
+        for fault in result.faults[:20]:
+            sys.stderr.write(f"treadle: {fault}\n")
+        return FAILED
+    if path is not None:
+        write_bytes(path, result.text.encode())
+    elif not (json or quiet):
+        sys.stdout.write(result.text)
+    output.line(f"written     {path}: {to} for {profile}, {result.n_operations} operations")
+    output.line(
+        "checked     parsed back and executed by Treadle's own interpreter; "
+        f"never loaded by the {profile} runtime itself"
+    )
+    output.result(
+        {
+            "format": to.value,
+            "profile": profile.value,
+            "in_place": in_place,
+            "operations": result.n_operations,
+            "chunks": result.n_chunks,
+            "interpreted": True,
+            "loaded_by_runtime": False,
+            **({} if path is None else {"path": str(path)}),
+        }
+    )
+    return 0
