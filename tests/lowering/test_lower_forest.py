@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from forest_cases import random_case, reference_errors
 
+from program_cases import random_case, reference_errors
 from treadle.errors import ScheduleError
 from treadle.lowering.check import check_program
 from treadle.lowering.forest import lower

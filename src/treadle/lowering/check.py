@@ -14,9 +14,9 @@ def check_program(program: Program) -> tuple[str, ...]:
     """Every way in which a program breaks the rules of `Program`; empty if it keeps them.
 
     Checked: each stream's sends and receives match one to one and name the same chunks; every range lies
-    within the buffer as the collective defines it, and INPUT is not written unless in place; two operations of a
-    rank that touch the same chunk of the same memory, one of them writing, are ordered by dependences; sends
-    (buffered), streams and dependences form no cycle.
+    within the buffer as the collective defines it, and INPUT is not written unless in place; two operations
+    of a rank that touch the same chunk of the same memory, one of them writing, are ordered by dependences;
+    sends (buffered), streams and dependences form no cycle.
 
     What the data become is not checked here; run the program for that.
 

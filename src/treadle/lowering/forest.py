@@ -62,8 +62,8 @@ def lower(
     Out-trees: the root sends, a child receives and then forwards. In-trees: a rank sends after its own
     receive-reduces, which run one after the other, the child of the least height first; sums are kept in
     OUTPUT where the rank has one for the chunk, else in SCRATCH. A transfer's wave is the earliest step at
-    which its data can be there; all ranks list their operations by wave, so the lists are a common linear order that
-    respects every dependence and stream: no deadlock. Dependences are the read-after-write,
+    which its data can be there; all ranks list their operations by wave, so the lists are a common linear
+    order that respects every dependence and stream: no deadlock. Dependences are the read-after-write,
     write-after-read and write-after-write pairs of each rank's list, so no two operations race.
 
     O(transfers x chunks per transfer) after sorting.

@@ -1,0 +1,277 @@
+"""Emitted MSCCL XML: executed by the independent interpreter, mutated, compared with a golden file, limits."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from program_cases import fabric, random_case
+from treadle.errors import FormatError, ScheduleError
+from treadle.lowering.forest import lower
+from treadle.lowering.interpret import interpret_msccl_xml
+from treadle.lowering.msccl_xml import LIMITS, Profile, emit_msccl_xml
+from treadle.lowering.program import Operation, OperationKind, Program, program_from_operations
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "allreduce_chain3.xml"
+SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
+
+
+def chain3(*, in_place: bool) -> Program:
+    """Allreduce on three ranks by one tree per root, each a chain."""
+    topology = fabric(3, star=True)
+    parents = ([-1, 0, 1], [1, -1, 1], [1, 2, -1])
+
+    def forest(direction: Direction) -> list[TreeSpec]:
+        return [
+            TreeSpec(root, 1, parent, {v: [((0, 1), 1)] for v in range(3) if v != root})
+            for root, parent in enumerate(parents)
+        ]
+
+    reduce, broadcast = (
+        forest_from_trees(way, 3, forest(way)) for way in (Direction.REDUCE, Direction.BROADCAST)
+    )
+    schedule = ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast)
+    return lower(topology, on_all_ranks(topology, CollectiveKind.ALLREDUCE), schedule, in_place=in_place)
+
+
+def long_stream(messages: int, chunks: int = 1) -> Program:
+    """Broadcast from rank 0 to rank 1 in many messages."""
+    sends = [Operation(OperationKind.SEND, i * chunks, chunks, peer=1) for i in range(messages)]
+    receives = [Operation(OperationKind.RECEIVE, i * chunks, chunks, peer=0) for i in range(messages)]
+    total = messages * chunks
+    return program_from_operations(
+        CollectiveKind.BROADCAST,
+        [sends, receives],
+        n_chunks=total,
+        shard_offset=[0, total, total],
+        root=0,
+        in_place=True,
+    )
+
+
+@pytest.mark.parametrize("profile", Profile)
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_emitted_text_does_what_the_collective_asks(kind: CollectiveKind, profile: Profile) -> None:
+    emitted = 0
+    for seed in range(14):
+        topology, collective, schedule = random_case(seed, kind)
+        program = lower(topology, collective, schedule, channels=1 + seed % 2, in_place=seed % 4 < 2)
+        if collective.weights is not None and len(set(collective.weights)) > 1:
+            with pytest.raises(ScheduleError, match="unequal shards"):
+                emit_msccl_xml(program, profile=profile)
+            continue
+        text = emit_msccl_xml(program, profile=profile)
+        report = interpret_msccl_xml(text, profile=profile, root=collective.root or 0)
+        assert report.violations == ()
+        assert report.n_chunks == program.n_chunks
+        emitted += 1
+    assert emitted >= 5
+
+
+def test_spelling_of_reduce_scatter_depends_on_the_profile() -> None:
+    seed = next(s for s in range(99) if random_case(s, CollectiveKind.REDUCE_SCATTER)[1].weights is None)
+    program = lower(*random_case(seed, CollectiveKind.REDUCE_SCATTER))
+    legacy = emit_msccl_xml(program, profile=Profile.LEGACY)
+    assert 'coll="reduce_scatter"' in legacy
+    for profile in (Profile.AZURE, Profile.RCCL):
+        assert 'coll="reducescatter"' in emit_msccl_xml(program, profile=profile)
+        with pytest.raises(FormatError, match="coll"):
+            interpret_msccl_xml(legacy, profile=profile)
+
+
+def test_golden_text() -> None:
+    text = emit_msccl_xml(chain3(in_place=False), name="chain3", max_bytes=2**20)
+    assert interpret_msccl_xml(text).violations == ()
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_every_mutation_is_caught(in_place: bool) -> None:
+    """Drop a step, shift an offset, swap two steps, resize a count: each must be a violation or refused.
+
+    A dropped wait may be implied by others; then the interpreter's clocks prove it equivalent.
+    """
+    text = emit_msccl_xml(chain3(in_place=in_place))
+    lines = text.split("\n")
+    steps = [i for i, line in enumerate(lines) if "<step" in line]
+    waits_caught = waits = 0
+    for i in steps:
+        dropped = renumbered([*lines[:i], *lines[i + 1 :]])
+        assert broken(dropped), f"dropped {lines[i]}"
+        if 'type="nop"' not in lines[i]:
+            for old, new in (('cnt="1"', 'cnt="2"'), ("dstoff", "srcoff")):
+                key = "dstoff" if re.search(r'type="(r|rrc|cpy)"', lines[i]) else "srcoff"
+                changed = lines[i].replace(old, new) if old == 'cnt="1"' else shifted(lines[i], key)
+                assert broken([*lines[:i], changed, *lines[i + 1 :]]), f"changed {lines[i]}"
+        if 'depid="-1"' not in lines[i]:
+            changed = re.sub(r'depid="\d+" deps="\d+"', 'depid="-1" deps="-1"', lines[i])
+            waits += 1
+            waits_caught += broken([*lines[:i], changed, *lines[i + 1 :]])
+    assert waits
+    assert waits_caught >= waits // 2
+
+
+def renumbered(lines: list[str]) -> list[str]:
+    """Give steps their numbers again after one was dropped."""
+    place, result = 0, []
+    for line in lines:
+        place = 0 if "<tb" in line else place
+        if "<step" in line:
+            line, place = re.sub(r's="\d+"', f's="{place}"', line, count=1), place + 1
+        result.append(line)
+    return result
+
+
+def shifted(line: str, key: str) -> str:
+    return re.sub(rf'{key}="(\d+)"', lambda match: f'{key}="{(int(match[1]) + 1) % 3}"', line)
+
+
+def broken(lines: list[str]) -> bool:
+    try:
+        return bool(interpret_msccl_xml("\n".join(lines)).violations)
+    except FormatError:
+        return True
+
+
+def test_double_counting_and_deadlock_are_named() -> None:
+    text = emit_msccl_xml(chain3(in_place=True))
+    doubled = text.replace('type="r" ', 'type="rrc" ', 1)
+    assert any("too many" in violation for violation in interpret_msccl_xml(doubled).violations)
+    head = '<algo proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="0" '
+    head += 'outofplace="1" minBytes="0" maxBytes="0">'
+    step = '<step s="{}" type="{}" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+    gpus = [
+        f'<gpu id="{i}" i_chunks="1" o_chunks="2" s_chunks="0"><tb id="0" send="{1 - i}" recv="{1 - i}" chan="0">'
+        + step.format(0, "r")
+        + step.format(1, "s")
+        + "</tb></gpu>"
+        for i in range(2)
+    ]
+    report = interpret_msccl_xml("\n".join([head, *gpus, "</algo>"]))
+    assert any("deadlock: cycle of 4 steps" in violation for violation in report.violations)
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_long_streams_take_several_channels(profile: Profile) -> None:
+    limits = LIMITS[profile]
+    program = long_stream(2 * limits.steps + 1)
+    text = emit_msccl_xml(program, profile=profile)
+    assert 'nchannels="3"' in text
+    assert interpret_msccl_xml(text, profile=profile).violations == ()
+    wide = emit_msccl_xml(long_stream(2, chunks=100), profile=profile)
+    assert 'cnt="50"' in wide
+    assert interpret_msccl_xml(wide, profile=profile).violations == ()
+    with pytest.raises(ScheduleError, match=r"channels of .* steps .*--trees 1|XML nodes"):
+        emit_msccl_xml(long_stream(limits.steps * limits.channels + 1), profile=profile)
+
+
+def test_sends_and_receives_share_thread_blocks_where_they_must() -> None:
+    """An alltoall-like allgather of 40 ranks needs 78 streams a rank; RCCL has 64 thread blocks."""
+    n = 40
+    ranks = []
+    for v in range(n):
+        others = [u for u in range(n) if u != v]
+        ranks.append(
+            [Operation(OperationKind.SEND, v, 1, peer=u) for u in others]
+            + [Operation(OperationKind.RECEIVE, u, 1, peer=u) for u in others]
+        )
+    program = program_from_operations(
+        CollectiveKind.ALLGATHER, ranks, n_chunks=n, shard_offset=range(n + 1), in_place=True
+    )
+    text = emit_msccl_xml(program, profile=Profile.RCCL)
+    assert interpret_msccl_xml(text, profile="rccl").violations == ()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": 'a"b'},
+        {"name": ""},
+        {"protocol": "simple"},
+        {"min_bytes": -1},
+        {"min_bytes": 9, "max_bytes": 8},
+    ],
+)
+def test_emitter_refuses(options: dict[str, str]) -> None:
+    with pytest.raises(ScheduleError, match="MSCCL XML"):
+        emit_msccl_xml(chain3(in_place=True), **options)
+
+
+def hostile() -> dict[str, str]:
+    good = emit_msccl_xml(chain3(in_place=True))
+    return {
+        "empty": "",
+        "not xml": "hello",
+        "declaration": '<?xml version="1.0"?>\n' + good,
+        "entity bomb": '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><algo>&c;</algo>',
+        "external entity": '<!DOCTYPE a SYSTEM "file:///etc/passwd"><algo/>',
+        "undefined entity": good.replace("treadle", "&x;"),
+        "deep nesting": "<algo>" * 5000 + "</algo>" * 5000,
+        "truncated": good[: len(good) // 2],
+        "tabs": good.replace("    <tb", "\t<tb"),
+        "single quotes": good.replace('chan="0"', "chan='0'"),
+        "line break in tag": good.replace(' chan="0"', '\nchan="0"'),
+        "huge number": good.replace('nchunksperloop="3"', f'nchunksperloop="{10**30}"'),
+        "many chunks": good.replace('nchunksperloop="3"', 'nchunksperloop="3999999"'),
+        "many gpus": good.replace('ngpus="3"', 'ngpus="4"'),
+        "other digits": good.replace('ngpus="3"', 'ngpus="٣"'),
+        "negative channel": good.replace('chan="0"', 'chan="-1"'),
+        "no minBytes": good.replace(' minBytes="0"', ""),
+        "no hasdep": good.replace(' hasdep="0"', ""),
+        "own peer": good.replace('send="1"', 'send="0"'),
+        "wide step": good.replace('cnt="1"', 'cnt="72"'),
+        "unknown type": good.replace('type="s"', 'type="send"'),
+        "surrogate": good.replace("treadle", "\ud800"),
+        "null": good.replace("treadle", "\0"),
+        "other root": "<gpu/>",
+        "serves nothing": good.replace('inplace="1"', 'inplace="0"'),
+    }
+
+
+@pytest.mark.parametrize("case", list(hostile()))
+def test_hostile_text_is_refused_in_one_line(case: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        interpret_msccl_xml(hostile()[case], source="plan.xml")
+    assert str(caught.value).startswith("plan.xml")
+    assert "\n" not in str(caught.value)
+
+
+def test_random_bytes_never_crash_the_interpreter() -> None:
+    rng = random.Random(5)
+    good = emit_msccl_xml(chain3(in_place=True))
+    for _ in range(300):
+        at = rng.randrange(len(good))
+        mutant = good[:at] + rng.choice('0123456789"<>-abs ') + good[at + 1 :]
+        try:
+            interpret_msccl_xml(mutant)
+        except FormatError:
+            continue
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the folder of public MSCCL samples is absent")
+@pytest.mark.parametrize(
+    ("name", "collective", "ranks", "messages"),
+    [
+        ("msccl_rccl_allreduce_allpairs_8n_simple.xml", "allreduce", 8, 896),
+        ("msccl_rccl_allreduce_ring_simple.xml", "allreduce", 16, 11520),
+        ("msccl_rccl_alltoall_8n_ll.xml", "alltoall", 8, 56),
+        ("msccl_teccl_amd_32.xml", "allgather", 32, 1910),
+    ],
+)
+def test_public_algorithms_verify(name: str, collective: str, ranks: int, messages: int) -> None:
+    report = interpret_msccl_xml((SAMPLES / name).read_text(encoding="utf-8"), profile="rccl")
+    assert (report.collective, report.n_ranks, report.n_messages) == (collective, ranks, messages)
+    assert report.violations == ()
+
+
+def test_weights_are_refused_only_where_shards_differ() -> None:
+    topology, collective, schedule = random_case(2, CollectiveKind.ALLGATHER)
+    if collective.weights is None:
+        same = replace(collective, weights=(2,) * collective.n_ranks)
+        assert emit_msccl_xml(lower(topology, same, schedule))
