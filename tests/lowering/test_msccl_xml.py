@@ -1,4 +1,4 @@
-"""Emitted MSCCL XML: executed by the independent interpreter, mutated, compared with a golden file, limits."""
+"""Emitted MSCCL XML: executed by the independent interpreter, mutated, compared with a golden file."""
 
 from __future__ import annotations
 
@@ -100,20 +100,26 @@ def test_every_mutation_is_caught(in_place: bool) -> None:
     text = emit_msccl_xml(chain3(in_place=in_place))
     lines = text.split("\n")
     steps = [i for i, line in enumerate(lines) if "<step" in line]
-    waits_caught = waits = 0
+    waits_caught = waits = swaps = 0
     for i in steps:
         dropped = renumbered([*lines[:i], *lines[i + 1 :]])
         assert broken(dropped), f"dropped {lines[i]}"
         if 'type="nop"' not in lines[i]:
-            for old, new in (('cnt="1"', 'cnt="2"'), ("dstoff", "srcoff")):
-                key = "dstoff" if re.search(r'type="(r|rrc|cpy)"', lines[i]) else "srcoff"
-                changed = lines[i].replace(old, new) if old == 'cnt="1"' else shifted(lines[i], key)
+            key = "srcoff" if 'type="s"' in lines[i] else "dstoff"
+            resized = re.sub(r'cnt="(\d)"', lambda match: f'cnt="{3 - int(match[1])}"', lines[i])
+            for changed in (resized, shifted(lines[i], key)):
+                assert changed != lines[i]
                 assert broken([*lines[:i], changed, *lines[i + 1 :]]), f"changed {lines[i]}"
+        if 'type="s"' in lines[i] and 'type="s"' in lines[i + 1]:
+            swapped = renumbered([*lines[:i], lines[i + 1], lines[i], *lines[i + 2 :]])
+            assert broken(swapped), f"swapped {lines[i]}"
+            swaps += 1
         if 'depid="-1"' not in lines[i]:
             changed = re.sub(r'depid="\d+" deps="\d+"', 'depid="-1" deps="-1"', lines[i])
             waits += 1
             waits_caught += broken([*lines[:i], changed, *lines[i + 1 :]])
     assert waits
+    assert swaps
     assert waits_caught >= waits // 2
 
 
@@ -145,9 +151,11 @@ def test_double_counting_and_deadlock_are_named() -> None:
     assert any("too many" in violation for violation in interpret_msccl_xml(doubled).violations)
     head = '<algo proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="0" '
     head += 'outofplace="1" minBytes="0" maxBytes="0">'
-    step = '<step s="{}" type="{}" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+    step = '<step s="{}" type="{}" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1" '
+    step += 'depid="-1" deps="-1" hasdep="0"/>'
     gpus = [
-        f'<gpu id="{i}" i_chunks="1" o_chunks="2" s_chunks="0"><tb id="0" send="{1 - i}" recv="{1 - i}" chan="0">'
+        f'<gpu id="{i}" i_chunks="1" o_chunks="2" s_chunks="0">'
+        f'<tb id="0" send="{1 - i}" recv="{1 - i}" chan="0">'
         + step.format(0, "r")
         + step.format(1, "s")
         + "</tb></gpu>"

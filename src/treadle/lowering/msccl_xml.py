@@ -99,8 +99,9 @@ def emit_msccl_xml(
     channels of their own, cut at the same messages at both ends. If thread blocks are too many, sends and
     receives of a channel share one. Thread blocks keep the order of the program's lists, a common linear
     order of all ranks, so their FIFO order adds no cycle. A step waits for the last step it needs of each
-    other thread block. The format names no root: a broadcast or reduce serves the program's root only. It cannot express element counts that do not divide
-    by n_chunks; the runtime falls back to its own algorithms there.
+    other thread block. The format names no root: a broadcast or reduce serves the program's root only. It
+    cannot express element counts that do not divide by n_chunks; the runtime falls back to its own
+    algorithms there.
     """
     limits = LIMITS[profile]
     _check_arguments(program, name, protocol, min_bytes, max_bytes)
