@@ -59,6 +59,8 @@ class Execution:
     reduction : Reduction
     slice_bytes : int
         Chunks larger than this are run in slices, one slice through the whole program after another.
+    storage : sequence of N RankMemory, optional
+        Memory of an execution of the same program and element type at this size or a larger one.
 
     Attributes
     ----------
@@ -74,6 +76,7 @@ class Execution:
         element: ElementType,
         reduction: Reduction = Reduction.SUM,
         slice_bytes: int = SLICE_BYTES,
+        storage: Sequence[RankMemory] | None = None,
     ) -> None:
         if count < 0:
             raise ScheduleError(f"count {count}: expected 0 elements or more")
@@ -81,7 +84,10 @@ class Execution:
         n_slices = slices_for(program, count, element_bytes=dtype.itemsize, slice_bytes=slice_bytes)
         self.layout = Layout(program, count, n_slices)
         _check_memory(self.layout, dtype.itemsize)
-        self.memories = [allocate(self.layout, rank, dtype) for rank in range(program.n_ranks)]
+        self.memories = [
+            allocate(self.layout, rank, dtype, storage=None if storage is None else storage[rank])
+            for rank in range(program.n_ranks)
+        ]
         self._averages = program.kind.reduces and reduction is Reduction.AVG
         self._combine = reduction.ufunc
         self._actions = _compile(prepared, self.layout, self.memories)

@@ -92,12 +92,27 @@ class RankMemory:
         return self.arrays[buffer][start - origin : end - origin]
 
 
-def allocate(layout: Layout, rank: int, dtype: np.dtype[Any]) -> RankMemory:
-    """Memory for the buffers that `rank` has; contents undefined."""
+def allocate(
+    layout: Layout, rank: int, dtype: np.dtype[Any], *, storage: RankMemory | None = None
+) -> RankMemory:
+    """Memory for the buffers that `rank` has; contents undefined.
+
+    Parameters
+    ----------
+    layout : Layout
+    rank : int
+    dtype : numpy dtype
+    storage : RankMemory, optional
+        The rank's memory for the same program and dtype at this size or a larger one, to be used again.
+    """
     program = layout.program
     spans = {buffer: layout.span(rank, buffer) for buffer in Buffer}
     origin = {buffer: span[0] for buffer, span in spans.items()}
-    arrays = {buffer: np.empty(span[1] - span[0], dtype=dtype) for buffer, span in spans.items()}
+    lengths = {buffer: past - first for buffer, (first, past) in spans.items()}
+    if storage is None:
+        arrays = {buffer: np.empty(length, dtype=dtype) for buffer, length in lengths.items()}
+    else:
+        arrays = {buffer: storage.arrays[buffer][:length] for buffer, length in lengths.items()}
     if not program.uses_scratch(rank):
         arrays[Buffer.SCRATCH] = np.empty(0, dtype=dtype)
     if program.in_place:
