@@ -67,11 +67,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
         status = app(args=arguments, prog_name="treadle", standalone_mode=False)
+        # typer turns Ctrl-C inside a command into this status
+        if status == INTERRUPTED:
+            return _interrupted()
         return status if isinstance(status, int) else 0
     except typer.Exit as stop:
         return stop.exit_code
     except (typer.Abort, KeyboardInterrupt):
-        return _fail("interrupted; nothing was written", INTERRUPTED)
+        return _interrupted()
     except typer.TyperException as error:
         return _usage(error.format_message())
     except RejectedError as error:
@@ -91,6 +94,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{name}{error.strerror or error}", USAGE)
     except MemoryError:
         return _fail("out of memory; use a smaller fabric, size or number of trees", USAGE)
+
+
+def _interrupted() -> int:
+    return _fail("interrupted; nothing was written", INTERRUPTED)
 
 
 def _usage(message: str) -> int:

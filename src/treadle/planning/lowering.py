@@ -32,8 +32,8 @@ class Lowered:
     n_chunks : int
         Equal parts that the collective's buffer is cut into.
     faults : tuple of str
-        What our own interpreter, which shares no code with the writer, found wrong when it parsed and executed
-        the text; empty unless Treadle has a defect.
+        What our own interpreter, which shares no code with the writer, found wrong when it parsed and
+        executed the text; empty unless Treadle has a defect.
     """
 
     text: str
