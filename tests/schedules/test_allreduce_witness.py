@@ -1,0 +1,191 @@
+"""Witnesses of allreduce bounds: what they prove, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allreduce_fabrics import allreduce, fano
+from strategies import symmetric_topologies
+from treadle.errors import FormatError, ScheduleError
+from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.witness import Witness, witness_from_json
+from treadle.synthesis.allreduce import allreduce_bound
+from treadle.topologies import Topology, TopologyBuilder
+from treadle.topologies.graphs import path
+from treadle.topologies.platforms import dgx_h100
+
+HALF = Fraction(1, 2)
+
+
+def star(*, capable: bool) -> Topology:
+    builder = TopologyBuilder("star")
+    for i in range(4):
+        builder.compute(f"gpu{i}")
+    builder.switch("hub", multicast=capable, aggregation=capable)
+    for i in range(4):
+        builder.duplex(f"gpu{i}", "hub", 6)
+    return builder.build()
+
+
+def test_lengths_by_hand() -> None:
+    """A star of 4 at 6: b.l = 48, three edges of two links both ways 12, with a branching hub 8."""
+    lengths = LengthWitness((Fraction(1),) * 8)
+    assert lengths.bound(star(capable=False), allreduce(star(capable=False))) == 4
+    assert lengths.bound(star(capable=True), allreduce(star(capable=True))) == 6
+    aggregating = replace(star(capable=True), multicast=star(capable=False).multicast)
+    assert lengths.bound(aggregating, allreduce(aggregating)) == Fraction(48, 6 + 4)
+
+
+def test_cuts_by_hand() -> None:
+    """Reducing into and broadcasting out of all but one rank of a star, with potential at the hub."""
+    everyone = frozenset(range(5))
+    cuts = tuple((tuple(sorted(everyone - {i})), Fraction(1)) for i in range(4))
+    singles = tuple(((i,), Fraction(1)) for i in range(4))
+    topology, collective = star(capable=False), allreduce(star(capable=False))
+    # every rank in 3 + 1 sets; each down link in one broadcast set, each link up in one, no link twice
+    plain = CutCombinationWitness(cuts, singles)
+    assert plain.bound(topology, collective) == Fraction(4 * 6, 4)
+    # all but one rank both ways: the hub's potential halves the price between links up and links down
+    potential = CutCombinationWitness(cuts, cuts, ((4, HALF),), ((4, -HALF),))
+    assert potential.bound(topology, collective) == Fraction(8 * 6 * HALF, 6)
+    with pytest.raises(ScheduleError, match="node 4 may have no potential"):
+        potential.bound(star(capable=True), collective)
+
+
+def test_roots_at_branching_switches_must_be_covered() -> None:
+    topology = star(capable=True)
+    witness = CutCombinationWitness(tuple(((i,), Fraction(1)) for i in range(4)), ())
+    with pytest.raises(ScheduleError, match="some root lies in no set"):
+        witness.bound(topology, allreduce(topology))
+
+
+@settings(max_examples=30)
+@given(symmetric_topologies(), st.data())
+def test_any_lengths_and_any_cuts_bound_the_optimum(topology: Topology, data: st.DataObject) -> None:
+    collective = allreduce(topology)
+    optimum = allreduce_bound(topology, collective).algbw
+    rationals = st.fractions(0, 3, max_denominator=6)
+    pairs = {}
+    for tail, head in zip(topology.tails.tolist(), topology.heads.tolist(), strict=True):
+        pairs[tail, head] = pairs.get((head, tail)) or data.draw(rationals) + Fraction(1, 7)
+    drawn = tuple(
+        pairs[min((t, h), (h, t), key=list(pairs).index)]
+        for t, h in zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
+    )
+    assert LengthWitness(drawn).bound(topology, collective) >= optimum
+    cut = st.sets(st.integers(0, topology.n_nodes - 1)).filter(lambda s: not s.issuperset(collective.ranks))
+    cuts = st.lists(st.tuples(cut.map(lambda s: tuple(sorted(s))), rationals), max_size=5).map(tuple)
+    potentials = (
+        st.lists(
+            st.tuples(
+                st.sampled_from(topology.switches.tolist() or [-1]), st.fractions(-2, 2, max_denominator=4)
+            ),
+            max_size=2,
+        ).map(tuple)
+        if len(topology.switches)
+        else st.just(())
+    )
+    singles = tuple(((rank,), Fraction(1, 5)) for rank in collective.ranks)
+    witness = CutCombinationWitness(
+        data.draw(cuts) + singles, data.draw(cuts), data.draw(potentials), data.draw(potentials)
+    )
+    assert witness.bound(topology, collective) >= optimum
+
+
+@pytest.mark.parametrize("topology", [path(3), dgx_h100(2, nvls=True), fano()], ids=["path", "H100", "Fano"])
+def test_json_round_trip(topology: Topology) -> None:
+    bound = allreduce_bound(topology, allreduce(topology))
+    text = json.dumps(bound.witness.to_json())
+    again = witness_from_json(json.loads(text))
+    assert again == bound.witness
+    assert again.bound(topology, allreduce(topology)) == bound.algbw
+
+
+ONE = Fraction(1)
+
+
+@pytest.mark.parametrize(
+    ("witness", "message"),
+    [
+        (LengthWitness((ONE,) * 3), "3 lengths, expected 4"),
+        (LengthWitness((ONE, ONE, -ONE, -ONE)), "must not be negative"),
+        (LengthWitness((ONE, HALF, ONE, ONE)), "n0 and n1 must be equally far apart"),
+        (LengthWitness((Fraction(0),) * 4), "connected at length 0"),
+        (CutCombinationWitness((((0, 1, 2), ONE),), ()), "contains every rank"),
+        (CutCombinationWitness((((0, 7), ONE),), ()), "beyond the 3 of"),
+        (CutCombinationWitness((((0,), -ONE),), ()), "must not be negative"),
+        (CutCombinationWitness((((0,), ONE),), ()), "some root lies in no set"),
+        (CutCombinationWitness((), ()), "some root lies in no set"),
+        (CutCombinationWitness((), (), ((0, ONE),)), "node 0 may have no potential"),
+        (CutCombinationWitness((), (), ((9, ONE),)), "node 9 may have no potential"),
+    ],
+)
+def test_false_witnesses_prove_nothing(witness: Witness, message: str) -> None:
+    topology = path(3)
+    with pytest.raises(ScheduleError, match=message):
+        witness.bound(topology, allreduce(topology))
+
+
+def test_other_collectives_are_refused() -> None:
+    topology = path(3)
+    for witness in (LengthWitness((ONE,) * 4), CutCombinationWitness((), ())):
+        with pytest.raises(ScheduleError, match="bounds an allreduce, not allgather"):
+            witness.bound(topology, Collective(CollectiveKind.ALLGATHER, (0, 1, 2)))
+
+
+def test_too_many_branching_switches_are_refused() -> None:
+    topology = dgx_h100(13, nvls=True)
+    with pytest.raises(ScheduleError, match="13 switches branch, expected at most 12"):
+        LengthWitness((ONE,) * topology.n_links).bound(topology, allreduce(topology))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"kind": "lengths"},
+        {"kind": "lengths", "lengths": [1]},
+        {"kind": "lengths", "lengths": ["1/0"]},
+        {"kind": "lengths", "lengths": ["1.5"]},
+        {"kind": "lengths", "lengths": ["9" * 2000]},
+        {"kind": "lengths", "lengths": ["1"], "more": 1},
+        {"kind": "cut-combination"},
+        {
+            "kind": "cut-combination",
+            "broadcast_cuts": 1,
+            "reduce_cuts": [],
+            "broadcast_potentials": [],
+            "reduce_potentials": [],
+        },
+        {
+            "kind": "cut-combination",
+            "broadcast_cuts": [[]],
+            "reduce_cuts": [],
+            "broadcast_potentials": [],
+            "reduce_potentials": [],
+        },
+        {
+            "kind": "cut-combination",
+            "broadcast_cuts": [{"nodes": 1, "multiplier": "1"}],
+            "reduce_cuts": [],
+            "broadcast_potentials": [],
+            "reduce_potentials": [],
+        },
+        {
+            "kind": "cut-combination",
+            "broadcast_cuts": [{"nodes": [True], "multiplier": "1"}],
+            "reduce_cuts": [],
+            "broadcast_potentials": [],
+            "reduce_potentials": [],
+        },
+    ],
+)
+def test_malformed_json_is_refused(value: dict[str, object]) -> None:
+    with pytest.raises(FormatError):
+        witness_from_json(value)
