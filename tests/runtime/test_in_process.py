@@ -98,6 +98,14 @@ def test_sends_are_buffered() -> None:
     assert not PreparedProgram(exchange(2, in_place=False)).staged
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_shard_may_shrink_as_the_size_grows(in_place: bool) -> None:
+    # of 2 elements in 5 chunks the third chunk gets one, of 3 elements none
+    program = random_program(CollectiveKind.ALLGATHER, 5, seed=1, in_place=in_place)
+    rows = measure(program, [12, 8, 4, 0], iterations=1, warmup=0)
+    assert [row.wrong for row in rows] == [0] * 4
+
+
 def test_deadlock_is_an_error() -> None:
     # either rank forwards only what it has received
     def rank(me: int) -> list[Operation]:
