@@ -1,4 +1,4 @@
-"""LP (B.5) as the dissertation writes it: flows for every rank, b' between ranks in place of switches; floats."""
+"""LP (B.5) as the dissertation writes it, in floats: a flow for every rank, b' in place of switches."""
 
 from __future__ import annotations
 

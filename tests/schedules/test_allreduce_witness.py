@@ -72,31 +72,22 @@ def test_any_lengths_and_any_cuts_bound_the_optimum(topology: Topology, data: st
     collective = allreduce(topology)
     optimum = allreduce_bound(topology, collective).algbw
     rationals = st.fractions(0, 3, max_denominator=6)
-    pairs = {}
-    for tail, head in zip(topology.tails.tolist(), topology.heads.tolist(), strict=True):
-        pairs[tail, head] = pairs.get((head, tail)) or data.draw(rationals) + Fraction(1, 7)
-    drawn = tuple(
-        pairs[min((t, h), (h, t), key=list(pairs).index)]
-        for t, h in zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
-    )
-    assert LengthWitness(drawn).bound(topology, collective) >= optimum
-    cut = st.sets(st.integers(0, topology.n_nodes - 1)).filter(lambda s: not s.issuperset(collective.ranks))
-    cuts = st.lists(st.tuples(cut.map(lambda s: tuple(sorted(s))), rationals), max_size=5).map(tuple)
-    potentials = (
-        st.lists(
-            st.tuples(
-                st.sampled_from(topology.switches.tolist() or [-1]), st.fractions(-2, 2, max_denominator=4)
-            ),
-            max_size=2,
-        ).map(tuple)
-        if len(topology.switches)
-        else st.just(())
-    )
+    ends = [frozenset(pair) for pair in zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)]
+    lengths = {pair: data.draw(rationals) + Fraction(1, 7) for pair in dict.fromkeys(ends)}
+    witness = LengthWitness(tuple(lengths[pair] for pair in ends))
+    assert witness.bound(topology, collective) >= optimum
+    sets = st.sets(st.integers(0, topology.n_nodes - 1)).filter(lambda s: not s.issuperset(collective.ranks))
+    cuts = st.lists(st.tuples(sets.map(lambda s: tuple(sorted(s))), rationals), max_size=5).map(tuple)
     singles = tuple(((rank,), Fraction(1, 5)) for rank in collective.ranks)
-    witness = CutCombinationWitness(
+    relays = [
+        st.tuples(st.just(node), st.fractions(-2, 2, max_denominator=4))
+        for node in topology.switches.tolist()
+    ]
+    potentials = st.tuples(*relays)
+    combination = CutCombinationWitness(
         data.draw(cuts) + singles, data.draw(cuts), data.draw(potentials), data.draw(potentials)
     )
-    assert witness.bound(topology, collective) >= optimum
+    assert combination.bound(topology, collective) >= optimum
 
 
 @pytest.mark.parametrize("topology", [path(3), dgx_h100(2, nvls=True), fano()], ids=["path", "H100", "Fano"])
@@ -146,6 +137,9 @@ def test_too_many_branching_switches_are_refused() -> None:
         LengthWitness((ONE,) * topology.n_links).bound(topology, allreduce(topology))
 
 
+NO_CUTS: dict[str, object] = CutCombinationWitness((), ()).to_json()
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -156,34 +150,12 @@ def test_too_many_branching_switches_are_refused() -> None:
         {"kind": "lengths", "lengths": ["9" * 2000]},
         {"kind": "lengths", "lengths": ["1"], "more": 1},
         {"kind": "cut-combination"},
-        {
-            "kind": "cut-combination",
-            "broadcast_cuts": 1,
-            "reduce_cuts": [],
-            "broadcast_potentials": [],
-            "reduce_potentials": [],
-        },
-        {
-            "kind": "cut-combination",
-            "broadcast_cuts": [[]],
-            "reduce_cuts": [],
-            "broadcast_potentials": [],
-            "reduce_potentials": [],
-        },
-        {
-            "kind": "cut-combination",
-            "broadcast_cuts": [{"nodes": 1, "multiplier": "1"}],
-            "reduce_cuts": [],
-            "broadcast_potentials": [],
-            "reduce_potentials": [],
-        },
-        {
-            "kind": "cut-combination",
-            "broadcast_cuts": [{"nodes": [True], "multiplier": "1"}],
-            "reduce_cuts": [],
-            "broadcast_potentials": [],
-            "reduce_potentials": [],
-        },
+        {**NO_CUTS, "broadcast_cuts": 1},
+        {**NO_CUTS, "broadcast_cuts": [[]]},
+        {**NO_CUTS, "reduce_cuts": [{"nodes": 1, "multiplier": "1"}]},
+        {**NO_CUTS, "reduce_cuts": [{"nodes": [True], "multiplier": "1"}]},
+        {**NO_CUTS, "reduce_potentials": [{"node": -1, "potential": "1"}]},
+        {**NO_CUTS, "reduce_potentials": [{"node": 1, "potential": 1}]},
     ],
 )
 def test_malformed_json_is_refused(value: dict[str, object]) -> None:
