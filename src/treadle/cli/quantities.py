@@ -8,6 +8,7 @@ from treadle.errors import FormatError
 from treadle.units import format_bandwidth, parse_time_ns
 
 _LONGEST = 9999
+_UNITS = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s")
 
 
 def parse_seconds(text: str) -> float:
@@ -27,9 +28,10 @@ def parse_integers(text: str, what: str) -> tuple[int, ...]:
 
 
 def exact_bandwidth(bytes_per_s: Fraction) -> str:
-    """Bandwidth with its exact fraction of GB/s where that is short: ``346.67 GB/s (1040/3)``."""
-    giga = bytes_per_s / 10**9
+    """Bandwidth with the exact fraction where that is short: ``346.67 GB/s (1040/3)``."""
     text = format_bandwidth(bytes_per_s)
-    if giga.denominator == 1 or giga.denominator > _LONGEST or round(giga, 2) == giga:
+    _, unit = text.split()
+    scaled = bytes_per_s / 1000 ** _UNITS.index(unit)
+    if scaled.denominator == 1 or scaled.denominator > _LONGEST or round(scaled, 2) == scaled:
         return text
-    return f"{text} ({giga})"
+    return f"{text} ({scaled})"

@@ -1,0 +1,5 @@
+"""``python -m treadle``."""
+
+from treadle.cli.main import entry_point
+
+entry_point()

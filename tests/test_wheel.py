@@ -1,0 +1,39 @@
+"""The wheel in an environment that has nothing else: what a user gets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(*argv: str | Path, cwd: Path) -> str:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run(
+        [str(word) for word in argv], cwd=cwd, env=clean, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{argv}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_wheel_works_in_a_clean_environment(repository: Path, tmp_path: Path) -> None:
+    wheels = sorted((repository / "dist").glob("treadle-*.whl"))
+    if not wheels:
+        pytest.skip("no wheel in dist/; `make wheel` builds it, and `make test` does so first")
+    home = tmp_path / "env"
+    run(sys.executable, "-m", "venv", "--without-pip", home, cwd=tmp_path)
+    run(
+        sys.executable, "-m", "pip", "--python", home / "bin" / "python",
+        "install", "--quiet", "--disable-pip-version-check", wheels[-1], cwd=tmp_path,
+    )  # fmt: skip
+    treadle = home / "bin" / "treadle"
+    assert "compare" in run(treadle, "--help", cwd=tmp_path)
+    assert run(treadle, "--version", cwd=tmp_path).startswith("treadle 0.1.0")
+    assert "optimal" in run(treadle, "solve", "ring:4", "allreduce", "-o", "ring.plan", cwd=tmp_path)
+    assert "every element is right" in run(treadle, "run", "ring.plan", "--size", "1K", cwd=tmp_path)
+    run(treadle, "lower", "ring.plan", "-o", "ring.xml", cwd=tmp_path)
+    assert (tmp_path / "ring.xml").exists()
