@@ -13,7 +13,8 @@ from treadle.cli.main import main
 
 def blocks(repository: Path, language: str) -> list[str]:
     text = (repository / "README.md").read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    return [block for name, block in found if name == language]
 
 
 def test_python_example_runs(
