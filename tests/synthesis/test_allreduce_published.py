@@ -24,6 +24,7 @@ from treadle.synthesis.allreduce import (
 )
 from treadle.synthesis.allreduce.free_roots import solve_free_roots
 from treadle.synthesis.allreduce.network import network_of
+from treadle.synthesis.allreduce.tree_packing import pack_fabric_trees
 from treadle.synthesis.allreduce.two_family_lp import solve_two_family_lp
 from treadle.synthesis.forestcoll import TreeBudget, pack_forest, synthesise
 from treadle.topologies import Topology
@@ -174,6 +175,9 @@ def test_the_cut_bound_is_not_tight_on_the_fano_fabric() -> None:
     bound = allreduce_bound(topology, allreduce(topology))
     assert bound.algbw == bound.witness.bound(topology, allreduce(topology)) == Fraction(7, 2)
     assert bound.is_attained
+    packing = pack_fabric_trees(network_of(topology, allreduce(topology)))
+    assert packing.is_priced
+    assert packing.rate == Fraction(7, 2)
     plain = without_capabilities(topology)
     assert allreduce_bound(plain, allreduce(plain)).algbw == Fraction(5, 2)
 

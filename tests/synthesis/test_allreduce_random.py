@@ -27,6 +27,8 @@ from treadle.synthesis.allreduce import (
 )
 from treadle.synthesis.allreduce.network import network_of
 from treadle.synthesis.allreduce.tree_packing import pack_fabric_trees
+from treadle.synthesis.allreduce.tree_schedule import trees_to_schedule
+from treadle.synthesis.allreduce.two_family_lp import solve_two_family_lp
 from treadle.synthesis.forestcoll import pack_forest
 from treadle.topologies import Topology, TopologyBuilder
 
@@ -90,6 +92,9 @@ def test_symmetric_fabrics(topology: Topology) -> None:
     network = network_of(topology, collective)
     packing = pack_fabric_trees(network)
     assert packing.rate * network.unit == solution.algbw
+    program = solve_two_family_lp(network)
+    assert program.is_exact
+    assert program.witness.bound(topology, collective) == solution.algbw
     # undirected trees alone, without the rooted pipeline
     assert_schedule(topology, collective, solution)
     trees = solve_allreduce(topology, collective)
@@ -156,6 +161,11 @@ def test_capable_switches_on_symmetric_fabrics(topology: Topology, data: st.Data
     assert solution.bound.is_attained
     assert solution.algbw == solution.bound.algbw
     assert solution.algbw <= _least_cut(topology, collective)
+    trees = pack_fabric_trees(network_of(topology, collective))
+    network = network_of(topology, collective)
+    assert trees.rate * network.unit == solution.algbw
+    schedule = trees_to_schedule(topology, network, trees.trees)
+    assert not verify(topology, collective, schedule, claimed_algbw=solution.algbw).violations
 
 
 @settings(max_examples=25)
