@@ -20,10 +20,13 @@ from treadle.synthesis.allreduce.exact_lp import GrowingLp, solve_exactly
 from treadle.synthesis.allreduce.network import network_of
 from treadle.synthesis.allreduce.separation import violated_cuts
 from treadle.synthesis.allreduce.shortest_trees import TreeFinder
+from treadle.synthesis.allreduce.solve import solve_allreduce
 from treadle.synthesis.allreduce.stations import leave_stations
 from treadle.synthesis.allreduce.tree_packing import pack_fabric_trees
 from treadle.synthesis.allreduce.tree_schedule import MAX_UNITS, trees_to_schedule
+from treadle.synthesis.forestcoll import pack_forest
 from treadle.topologies import TopologyBuilder
+from treadle.topologies.platforms import mi250
 
 
 @given(
@@ -180,4 +183,18 @@ def test_rates_with_huge_denominators_are_rounded_down() -> None:
     ]
     schedule = trees_to_schedule(topology, network, shrunk)
     assert schedule.total_units <= MAX_UNITS
-    assert not verify(topology, allreduce(topology), schedule).violations
+    report = verify(topology, allreduce(topology), schedule)
+    assert not report.violations
+    assert report.algbw is not None
+    assert report.algbw > Fraction(3, 2) * 10**9 * Fraction(999, 1000)
+
+
+@pytest.mark.parametrize("max_units", [1, 5, 20, 100])
+def test_limited_units_lose_as_little_as_they_must(max_units: int) -> None:
+    topology = mi250(2, 8)
+    solution = solve_allreduce(topology, allreduce(topology), pack=pack_forest, max_units=max_units)
+    assert solution.schedule.total_units <= max_units
+    assert not verify(
+        topology, allreduce(topology), solution.schedule, claimed_algbw=solution.algbw
+    ).violations
+    assert solution.algbw >= {1: 16, 5: 80, 20: 128, 100: 128}[max_units] * 10**9

@@ -44,7 +44,13 @@ def halves(network: Network, root_rates: Sequence[Fraction]) -> Shares:
 
 
 def pack_shares(
-    topology: Topology, collective: Collective, network: Network, shares: Shares, pack: Packer
+    topology: Topology,
+    collective: Collective,
+    network: Network,
+    shares: Shares,
+    pack: Packer,
+    *,
+    max_units: int | None = None,
 ) -> ForestSchedule:
     """Pack in-trees and out-trees with the given root rates into their shares of the links.
 
@@ -58,11 +64,13 @@ def pack_shares(
     shares : Shares
         Balanced at switches and forwarders.
     pack : Packer
+    max_units : int, optional
+        Most unit trees.
 
     Raises
     ------
     ScheduleError
-        If the common denominator is too large for integer capacities.
+        If the common denominator is too large, for `max_units` or for integer capacities.
     InfeasibleError
         From `pack`, if the shares do not hold the trees.
     """
@@ -72,6 +80,8 @@ def pack_shares(
     divisor = gcd(*(int(value * scale) for value in values))
     roots = [int(rate * scale) // divisor for rate in shares.root_rates]
     capacities = [[int(value * scale) // divisor for value in share] for share in links]
+    if max_units is not None and sum(roots) > max_units:
+        raise ScheduleError(f"allreduce: the exact schedule needs {sum(roots)} unit trees, not {max_units}")
     if max(*capacities[0], *capacities[1]) > MAX_BANDWIDTH:
         raise ScheduleError("allreduce: the exact schedule needs more than 2**50 trees on one link")
     broadcast, reduce = (

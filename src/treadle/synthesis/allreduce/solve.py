@@ -16,7 +16,7 @@ from treadle.synthesis.allreduce.capacities import Packer, Shares, halves, pack_
 from treadle.synthesis.allreduce.free_roots import solve_free_roots
 from treadle.synthesis.allreduce.stations import leave_stations, station_fabric
 from treadle.synthesis.allreduce.tree_packing import pack_fabric_trees
-from treadle.synthesis.allreduce.tree_schedule import trees_to_schedule
+from treadle.synthesis.allreduce.tree_schedule import MAX_UNITS, trees_to_schedule
 from treadle.topologies.topology import Topology
 
 
@@ -54,6 +54,7 @@ def solve_allreduce(
     *,
     rs_ag: ForestSchedule | None = None,
     pack: Packer | None = None,
+    max_units: int | None = None,
 ) -> AllreduceSolution:
     """An allreduce schedule that attains the optimum, or the best that the constructions give.
 
@@ -65,6 +66,9 @@ def solve_allreduce(
         Reduce-scatter and allgather as one allreduce; returned when nothing is better.
     pack : Packer, optional
         Packs rooted trees into integer capacities; without it only undirected trees can be built.
+    max_units : int, optional
+        Most unit trees (parts of the data) in what is built here. Undirected trees are rounded to fit, which
+        costs some throughput; the other constructions are left out where they need more.
 
     Returns
     -------
@@ -86,7 +90,7 @@ def solve_allreduce(
     best: tuple[Fraction, ForestSchedule, Construction] | None = None
     if rs_ag is not None:
         best = algbw_of(topology, rs_ag), rs_ag, Construction.PHASES
-    for construction, build in _constructions(topology, collective, analysis, pack):
+    for construction, build in _constructions(topology, collective, analysis, pack, max_units):
         if best is not None and best[0] == analysis.bound.algbw:
             break
         schedule = build()
@@ -106,54 +110,71 @@ _Build = Callable[[], ForestSchedule | None]
 
 
 def _constructions(
-    topology: Topology, collective: Collective, analysis: Analysis, pack: Packer | None
+    topology: Topology,
+    collective: Collective,
+    analysis: Analysis,
+    pack: Packer | None,
+    max_units: int | None,
 ) -> Iterator[tuple[Construction, _Build]]:
-    undirected = Construction.TREES, lambda: _trees(topology, analysis)
+    undirected = Construction.TREES, lambda: _trees(topology, analysis, max_units)
+    is_symmetric = analysis.network.is_symmetric
     if pack is not None:
-        yield Construction.FREE_ROOTS, lambda: _free_roots(topology, collective, analysis, pack)
-    if analysis.network.is_symmetric and not analysis.has_stations:
+        packer = _LimitedPacker(topology, collective, analysis, pack, max_units)
+        yield Construction.FREE_ROOTS, lambda: _free_roots(analysis, packer)
+    if is_symmetric and not analysis.has_stations:
         yield undirected
     if pack is not None and analysis.setting.is_exact:
-        yield Construction.TWO_FAMILIES, lambda: _two_families(topology, collective, analysis, pack)
-    if analysis.network.is_symmetric and analysis.has_stations:
+        yield Construction.TWO_FAMILIES, lambda: _two_families(analysis, packer)
+    if is_symmetric and analysis.has_stations:
         yield undirected
 
 
-def _free_roots(
-    topology: Topology, collective: Collective, analysis: Analysis, pack: Packer
-) -> ForestSchedule | None:
+@dataclass(frozen=True)
+class _LimitedPacker:
+    """Packs shares of the setting's network; None where that takes too many units."""
+
+    topology: Topology
+    collective: Collective
+    analysis: Analysis
+    pack: Packer
+    max_units: int | None
+
+    def __call__(self, shares: Shares) -> ForestSchedule | None:
+        analysis, topology, collective = self.analysis, self.topology, self.collective
+        if analysis.has_stations:
+            topology, collective = station_fabric(topology, collective, analysis.network)
+        try:
+            schedule = pack_shares(
+                topology,
+                collective,
+                analysis.setting_network,
+                shares,
+                self.pack,
+                max_units=self.max_units,
+            )
+        except ScheduleError:  # a huge common denominator; another construction may do
+            return None
+        return leave_stations(schedule, len(analysis.network.ranks)) if analysis.has_stations else schedule
+
+
+def _free_roots(analysis: Analysis, packer: _LimitedPacker) -> ForestSchedule | None:
     """Halves with free roots, if they meet the bound."""
     network = analysis.setting_network
     free = solve_free_roots(network, len(analysis.network.ranks))
     if free is None or free.rate * network.unit != analysis.bound.algbw:
         return None
-    return _packed(topology, collective, analysis, halves(network, free.root_rates), pack)
+    return packer(halves(network, free.root_rates))
 
 
-def _trees(topology: Topology, analysis: Analysis) -> ForestSchedule:
+def _two_families(analysis: Analysis, packer: _LimitedPacker) -> ForestSchedule | None:
+    best = analysis.setting
+    rates = [best.root_rates.get(node, Fraction(0)) for node in analysis.setting_network.ranks]
+    return packer(Shares(rates, best.broadcast, best.reduce))
+
+
+def _trees(topology: Topology, analysis: Analysis, max_units: int | None) -> ForestSchedule:
     network, packing = analysis.network, analysis.packing
     if packing is None:
         target = analysis.bound.algbw / network.unit
         packing = pack_fabric_trees(network, hint=analysis.setting.prices, target=target)
-    return trees_to_schedule(topology, network, packing.trees)
-
-
-def _two_families(
-    topology: Topology, collective: Collective, analysis: Analysis, pack: Packer
-) -> ForestSchedule | None:
-    best = analysis.setting
-    rates = [best.root_rates.get(node, Fraction(0)) for node in analysis.setting_network.ranks]
-    return _packed(topology, collective, analysis, Shares(rates, best.broadcast, best.reduce), pack)
-
-
-def _packed(
-    topology: Topology, collective: Collective, analysis: Analysis, shares: Shares, pack: Packer
-) -> ForestSchedule | None:
-    network = analysis.setting_network
-    if analysis.has_stations:
-        topology, collective = station_fabric(topology, collective, analysis.network)
-    try:
-        schedule = pack_shares(topology, collective, network, shares, pack)
-    except ScheduleError:  # a huge common denominator; another construction may do
-        return None
-    return leave_stations(schedule, len(analysis.network.ranks)) if analysis.has_stations else schedule
+    return trees_to_schedule(topology, network, packing.trees, max_units=max_units or MAX_UNITS)

@@ -14,14 +14,21 @@ from treadle.synthesis.allreduce.shortest_trees import FabricTree
 from treadle.topologies.topology import Topology
 
 MAX_UNITS = 2**20
-"""Rates that would need more unit trees are rounded down."""
+"""Rates that would need more unit trees are rounded, unless told otherwise."""
+
+_TRIALS = 32
+_FEW_UNITS = 64
 
 Neighbours = Mapping[int, Sequence[tuple[int, tuple[int, ...]]]]
 """(neighbour, path of pairs towards it) of every node of a tree."""
 
 
 def trees_to_schedule(
-    topology: Topology, network: Network, trees: Sequence[tuple[FabricTree, Fraction]]
+    topology: Topology,
+    network: Network,
+    trees: Sequence[tuple[FabricTree, Fraction]],
+    *,
+    max_units: int = MAX_UNITS,
 ) -> ForestSchedule:
     """Root every tree at its centre; reduce towards the root, then broadcast from it along the same tree.
 
@@ -32,14 +39,15 @@ def trees_to_schedule(
         Symmetric, of `topology`.
     trees : sequence of (FabricTree, rate)
         Rates > 0, in units of `Network.unit`, that fit the network.
+    max_units : int
+        Most unit trees. Rates whose common denominator asks for more are rounded and lose a little.
 
     Notes
     -----
-    Rates whose common denominator asks for more than `MAX_UNITS` unit trees are rounded down to multiples of
-    a MAX_UNITS-th of their sum. At a branching switch the first child continues the path that arrives there;
+    At a branching switch the first child continues the path that arrives there;
     the paths of the other children begin (broadcasting) or end (reducing) at the switch.
     """
-    trees = _with_few_units(trees)
+    trees = _with_few_units(network, trees, max_units)
     scale = lcm(*(rate.denominator for _, rate in trees))
     shared = [
         int(topology.bandwidths[e]) // network.unit * scale
@@ -76,15 +84,50 @@ def trees_to_schedule(
 
 
 def _with_few_units(
-    trees: Sequence[tuple[FabricTree, Fraction]],
+    network: Network, trees: Sequence[tuple[FabricTree, Fraction]], max_units: int
 ) -> Sequence[tuple[FabricTree, Fraction]]:
+    """Rates that at most `max_units` unit trees express: as few as lose nothing, else the best rounding."""
     scale = lcm(*(rate.denominator for _, rate in trees))
-    units = [int(rate * scale) for _, rate in trees]
-    if sum(units) // gcd(*units) <= MAX_UNITS:
-        return trees
-    unit = Fraction(sum(units), scale * MAX_UNITS)
-    rounded = [(tree, rate // unit * unit) for tree, rate in trees]
-    return [(tree, rate) for tree, rate in rounded if rate]
+    exact = [int(rate * scale) for _, rate in trees]
+    total = Fraction(sum(exact), scale)
+    usages = [tree.usage(network) for tree, _ in trees]
+    best, best_rates = Fraction(0), [Fraction(0)] * len(trees)
+    for units in _unit_numbers(sum(exact) // gcd(*exact), max_units):
+        counts = _apportioned(exact, units)
+        unit_rate = _largest_unit_rate(network, usages, counts)
+        if unit_rate * units > best:
+            best, best_rates = unit_rate * units, [unit_rate * count for count in counts]
+        if best >= total:
+            break
+    return [(tree, rate) for (tree, _), rate in zip(trees, best_rates, strict=True) if rate]
+
+
+def _unit_numbers(exact: int, max_units: int) -> list[int]:
+    """Numbers of units to try, rising: small ones, then the exact one or a spread up to the limit."""
+    small = range(1, min(_FEW_UNITS, max_units) + 1)
+    if exact <= max_units:
+        return sorted({*(units for units in small if units < exact), exact})
+    return sorted({*small, *(max(1, max_units * trial // _TRIALS) for trial in range(1, _TRIALS + 1))})
+
+
+def _apportioned(shares: Sequence[int], units: int) -> list[int]:
+    """`units` in proportion to `shares`, by largest remainders."""
+    total = sum(shares)
+    counts = [share * units // total for share in shares]
+    order = sorted(range(len(shares)), key=lambda i: (-(shares[i] * units % total), i))
+    for i in order[: units - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+def _largest_unit_rate(
+    network: Network, usages: Sequence[Mapping[int, int]], counts: Sequence[int]
+) -> Fraction:
+    load: dict[int, int] = {}
+    for usage, count in zip(usages, counts, strict=True):
+        for e, crossings in usage.items():
+            load[e] = load.get(e, 0) + crossings * count
+    return min(Fraction(network.capacity[e], units) for e, units in load.items() if units)
 
 
 @dataclass(frozen=True)
