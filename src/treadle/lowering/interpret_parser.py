@@ -1,0 +1,229 @@
+"""MSCCL XML as strictly as the runtimes read it; what a text means is told from the text alone."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lxml import etree
+
+from treadle.errors import FormatError
+
+MAX_TEXT = 64 * 2**20
+"""Largest text read, characters."""
+MAX_CHUNKS = 4 * 10**6
+"""Largest number of ranks times chunks."""
+
+_COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall")
+LIMITS = {"azure": (64, 1024, 32), "legacy": (256, 216, 32), "rccl": (64, 64, 128)}
+"""Steps of a thread block, thread blocks of a rank, channels, for each profile."""
+RECEIVING = {"r", "rcs", "rrs", "rrc", "rrcs"}
+SENDING = {"s", "rcs", "rrs", "rrcs"}
+STORING = {"r", "rcs", "rrc", "rrcs", "cpy", "re"}
+READING = {"s", "rrs", "rrc", "rrcs", "cpy", "re"}
+_STEP_TYPES = RECEIVING | SENDING | STORING | {"nop"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step as written; `source` and `target` are (buffer, offset), `wait` is (depid, deps)."""
+
+    rank: int
+    block: int
+    """Number of the thread block among those of all ranks."""
+    place: int
+    type: str
+    source: tuple[str, int]
+    target: tuple[str, int]
+    count: int
+    wait: tuple[int, int]
+    has_dependent: bool
+    line: int
+
+    def __str__(self) -> str:
+        return f"line {self.line} (rank {self.rank}, {self.type})"
+
+
+@dataclass
+class Algorithm:
+    """A text as written, its thread blocks numbered over all ranks, and what is wrong with it so far."""
+
+    collective: str
+    n_ranks: int
+    n_chunks: int
+    in_place: tuple[bool, ...]
+    sizes: list[dict[str, int]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    blocks: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Rank, send peer, receive peer and channel of each thread block."""
+    first_block: list[int] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+
+def _tree(text: str, source: str) -> etree._Element:
+    """The document, refused where the runtimes' own small parser would stumble."""
+    if len(text) > MAX_TEXT:
+        raise FormatError(f"{len(text)} characters, expected at most {MAX_TEXT}", source=source)
+    for pattern, what in (
+        (r"<\?", "an XML declaration or processing instruction"),
+        (r"<!(?!--)", "a DTD, entity or CDATA section"),
+        (r"\t", "a tab"),
+        (r"\0", "a null character"),
+        (r"<[A-Za-z/][^<>]*'", "a single quote"),
+        (r"<[A-Za-z/][^<>\n]*\n", "a line break within a tag"),
+    ):
+        match = re.search(pattern, text)
+        if match:
+            line = text.count("\n", 0, match.start()) + 1
+            raise FormatError(f"{what} is not accepted", source=source, line=line)
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True
+    )
+    try:
+        return etree.fromstring(text.encode("utf-8"), parser)
+    except UnicodeEncodeError:
+        raise FormatError("not valid text (lone surrogate)", source=source) from None
+    except etree.XMLSyntaxError as error:
+        raise FormatError(f"not well-formed ({error.msg})", source=source, line=error.lineno or 1) from None
+
+
+def _line(element: etree._Element) -> int:
+    line = element.sourceline
+    return line if isinstance(line, int) else 1
+
+
+class _Reader:
+    """Attributes of elements, each required."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def fail(self, element: etree._Element, message: str) -> FormatError:
+        return FormatError(f"<{element.tag}> {message}", source=self.source, line=_line(element))
+
+    def word(self, element: etree._Element, key: str, allowed: tuple[str, ...] = ()) -> str:
+        value = element.get(key)
+        if value is None:
+            raise self.fail(element, f"lacks the attribute {key}")
+        if allowed and value not in allowed:
+            raise self.fail(element, f"{key}={value[:40]!r}: expected one of {', '.join(allowed)}")
+        return str(value)
+
+    def number(self, element: etree._Element, key: str, low: int, high: int) -> int:
+        value = self.word(element, key)
+        if not re.fullmatch(r"-?[0-9]{1,19}", value, re.ASCII) or not low <= int(value) <= high:
+            raise self.fail(element, f"{key}={value[:40]!r}: expected an integer from {low} to {high}")
+        return int(value)
+
+    def children(self, element: etree._Element, tag: str) -> Iterator[etree._Element]:
+        """Children of one tag; others are skipped, as the runtimes do."""
+        return (child for child in element if child.tag == tag)
+
+
+def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
+    """Read a text; FormatError where the runtime's parser would refuse it, violations where a limit fails."""
+    read = _Reader(source)
+    top = _tree(text, source)
+    if top.tag != "algo":
+        raise read.fail(top, "found, expected <algo>")
+    spelling = "reduce_scatter" if profile == "legacy" else "reducescatter"
+    names = tuple(spelling if name == "reducescatter" else name for name in _COLLECTIVES)
+    read.word(top, "proto", ("Simple", "LL", "LL128"))
+    steps, thread_blocks, channels = LIMITS[profile]
+    n_channels = read.number(top, "nchannels", 1, 2**15)
+    for key in ("minBytes", "maxBytes"):
+        read.number(top, key, 0, 2**62)
+    modes = [(read.number(top, "inplace", 0, 1), True), (read.number(top, "outofplace", 0, 1), False)]
+    algorithm = Algorithm(
+        collective=read.word(top, "coll", names),
+        n_ranks=read.number(top, "ngpus", 1, 4096),
+        n_chunks=read.number(top, "nchunksperloop", 1, MAX_CHUNKS),
+        in_place=tuple(mode for flag, mode in modes if flag),
+    )
+    if algorithm.n_ranks * algorithm.n_chunks > MAX_CHUNKS:
+        raise read.fail(top, f"ngpus x nchunksperloop: expected at most {MAX_CHUNKS}")
+    if not algorithm.in_place:
+        raise read.fail(top, "serves neither in-place nor out-of-place calls")
+    if n_channels > channels:
+        algorithm.violations.append(f"{n_channels} channels, the limit is {channels}")
+    gpus = list(read.children(top, "gpu"))
+    if len(gpus) != algorithm.n_ranks:
+        raise read.fail(top, f"holds {len(gpus)} gpus, expected ngpus={algorithm.n_ranks}")
+    for rank, gpu in enumerate(gpus):
+        read.number(gpu, "id", rank, rank)
+        algorithm.sizes.append({key: read.number(gpu, f"{key}_chunks", 0, MAX_CHUNKS) for key in "ios"})
+        algorithm.first_block.append(len(algorithm.blocks))
+        _parse_blocks(read, algorithm, rank, gpu, n_channels, steps, thread_blocks)
+    algorithm.first_block.append(len(algorithm.blocks))
+    return algorithm
+
+
+def _parse_blocks(
+    read: _Reader,
+    algorithm: Algorithm,
+    rank: int,
+    gpu: etree._Element,
+    n_channels: int,
+    max_steps: int,
+    max_blocks: int,
+) -> None:
+    nodes = 1 + algorithm.n_ranks + len(gpu)
+    peers: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for number, block in enumerate(read.children(gpu, "tb")):
+        read.number(block, "id", number, number)
+        send, receive = (read.number(block, key, -1, algorithm.n_ranks - 1) for key in ("send", "recv"))
+        if rank in (send, receive):
+            raise read.fail(block, f"of gpu {rank} names its own rank as a peer")
+        channel = read.number(block, "chan", 0, n_channels - 1)
+        for side, peer in (("send", send), ("receive", receive)):
+            if peer >= 0 and peer in peers[side, channel]:
+                raise read.fail(block, f"is the second to {side} with peer {peer} on channel {channel}")
+            peers[side, channel].update({peer} - {-1})
+        algorithm.blocks.append((rank, send, receive, channel))
+        children = list(read.children(block, "step"))
+        nodes += len(children)
+        if len(children) > max_steps:
+            algorithm.violations.append(
+                f"rank {rank} tb {number}: {len(children)} steps, the limit is {max_steps}"
+            )
+        for place, element in enumerate(children):
+            read.number(element, "s", place, place)
+            algorithm.steps.append(_parse_step(read, element, rank, len(algorithm.blocks) - 1, place))
+    if number_of := max((len(found) for found in peers.values()), default=0):
+        _limit(algorithm, rank, "peers on a channel", number_of, 32)
+    _limit(algorithm, rank, "thread blocks", len(gpu), max_blocks)
+    _limit(algorithm, rank, "children of a node", max(len(gpu), algorithm.n_ranks), 1024)
+    _limit(algorithm, rank, "XML nodes", nodes, 4096)
+
+
+def _limit(algorithm: Algorithm, rank: int, what: str, value: int, limit: int) -> None:
+    if value > limit:
+        algorithm.violations.append(f"rank {rank}: {value} {what}, the limit is {limit}")
+
+
+def _parse_step(read: _Reader, element: etree._Element, rank: int, block: int, place: int) -> Step:
+    ends: list[tuple[str, int]] = [
+        (
+            read.word(element, f"{side}buf", ("i", "o", "s")),
+            read.number(element, f"{side}off", -1, MAX_CHUNKS),
+        )
+        for side in ("src", "dst")
+    ]
+    waits = (read.number(element, "depid", -1, 1023), read.number(element, "deps", -1, 4095))
+    if (waits[0] < 0) != (waits[1] < 0):
+        raise read.fail(element, f"depid={waits[0]} with deps={waits[1]}: expected both or neither")
+    type_ = read.word(element, "type", tuple(sorted(_STEP_TYPES)))
+    return Step(
+        rank=rank,
+        block=block,
+        place=place,
+        type=type_,
+        source=ends[0],
+        target=ends[1],
+        count=read.number(element, "cnt", int(type_ != "nop"), 71),
+        wait=waits,
+        has_dependent=bool(read.number(element, "hasdep", 0, 1)),
+        line=_line(element),
+    )
