@@ -60,20 +60,23 @@ def run_watched(
     control = np.zeros(3, dtype=np.int64)
     outcome: list[Result] = []
     failure: list[BaseException] = []
+    done = threading.Event()
 
     def work() -> None:
         try:
             outcome.append(call(control))
         except BaseException as error:  # handed to the caller's thread below
             failure.append(error)
+        finally:
+            done.set()
 
     thread = threading.Thread(target=work, name=f"treadle-{stage}", daemon=True)
     thread.start()
     late = False
     try:
         wait = 0.001
-        while thread.is_alive():
-            thread.join(wait)
+        # Not Thread.join: CPython 3.11 takes a thread whose join was interrupted for finished (bpo-45274).
+        while not done.wait(wait):
             wait = min(2 * wait, _POLL_S)
             if progress is not None and control[2]:
                 progress(stage, int(control[1]), int(control[2]))
@@ -82,6 +85,7 @@ def run_watched(
                 control[0] = 1
     finally:
         control[0] = 1
+        done.wait()
         thread.join()
     if failure:
         raise failure[0]

@@ -1,0 +1,78 @@
+"""The command line as processes: under mpirun, interrupted, into a closed pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import missing_engines, mpirun
+from treadle.cli.main import main
+
+TREADLE = [sys.executable, "-m", "treadle"]
+
+
+@pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
+def test_run_under_mpirun_prints_once(tmp_path: Path) -> None:
+    plan = tmp_path / "ring.plan"
+    assert main(["solve", "ring:4", "allreduce", "-o", str(plan), "-q"]) == 0
+    launcher = mpirun()
+    assert launcher is not None
+    command = [launcher, "-n", "4", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", *TREADLE]
+    done = subprocess.run(
+        [*command, "run", str(plan), "--runtime", "mpi", "--size", "1000B,4K", "--iterations", "1", "--json"],
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    values = json.loads(done.stdout)
+    assert values["runtime"] == "mpi"
+    assert values["wrong"] == 0
+    assert len(values["rows"]) == 2
+
+
+def test_interrupt_leaves_no_file(tmp_path: Path) -> None:
+    """On a terminal progress shows; Ctrl-C then ends the compiled core, and nothing is written."""
+    plan = tmp_path / "late.plan"
+    terminal, stderr = pty.openpty()
+    process = subprocess.Popen(
+        [*TREADLE, "solve", "torus:32,32", "allgather", "--exact", "-o", str(plan)],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    )
+    os.close(stderr)
+    shown = os.read(terminal, 1000)  # waits for the first progress line
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(OSError):  # Linux's way to say that the other end was closed
+        while more := os.read(terminal, 1000):
+            shown += more
+    os.close(terminal)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, (out, shown)
+    assert b"%" in shown
+    assert shown.endswith(b"treadle: interrupted; nothing was written\r\n")
+    assert b"Traceback" not in shown
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*TREADLE, "topology", "export", "dgx_a100:64"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.wait(timeout=60)
+    process.stderr.close()

@@ -1,0 +1,69 @@
+"""Words of the reports: node sets, exact bandwidths, durations."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from treadle.cli.names import describe_nodes
+from treadle.cli.quantities import exact_bandwidth, parse_integers, parse_seconds
+from treadle.errors import FormatError
+from treadle.topologies import parse
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["box0.gpu0"], "box0.gpu0 (1 node)"),
+        (["box0.*"], "box0.* (17 nodes)"),
+        (["box0.*", "box1.*"], "box0-1.* (34 nodes)"),
+        (["box0.*", "box2.*", "ib1"], "all but box1.*, ib0 (35 nodes)"),
+        (["box0.*", "ib1"], "box0.*, ib1 (18 nodes)"),
+        (["box0.gpu0", "box0.gpu1", "box0.gpu2", "box1.gpu5"], "box0.gpu0-2, box1.gpu5 (4 nodes)"),
+        (["box0.*", "box1.*", "ib0", "ib1"], "all but box2.* (36 nodes)"),
+    ],
+)
+def test_node_sets_in_few_words(names: list[str], text: str) -> None:
+    fabric = parse("dgx_a100:3")
+    nodes = {
+        node
+        for name in names
+        for node, found in enumerate(fabric.node_names)
+        if found == name or (name.endswith("*") and found.startswith(name[:-1]))
+    }
+    assert describe_nodes(fabric, nodes) == text
+
+
+def test_names_without_boxes_become_ranges() -> None:
+    fabric = parse("ring:12")
+    assert describe_nodes(fabric, [0, 1, 2, 7]) == "n0-2, n7 (4 nodes)"
+    assert describe_nodes(fabric, range(12)) == "n0-11 (12 nodes)"
+    assert describe_nodes(fabric, range(1, 12)) == "n1-11 (11 nodes)"
+    assert describe_nodes(parse("ring:40"), range(0, 40, 2)).endswith("... (14 more) (20 nodes)")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Fraction(1040 * 10**9, 3), "346.67 GB/s (1040/3)"),
+        (Fraction(25 * 10**9), "25 GB/s"),
+        (Fraction(12_500_000_000), "12.5 GB/s"),
+        (Fraction(4, 3), "1.33 B/s (4/3)"),
+        (Fraction(10**9, 10007), "99.93 kB/s"),
+    ],
+)
+def test_exact_bandwidths(value: Fraction, text: str) -> None:
+    assert exact_bandwidth(value) == text
+
+
+def test_durations_and_integers() -> None:
+    assert parse_seconds("1.5s") == 1.5
+    assert parse_seconds("2min") == 120
+    assert parse_integers("1,-2, 3", "x") == (1, -2, 3)
+    for text in ("", "1,", "a", "1;2"):
+        with pytest.raises(FormatError, match="--weights"):
+            parse_integers(text, "--weights")
+    for text in ("5", "0s", "s", "-1s", "1 parsec"):
+        with pytest.raises(FormatError):
+            parse_seconds(text)
