@@ -11,22 +11,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allreduce_fabrics import allreduce, undirected
+from allreduce_fabrics import allreduce, fano, undirected
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.schedules.verify import verify
+from treadle.synthesis.allreduce import (
+    Construction,
+    allreduce_bound,
+    solve_allreduce,
+    without_capabilities,
+)
 from treadle.synthesis.allreduce.exact_lp import GrowingLp, solve_exactly
 from treadle.synthesis.allreduce.network import network_of
 from treadle.synthesis.allreduce.separation import violated_cuts
 from treadle.synthesis.allreduce.shortest_trees import TreeFinder
-from treadle.synthesis.allreduce.solve import solve_allreduce
 from treadle.synthesis.allreduce.stations import leave_stations
 from treadle.synthesis.allreduce.tree_packing import pack_fabric_trees
 from treadle.synthesis.allreduce.tree_schedule import MAX_UNITS, trees_to_schedule
 from treadle.synthesis.forestcoll import pack_forest
-from treadle.topologies import TopologyBuilder
-from treadle.topologies.platforms import mi250
+from treadle.topologies import Topology, TopologyBuilder
+from treadle.topologies.platforms import dgx_h100, mi250
 
 
 @given(
@@ -132,6 +137,35 @@ def test_shortest_trees_against_networkx() -> None:
         for one, other, pairs in tree.edges:
             assert network.tails[pairs[0]] == one
             assert network.heads[pairs[-1]] == other
+
+
+def test_switch_leaves_are_cut_off() -> None:
+    """A triangle of two ranks and a switch, and a second switch behind it."""
+    builder = TopologyBuilder("leaves")
+    ranks = builder.compute("a"), builder.compute("b")
+    switches = builder.switch("s"), builder.switch("t")
+    for one, other in (ranks, (ranks[0], switches[0]), (ranks[1], switches[0]), switches):
+        builder.duplex(one, other, 1)
+    topology = builder.build()
+    network = network_of(topology, allreduce(topology))
+    tree = TreeFinder(network).spanning_tree([1] * network.n_pairs, range(4))
+    assert tree is not None
+    assert [edge[:2] for edge in tree.edges] in ([(0, 1)], [(1, 0)])
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [dgx_h100(1, nvls=True), dgx_h100(2, nvls=True), dgx_h100(2, nvls=True, sharp=True), fano()],
+    ids=["one box", "NVLS", "both", "Fano"],
+)
+def test_undirected_trees_branch_at_capable_switches(topology: Topology) -> None:
+    """Without a packer, so that stations cannot be used."""
+    collective = allreduce(topology)
+    solution = solve_allreduce(topology, collective)
+    assert solution.construction is Construction.TREES
+    assert solution.algbw == solution.bound.algbw
+    assert solution.algbw > allreduce_bound(without_capabilities(topology), collective).algbw
+    assert not verify(topology, collective, solution.schedule, claimed_algbw=solution.algbw).violations
 
 
 def test_stations_are_left_unit_by_unit() -> None:

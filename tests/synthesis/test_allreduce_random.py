@@ -141,6 +141,10 @@ def test_unbalanced_switches(topology: Topology) -> None:
     assert_schedule(topology, collective, solution)
 
 
+def _flags(n: int) -> st.SearchStrategy[list[bool]]:
+    return st.just([True] * n) | st.lists(st.booleans(), min_size=n, max_size=n)
+
+
 def _with_capable_switches(topology: Topology, capable: list[bool]) -> Topology:
     flags = np.zeros(topology.n_nodes, dtype=bool)
     flags[topology.switches] = capable
@@ -151,7 +155,7 @@ def _with_capable_switches(topology: Topology, capable: list[bool]) -> Topology:
 @given(symmetric_topologies(compute=(2, 5), switches=(1, 3)), st.data())
 def test_capable_switches_on_symmetric_fabrics(topology: Topology, data: st.DataObject) -> None:
     n = len(topology.switches)
-    topology = _with_capable_switches(topology, data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
+    topology = _with_capable_switches(topology, data.draw(_flags(n)))
     collective = allreduce(topology)
     solution = solve_allreduce(topology, collective, pack=pack_forest)
     assert_schedule(topology, collective, solution)
@@ -172,7 +176,7 @@ def test_capable_switches_on_symmetric_fabrics(topology: Topology, data: st.Data
 @given(eulerian_topologies(compute=(2, 4), switches=(1, 2)), st.data())
 def test_capable_switches_on_asymmetric_fabrics(topology: Topology, data: st.DataObject) -> None:
     n = len(topology.switches)
-    topology = _with_capable_switches(topology, data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
+    topology = _with_capable_switches(topology, data.draw(_flags(n)))
     collective = allreduce(topology)
     solution = solve_allreduce(topology, collective, pack=pack_forest)
     assert_schedule(topology, collective, solution)
