@@ -16,6 +16,7 @@ from treadle.cli.main import main
 from treadle.errors import MissingDependencyError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.files import load_plan, save_plan
+from treadle.schedules.violations import Report
 from treadle.schedules.witness import CutWitness
 from treadle.topologies import parse
 
@@ -226,6 +227,27 @@ def test_interruption_leaves_nothing(
     assert main(["solve", "ring:4", "allgather", "-o", str(tmp_path / "plan")]) == 130
     assert capsys.readouterr().err == "treadle: interrupted; nothing was written\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_rejected_schedule_is_no_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
+) -> None:
+    def rejected(*arguments: object, **options: object) -> None:
+        raise planning.RejectedError("magic", Report((), 3, None, None, None))
+
+    monkeypatch.setattr(planning, "solve", rejected)
+    argv = ["solve", "ring:4", "allgather", "-o", str(tmp_path / "plan")]
+    assert "3 violations" in refused(*argv, status=1)
+
+
+def test_missing_core_names_the_build_command(
+    monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
+) -> None:
+    def broken() -> None:
+        raise MissingDependencyError("the compiled core cannot be loaded; build it with: pip install .")
+
+    monkeypatch.setattr("treadle.cli.main._application", broken)
+    assert "pip install ." in refused("topology", "list", status=5)
 
 
 def test_missing_dependency_names_its_extra(

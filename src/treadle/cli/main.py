@@ -10,20 +10,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from treadle._version import __version__
-from treadle.cli import compare, lower, run, solve, topology, verify
 from treadle.errors import InfeasibleError, MissingDependencyError, TreadleError
-from treadle.planning import RejectedError
 
-FAILED, USAGE, INFEASIBLE, MISSING, INTERRUPTED = 1, 2, 3, 5, 130
-
-app = typer.Typer(
-    name="treadle",
-    help="Provably optimal, verified collective-communication schedules for any network fabric.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+USAGE, INFEASIBLE, MISSING, INTERRUPTED = 2, 3, 5, 130
 
 
 def _print_version(wanted: bool) -> None:
@@ -32,7 +21,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _common(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -41,13 +29,27 @@ def _common(
     del version
 
 
-app.add_typer(topology.app, name="topology")
-app.command("solve")(solve.solve_command)
-app.command("bound")(solve.bound_command)
-app.command("verify")(verify.verify_command)
-app.command("lower")(lower.lower_command)
-app.command("run")(run.run_command)
-app.command("compare")(compare.compare_command)
+def _application() -> typer.Typer:
+    """All commands. Loaded when called, so that a missing core or Ctrl-C is reported well."""
+    from treadle.cli import compare, lower, run, solve, topology, verify
+
+    app = typer.Typer(
+        name="treadle",
+        help="Provably optimal, verified collective-communication schedules for any network fabric.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_common)
+    app.command("solve")(solve.solve_command)
+    app.command("bound")(solve.bound_command)
+    app.command("verify")(verify.verify_command)
+    app.command("lower")(lower.lower_command)
+    app.command("run")(run.run_command)
+    app.command("compare")(compare.compare_command)
+    app.add_typer(topology.app, name="topology")
+    return app
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
-        status = app(args=arguments, prog_name="treadle", standalone_mode=False)
+        status = _application()(args=arguments, prog_name="treadle", standalone_mode=False)
         # typer turns Ctrl-C inside a command into this status
         if status == INTERRUPTED:
             return _interrupted()
@@ -77,8 +79,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _interrupted()
     except typer.TyperException as error:
         return _usage(error.format_message())
-    except RejectedError as error:
-        return _fail(str(error), FAILED)
     except InfeasibleError as error:
         return _fail(str(error), INFEASIBLE)
     except MissingDependencyError as error:

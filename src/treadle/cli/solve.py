@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, TimeLimitOption
+from treadle.cli.output import (
+    JsonOption,
+    Output,
+    ProgressLine,
+    QuietOption,
+    SeedOption,
+    TimeLimitOption,
+    warn,
+)
 from treadle.cli.problem import (
     CollectiveArgument,
     FormatOption,
@@ -30,6 +38,7 @@ from treadle.cli.report import (
 from treadle.planning.summary import bound_summary, solve_summary
 from treadle.schedules.files import save_plan
 
+FAILED = 1
 TIME_LIMIT_REACHED = 4
 
 
@@ -80,6 +89,9 @@ def solve_command(
             progress=progress,
             **problem_options(ranks, forward, root, weights, file_format),
         )
+    except planning.RejectedError as error:
+        warn(str(error))
+        return FAILED
     finally:
         progress.clear()
     if plan is not None:
