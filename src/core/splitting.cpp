@@ -276,8 +276,11 @@ class Splitter {
         for (std::size_t g = 0; g < n; g++)
             for (std::size_t h = 0; h < n; h++) {
                 if (g == h) continue;
-                // 1e-9: an integral product may fall just short of its value
-                Cap units = std::min({static_cast<Cap>(row[g] * column[h] * (1 + 1e-9)), a[g], b[h]});
+                // 1e-9: an integral product may fall just short of its value. Where fitting diverges, because one
+                // side outweighs all others, the product may be beyond every integer.
+                const double share = row[g] * column[h] * (1 + 1e-9);
+                const Cap most = std::min(a[g], b[h]);
+                const Cap units = share < static_cast<double>(most) ? static_cast<Cap>(share) : most;
                 amount[g * n + h] = units;
                 a[g] -= units;
                 b[h] -= units;

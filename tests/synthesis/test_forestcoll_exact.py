@@ -292,6 +292,24 @@ def test_huge_bandwidths_are_exact(bandwidth: int) -> None:
     assert not verify(topology, collective, result.schedule, claimed_algbw=result.algbw).violations
 
 
+def test_a_port_that_outweighs_all_others_by_far() -> None:
+    """Proportional fitting of the split plan diverges here; the plan must stay within the ports' units."""
+    builder = TopologyBuilder("lopsided")
+    builder.compute("a")
+    builder.compute("b")
+    builder.switch("switch")
+    builder.link("a", "switch", 1154274912637)
+    builder.link("switch", "a", 1154274912638)
+    builder.link("b", "switch", 1)
+    builder.link("a", "b", 3)
+    builder.link("b", "a", 1)
+    topology = builder.build()
+    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
+    result = synthesise(topology, collective, budget=TreeBudget(exact=True))
+    assert result.algbw == 4
+    assert not verify(topology, collective, result.schedule, claimed_algbw=Fraction(4)).violations
+
+
 def test_parallel_links_and_self_loops() -> None:
     builder = TopologyBuilder("multi")
     builder.compute("a")
