@@ -162,7 +162,7 @@ def plan(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("argv", [["--size", "64"], ["--size", "1M..1K"], ["--size", "-1K"], ["--size", ""],
                                   ["--dtype", "float7"], ["--redop", "xor"], ["--runtime", "gpu"],
-                                  ["--iterations", "0"]])  # fmt: skip
+                                  ["--iterations", "0"], ["--size", "1K,1024G"]])  # fmt: skip
 def test_bad_run_options(argv: list[str], plan: Path, refused: Callable[..., str]) -> None:
     refused("run", str(plan), *argv)
 

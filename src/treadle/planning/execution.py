@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
+from treadle.errors import ScheduleError
 from treadle.lowering.forest import lower as lower_forest
 from treadle.lowering.program import Program
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.sweep import SweepRow, measure, parse_sizes, table_lines
 from treadle.schedules.plan import Plan
+from treadle.units import format_size
 
 __all__ = [
     "ElementType",
@@ -66,6 +69,27 @@ def is_reporter(runtime: RuntimeName | str) -> bool:
     return RuntimeName(runtime) is RuntimeName.IN_PROCESS or load_mpi().COMM_WORLD.Get_rank() == 0
 
 
+def _available_bytes() -> int | None:
+    """Memory that can be had without swapping, where the system says so."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return found[0] if found else None
+
+
+def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
+    """Refuse sizes that this process cannot hold: being killed for it half-way would tell nobody why."""
+    needed = 2 * plan.collective.n_ranks * size_bytes  # input and output of every rank
+    if available is not None and needed > available:
+        raise ScheduleError(
+            f"size {format_size(size_bytes)}: the buffers of {plan.collective.n_ranks} ranks need "
+            f"{format_size(needed)} in this process, and {format_size(available)} are free; "
+            f"choose smaller sizes (--size)"
+        )
+
+
 def run(
     plan: Plan,
     sizes: Sequence[int],
@@ -112,6 +136,8 @@ def run(
     Times are those of copying memory on this host; they say nothing about the modelled fabric.
     """
     reporter = is_reporter(runtime)
+    if RuntimeName(runtime) is RuntimeName.IN_PROCESS:
+        _check_memory(plan, max(sizes, default=0), _available_bytes())
     rows: list[SweepRow] = []
     for entry in plan.entries:
         served = [size for size in sizes if plan.schedule_for(size) is entry.schedule]
