@@ -4,8 +4,8 @@
     .venv/bin/python benchmarks/forestcoll.py --small    # up to 128 GPUs
 
 Each row is a process of its own, so memory is that of the row. Stages are CPU seconds; "CPU s" adds the
-start of Python, imports and writing. The last column quotes the authors: their public Python for 16 GPUs (14 s
-measured on a machine like this one), Table B.2 of the dissertation (Java, 128 cores) for 1024.
+start of Python, imports and writing. The last column quotes the authors: their public Python for 16 GPUs (14
+s measured on a machine like this one), Table B.2 of the dissertation (Java, 128 cores) for 1024.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Schedules from schedules: reversal."""
+"""Schedules from schedules: reversal, finer units."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 import numpy as np
 
+from treadle.errors import ScheduleError
 from treadle.schedules.forest import Direction, Forest
 
 
@@ -21,3 +23,24 @@ def reverse(forest: Forest) -> Forest:
     within = np.arange(len(forest.path_links)) - np.repeat(starts, lengths)
     source = np.repeat(ends, lengths) - 1 - within
     return replace(forest, direction=turned, path_links=forest.path_links[source])
+
+
+def scaled(forest: Forest, factor: int) -> Forest:
+    """The same forest with every unit cut into `factor` units; ScheduleError beyond 2**62 units."""
+    if factor == 1:
+        return forest
+    if int(forest.root_multiplicity.sum()) * factor >= 2**62:
+        raise ScheduleError("the schedule needs more than 2**62 units; ask for few trees (--max-trees 10)")
+    return replace(
+        forest,
+        root_multiplicity=forest.root_multiplicity * factor,
+        tree_multiplicity=forest.tree_multiplicity * factor,
+        entry_units=forest.entry_units * factor,
+    )
+
+
+def equalised(one: Forest, other: Forest) -> tuple[Forest, Forest]:
+    """Scale two forests to equally many units in all, as the two halves of an allreduce need."""
+    first, second = int(one.root_multiplicity.sum()), int(other.root_multiplicity.sum())
+    common = gcd(first, second)
+    return scaled(one, second // common), scaled(other, first // common)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
-from math import gcd
 
 import numpy as np
 
@@ -12,7 +10,7 @@ from treadle.arrays import Int32Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.forest import Direction, Forest, ForestSchedule
-from treadle.schedules.transforms import reverse
+from treadle.schedules.transforms import equalised, reverse
 from treadle.synthesis.baselines.routing import Route, Router
 from treadle.topologies.topology import Topology
 
@@ -119,27 +117,8 @@ def compose(topology: Topology, collective: Collective, build: OutForest) -> For
     broadcast = build(topology, collective) if kind.broadcasts else None
     reduce = reverse(build(topology.transpose(), collective)) if kind.reduces else None
     if broadcast is not None and reduce is not None:
-        reduce, broadcast = _equalised(reduce, broadcast)
+        reduce, broadcast = equalised(reduce, broadcast)
     return ForestSchedule(kind, reduce=reduce, broadcast=broadcast)
-
-
-def _equalised(one: Forest, other: Forest) -> tuple[Forest, Forest]:
-    """Scale both to equally many units."""
-    first, second = int(one.root_multiplicity.sum()), int(other.root_multiplicity.sum())
-    common = gcd(first, second)
-    return scaled(one, second // common), scaled(other, first // common)
-
-
-def scaled(forest: Forest, factor: int) -> Forest:
-    """Cut every unit of a forest into `factor` units."""
-    if factor == 1:
-        return forest
-    return replace(
-        forest,
-        root_multiplicity=forest.root_multiplicity * factor,
-        tree_multiplicity=forest.tree_multiplicity * factor,
-        entry_units=forest.entry_units * factor,
-    )
 
 
 def check_supported(

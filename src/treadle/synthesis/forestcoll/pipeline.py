@@ -13,6 +13,7 @@ from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import Forest, ForestSchedule
+from treadle.schedules.transforms import equalised
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.fixed_trees import (
     FixedTreesOptimum,
@@ -187,25 +188,6 @@ def _two_phases(
         seconds=merged,
         details={key: scatter.details[key] + gather.details[key] for key in gather.details},
         note=gather.note or scatter.note,
-    )
-
-
-def equalised(reduce: Forest, broadcast: Forest) -> tuple[Forest, Forest]:
-    """Scale the multiplicities of two forests with proportional roots so that they become equal."""
-    one, other = int(reduce.root_multiplicity.sum()), int(broadcast.root_multiplicity.sum())
-    common = int(np.lcm(one, other))
-    return scaled(reduce, common // one), scaled(broadcast, common // other)
-
-
-def scaled(forest: Forest, factor: int) -> Forest:
-    """The same forest with every unit cut into `factor` units."""
-    if factor == 1:
-        return forest
-    return replace(
-        forest,
-        root_multiplicity=forest.root_multiplicity * factor,
-        tree_multiplicity=forest.tree_multiplicity * factor,
-        entry_units=forest.entry_units * factor,
     )
 
 
