@@ -16,6 +16,7 @@ def check_program(program: Program) -> tuple[str, ...]:
     Checked: each stream's sends and receives match one to one and name the same chunks; every range lies
     within the buffer as the collective defines it, and INPUT is not written unless in place; two operations
     of a rank that touch the same chunk of the same memory, one of them writing, are ordered by dependences;
+    nothing is read before it is there;
     sends (buffered), streams and dependences form no cycle.
 
     What the data become is not checked here; run the program for that.
@@ -86,12 +87,17 @@ def _range_errors(program: Program) -> list[str]:
 
 
 def _races(program: Program, rank: int) -> list[str]:
-    """Conflicting accesses in list order that no chain of dependences orders."""
+    """Conflicting accesses in list order that no chain of dependences orders, and reads of what is not there.
+
+    Without races, what the list order finds in memory every other order finds there.
+    """
     found: list[str] = []
     start = program.operations(rank).start
     ancestors: list[int] = []
     writers: dict[tuple[int, int], int] = {}
     readers: dict[tuple[int, int], list[int]] = defaultdict(list)
+    held_in = Buffer.OUTPUT if program.in_place else Buffer.INPUT
+    own_input = range(*program.extent(rank, Buffer.INPUT))
     for number in program.operations(rank):
         before = 0
         for wait in program.waits_of(number).tolist():
@@ -106,7 +112,9 @@ def _races(program: Program, rank: int) -> list[str]:
         chunks = range(first, first + int(program.count[number]))
         conflicts: set[int] = set()
         for chunk in chunks if kind != OperationKind.RECEIVE else ():
-            conflicts.update({writers.get((source, chunk), number)})
+            if (source, chunk) not in writers and not (source == held_in and chunk in own_input):
+                found.append(f"rank {rank}: operation {number} reads chunk {chunk}, which is not there yet")
+            conflicts.add(writers.get((source, chunk), number))
             if kind != OperationKind.RECEIVE_REDUCE or source != target:
                 readers[source, chunk].append(number)
         for chunk in chunks if kind != OperationKind.SEND else ():

@@ -66,6 +66,11 @@ def lower(
     order that respects every dependence and stream: no deadlock. Dependences are the read-after-write,
     write-after-read and write-after-write pairs of each rank's list, so no two operations race.
 
+    A path that begins (ends) at a switch stands for a copy (a sum) made in the network. Programs are point to
+    point: its edge becomes a send from rank to rank like any other, so the data are right in every runtime,
+    but the switch's capability is not used and the schedule's throughput is not what they move.
+    `treadle.lowering.in_network.in_network_sends` tells which sends these are.
+
     O(transfers x chunks per transfer) after sorting.
     """
     _check_fit(topology, collective, schedule)

@@ -74,8 +74,8 @@ def interpret_msccl_xml(
     -------
     Interpretation
         Violations are: limits exceeded, offsets out of range, sends without receives, cycles, races (two
-        steps of a rank on the same chunk, one writing, that nothing orders), undefined data read, and wrong
-        results: each output chunk must hold every contribution just once.
+        steps of a rank on the same chunk, one writing, that nothing orders), undefined data read, input
+        written out of place, and wrong results: each output chunk must hold every contribution just once.
 
     Raises
     ------
@@ -180,6 +180,8 @@ class _Run:
             values[at] = _sum(local, values[at]) if step.type.startswith("rr") else local
             if step.type == "re":
                 values[at] = _sum(local, self.read(step, number, step.target, at, clock))
+        if step.type in STORING and step.target[0] == "i" and not self.in_place:
+            self.problems.append(f"{step} writes the input, which a call out of place must leave as it is")
         for at in range(step.count if step.type in STORING else 0):
             slot = self.slot(step.rank, step.target[0], step.target[1] + at)
             for other in (*self.readers.pop(slot, ()), self.writer.get(slot, number)):

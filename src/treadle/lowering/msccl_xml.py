@@ -76,7 +76,10 @@ def emit_msccl_xml(
     order of all ranks, so their FIFO order adds no cycle. A step waits for the last step it needs of each
     other thread block. The format names no root: a broadcast or reduce serves the program's root only. It
     cannot express element counts that do not divide by n_chunks; the runtime falls back to its own
-    algorithms there.
+    algorithms there. Nor can it express in-network multicast and aggregation: every step is point to point.
+
+    Both ends of a message are at the same place of that common order, so no text deadlocks however few slots
+    a connection has, even if each send waits for its receive.
     """
     limits = LIMITS[profile]
     _check_arguments(program, name, protocol, min_bytes, max_bytes)
@@ -107,7 +110,11 @@ def _check_arguments(program: Program, name: str, protocol: str, min_bytes: int,
     if program.kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER) and (
         len(set(np.diff(program.shard_offset).tolist())) > 1
     ):
-        raise ScheduleError(f"MSCCL XML: {program.kind} with unequal shards cannot be expressed")
+        sizes = np.diff(program.shard_offset)
+        raise ScheduleError(
+            f"MSCCL XML: {program.kind} with unequal shards ({sizes.min()} to {sizes.max()} chunks) cannot "
+            "be expressed: the format has no weights; solve without them, or execute the plan by treadle run"
+        )
 
 
 def _gpu_lines(program: Program, pieces: Pieces, rank: int, blocks: list[Block], limits: Limits) -> list[str]:
