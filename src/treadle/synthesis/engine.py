@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -70,8 +71,7 @@ def run_watched(
         finally:
             done.set()
 
-    thread = threading.Thread(target=work, name=f"treadle-{stage}", daemon=True)
-    thread.start()
+    threading.Thread(target=work, name=f"treadle-{stage}", daemon=True).start()
     late = False
     try:
         wait = 0.001
@@ -85,10 +85,19 @@ def run_watched(
                 control[0] = 1
     finally:
         control[0] = 1
-        done.wait()
-        thread.join()
+        _wait_for(done)
     if failure:
         raise failure[0]
     if late:
         raise TimeLimitError(stage)
     return outcome[0]
+
+
+def _wait_for(event: threading.Event) -> None:
+    """Wait for a core that was told to stop, through any further Ctrl-C; the first one is on its way up.
+
+    An interpreter that exits while the core still runs aborts the whole process.
+    """
+    while not event.is_set():
+        with contextlib.suppress(KeyboardInterrupt):
+            event.wait(_POLL_S)
