@@ -39,11 +39,8 @@ EXAMPLE = """{"treadle": "topology", "version": 1, "name": "example",
 @st.composite
 def topologies(draw):
     n = draw(st.integers(1, 6))
-    names = draw(
-        st.lists(
-            st.text(st.characters(exclude_categories=["Cs"]), min_size=1), min_size=n, max_size=n, unique=True
-        )
-    )
+    letters = st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"])
+    names = draw(st.lists(st.text(letters, min_size=1), min_size=n, max_size=n, unique=True))
     ends = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=12))
     tails, heads = [e[0] for e in ends], [e[1] for e in ends]
     linked = set(tails) | set(heads)
@@ -51,7 +48,7 @@ def topologies(draw):
     capable = [not c and draw(st.booleans()) for c in compute]
     m = len(ends)
     return Topology(
-        name=draw(st.text(st.characters(exclude_categories=["Cs"]))),
+        name=draw(st.text(letters)),
         node_names=tuple(names),
         is_compute=np.array(compute),
         tails=np.array(tails),
@@ -130,6 +127,9 @@ def _changed(path, value):
         (["nodes", 0, "name"], "", 'name: "" is empty'),
         (["nodes", 0, "name"], "sw0", '"sw0" is used twice'),
         (["nodes", 0, "name"], "\ud800", "lone surrogate"),
+        (["nodes", 0, "name"], "two\nlines", "one line without control"),
+        (["nodes", 0, "name"], "\x1b[31mred", "one line without control"),
+        (["name"], "two\u2028lines", "name: expected one line"),
         (["nodes", 0, "kind"], "gpu", 'expected "compute" or "switch", found "gpu"'),
         (["nodes", 0, "kind"], ["compute"], "found a list"),
         (["nodes", 0, "multicast"], True, "only switches multicast"),

@@ -13,6 +13,7 @@ import numpy as np
 
 from treadle.atomic import write_bytes
 from treadle.errors import FormatError, TopologyError
+from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 MAX_FILE_BYTES = 256 * 2**20
@@ -173,6 +174,8 @@ class _Reader:
             raise self.error(place, f"expected a string, found {_kind(value)}")
         if any("\ud800" <= character <= "\udfff" for character in value):
             raise self.error(place, "a lone surrogate is not text")
+        if not is_one_line(value):
+            raise self.error(place, f"expected one line without control characters, found {_shown(value)}")
         return value
 
     def flag(self, value: Any, place: str) -> bool:

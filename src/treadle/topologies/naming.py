@@ -1,6 +1,8 @@
-"""Names of catalogue fabrics: the expression that makes them."""
+"""Names: the expression that makes a catalogue fabric, and what fits in a line of a report."""
 
 from __future__ import annotations
+
+from unicodedata import category
 
 
 def expression(function: str, *arguments: int, **changed: tuple[int, int]) -> str:
@@ -25,3 +27,14 @@ def expression(function: str, *arguments: int, **changed: tuple[int, int]) -> st
             unit = "B/s" if key.endswith("bandwidth") else "ns" if key == "latency" else ""
             words.append(f'{key}="{value}{unit}"' if unit else f"{key}={value}")
     return f"{function}({', '.join(words)})"
+
+
+def is_one_line(text: str) -> bool:
+    """Whether a name fits in a line of a report: no line breaks, no control characters for the terminal.
+
+    Examples
+    --------
+    >>> is_one_line("gpu 0"), is_one_line("gpu\\n0")
+    (True, False)
+    """
+    return text.isprintable() or not any(category(letter) in {"Cc", "Zl", "Zp"} for letter in text)

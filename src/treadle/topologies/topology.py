@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen
 from treadle.errors import TopologyError
+from treadle.topologies.naming import is_one_line
 
 MAX_BANDWIDTH = 2**50
 """Largest bandwidth of a link, bytes/s."""
@@ -34,7 +35,7 @@ class Topology:
     name : str
         For reports; takes no part in equality.
     node_names : sequence of str, length n
-        Unique and not empty.
+        Unique, not empty, one line without control characters.
     is_compute : array of bool, shape (n,)
         True for compute nodes, False for switches.
     tails, heads : array of int32, shape (m,)
@@ -95,10 +96,14 @@ class Topology:
         object.__setattr__(self, key, array)
 
     def _check_names(self) -> None:
+        if not is_one_line(self.name):
+            raise TopologyError(f"name {self.name!r}: expected one line without control characters")
         seen: set[str] = set()
         for name in self.node_names:
             if not isinstance(name, str) or not name:
                 raise TopologyError(f"node name {name!r}: expected a non-empty string")
+            if not is_one_line(name):
+                raise TopologyError(f"node name {name!r}: expected one line without control characters")
             if name in seen:
                 raise TopologyError(f"node {name!r} is named twice; names must be unique")
             seen.add(name)
