@@ -187,6 +187,9 @@ def test_edited_claims_never_verify(saved: Path, change: Callable[[dict], object
         (lambda m: m.update(forests=2), "is missing"),
         (lambda m: m.update(forests=10**9), "expected 1 to"),
         (lambda m: m.update(provenance={"a": [1]}), "provenance"),
+        (lambda m: m.update(provenance={"model": "two\nlines"}), "one line without control"),
+        (lambda m: m.update(algorithm="\x1b[31mred"), "one line without control"),
+        (lambda m: m.update(algbw="9" * 999 + "/1"), "which no fabric has"),
     ],
 )
 def test_malformed_manifest(saved: Path, change: Callable[[dict], object], message: str) -> None:
@@ -281,6 +284,7 @@ def test_bombs_are_refused_before_they_unfold(saved: Path) -> None:
 def test_unreadable_places(tmp_path: Path) -> None:
     refuse(tmp_path / "absent", "No such file")
     refuse(tmp_path, "directory")
+    refuse(Path("/dev/zero"), "device")
     (tmp_path / "text").write_text("no zip at all")
     refuse(tmp_path / "text", "no readable plan")
     with pytest.raises(FormatError, match="cannot be written"):

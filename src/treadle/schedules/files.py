@@ -110,6 +110,8 @@ def load_plan(path: str | Path, *, max_bytes: int = 2**33) -> Plan:
         If the file is anything but a plan file of a known version. Its claims are not checked here.
     """
     source = str(path)
+    if Path(path).exists() and not Path(path).is_file():  # a device might never end
+        raise FormatError("no readable plan file: a directory or device", source=source)
     try:
         with zipfile.ZipFile(path) as archive:
             return _PlanReader(archive, max_bytes).plan()

@@ -13,10 +13,14 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, check_membership
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.witness import Witness
+from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import Topology
 
 Scalar = str | int | float
 """What provenance records."""
+
+_MAX_ALGBW = 2**100
+"""Beyond any fabric (bytes/s) and within a float."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +92,22 @@ class Plan:
         for name, value in (("algbw", self.algbw), ("optimal algbw", self.optimal_algbw)):
             if value is not None and not (isinstance(value, Fraction) and value > 0):
                 raise ScheduleError(f"plan: {name} {value!r}, expected a positive fraction")
+            if value is not None and value >= _MAX_ALGBW:
+                raise ScheduleError(f"plan: {name} is 2**100 bytes/s or more, which no fabric has")
+        if not is_one_line(self.algorithm):
+            raise ScheduleError(
+                f"plan: algorithm {self.algorithm!r}, expected one line without control characters"
+            )
         if self.optimal_algbw is not None and self.witness is None:
             raise ScheduleError("plan: an optimum is claimed without a witness")
         for key, entry in self.provenance.items():
             if not isinstance(entry, Scalar) or (isinstance(entry, float) and not isfinite(entry)):
                 raise ScheduleError(
                     f"plan: provenance {key!r} is {entry!r}, expected text or a finite number"
+                )
+            if not is_one_line(key) or (isinstance(entry, str) and not is_one_line(entry)):
+                raise ScheduleError(
+                    f"plan: provenance {key!r} is {entry!r}, expected one line without control characters"
                 )
 
     def _check_entries(self) -> None:
