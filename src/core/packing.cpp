@@ -63,7 +63,7 @@ class Packer {
                 if (!trees.empty() && batch_safe(trees)) {
                     for (auto& tree : trees) done += tree.multiplicity, result.speculative += tree.multiplicity;
                     for (auto& tree : trees) keep(std::move(tree), result);
-                    batch *= 2, next_pause = 1, retries = 0;
+                    batch = std::min(2 * batch, static_cast<std::size_t>(units_)), next_pause = 1, retries = 0;
                     continue;
                 }
                 if (learned_ && retries++ < kRetries) continue;
@@ -81,6 +81,7 @@ class Packer {
             Status status = grow_exactly(pending_.back(), tree);
             if (status != Status::ok) return status;
             done += tree.multiplicity, result.exact += tree.multiplicity;
+            account(tree, tree.multiplicity);
             keep(std::move(tree), result);
         }
         return Status::ok;
@@ -220,14 +221,19 @@ class Packer {
         for (int a : tree.arc)
             if (a >= 0) spare_[a] -= sign * tree.multiplicity;
         root_[tree.root] -= sign * tree.multiplicity;
+        account(tree, sign * tree.multiplicity);
+    }
+
+    // Slack and roots of the learned cuts after `units` of the tree have been taken (negative: given back).
+    void account(const GrownTree& tree, Cap units) {
         if (cuts_.empty()) return;
         exits_.assign(cuts_.size(), 0);
         for (int y = 0; y < n_; y++)
             if (tree.parent[y] >= 0) for_crossed(tree.parent[y], y, [&](int cut) { exits_[cut]++; });
         for (std::size_t cut = 0; cut < cuts_.size(); cut++) {
             Cap rooted = cuts_[cut].inside[tree.root] ? 1 : 0;
-            cuts_[cut].slack -= sign * tree.multiplicity * (exits_[cut] - rooted);
-            rooted_in_[cut] -= sign * tree.multiplicity * rooted;
+            cuts_[cut].slack -= units * (exits_[cut] - rooted);
+            rooted_in_[cut] -= units * rooted;
         }
     }
 
@@ -235,7 +241,7 @@ class Packer {
         std::vector<GrownTree> trees;
         for (std::size_t i = pending_.size(); i-- > 0 && trees.size() < size;) {
             int root = pending_[i];
-            while (root_[root] > 0 && trees.size() < size) {
+            while (root_[root] > 0 && trees.size() < size && !control_.cancelled()) {
                 GrownTree tree;
                 Cap multiplicity = root_[root];
                 bool grown = false;
@@ -344,6 +350,7 @@ class Packer {
                 // Nothing takes the whole multiplicity any more: look at every arc that leaves the tree.
                 partial = {0, -1, -1};
                 if (!extend_layer(members, inside, others, tree, next, partial)) return Status::stuck;
+                if (control_.cancelled()) return Status::cancelled;
                 if (next.empty()) {
                     if (partial.spare == 0) return Status::stuck;
                     Cap back = tree.multiplicity - partial.spare;
@@ -377,6 +384,7 @@ class Packer {
         for (const Candidate& candidate : candidates) {
             int y = problem_.head[candidate.arc];
             if (tree.arc[y] >= 0) continue;
+            if (control_.cancelled()) return true;  // the caller looks again before it uses what was found
             Cap wanted = std::min(tree.multiplicity, spare_[candidate.arc]);
             if (wanted <= partial.spare && wanted < tree.multiplicity) continue;
             if (!move_sink(y, others)) return false;

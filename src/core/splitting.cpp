@@ -83,10 +83,7 @@ class Splitter {
         Arc& arc = out_[tail][head];
         in_[head].insert(tail);
         arc.capacity += segment.units;
-        if (arc.segments.size() > arc.next && arc.segments.back().path == segment.path)
-            arc.segments.back().units += segment.units;
-        else
-            arc.segments.push_back(segment);
+        arc.segments.push_back(segment);
     }
 
     // Leaf level first: by how many compute nodes a switch serves at its least distance, then strongest ports first.

@@ -310,6 +310,20 @@ def test_a_port_that_outweighs_all_others_by_far() -> None:
     assert not verify(topology, collective, result.schedule, claimed_algbw=Fraction(4)).violations
 
 
+def test_more_units_than_64_bits_hold_are_refused() -> None:
+    builder = TopologyBuilder("ring")
+    for name in ("a", "b", "c"):
+        builder.compute(name)
+    builder.duplex("a", "b", 2**50)
+    builder.duplex("b", "c", 1)
+    builder.duplex("c", "a", 1)
+    topology = builder.build()
+    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
+    with pytest.raises(InfeasibleError, match="fewer trees"):
+        synthesise(topology, collective, budget=TreeBudget(trees=2**20))
+    assert synthesise(topology, collective, budget=TreeBudget(trees=2)).algbw == 3
+
+
 def test_parallel_links_and_self_loops() -> None:
     builder = TopologyBuilder("multi")
     builder.compute("a")

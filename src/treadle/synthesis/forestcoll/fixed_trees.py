@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.synthesis.forestcoll.instance import Instance, cut_weight, find_violated_cut
+from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance, cut_weight, find_violated_cut
 from treadle.synthesis.forestcoll.optimality import Optimum
 
 
@@ -70,9 +70,9 @@ def fixed_trees_optimum(problem: Instance, best: Optimum, trees: int) -> FixedTr
 
 
 def floor_capacities(bandwidths: Int64Array, scale: Fraction) -> Int64Array:
-    """floor(scale * b), exact, shape (m,)."""
+    """floor(scale * b), exact, shape (m,); from UNIT_LIMIT on, where no cut can bind, just UNIT_LIMIT."""
     values, place = np.unique(bandwidths, return_inverse=True)
-    scaled = [value * scale.numerator // scale.denominator for value in values.tolist()]
+    scaled = [min(value * scale.numerator // scale.denominator, UNIT_LIMIT) for value in values.tolist()]
     return np.array(scaled, dtype=np.int64)[place]
 
 
