@@ -147,3 +147,8 @@ def test_measured_bandwidths_take_few_trees_and_say_what_they_lose() -> None:
     assert result.trees_per_root <= 10
     assert Fraction(9, 10) * result.optimum.algbw < result.algbw <= result.optimum.algbw
     assert not verify(topology, collective, result.schedule, claimed_algbw=result.algbw).violations
+
+
+def test_a_single_root_may_have_as_many_trees_as_all_ranks_together() -> None:
+    reached, k = solve_and_verify(parse("mi250(2)"), CollectiveKind.BROADCAST, TreeBudget())
+    assert (reached, k) == (256 * GB, 128)

@@ -28,10 +28,10 @@ from treadle.topologies.balance import balanced_capacities
 from treadle.topologies.topology import Topology
 
 MAX_EXACT_TREES = 64
-"""By default the exact optimum is built up to this many trees per root."""
+"""By default the exact optimum is built up to this many trees per rank."""
 
 DEFAULT_SCAN = 10
-"""Beyond that, the best number of trees up to this one is taken."""
+"""Beyond that, the best number of trees per rank up to this one is taken."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class TreeBudget:
 
     Notes
     -----
-    At most one may be given. None: the optimum if it needs at most 64 trees per root, else as max_trees=10.
+    At most one may be given. None: the optimum if it needs at most 64 trees per rank, else the best with at
+    most 10 per rank (a single root may have those of all ranks, up to 64).
     """
 
     trees: int | None = None
@@ -195,9 +196,11 @@ def _choose_trees(problem: Instance, best: Optimum, budget: TreeBudget) -> Fixed
     exact = exact_scale(problem, best)
     if budget.trees is not None:
         return fixed_trees_optimum(problem, best, budget.trees)
-    if budget.exact or (budget.max_trees is None and exact.trees <= MAX_EXACT_TREES):
+    # The default limits are per rank on average: a broadcast has all its trees at one root.
+    ranks, weight = len(problem.terminals), int(problem.weights.sum())
+    if budget.exact or (budget.max_trees is None and exact.trees * weight <= MAX_EXACT_TREES * ranks):
         return exact
-    limit = budget.max_trees or DEFAULT_SCAN
+    limit = budget.max_trees or min(MAX_EXACT_TREES, max(1, DEFAULT_SCAN * ranks // weight))
     scan = [fixed_trees_optimum(problem, best, trees) for trees in range(1, limit + 1)]
     if exact.trees <= limit:
         scan.append(exact)
