@@ -197,6 +197,7 @@ def test_sends_and_receives_share_thread_blocks_where_they_must() -> None:
         {"name": ""},
         {"protocol": "simple"},
         {"min_bytes": -1},
+        {"max_bytes": -1},
         {"min_bytes": 9, "max_bytes": 8},
     ],
 )
