@@ -165,3 +165,18 @@ def test_a_store_races_with_an_earlier_send_of_the_same_chunk() -> None:
     races = [v for v in interpret_msccl_xml("\n".join([*text, "</algo>"])).violations if v.startswith("race")]
     assert len(races) == 2
     assert any("rank 0" in race for race in races)
+
+
+def test_awaited_thread_blocks_come_first() -> None:
+    """The one stream that 140 others wait for is on the highest channel; ids above 127 cannot be awaited."""
+    n = 142
+    ranks = [
+        [Operation(SEND, 0, 1, peer=1, channel=31)],
+        [Operation(RECEIVE, 0, 1, peer=0, channel=31)],
+        *([Operation(RECEIVE, 0, 1, peer=1, channel=v % 5)] for v in range(2, n)),
+    ]
+    for v in range(2, n):
+        ranks[1].append(Operation(SEND, 0, 1, peer=v, source=Buffer.OUTPUT, channel=v % 5, waits=(0,)))
+    program = broadcast(ranks, 1)
+    assert check_program(program) == ()
+    assert interpret_msccl_xml(emit_msccl_xml(program)).violations == ()
