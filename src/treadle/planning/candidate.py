@@ -16,8 +16,9 @@ from treadle.schedules.witness import Witness
 from treadle.synthesis import forestcoll
 from treadle.synthesis.allreduce import AllreduceBound, Construction, allreduce_bound, solve_allreduce
 from treadle.synthesis.baselines import BASELINES
-from treadle.synthesis.engine import Progress
+from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.forestcoll import TreeBudget
+from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies import trimmed
 from treadle.units import format_bandwidth
 
@@ -63,6 +64,8 @@ class Candidate:
     seconds : mapping of stage to CPU seconds
     notes : tuple of str
         What a user should know.
+    is_late : bool
+        The deadline passed before the generator was through; the schedule is what it had.
     """
 
     algorithm: str
@@ -72,6 +75,7 @@ class Candidate:
     exact_trees_per_root: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    is_late: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,13 +102,18 @@ class Options:
     progress: Progress | None = None
     deadline: float | None = None
 
+    @property
+    def watch(self) -> Watch:
+        """Progress and deadline for work done in Python."""
+        return Watch(self.progress, self.deadline)
+
 
 def algorithm_names() -> tuple[str, ...]:
     """Every value of `algorithm`."""
     return (FORESTCOLL, RS_AG, *BASELINES)
 
 
-def find_bound(problem: Problem) -> Bound:
+def find_bound(problem: Problem, watch: Watch = UNWATCHED) -> Bound:
     """The exact optimum, or for an allreduce with capable switches an upper bound.
 
     Raises
@@ -113,7 +122,8 @@ def find_bound(problem: Problem) -> Bound:
         If a rank cannot be reached.
     """
     if problem.collective.kind is CollectiveKind.ALLREDUCE:
-        return _allreduce_bound(problem, allreduce_bound(problem.topology, problem.collective))
+        found = allreduce_bound(problem.topology, problem.collective, watch=watch)
+        return _allreduce_bound(problem, found)
     best = forestcoll.optimum(problem.topology, problem.collective)
     return Bound(best.algbw, best.witness)
 
@@ -142,7 +152,8 @@ def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
         start = process_time()
         schedule = BASELINES[algorithm](topology, collective)
         seconds = {"schedule": process_time() - start}
-        return Candidate(algorithm, schedule, options.bound or find_bound(problem), seconds=seconds)
+        bound = options.bound or find_bound(problem, options.watch)
+        return Candidate(algorithm, schedule, bound, seconds=seconds)
     check_algorithm(algorithm)
     if options.trim:
         return _on_trimmed(problem, algorithm, options)
@@ -196,11 +207,16 @@ def _allreduce(
         notes=(*notes, f"built as {Construction.PHASES}"),
     )
     start = process_time()
-    if algorithm == RS_AG or (options.budget.trees or options.budget.max_trees):
-        # a limited number of trees per root only has a meaning for the two phases
-        bound = options.bound or find_bound(problem)
-        return replace(base, bound=bound, seconds={**phases.seconds, "bound": process_time() - start})
-    best = solve_allreduce(topology, collective, rs_ag=phases.schedule, pack=forestcoll.pack_forest)
+    try:
+        if algorithm == RS_AG or (options.budget.trees or options.budget.max_trees):
+            # a limited number of trees per root only has a meaning for the two phases
+            bound = options.bound or find_bound(problem, options.watch)
+            return replace(base, bound=bound, seconds={**phases.seconds, "bound": process_time() - start})
+        best = solve_allreduce(
+            topology, collective, rs_ag=phases.schedule, pack=forestcoll.pack_forest, watch=options.watch
+        )
+    except TimeLimitError:
+        return replace(base, bound=options.bound, is_late=True)
     bound = _allreduce_bound(problem, best.bound)
     seconds = {**phases.seconds, "allreduce": process_time() - start}
     if best.construction is Construction.PHASES:
@@ -240,11 +256,11 @@ def _on_trimmed(problem: Problem, algorithm: str, options: Options) -> Candidate
     notes = built.notes
     lost = int(whole.bandwidths.sum()) - int(small.bandwidths.sum())
     if lost:
-        notes += (f"{format_bandwidth(lost)} of surplus bandwidth were left unused to balance every node",)
+        notes += (f"{format_bandwidth(lost)} of surplus bandwidth were left unused to balance every switch",)
     return replace(
         built,
         schedule=transfer_schedule(built.schedule, small, whole),
-        bound=options.bound or find_bound(problem),
+        bound=options.bound or find_bound(problem, options.watch),
         notes=notes,
     )
 

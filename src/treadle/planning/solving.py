@@ -219,6 +219,7 @@ def solve(
     try:
         found = generate(problem, algorithm, how)
         watch.include(found.seconds)
+        late = found.is_late
     except TimeLimitError:
         found, late = fall_back(problem), True
     traffic: Pruning | None = None

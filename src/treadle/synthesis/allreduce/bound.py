@@ -12,6 +12,7 @@ from treadle.synthesis.allreduce.network import Network, network_of
 from treadle.synthesis.allreduce.stations import station_network
 from treadle.synthesis.allreduce.tree_packing import TreePacking, pack_fabric_trees
 from treadle.synthesis.allreduce.two_family_lp import LpOptimum, solve_two_family_lp
+from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
 
@@ -34,7 +35,9 @@ class AllreduceBound:
     is_attained: bool | None
 
 
-def allreduce_bound(topology: Topology, collective: Collective) -> AllreduceBound:
+def allreduce_bound(
+    topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED
+) -> AllreduceBound:
     """The allreduce optimum, or the best bound known, with a witness that proves it.
 
     Parameters
@@ -44,9 +47,12 @@ def allreduce_bound(topology: Topology, collective: Collective) -> AllreduceBoun
         For the optimum without that, pass `without_capabilities(topology)`. Injection caps are not modelled.
     collective : Collective
         An allreduce.
+    watch : Watch
 
     Raises
     ------
+    TimeLimitError
+        If the watch's deadline passed.
     InfeasibleError
         If some rank cannot reach another.
     ScheduleError
@@ -58,7 +64,7 @@ def allreduce_bound(topology: Topology, collective: Collective) -> AllreduceBoun
     relaxation. It is known to be attained when it equals the optimum without them, or the optimum of trees
     that visit them all (stations), or on symmetric fabrics a packing of trees that branch where they like.
     """
-    return analyse(topology, collective).bound
+    return analyse(topology, collective, watch).bound
 
 
 def without_capabilities(topology: Topology) -> Topology:
@@ -96,10 +102,10 @@ class Analysis:
         return len(self.setting_network.ranks) > len(self.network.ranks)
 
 
-def analyse(topology: Topology, collective: Collective) -> Analysis:
+def analyse(topology: Topology, collective: Collective, watch: Watch = UNWATCHED) -> Analysis:
     """The bound of `allreduce_bound`, and programs and trees towards a schedule."""
     network = network_of(topology, collective)
-    relaxed = solve_two_family_lp(network)
+    relaxed = solve_two_family_lp(network, watch=watch)
     if not relaxed.rate:
         raise InfeasibleError(f"{topology.name}: some rank cannot reach another, so no allreduce exists")
     witness: LengthWitness | CutCombinationWitness = relaxed.witness
@@ -108,10 +114,10 @@ def analyse(topology: Topology, collective: Collective) -> Analysis:
             witness = _length_witness(topology, network, relaxed.prices)
         bound = _concluded(topology, collective, network, witness, _feasible_rate(relaxed))
         return Analysis(network, bound, relaxed, network)
-    setting, setting_network = _best_setting(network, relaxed)
+    setting, setting_network = _best_setting(network, relaxed, watch)
     rate, packing = _feasible_rate(setting), None
     if rate < relaxed.rate and network.is_symmetric and network.branching:
-        packing = pack_fabric_trees(network, hint=relaxed.prices, target=relaxed.rate)
+        packing = pack_fabric_trees(network, hint=relaxed.prices, target=relaxed.rate, watch=watch)
         rate = max(rate, packing.rate)
         if packing.is_priced:
             lengths = _length_witness(topology, network, packing.lengths)
@@ -121,13 +127,13 @@ def analyse(topology: Topology, collective: Collective) -> Analysis:
     return Analysis(network, bound, setting, setting_network, packing)
 
 
-def _best_setting(network: Network, relaxed: LpOptimum) -> tuple[LpOptimum, Network]:
+def _best_setting(network: Network, relaxed: LpOptimum, watch: Watch) -> tuple[LpOptimum, Network]:
     incapable = replace(network, multicast=frozenset(), aggregation=frozenset())
-    plain = solve_two_family_lp(incapable)
+    plain = solve_two_family_lp(incapable, watch=watch)
     if not network.branching or _feasible_rate(plain) == relaxed.rate:
         return plain, incapable
     visiting = station_network(network)
-    stations = solve_two_family_lp(visiting, roots=network.ranks)
+    stations = solve_two_family_lp(visiting, roots=network.ranks, watch=watch)
     return (stations, visiting) if stations.rate > plain.rate else (plain, incapable)
 
 

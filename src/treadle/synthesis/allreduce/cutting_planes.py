@@ -10,6 +10,7 @@ from math import lcm
 from treadle.synthesis.allreduce.exact_lp import GrowingLp, Vertex
 from treadle.synthesis.allreduce.network import Network
 from treadle.synthesis.allreduce.separation import Number, violated_cuts
+from treadle.synthesis.watch import UNWATCHED, Watch
 
 _TOLERANCE = 1e-8
 
@@ -53,7 +54,12 @@ class CutFamily:
 
 
 def maximise_over_cuts(
-    lp: GrowingLp, network: Network, families: Sequence[CutFamily], roots: Mapping[int, int]
+    lp: GrowingLp,
+    network: Network,
+    families: Sequence[CutFamily],
+    roots: Mapping[int, int],
+    *,
+    watch: Watch = UNWATCHED,
 ) -> tuple[Vertex, bool]:
     """Solve `lp` with all cuts of `families`.
 
@@ -66,6 +72,7 @@ def maximise_over_cuts(
         Their `rows` grow.
     roots : mapping of node to column
         The rates x.
+    watch : Watch
 
     Returns
     -------
@@ -81,7 +88,7 @@ def maximise_over_cuts(
             family.add(lp, network, roots, frozenset(range(network.n_nodes)) - {rank})
     while True:
         values, duals = lp.solve()
-        if _separate(lp, network, families, roots, values, _TOLERANCE):
+        if _separate(lp, network, families, roots, values, _TOLERANCE, watch=watch):
             continue
         vertex = lp.exact_vertex()
         if vertex is None:
@@ -90,7 +97,7 @@ def maximise_over_cuts(
             return vertex, False
         scale = lcm(*(value.denominator for value in vertex.primal))
         exact = [int(value * scale) for value in vertex.primal]
-        if not _separate(lp, network, families, roots, exact, 0, fixed_scale=scale):
+        if not _separate(lp, network, families, roots, exact, 0, watch=watch, fixed_scale=scale):
             return vertex, True
 
 
@@ -102,6 +109,7 @@ def _separate(
     values: Sequence[Number],
     tolerance: Number,
     *,
+    watch: Watch,
     fixed_scale: int | None = None,
 ) -> int:
     """Add cuts that `values` violate; returns how many are new."""
@@ -116,7 +124,7 @@ def _separate(
             room = [b / lp.scale for b in network.capacity]
         ends = zip(network.tails, network.heads, room, strict=True)
         arcs = [(t, h, c) if family.leaving else (h, t, c) for t, h, c in ends if c > 0]
-        cuts = violated_cuts(network.n_nodes, arcs, supply, network.ranks, tolerance=tolerance)
+        cuts = violated_cuts(network.n_nodes, arcs, supply, network.ranks, tolerance=tolerance, watch=watch)
         added += sum(family.add(lp, network, roots, nodes) for nodes in cuts)
     return added
 

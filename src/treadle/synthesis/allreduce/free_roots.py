@@ -8,6 +8,7 @@ from fractions import Fraction
 from treadle.synthesis.allreduce.cutting_planes import CutFamily, maximise_over_cuts
 from treadle.synthesis.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,9 @@ class FreeRoots:
     root_rates: tuple[Fraction, ...]
 
 
-def solve_free_roots(network: Network, n_roots: int | None = None) -> FreeRoots | None:
+def solve_free_roots(
+    network: Network, n_roots: int | None = None, *, watch: Watch = UNWATCHED
+) -> FreeRoots | None:
     """Maximise x(Vc) where x(S) is at most half the bandwidth out of S and into S, if S leaves out a rank.
 
     Parameters
@@ -35,6 +38,7 @@ def solve_free_roots(network: Network, n_roots: int | None = None) -> FreeRoots 
         Switches are treated as incapable.
     n_roots : int, optional
         Only the first so many ranks may be roots.
+    watch : Watch
 
     Returns
     -------
@@ -55,7 +59,7 @@ def solve_free_roots(network: Network, n_roots: int | None = None) -> FreeRoots 
     lp.scale = max(network.capacity)
     roots = {rank: lp.add_column(1) for rank in network.ranks[:n_roots]}
     families = [CutFamily(leaving, None) for leaving in ((True,) if balanced else (True, False))]
-    vertex, is_exact = maximise_over_cuts(lp, network, families, roots)
+    vertex, is_exact = maximise_over_cuts(lp, network, families, roots, watch=watch)
     if not is_exact:
         return None
     rates = tuple(vertex.primal[roots[rank]] / 2 if rank in roots else Fraction(0) for rank in network.ranks)

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from treadle.synthesis.watch import UNWATCHED, Watch
+
 Number = int | float
 
 
@@ -92,6 +94,7 @@ def violated_cuts(
     sinks: Sequence[int],
     *,
     tolerance: Number = 0,
+    watch: Watch = UNWATCHED,
 ) -> list[frozenset[int]]:
     """Node sets S, each leaving out some sink, with less capacity out of S than the supply inside S.
 
@@ -103,6 +106,7 @@ def violated_cuts(
     sinks : sequence of int
     tolerance : number
         0 with integers; smaller shortfalls are overlooked.
+    watch : Watch
 
     Returns
     -------
@@ -128,7 +132,8 @@ def violated_cuts(
     found: dict[frozenset[int], None] = {}
     origin = source
     nodes = frozenset(range(n_nodes))
-    for sink in sinks:
+    for done, sink in enumerate(sinks):
+        watch.beat("allreduce cuts", done, len(sinks))
         before = residual.room.copy()
         if residual.push(origin, sink, total) < total - tolerance:
             found[frozenset(residual.reachable(origin) - {source})] = None

@@ -17,6 +17,7 @@ from treadle.synthesis.allreduce.free_roots import solve_free_roots
 from treadle.synthesis.allreduce.stations import leave_stations, station_fabric
 from treadle.synthesis.allreduce.tree_packing import pack_fabric_trees
 from treadle.synthesis.allreduce.tree_schedule import MAX_UNITS, trees_to_schedule
+from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
 
@@ -55,6 +56,7 @@ def solve_allreduce(
     rs_ag: ForestSchedule | None = None,
     pack: Packer | None = None,
     max_units: int | None = None,
+    watch: Watch = UNWATCHED,
 ) -> AllreduceSolution:
     """An allreduce schedule that attains the optimum, or the best that the constructions give.
 
@@ -69,6 +71,7 @@ def solve_allreduce(
     max_units : int, optional
         Most unit trees (parts of the data) in what is built here. Undirected trees are rounded to fit, which
         costs some throughput; the other constructions are left out where they need more.
+    watch : Watch
 
     Returns
     -------
@@ -79,6 +82,8 @@ def solve_allreduce(
     ------
     InfeasibleError
         If some rank cannot reach another, or no construction applies.
+    TimeLimitError
+        If the watch's deadline passed.
 
     Notes
     -----
@@ -86,11 +91,11 @@ def solve_allreduce(
     undirected trees (symmetric fabrics); in-trees and out-trees in the shares of the links that the linear
     program gives them (where trees visit capable switches as stations, before undirected trees).
     """
-    analysis = analyse(topology, collective)
+    analysis = analyse(topology, collective, watch)
     best: tuple[Fraction, ForestSchedule, Construction] | None = None
     if rs_ag is not None:
         best = algbw_of(topology, rs_ag), rs_ag, Construction.PHASES
-    for construction, build in _constructions(topology, collective, analysis, pack, max_units):
+    for construction, build in _constructions(topology, collective, analysis, pack, max_units, watch):
         if best is not None and best[0] == analysis.bound.algbw:
             break
         schedule = build()
@@ -115,12 +120,13 @@ def _constructions(
     analysis: Analysis,
     pack: Packer | None,
     max_units: int | None,
+    watch: Watch,
 ) -> Iterator[tuple[Construction, _Build]]:
-    undirected = Construction.TREES, lambda: _trees(topology, analysis, max_units)
+    undirected = Construction.TREES, lambda: _trees(topology, analysis, max_units, watch)
     is_symmetric = analysis.network.is_symmetric
     if pack is not None:
         packer = _LimitedPacker(topology, collective, analysis, pack, max_units)
-        yield Construction.FREE_ROOTS, lambda: _free_roots(analysis, packer)
+        yield Construction.FREE_ROOTS, lambda: _free_roots(analysis, packer, watch)
     if is_symmetric and not analysis.has_stations:
         yield undirected
     if pack is not None and analysis.setting.is_exact:
@@ -157,10 +163,10 @@ class _LimitedPacker:
         return leave_stations(schedule, len(analysis.network.ranks)) if analysis.has_stations else schedule
 
 
-def _free_roots(analysis: Analysis, packer: _LimitedPacker) -> ForestSchedule | None:
+def _free_roots(analysis: Analysis, packer: _LimitedPacker, watch: Watch) -> ForestSchedule | None:
     """Halves with free roots, if they meet the bound."""
     network = analysis.setting_network
-    free = solve_free_roots(network, len(analysis.network.ranks))
+    free = solve_free_roots(network, len(analysis.network.ranks), watch=watch)
     if free is None or free.rate * network.unit != analysis.bound.algbw:
         return None
     return packer(halves(network, free.root_rates))
@@ -172,9 +178,9 @@ def _two_families(analysis: Analysis, packer: _LimitedPacker) -> ForestSchedule 
     return packer(Shares(rates, best.broadcast, best.reduce))
 
 
-def _trees(topology: Topology, analysis: Analysis, max_units: int | None) -> ForestSchedule:
+def _trees(topology: Topology, analysis: Analysis, max_units: int | None, watch: Watch) -> ForestSchedule:
     network, packing = analysis.network, analysis.packing
     if packing is None:
         target = analysis.bound.algbw / network.unit
-        packing = pack_fabric_trees(network, hint=analysis.setting.prices, target=target)
+        packing = pack_fabric_trees(network, hint=analysis.setting.prices, target=target, watch=watch)
     return trees_to_schedule(topology, network, packing.trees, max_units=max_units or MAX_UNITS)

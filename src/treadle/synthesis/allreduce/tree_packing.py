@@ -13,6 +13,7 @@ from treadle.errors import InfeasibleError
 from treadle.synthesis.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.allreduce.network import Network
 from treadle.synthesis.allreduce.shortest_trees import FabricTree, TreeFinder
+from treadle.synthesis.watch import UNWATCHED, Watch
 
 MAX_ENUMERATED_SWITCHES = 7
 """Up to so many branching switches every subset is tried; with more, subsets are searched locally."""
@@ -51,6 +52,7 @@ def pack_fabric_trees(
     hint: Sequence[Fraction] | None = None,
     target: Fraction | None = None,
     seed: int = 0,
+    watch: Watch = UNWATCHED,
 ) -> TreePacking:
     """Maximise the total rate of trees on the ranks; each direction of a pair holds what crosses it.
 
@@ -63,6 +65,7 @@ def pack_fabric_trees(
     target : Fraction, optional
         A known upper bound; the search ends there.
     seed : int
+    watch : Watch
 
     Raises
     ------
@@ -84,7 +87,9 @@ def pack_fabric_trees(
     if not search.add(search.candidates(lengths)):
         raise InfeasibleError("allreduce: the ranks are not connected by links that run both ways")
     for spread in (0.02, 0.1, 0.5):
-        for _ in range(max(4, len(network.ranks) // 4)):
+        starts = max(4, len(network.ranks) // 4)
+        for start in range(starts):
+            watch.beat("allreduce trees", start, starts)
             search.add(search.candidates(search.disturbed(lengths, spread)))
     stop = float("inf") if target is None else float(target) * (1 - _TOLERANCE)
     is_priced = False
@@ -95,6 +100,7 @@ def pack_fabric_trees(
         mixed = [0.5 * d + 0.5 * h for d, h in zip(duals, lengths, strict=True)]
         found = 0
         for trial in range(_TREES_PER_ROUND):
+            watch.beat("allreduce trees", trial, _TREES_PER_ROUND)
             spread = 0.02 * trial
             found += search.add(search.candidates(search.disturbed(mixed, spread)), better_than=duals)
         if not found and not search.add(search.candidates(duals), better_than=duals):

@@ -10,6 +10,7 @@ from treadle.schedules.allreduce_witness import CutCombinationWitness, Potential
 from treadle.synthesis.allreduce.cutting_planes import CutFamily, maximise_over_cuts
 from treadle.synthesis.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,9 @@ class LpOptimum:
     is_exact: bool
 
 
-def solve_two_family_lp(network: Network, *, roots: Sequence[int] | None = None) -> LpOptimum:
+def solve_two_family_lp(
+    network: Network, *, roots: Sequence[int] | None = None, watch: Watch = UNWATCHED
+) -> LpOptimum:
     """Maximise the total root rate of balanced in-tree and out-tree bandwidths.
 
     Parameters
@@ -49,6 +52,7 @@ def solve_two_family_lp(network: Network, *, roots: Sequence[int] | None = None)
     network : Network
     roots : sequence of int, optional
         Nodes that may be roots; default `network.roots`.
+    watch : Watch
 
     Returns
     -------
@@ -90,7 +94,7 @@ def solve_two_family_lp(network: Network, *, roots: Sequence[int] | None = None)
         _add_conservation(lp, network, family, capable)
         for family, capable in zip(families, branches, strict=False)
     ]
-    vertex, is_exact = maximise_over_cuts(lp, network, families, rates)
+    vertex, is_exact = maximise_over_cuts(lp, network, families, rates, watch=watch)
     parts = [_dual(family, rows, vertex.dual) for family, rows in zip(families, conserved, strict=True)]
     capacities = [tuple(vertex.primal[j] for j in family.columns or ()) for family in families]
     if mirrored:
