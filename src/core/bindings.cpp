@@ -108,7 +108,7 @@ std::int64_t split_amount(int n_nodes, Int32In compute, Int64In root, Int32In ta
     return splittable_amount(to_fabric(n_nodes, compute, root, tail, head, capacity), u, w, t);
 }
 
-auto pack(int n_nodes, Int64In root, Int32In tail, Int32In head, Int64In capacity, ControlIn control) {
+auto pack(int n_nodes, Int64In root, Int32In tail, Int32In head, Int64In capacity, bool speculate, ControlIn control) {
     TreePacking packing;
     Status status;
     {
@@ -119,7 +119,7 @@ auto pack(int n_nodes, Int64In root, Int32In tail, Int32In head, Int64In capacit
         problem.tail = to_vector<int>(tail);
         problem.head = to_vector<int>(head);
         problem.capacity = to_vector<std::int64_t>(capacity);
-        status = pack_trees(problem, Control{control.data()}, packing);
+        status = pack_trees(problem, Control{control.data()}, speculate, packing);
     }
     std::vector<std::int64_t> counts{packing.speculative, packing.exact};
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(packing.root)),
@@ -172,7 +172,7 @@ NB_MODULE(_core, m) {
     m.def("split_amount", &split_amount, nb::arg("n_nodes"), nb::arg("compute"), nb::arg("root"), nb::arg("tail"),
           nb::arg("head"), nb::arg("capacity"), nb::arg("u"), nb::arg("w"), nb::arg("t"));
     m.def("pack", &pack, nb::arg("n_nodes"), nb::arg("root"), nb::arg("tail"), nb::arg("head"), nb::arg("capacity"),
-          nb::arg("control"));
+          nb::arg("speculate"), nb::arg("control"));
     m.def("assign_paths", &assign_paths, nb::arg("arc"), nb::arg("multiplicity"), nb::arg("segment_offset"),
           nb::arg("segment_path"), nb::arg("segment_units"));
 }

@@ -23,7 +23,7 @@ struct Candidate {
 };
 
 // A node set S that a batch of greedy trees once overwhelmed. Every tree rooted in S has to leave it once; `slack`
-// is how many exits are left beyond that. Of S and its complement the smaller one is stored.
+// is how many exits are left beyond that.
 struct LearnedCut {
     std::vector<char> inside;  // S
     Cap slack = 0;
@@ -50,14 +50,14 @@ class Packer {
     // the cuts it overwhelmed and is grown again with care for them, or cut to a quarter; one that passes doubles
     // the next. A root whose single greedy tree fails is grown exactly, and after several of those in a row the
     // greedy attempts pause.
-    Status run(TreePacking& result) {
+    Status run(bool speculate, TreePacking& result) {
         std::size_t batch = static_cast<std::size_t>(units_), pause = 0, next_pause = 1;
         int retries = 0;
         Cap done = 0;
         while (!pending_.empty()) {
             if (control_.cancelled()) return Status::cancelled;
             control_.progress(done, units_);
-            if (pause == 0) {
+            if (speculate && pause == 0) {
                 std::vector<GrownTree> trees = grow_batch(batch);
                 learned_ = false;
                 if (!trees.empty() && batch_safe(trees)) {
@@ -76,7 +76,7 @@ class Packer {
                 pause = next_pause;
                 next_pause = std::min<std::size_t>(2 * next_pause, 256);
             }
-            pause--;
+            if (pause > 0) pause--;
             GrownTree tree;
             Status status = grow_exactly(pending_.back(), tree);
             if (status != Status::ok) return status;
@@ -185,13 +185,11 @@ class Packer {
         for_crossed(x, y, [&](int cut) {
             bool rooted = cuts_[cut].inside[tree.root];
             Cap extra = cuts_[cut].slack / tree.multiplicity;
-            if (frugal) extra = rooted ? cuts_[cut].slack / std::max<Cap>(1, rooted_in(cut)) : 0;
+            if (frugal) extra = rooted ? cuts_[cut].slack / std::max<Cap>(1, rooted_in_[cut]) : 0;
             may &= exits_[cut] < extra + (rooted ? 1 : 0);
         });
         return may;
     }
-
-    Cap rooted_in(int cut) const { return rooted_in_[cut]; }
 
     // Remember a violated cut, with its slack as it was before the batch.
     bool learn(const std::vector<char>& inside) {
@@ -406,8 +404,8 @@ class Packer {
 
 }  // namespace
 
-Status pack_trees(const PackingProblem& problem, const Control& control, TreePacking& result) {
-    return Packer(problem, control).run(result);
+Status pack_trees(const PackingProblem& problem, const Control& control, bool speculate, TreePacking& result) {
+    return Packer(problem, control).run(speculate, result);
 }
 
 }  // namespace treadle

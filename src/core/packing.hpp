@@ -22,6 +22,7 @@ struct TreePacking {
     std::int64_t exact = 0;          // unit trees grown with one flow test per edge
 };
 
-Status pack_trees(const PackingProblem& problem, const Control& control, TreePacking& result);
+// Without `speculate` every tree is grown exactly.
+Status pack_trees(const PackingProblem& problem, const Control& control, bool speculate, TreePacking& result);
 
 }  // namespace treadle

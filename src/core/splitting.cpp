@@ -495,8 +495,34 @@ class Splitter {
         }
     }
 
+    // The links of a path in order; a piece that comes back to a node it has passed is left out.
+    void append_links(int path, std::vector<int>& links, std::vector<int>& place) const {
+        const std::size_t begin = links.size();
+        std::vector<int> stack{path};
+        while (!stack.empty()) {
+            PathNode node = paths_[stack.back()];
+            stack.pop_back();
+            if (node.link < 0) {
+                stack.push_back(node.right), stack.push_back(node.left);
+                continue;
+            }
+            int head = fabric_.head[node.link];
+            if (place[head] < 0) {
+                links.push_back(node.link);
+                place[head] = static_cast<int>(links.size() - begin);
+                continue;
+            }
+            while (links.size() > begin + place[head]) {
+                place[fabric_.head[links.back()]] = -1;
+                links.pop_back();
+            }
+            place[head] = static_cast<int>(links.size() - begin);
+        }
+        for (std::size_t i = begin; i < links.size(); i++) place[fabric_.head[links[i]]] = -1;
+    }
+
     void write(LogicalGraph& result) const {
-        std::vector<int> stack;
+        std::vector<int> place(fabric_.n_nodes, -1);
         for (int u = 0; u < fabric_.n_nodes; u++)
             for (const auto& [t, arc] : out_[u]) {
                 if (arc.capacity == 0) continue;
@@ -506,15 +532,7 @@ class Splitter {
                 for (std::size_t i = arc.next; i < arc.segments.size(); i++) {
                     result.segment_path.push_back(static_cast<int>(result.path_offset.size()) - 1);
                     result.segment_units.push_back(arc.segments[i].units);
-                    stack.assign(1, arc.segments[i].path);
-                    while (!stack.empty()) {
-                        PathNode node = paths_[stack.back()];
-                        stack.pop_back();
-                        if (node.link >= 0)
-                            result.path_links.push_back(node.link);
-                        else
-                            stack.push_back(node.right), stack.push_back(node.left);
-                    }
+                    append_links(arc.segments[i].path, result.path_links, place);
                     result.path_offset.push_back(static_cast<Cap>(result.path_links.size()));
                 }
                 result.segment_offset.push_back(static_cast<Cap>(result.segment_path.size()));

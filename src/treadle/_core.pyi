@@ -43,7 +43,13 @@ def split_amount(
     t: int,
 ) -> int: ...
 def pack(
-    n_nodes: int, root: Int64, tail: Int32, head: Int32, capacity: Int64, control: Int64
+    n_nodes: int,
+    root: Int64,
+    tail: Int32,
+    head: Int32,
+    capacity: Int64,
+    speculate: bool,
+    control: Int64,
 ) -> tuple[int, Int32, Int64, Int32, Int64]: ...
 def assign_paths(
     arc: Int32, multiplicity: Int64, segment_offset: Int64, segment_path: Int32, segment_units: Int64

@@ -17,13 +17,15 @@ from reference.optimum import optimal_rate
 from strategies import collectives, digraphs, eulerian_topologies, symmetric_topologies
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.verify import verify
 from treadle.synthesis.forestcoll import TreeBudget, optimum, pack_forest, synthesise
 from treadle.synthesis.forestcoll.fixed_trees import exact_scale, fixed_trees_optimum, floor_capacities
 from treadle.synthesis.forestcoll.instance import find_violated_cut, instance_of
 from treadle.synthesis.forestcoll.optimality import instance_optimum
 from treadle.synthesis.forestcoll.switch_removal import remove_switches, splittable_amount
-from treadle.topologies import Topology, TopologyBuilder
+from treadle.synthesis.forestcoll.tree_packing import pack_trees, to_forest
+from treadle.topologies import Topology, TopologyBuilder, parse
 
 ONE_WAY = tuple(kind for kind in CollectiveKind if kind is not CollectiveKind.ALLREDUCE)
 
@@ -102,6 +104,39 @@ def test_exact_splitting_alone_removes_switches_too(topology: Topology) -> None:
     )
     assert find_violated_cut(logical, graph.capacities) is None
     check_paths(topology, capacities, graph)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_exact_growth_alone_packs_all_trees(data: st.DataObject) -> None:
+    """Greedy trees nearly always pass on small fabrics, so they are switched off here."""
+    topology = data.draw(digraphs(compute=(3, 7), extra_links=16))
+    collective = data.draw(collectives(topology, kinds=ONE_WAY))
+    problem = instance_of(topology, collective)
+    best = instance_optimum(problem)
+    fixed = exact_scale(problem, best)
+    capacities = floor_capacities(problem.bandwidths, fixed.scale)
+    multiplicities = problem.weights * fixed.trees
+    graph = remove_switches(problem, capacities, multiplicities)
+    packing = pack_trees(problem, graph, multiplicities, speculate=False)
+    assert packing.speculative == 0
+    assert packing.exact == multiplicities.sum()
+    forest = to_forest(problem, graph, packing)
+    out = collective.kind.broadcasts
+    schedule = ForestSchedule(
+        collective.kind, reduce=None if out else forest, broadcast=forest if out else None
+    )
+    assert not verify(topology, collective, schedule, claimed_algbw=best.algbw).violations
+
+
+def test_paths_do_not_come_back_to_a_switch() -> None:
+    topology = parse("fat_tree(4)")
+    result = synthesise(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
+    forest = result.schedule.broadcast
+    assert forest is not None
+    for number in range(forest.n_paths):
+        heads = topology.heads[forest.path(number)].tolist()
+        assert len(set(heads)) == len(heads)
 
 
 def check_paths(topology: Topology, capacities: np.ndarray, graph: object) -> None:

@@ -19,6 +19,7 @@ from treadle.synthesis.forestcoll.fixed_trees import (
     FixedTreesOptimum,
     exact_scale,
     fixed_trees_optimum,
+    floor_capacities,
 )
 from treadle.synthesis.forestcoll.instance import Instance, check_units, find_violated_cut, instance_of
 from treadle.synthesis.forestcoll.optimality import Optimum, instance_optimum
@@ -150,14 +151,16 @@ def synthesise(
     problem = instance_of(topology, collective)
     best = instance_optimum(problem)
     clock.stop("optimum")
-    fixed = _choose_trees(problem, best, budget)
+    units = _first_possible(problem, _choices(problem, best, budget))
+    fixed = units.fixed
     clock.stop("trees_per_root")
-    forest, details, note = _build(problem, fixed, clock, progress, deadline)
+    forest, details = _build(problem, units, clock, progress, deadline)
     kind = collective.kind
     schedule = ForestSchedule(
         kind, reduce=forest if kind.reduces else None, broadcast=forest if kind.broadcasts else None
     )
     needed = exact_scale(problem, best).trees
+    note = "surplus of capacities floor(U b) was trimmed, without loss" if units.was_trimmed else ""
     return Synthesis(schedule, fixed.algbw, best, fixed.trees, needed, clock.seconds, details, note)
 
 
@@ -192,40 +195,66 @@ def _two_phases(
     )
 
 
-def _choose_trees(problem: Instance, best: Optimum, budget: TreeBudget) -> FixedTreesOptimum:
+def _choices(problem: Instance, best: Optimum, budget: TreeBudget) -> list[FixedTreesOptimum]:
+    """Numbers of trees to try, the best first."""
     exact = exact_scale(problem, best)
     if budget.trees is not None:
-        return fixed_trees_optimum(problem, best, budget.trees)
+        return [fixed_trees_optimum(problem, best, budget.trees)]
     # The default limits are per rank on average: a broadcast has all its trees at one root.
     ranks, weight = len(problem.terminals), int(problem.weights.sum())
     if budget.exact or (budget.max_trees is None and exact.trees * weight <= MAX_EXACT_TREES * ranks):
-        return exact
+        return [exact]
     limit = budget.max_trees or min(MAX_EXACT_TREES, max(1, DEFAULT_SCAN * ranks // weight))
     scan = [fixed_trees_optimum(problem, best, trees) for trees in range(1, limit + 1)]
     if exact.trees <= limit:
         scan.append(exact)
-    return max(scan, key=lambda fixed: (fixed.algbw, -fixed.trees))
+    return sorted(scan, key=lambda fixed: (-fixed.algbw, fixed.trees))
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Capacities in trees that the pipeline can work with.
+
+    Parameters
+    ----------
+    fixed : FixedTreesOptimum
+    capacities : array of int64, shape (m,)
+    was_trimmed : bool
+        floor(U b) left some relay unbalanced, and its surplus has been taken off.
+    """
+
+    fixed: FixedTreesOptimum
+    capacities: Int64Array
+    was_trimmed: bool
+
+
+def _first_possible(problem: Instance, choices: Sequence[FixedTreesOptimum]) -> _Units:
+    """The first choice whose capacities are balanced, or stay sufficient when they are trimmed."""
+    check_balance(problem, problem.bandwidths)
+    for fixed in choices:
+        capacities = floor_capacities(problem.bandwidths, fixed.scale)
+        check_units(capacities.tolist(), [fixed.trees * int(problem.weights.sum())])
+        if unbalanced_relay(problem, capacities) is None:
+            return _Units(fixed, capacities, was_trimmed=False)
+        trimmed = balanced_capacities(problem.tails, problem.heads, capacities, problem.relays.tolist())
+        if find_violated_cut(problem, trimmed, multiplicity=fixed.trees) is None:
+            return _Units(fixed, trimmed, was_trimmed=True)
+    raise InfeasibleError(
+        f"{problem.topology.name}: with {choices[0].trees} trees per root the capacities floor(U b) are not "
+        f"Eulerian at the switches and trimming them costs throughput; "
+        f"use another number of trees, or --exact"
+    )
 
 
 def _build(
     problem: Instance,
-    fixed: FixedTreesOptimum,
+    units: _Units,
     clock: _Clock,
     progress: Progress | None,
     deadline: float | None,
-) -> tuple[Forest, dict[str, int], str]:
-    # With an exact scale the product is integral and floor changes nothing.
-    units = [b * fixed.scale.numerator // fixed.scale.denominator for b in problem.bandwidths.tolist()]
-    multiplicities = problem.weights * fixed.trees
-    check_units(units, [fixed.trees * int(problem.weights.sum())])
-    capacities = np.array(units, dtype=np.int64)
-    note = ""
-    if len(problem.relays):
-        check_balance(problem, problem.bandwidths)
-        if unbalanced_relay(problem, capacities) is not None:
-            capacities = _rebalanced(problem, capacities, fixed.trees)
-            note = "floor(U b) was not Eulerian; surplus capacity was trimmed without loss"
-    graph = remove_switches(problem, capacities, multiplicities, progress=progress, deadline=deadline)
+) -> tuple[Forest, dict[str, int]]:
+    multiplicities = problem.weights * units.fixed.trees
+    graph = remove_switches(problem, units.capacities, multiplicities, progress=progress, deadline=deadline)
     clock.stop("switch_removal")
     packing = pack_trees(problem, graph, multiplicities, progress=progress, deadline=deadline)
     clock.stop("tree_packing")
@@ -238,22 +267,7 @@ def _build(
         "speculative_trees": packing.speculative,
         "exact_trees": packing.exact,
     }
-    return forest, details, note
-
-
-def _rebalanced(problem: Instance, capacities: Int64Array, trees: int) -> Int64Array:
-    """Eulerian capacities below floor(U b) that still hold k trees, or InfeasibleError."""
-    balanced = balanced_capacities(problem.tails, problem.heads, capacities, problem.relays.tolist())
-    if (
-        unbalanced_relay(problem, balanced) is not None
-        or find_violated_cut(problem, balanced, multiplicity=trees) is not None
-    ):
-        raise InfeasibleError(
-            f"{problem.topology.name}: with {trees} trees per root the capacities floor(U b) are not "
-            f"Eulerian at the switches and trimming them costs throughput; "
-            f"use another number of trees, or --exact"
-        )
-    return balanced
+    return forest, details
 
 
 def pack_forest(
@@ -284,7 +298,6 @@ def pack_forest(
     violated = find_violated_cut(problem, problem.bandwidths)
     if violated is not None:
         raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
-    forest, _, _ = _build(
-        problem, FixedTreesOptimum(1, Fraction(1), Fraction(0)), _Clock(), progress, deadline
-    )
+    units = _first_possible(problem, [FixedTreesOptimum(1, Fraction(1), Fraction(0))])
+    forest, _ = _build(problem, units, _Clock(), progress, deadline)
     return forest

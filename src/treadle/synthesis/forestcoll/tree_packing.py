@@ -41,10 +41,22 @@ def pack_trees(
     graph: LogicalGraph,
     multiplicities: Int64Array,
     *,
+    speculate: bool = True,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> Packing:
     """Pack r(v) spanning out-trees rooted at each terminal v; condition C must hold.
+
+    Parameters
+    ----------
+    problem : Instance
+    graph : LogicalGraph
+    multiplicities : array of int64, shape (N,)
+        r(v).
+    speculate : bool
+        Try whole trees greedily first; without, every tree is grown exactly.
+    progress : callable, optional
+    deadline : float, optional
 
     Notes
     -----
@@ -58,7 +70,13 @@ def pack_trees(
     status, root, multiplicity, parent, counts = run_watched(
         "tree packing",
         lambda control: core.pack(
-            n, multiplicities, rank_of[graph.tails], rank_of[graph.heads], graph.capacities, control
+            n,
+            multiplicities,
+            rank_of[graph.tails],
+            rank_of[graph.heads],
+            graph.capacities,
+            speculate,
+            control,
         ),
         progress=progress,
         deadline=deadline,
