@@ -15,13 +15,15 @@ from treadle.cli.problem import (
     RanksOption,
     RootOption,
     TopologyArgument,
+    TrimOption,
     WeightsOption,
     problem_options,
 )
-from treadle.cli.quantities import parse_seconds
+from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.report import print_bound, print_problem
 from treadle.planning import Comparison, ComparisonRow
 from treadle.planning.summary import comparison_summary
+from treadle.units import format_bandwidth
 
 FAILED = 1
 TIME_LIMIT_REACHED = 4
@@ -34,6 +36,7 @@ def compare_command(
         str | None, typer.Option(help="Only these, with commas between.", metavar="NAME,...")
     ] = None,
     ranks: RanksOption = None,
+    trim: TrimOption = False,
     forward: ForwardOption = False,
     root: RootOption = None,
     weights: WeightsOption = None,
@@ -52,6 +55,7 @@ def compare_command(
             collective,
             algorithms=None if algorithms is None else algorithms.split(","),
             time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+            trim=trim,
             progress=progress,
             **problem_options(ranks, forward, root, weights, file_format),
         )
@@ -60,7 +64,7 @@ def compare_command(
     print_problem(output, result.topology, result.collective)
     print_bound(output, result.topology, result.collective, result.bound)
     output.line()
-    headings = ("algorithm", "algbw GB/s", "% optimum", "trees", "height", "CPU s", "verified")
+    headings = ("algorithm", "algbw", "% optimum", "trees", "height", "CPU s", "verified")
     output.table(headings, [_cells(result, row) for row in result.rows if not row.refusal])
     for row in result.rows:
         if row.refusal:
@@ -75,11 +79,11 @@ def compare_command(
 def _cells(result: Comparison, row: ComparisonRow) -> tuple[str, ...]:
     assert row.report is not None
     if row.algbw is None:
-        violations = f"NO: {row.report.n_violations} violations"
+        violations = f"NO: {counted(row.report.n_violations, 'violation')}"
         return row.algorithm, "-", "-", str(row.trees), "-", f"{row.seconds:.2f}", violations
     return (
         row.algorithm,
-        f"{float(row.algbw) / 10**9:.2f}",
+        format_bandwidth(row.algbw),
         f"{float(row.algbw / result.bound.algbw):.1%}",
         str(row.trees),
         str(row.report.height_max),

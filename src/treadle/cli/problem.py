@@ -29,6 +29,9 @@ RootOption = Annotated[
 WeightsOption = Annotated[
     str | None, typer.Option(help="Relative shard size of each rank, as 2,1,1,1.", metavar="W,W,...")
 ]
+TrimOption = Annotated[
+    bool, typer.Option("--trim", help="Leave surplus bandwidth unused where nodes are not Eulerian.")
+]
 FormatOption = Annotated[str | None, typer.Option("--format", help="Format of a topology file: json.")]
 
 

@@ -27,6 +27,12 @@ def parse_integers(text: str, what: str) -> tuple[int, ...]:
         raise FormatError("expected integers with commas between, as in 2,1,1", source=what) from None
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and a regular noun that agrees with it: ``1 switch``, ``2 switches``."""
+    ending = "" if number == 1 else "es" if noun.endswith(("ch", "s", "x")) else "s"
+    return f"{number} {noun}{ending}"
+
+
 def exact_bandwidth(bytes_per_s: Fraction) -> str:
     """Bandwidth with the exact fraction where that is short: ``346.67 GB/s (1040/3)``."""
     text = format_bandwidth(bytes_per_s)

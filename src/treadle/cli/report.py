@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from treadle.cli.names import describe_nodes
 from treadle.cli.output import Output
-from treadle.cli.quantities import exact_bandwidth
+from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.planning import Bound, SolveResult
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.collective import Collective
@@ -23,8 +23,8 @@ SHOWN_VIOLATIONS = 20
 def print_problem(output: Output, topology: Topology, collective: Collective) -> None:
     """The fabric and the collective, a line each."""
     output.line(
-        f"fabric      {topology.name}: {len(topology.compute_nodes)} compute nodes, "
-        f"{len(topology.switches)} switches, {topology.n_links} links"
+        f"fabric      {topology.name}: {counted(len(topology.compute_nodes), 'compute node')}, "
+        f"{counted(len(topology.switches), 'switch')}, {counted(topology.n_links, 'link')}"
     )
     extra = ""
     if collective.root is not None:
@@ -32,7 +32,7 @@ def print_problem(output: Output, topology: Topology, collective: Collective) ->
     if collective.weights is not None:
         extra += ", shards of unequal size"
     if collective.forwarders:
-        extra += f", {len(collective.forwarders)} forwarders"
+        extra += f", {counted(len(collective.forwarders), 'forwarder')}"
     output.line(f"collective  {collective.kind}, {collective.n_ranks} ranks{extra}")
 
 
@@ -54,7 +54,7 @@ def describe_witness(topology: Topology, collective: Collective, witness: Witnes
     if isinstance(witness, CutCombinationWitness):
         cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
         first = describe_nodes(topology, cuts[0][0]) if cuts else "none"
-        return f"{len(cuts)} cuts together; the heaviest is {first}"
+        return f"{counted(len(cuts), 'cut')} together; the heaviest is {first}"
     return witness.kind
 
 
@@ -92,8 +92,9 @@ def print_schedule(output: Output, result: SolveResult) -> None:
         f"trees       {per_root}{schedule.total_units} in all, height at most {result.report.height_max} "
         f"({plan.algorithm})"
     )
-    if result.exact_trees_per_root not in (None, result.trees_per_root):
-        output.line(f"            the optimum takes {result.exact_trees_per_root} trees per root (--exact)")
+    if result.exact_trees_per_root not in (None, result.trees_per_root) and not result.is_optimal:
+        exact = counted(result.exact_trees_per_root, "tree")
+        output.line(f"            the optimum takes {exact} per root (--exact)")
     if result.traffic is not None:
         before, after = result.traffic.traffic_before, result.traffic.traffic_after
         saved = f" ({1 - after / before:.1%} less)" if before else ""
@@ -119,7 +120,7 @@ def print_verification(output: Output, report: Report) -> None:
     if report.is_ok:
         output.line("verified    yes: trees span, paths hold, loads and claims are exact")
         return
-    output.line(f"verified    NO: {report.n_violations} violations")
+    output.line(f"verified    NO: {counted(report.n_violations, 'violation')}")
     for violation in report.violations[:SHOWN_VIOLATIONS]:
         output.line(f"            {violation}")
     more = report.n_violations - SHOWN_VIOLATIONS

@@ -69,7 +69,7 @@ def _print(output: Output, plan: Plan, runtime: RuntimeName, rows: tuple[SweepRo
     output.line(f"on the modelled fabric, {plan.topology.name}:")
     output.line(f"  asymptotic algbw of the plan  {exact_bandwidth(plan.algbw)}")
     if plan.optimal_algbw is not None:
-        model = plan.provenance.get("model", "")
+        model = planning.model_of(plan.topology, plan.collective)
         output.line(
             f"  bound on any schedule         {exact_bandwidth(plan.optimal_algbw)}"
             f"{f' ({model})' if model else ''}"
@@ -82,6 +82,7 @@ def _summary(plan: Plan, runtime: RuntimeName, rows: tuple[SweepRow, ...]) -> di
         "topology": plan.topology.name,
         "collective": plan.collective.kind.value,
         "ranks": plan.collective.n_ranks,
+        **({"model": model} if (model := planning.model_of(plan.topology, plan.collective)) else {}),
         "runtime": runtime.value,
         "measured_on": "this host",
         "rows": [

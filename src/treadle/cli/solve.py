@@ -24,6 +24,7 @@ from treadle.cli.problem import (
     RanksOption,
     RootOption,
     TopologyArgument,
+    TrimOption,
     WeightsOption,
     problem_options,
 )
@@ -56,9 +57,7 @@ def solve_command(
     exact: Annotated[
         bool, typer.Option("--exact", help="The optimum, however many trees per root it takes.")
     ] = False,
-    trim: Annotated[
-        bool, typer.Option("--trim", help="Leave surplus bandwidth unused where nodes are not Eulerian.")
-    ] = False,
+    trim: TrimOption = False,
     multicast: Annotated[
         bool, typer.Option("--multicast", help="Prune trees at switches that multicast or aggregate.")
     ] = False,

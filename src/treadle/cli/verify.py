@@ -39,7 +39,10 @@ def verify_command(
         output.line(f"against     {topology}, {result.topology_hash[:16]}")
     output.line(f"claimed     {exact_bandwidth(loaded.algbw)} asymptotic algbw ({loaded.algorithm})")
     if loaded.optimal_algbw is not None:
-        output.line(f"optimum     {exact_bandwidth(loaded.optimal_algbw)} claimed")
+        model = planning.model_of(result.topology, loaded.collective)
+        output.line(
+            f"optimum     {exact_bandwidth(loaded.optimal_algbw)} claimed{f'; {model}' if model else ''}"
+        )
     for report in result.reports:
         print_verification(output, report)
     if result.report.is_optimal:

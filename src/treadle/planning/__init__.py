@@ -15,7 +15,7 @@ from treadle.planning.execution import (
     table_lines,
 )
 from treadle.planning.lowering import Lowered, Profile, TargetFormat, lower
-from treadle.planning.problem import Problem, pose
+from treadle.planning.problem import Problem, model_of, pose
 from treadle.planning.solving import BoundResult, RejectedError, SolveResult, bound, solve
 from treadle.planning.verification import VerifyResult, verify
 
@@ -41,6 +41,7 @@ __all__ = [
     "compare",
     "is_reporter",
     "lower",
+    "model_of",
     "parse_sizes",
     "pose",
     "program_of",

@@ -8,7 +8,7 @@ from fractions import Fraction
 from time import monotonic, process_time
 
 from treadle.errors import FormatError, ScheduleError, TreadleError
-from treadle.planning.problem import Problem
+from treadle.planning.problem import Problem, model_of
 from treadle.planning.transfer import transfer_collective, transfer_schedule
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.forest import ForestSchedule
@@ -227,9 +227,7 @@ def _allreduce(
 
 
 def _allreduce_bound(problem: Problem, found: AllreduceBound) -> Bound:
-    topology = problem.topology
-    capable = bool(topology.multicast.any() or topology.aggregation.any())
-    model = f"allreduce {'with' if capable else 'without'} in-network multicast and aggregation"
+    model = model_of(problem.topology, problem.collective)
     return Bound(found.algbw, found.witness, found.is_attained is True, model)
 
 

@@ -83,6 +83,7 @@ def compare(
     collective: Collective | CollectiveKind | str,
     *,
     algorithms: Sequence[str] | None = None,
+    trim: bool = False,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
     **problem_options: Unpack[ProblemOptions],
@@ -95,6 +96,9 @@ def compare(
         See `treadle.planning.problem.pose`.
     algorithms : sequence of str, optional
         Default: all that are known.
+    trim : bool
+        Where nodes are not Eulerian, let ForestColl leave surplus bandwidth unused; baselines need no such
+        thing.
     time_limit_s : float, optional
         Seconds for all together; those that do not get their turn are listed as such.
     progress : callable, optional
@@ -108,7 +112,7 @@ def compare(
         check_algorithm(name)
     problem = pose(topology, collective, **problem_options)
     bound = find_bound(problem)
-    options = Options(bound=bound, progress=progress, deadline=seconds_left(time_limit_s))
+    options = Options(trim=trim, bound=bound, progress=progress, deadline=seconds_left(time_limit_s))
     names = algorithms or [
         name
         for name in algorithm_names()

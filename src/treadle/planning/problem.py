@@ -41,6 +41,16 @@ class ProblemOptions(TypedDict, total=False):
     file_format: str | None
 
 
+def model_of(topology: Topology, collective: Collective) -> str:
+    """What switches are assumed to do where an optimum depends on it, that is, for an allreduce; else ""."""
+    if collective.kind is not CollectiveKind.ALLREDUCE:
+        return ""
+    able = [name for name in ("multicast", "aggregation") if getattr(topology, name).any()]
+    if not able:
+        return "allreduce without in-network multicast and aggregation"
+    return f"allreduce with in-network {' and '.join(able)}"
+
+
 def resolve_topology(topology: Topology | str, *, file_format: str | None = None) -> Topology:
     """A fabric as it is, or that of a catalogue expression or file; FormatError, TopologyError otherwise."""
     return topology if isinstance(topology, Topology) else parse(topology, format=file_format)

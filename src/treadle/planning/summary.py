@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from treadle.planning.candidate import Bound
 from treadle.planning.comparison import Comparison, ComparisonRow
+from treadle.planning.problem import model_of
 from treadle.planning.solving import BoundResult, SolveResult
 from treadle.schedules.collective import Collective
 from treadle.schedules.forest import ForestSchedule
@@ -65,7 +66,10 @@ def verify_summary(plan: Plan, topology: Topology, report: Report) -> dict[str, 
     }
     if plan.witness is not None:
         values["witness"] = _witness(plan.witness, plan.topology)
+    # below the bound of a witness nothing is known: another witness might prove less
     values["optimal"] = True if report.is_optimal else None
+    if report.algbw is not None and report.bound is not None:
+        values["gap"] = float(1 - report.algbw / report.bound)
     return {**values, **_verification(report), **_shape(plan.entries[-1].schedule)}
 
 
@@ -106,6 +110,8 @@ def _problem(topology: Topology, collective: Collective) -> dict[str, object]:
         values["root"] = collective.root
     if collective.weights is not None:
         values["weights"] = list(collective.weights)
+    if model := model_of(topology, collective):
+        values["model"] = model
     return values
 
 
@@ -131,8 +137,6 @@ def _bound(bound: Bound, topology: Topology) -> dict[str, object]:
         "optimal_algbw_exact": exact_text(bound.algbw),
         "witness": _witness(bound.witness, topology),
     }
-    if bound.model:
-        values["model"] = bound.model
     if not bound.is_tight:
         values["bound_only"] = True
     return values
@@ -140,7 +144,9 @@ def _bound(bound: Bound, topology: Topology) -> dict[str, object]:
 
 def _witness(witness: Witness, topology: Topology) -> dict[str, object]:
     if isinstance(witness, CutWitness):
-        return {"kind": witness.kind, "nodes": [topology.node_names[node] for node in witness.nodes]}
+        # a false witness may name nodes that do not exist: the report says so, and here its numbers stand
+        names = dict(enumerate(topology.node_names))
+        return {"kind": witness.kind, "nodes": [names.get(node, node) for node in witness.nodes]}
     return witness.to_json()
 
 
