@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,83 @@ def test_numbers_agree_with_their_nouns() -> None:
 def test_no_hint_where_nothing_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["solve", "ring:3", "allgather", "--trees", "1000"]) == 0
     assert "--exact" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["run", "lower"])
+def test_plans_with_false_claims_are_not_used(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = edited(solved(tmp_path, "ring:4", "allgather"), algbw=Fraction(400 * 10**9))
+    xml = tmp_path / "x.xml"
+    argv = [command, str(plan), *(["-o", str(xml)] if command == "lower" else ["--size", "1K"])]
+    assert main(argv) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "fails verification" in err
+    assert not xml.exists()
+
+
+def test_lowered_text_disclaims_what_only_switches_can_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = solved(tmp_path, "dgx_h100(1, nvls=True)", "allreduce")
+    xml = str(tmp_path / "x.xml")
+    assert main(["lower", str(plan), "-o", xml]) == 0
+    out = capsys.readouterr().out
+    assert "sends point to point where the plan leaves copies or sums to switches" in out
+    assert "450 GB/s do not hold" in out
+    assert main(["lower", str(plan)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("<algo ")
+    assert "point to point" in err
+    values = json_of(capsys, "lower", str(plan), "-o", xml)
+    assert values["in_network_sends"] > 0
+    assert 0 < values["point_to_point_algbw_bytes_per_s"] < values["algbw_bytes_per_s"]
+    assert main(["run", str(plan), "--size", "1K", "--iterations", "1"]) == 0
+    assert "450 GB/s do not hold" in capsys.readouterr().out
+    values = json_of(capsys, "run", str(plan), "--size", "1K", "--iterations", "1")
+    assert values["in_network_sends"] > 0
+
+
+def test_plans_without_in_network_work_hold_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = solved(tmp_path, "dgx_a100(2, gpus_per_box=2)", "allreduce")
+    values = json_of(capsys, "lower", str(plan), "-o", str(tmp_path / "x.xml"))
+    assert values["in_network_sends"] == 0
+    assert "point_to_point_algbw_exact" not in values
+    assert main(["lower", str(plan), "-o", str(tmp_path / "x.xml")]) == 0
+    assert "point to point" not in capsys.readouterr().out
+
+
+def test_point_to_point_algbw_is_that_of_the_unpruned_trees(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # one switch: the completed routes are the only ones, so they are those from before the pruning
+    fabric = "dgx_h100(1, nvls=True)"
+    before = json_of(capsys, "solve", fabric, "allgather")
+    plan = solved(tmp_path, fabric, "allgather", "--multicast")
+    values = json_of(capsys, "lower", str(plan), "-o", str(tmp_path / "x.xml"))
+    assert values["point_to_point_algbw_exact"] == before["algbw_exact"]
+
+
+def test_a_run_that_moves_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = solved(tmp_path, "ring:4", "allgather")
+    assert main(["run", str(plan), "--size", "3B", "--iterations", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "nothing was moved" in out
+    assert "every element" not in out
+
+
+def test_plans_of_some_ranks_verify_against_the_whole_fabric(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = solved(tmp_path, "dgx_a100:2", "allgather", "--ranks", "0-2")
+    values = json_of(capsys, "verify", str(plan), "--topology", "dgx_a100:2")
+    assert values["verified"] is True
+    assert values["absent_compute_nodes"] == 13
+    assert main(["verify", str(plan), "--topology", "dgx_a100:2"]) == 0
+    assert "absent      13 compute nodes of that fabric" in capsys.readouterr().out
+    weaker = 'dgx_a100(2, nvlink_bandwidth="100GB/s")'
+    assert json_of(capsys, "verify", str(plan), "--topology", weaker, status=1)["verified"] is False

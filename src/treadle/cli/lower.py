@@ -10,9 +10,11 @@ import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.output import JsonOption, Output, QuietOption
+from treadle.cli.output import JsonOption, Output, QuietOption, warn
+from treadle.cli.report import describe_shortfall
 from treadle.cli.verify import FAILED, PlanArgument
 from treadle.planning import Profile, TargetFormat
+from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.files import load_plan
 
 
@@ -34,7 +36,13 @@ def lower_command(
     """Write a plan as text for a runtime, after our own interpreter has executed that text."""
     output = Output(json, quiet or path is None)
     loaded = load_plan(plan)
-    result = planning.lower(loaded, to=to, profile=profile, in_place=in_place, channels=channels, name=name)
+    try:
+        result = planning.lower(
+            loaded, to=to, profile=profile, in_place=in_place, channels=channels, name=name
+        )
+    except planning.UnverifiedPlanError as error:
+        warn(f"{plan}: {error}")
+        return FAILED
     if result.faults:
         for fault in result.faults[:20]:
             sys.stderr.write(f"treadle: {fault}\n")
@@ -43,13 +51,19 @@ def lower_command(
         write_bytes(path, result.text.encode())
     elif not (json or quiet):
         sys.stdout.write(result.text)
+        if result.shortfall is not None:
+            warn(describe_shortfall(loaded, result.shortfall, "the text"))
     output.line(f"written     {path}: {to} for {profile}, {result.n_operations} operations")
     output.line(
         "checked     parsed back and executed by Treadle's own interpreter; "
         f"never loaded by the {profile} runtime itself"
     )
+    if result.shortfall is not None:
+        output.line(f"note        {describe_shortfall(loaded, result.shortfall, 'the text')}")
     output.result(
         {
+            **throughput(loaded),
+            **shortfall_summary(result.shortfall),
             "format": to.value,
             "profile": profile.value,
             "in_place": in_place,

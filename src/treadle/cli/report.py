@@ -9,9 +9,10 @@ from fractions import Fraction
 from treadle.cli.names import describe_nodes
 from treadle.cli.output import Output
 from treadle.cli.quantities import counted, exact_bandwidth
-from treadle.planning import Bound, SolveResult
+from treadle.planning import Bound, Shortfall, SolveResult
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.collective import Collective
+from treadle.schedules.plan import Plan
 from treadle.schedules.violations import Report
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import Topology
@@ -126,6 +127,17 @@ def print_verification(output: Output, report: Report) -> None:
     more = report.n_violations - SHOWN_VIOLATIONS
     if more > 0:
         output.line(f"            and {more} more (--json lists up to 1000)")
+
+
+def describe_shortfall(plan: Plan, lacking: Shortfall, what: str) -> str:
+    """That `what` moves data from rank to rank where the plan counts on switches, in one line."""
+    known = "by how much is not known"
+    if lacking.algbw is not None:
+        known = f"these trees reach {exact_bandwidth(lacking.algbw)} so, each transfer along fewest links"
+    return (
+        f"{what} sends point to point where the plan leaves copies or sums to switches, so the plan's "
+        f"{exact_bandwidth(plan.algbw)} do not hold for it; {known}"
+    )
 
 
 def print_seconds(output: Output, seconds: Mapping[str, float]) -> None:

@@ -7,11 +7,20 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.output import JsonOption, Output, QuietOption, SeedOption
-from treadle.cli.quantities import exact_bandwidth
+from treadle.cli.output import JsonOption, Output, QuietOption, SeedOption, warn
+from treadle.cli.quantities import counted, exact_bandwidth
+from treadle.cli.report import describe_shortfall
 from treadle.cli.verify import PlanArgument
-from treadle.planning import ElementType, Reduction, RuntimeName, SweepRow, parse_sizes, table_lines
-from treadle.planning.summary import throughput
+from treadle.planning import (
+    ElementType,
+    Reduction,
+    RunResult,
+    RuntimeName,
+    SweepRow,
+    parse_sizes,
+    table_lines,
+)
+from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.files import load_plan
 from treadle.schedules.plan import Plan
 
@@ -42,38 +51,51 @@ def run_command(
     sizes = parse_sizes(size)
     reporter = planning.is_reporter(runtime)
     output = Output(json, quiet or not reporter)
-    result = planning.run(
-        loaded,
-        sizes,
-        runtime=runtime,
-        element=dtype,
-        reduction=redop,
-        in_place=in_place,
-        iterations=iterations,
-        seed=seed,
-        with_reference=reference,
-    )
-    _print(output, loaded, runtime, result.rows)
+    try:
+        result = planning.run(
+            loaded,
+            sizes,
+            runtime=runtime,
+            element=dtype,
+            reduction=redop,
+            in_place=in_place,
+            iterations=iterations,
+            seed=seed,
+            with_reference=reference,
+        )
+    except planning.UnverifiedPlanError as error:
+        if reporter:
+            warn(f"{plan}: {error}")
+        return FAILED
+    _print(output, loaded, runtime, result)
     if reporter:
-        output.result(_summary(loaded, runtime, result.rows))
+        output.result({**_summary(loaded, runtime, result.rows), **shortfall_summary(result.shortfall)})
     return FAILED if result.wrong else 0
 
 
-def _print(output: Output, plan: Plan, runtime: RuntimeName, rows: tuple[SweepRow, ...]) -> None:
+def _print(output: Output, plan: Plan, runtime: RuntimeName, result: RunResult) -> None:
+    rows = result.rows
     output.line(f"measured on this host ({runtime}); it says nothing about the modelled fabric:")
     for line in table_lines(rows):
         output.line(line)
     wrong = sum(row.wrong for row in rows)
-    output.line("every element is right" if not wrong else f"{wrong} elements are WRONG")
+    if wrong:
+        output.line(f"{counted(wrong, 'element')} WRONG")
+    elif any(row.count for row in rows):
+        output.line("every element is right")
+    else:
+        output.line("nothing was moved: no size reaches one element for each rank")
     output.line()
     output.line(f"on the modelled fabric, {plan.topology.name}:")
-    output.line(f"  asymptotic algbw of the plan  {exact_bandwidth(plan.algbw)}")
+    output.line(f"  asymptotic algbw of the plan  {exact_bandwidth(plan.algbw)}, verified")
     if plan.optimal_algbw is not None:
         model = planning.model_of(plan.topology, plan.collective)
         output.line(
             f"  bound on any schedule         {exact_bandwidth(plan.optimal_algbw)}"
             f"{f' ({model})' if model else ''}"
         )
+    if result.shortfall is not None:
+        output.line(f"  {describe_shortfall(plan, result.shortfall, f'the {runtime} runtime')}")
 
 
 def _summary(plan: Plan, runtime: RuntimeName, rows: tuple[SweepRow, ...]) -> dict[str, object]:

@@ -9,7 +9,7 @@ import typer
 
 from treadle import planning
 from treadle.cli.output import JsonOption, Output, QuietOption
-from treadle.cli.quantities import exact_bandwidth
+from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.cli.report import print_problem, print_verification
 from treadle.planning.summary import verify_summary
 from treadle.schedules.files import load_plan
@@ -37,6 +37,11 @@ def verify_command(
         output.line(f"assumed     the fabric inside the plan, {result.topology_hash[:16]}; see --topology")
     else:
         output.line(f"against     {topology}, {result.topology_hash[:16]}")
+    if result.n_absent:
+        absent = counted(result.n_absent, "compute node")
+        output.line(
+            f"absent      {absent} of that fabric, unknown to the plan: its claims are about the rest"
+        )
     output.line(f"claimed     {exact_bandwidth(loaded.algbw)} asymptotic algbw ({loaded.algorithm})")
     if loaded.optimal_algbw is not None:
         model = planning.model_of(result.topology, loaded.collective)
@@ -53,6 +58,7 @@ def verify_command(
             "verified": result.is_ok,
             "topology_hash": result.topology_hash,
             "topology_embedded": result.is_embedded,
+            **({"absent_compute_nodes": result.n_absent} if result.n_absent else {}),
             "plan": str(plan),
         }
     )

@@ -15,9 +15,10 @@ from treadle.planning.execution import (
     table_lines,
 )
 from treadle.planning.lowering import Lowered, Profile, TargetFormat, lower
+from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import Problem, model_of, pose
 from treadle.planning.solving import BoundResult, RejectedError, SolveResult, bound, solve
-from treadle.planning.verification import VerifyResult, verify
+from treadle.planning.verification import UnverifiedPlanError, VerifyResult, verify
 
 __all__ = [
     "Bound",
@@ -32,9 +33,11 @@ __all__ = [
     "RejectedError",
     "RunResult",
     "RuntimeName",
+    "Shortfall",
     "SolveResult",
     "SweepRow",
     "TargetFormat",
+    "UnverifiedPlanError",
     "VerifyResult",
     "algorithm_names",
     "bound",

@@ -10,6 +10,8 @@ from pathlib import Path
 from treadle.errors import ScheduleError
 from treadle.lowering.forest import lower as lower_forest
 from treadle.lowering.program import Program
+from treadle.planning.point_to_point import Shortfall, shortfall
+from treadle.planning.verification import require_verified
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.sweep import SweepRow, measure, parse_sizes, table_lines
@@ -47,10 +49,13 @@ class RunResult:
         One for each size; empty at all MPI processes but the first.
     is_reporter : bool
         This process reports: the only one, or the first of MPI's.
+    shortfall : Shortfall, optional
+        Where the plan leaves copies or sums to the network, which no runtime here does.
     """
 
     rows: tuple[SweepRow, ...]
     is_reporter: bool
+    shortfall: Shortfall | None = None
 
     @property
     def wrong(self) -> int:
@@ -126,6 +131,8 @@ def run(
 
     Raises
     ------
+    UnverifiedPlanError
+        If the plan's schedules or claims are false.
     ScheduleError
         If no schedule of the plan serves a size, or it cannot be executed.
     MissingDependencyError
@@ -136,14 +143,17 @@ def run(
     Times are those of copying memory on this host; they say nothing about the modelled fabric.
     """
     reporter = is_reporter(runtime)
+    require_verified(plan)
     if RuntimeName(runtime) is RuntimeName.IN_PROCESS:
         _check_memory(plan, max(sizes, default=0), _available_bytes())
     rows: list[SweepRow] = []
+    lacking: Shortfall | None = None
     for entry in plan.entries:
         served = [size for size in sizes if plan.schedule_for(size) is entry.schedule]
         if not served:
             continue
         program = program_of(plan, served[0], in_place=in_place)
+        lacking = shortfall(plan.topology, plan.collective, program)
         if RuntimeName(runtime) is RuntimeName.MPI:
             rows += measure_mpi(
                 program,
@@ -167,4 +177,4 @@ def run(
                 seed=seed,
                 on_row=on_row,
             )
-    return RunResult(tuple(rows), reporter)
+    return RunResult(tuple(rows), reporter, lacking)

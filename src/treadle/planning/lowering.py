@@ -9,6 +9,8 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.lowering.interpret import interpret_msccl_xml
 from treadle.lowering.msccl_xml import Profile, emit_msccl_xml
 from treadle.planning.execution import program_of
+from treadle.planning.point_to_point import Shortfall, shortfall
+from treadle.planning.verification import require_verified
 from treadle.schedules.plan import Plan
 
 __all__ = ["Lowered", "Profile", "TargetFormat", "lower"]
@@ -34,12 +36,15 @@ class Lowered:
     faults : tuple of str
         What our own interpreter, which shares no code with the writer, found wrong when it parsed and
         executed the text; empty unless Treadle has a defect.
+    shortfall : Shortfall, optional
+        Where the plan leaves copies or sums to the network, which the text does not.
     """
 
     text: str
     n_operations: int
     n_chunks: int
     faults: tuple[str, ...]
+    shortfall: Shortfall | None = None
 
 
 def lower(
@@ -68,12 +73,15 @@ def lower(
 
     Raises
     ------
+    UnverifiedPlanError
+        If the plan's schedules or claims are false.
     ScheduleError
         For an unknown format or profile.
     InfeasibleError
         If the format cannot express the schedule within the profile's limits.
     """
     _check_choice(to, TargetFormat, "format")
+    require_verified(plan)
     entry = plan.entries[-1]
     program = program_of(plan, entry.min_bytes, in_place=in_place, channels=channels)
     try:
@@ -87,7 +95,8 @@ def lower(
     except ScheduleError as error:
         raise InfeasibleError(str(error)) from None
     seen = interpret_msccl_xml(text, profile=str(profile), root=max(0, program.root))
-    return Lowered(text, len(program.operation_kind), program.n_chunks, seen.violations)
+    lacking = shortfall(plan.topology, plan.collective, program)
+    return Lowered(text, len(program.operation_kind), program.n_chunks, seen.violations, lacking)
 
 
 def _check_choice(value: str, choices: type[StrEnum], what: str) -> str:

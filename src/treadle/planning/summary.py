@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from treadle.planning.candidate import Bound
 from treadle.planning.comparison import Comparison, ComparisonRow
+from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import model_of
 from treadle.planning.solving import BoundResult, SolveResult
 from treadle.schedules.collective import Collective
@@ -128,6 +129,15 @@ def throughput(plan: Plan) -> dict[str, object]:
     if plan.optimal_algbw is not None:
         values["optimal_algbw_bytes_per_s"] = float(plan.optimal_algbw)
         values["optimal_algbw_exact"] = exact_text(plan.optimal_algbw)
+    return values
+
+
+def shortfall_summary(lacking: Shortfall | None) -> dict[str, object]:
+    """What ``lower --json`` and ``run --json`` say of copies and sums that a plan leaves to the network."""
+    values: dict[str, object] = {"in_network_sends": 0 if lacking is None else lacking.n_sends}
+    if lacking is not None and lacking.algbw is not None:
+        values["point_to_point_algbw_bytes_per_s"] = float(lacking.algbw)
+        values["point_to_point_algbw_exact"] = exact_text(lacking.algbw)
     return values
 
 

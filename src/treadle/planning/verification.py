@@ -11,7 +11,7 @@ from treadle.schedules.plan import Plan
 from treadle.schedules.verify import verify_plan
 from treadle.schedules.violations import Report, Violation, ViolationKind
 from treadle.schedules.witness import CutWitness
-from treadle.topologies import topology_hash
+from treadle.topologies import subset, topology_hash
 from treadle.topologies.topology import Topology
 
 
@@ -22,19 +22,23 @@ class VerifyResult:
     Parameters
     ----------
     topology : Topology
-        The fabric that the claims were held against.
+        The fabric that the claims were held against, without the absent nodes.
     topology_hash : str
-        SHA-256 of its canonical text, hex.
+        SHA-256 of its canonical text (absent nodes included), hex.
     is_embedded : bool
         It was the fabric inside the plan; nobody vouches for it.
     reports : tuple of Report
         One for each schedule of the plan.
+    n_absent : int
+        Compute nodes of the trusted fabric that the plan does not know and that were taken out; the claims
+        hold for the rest.
     """
 
     topology: Topology
     topology_hash: str
     is_embedded: bool
     reports: tuple[Report, ...]
+    n_absent: int = 0
 
     @property
     def is_ok(self) -> bool:
@@ -47,6 +51,23 @@ class VerifyResult:
         return self.reports[-1]
 
 
+class UnverifiedPlanError(ScheduleError):
+    """A plan's schedules or claims are false, so nothing is made of it.
+
+    Parameters
+    ----------
+    result : VerifyResult
+    """
+
+    def __init__(self, result: VerifyResult) -> None:
+        found = [violation for report in result.reports for violation in report.violations]
+        first = f" (first: {found[0]})" if found else ""
+        super().__init__(
+            f"the plan fails verification, so it is not used{first}; treadle verify lists every violation"
+        )
+        self.result = result
+
+
 def verify(plan: Plan, topology: Topology | str | None = None) -> VerifyResult:
     """Check a plan's schedules and claims.
 
@@ -55,7 +76,8 @@ def verify(plan: Plan, topology: Topology | str | None = None) -> VerifyResult:
     plan : Plan
     topology : Topology or str, optional
         The fabric to check against, matched by the names of nodes and the ends of links; default the one
-        inside the plan.
+        inside the plan. Compute nodes that the plan's fabric lacks are taken as absent, as `pose` does with
+        those outside its ranks.
 
     Returns
     -------
@@ -69,11 +91,30 @@ def verify(plan: Plan, topology: Topology | str | None = None) -> VerifyResult:
     if topology is None:
         return VerifyResult(plan.topology, topology_hash(plan.topology), True, verify_plan(plan))
     fabric = resolve_topology(topology)
+    whole_hash, n_absent = topology_hash(fabric), 0
     try:
+        part = _part(plan.topology, fabric)
+        n_absent = len(fabric.compute_nodes) - len(part.compute_nodes)
+        fabric = part
         reports = verify_plan(_moved(plan, fabric), topology=fabric)
     except (TopologyError, ScheduleError) as error:
         reports = (_refused(str(error)),)
-    return VerifyResult(fabric, topology_hash(fabric), False, reports)
+    return VerifyResult(fabric, whole_hash, False, reports, n_absent)
+
+
+def require_verified(plan: Plan) -> None:
+    """Raise UnverifiedPlanError unless the plan's schedules and claims hold on its own fabric."""
+    result = verify(plan)
+    if not result.is_ok:
+        raise UnverifiedPlanError(result)
+
+
+def _part(own: Topology, fabric: Topology) -> Topology:
+    """The trusted fabric without the compute nodes that the plan's fabric lacks."""
+    known = {own.node_names[node] for node in own.compute_nodes.tolist()}
+    names = [fabric.node_names[node] for node in fabric.compute_nodes.tolist()]
+    places = [place for place, name in enumerate(names) if name in known]
+    return fabric if len(places) in (0, len(names)) else subset(fabric, *places)
 
 
 def _moved(plan: Plan, fabric: Topology) -> Plan:

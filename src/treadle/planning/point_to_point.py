@@ -1,0 +1,97 @@
+"""What a plan that relies on in-network copies and sums is worth where every transfer is point to point."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.lowering.in_network import in_network_sends
+from treadle.lowering.program import OperationKind, Program
+from treadle.schedules.collective import Collective
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """How far point-to-point execution falls short of a plan.
+
+    Parameters
+    ----------
+    n_sends : int
+        Sends that stand for a copy or a sum which the plan leaves to switches.
+    algbw : Fraction, optional
+        Asymptotic, bytes/s, of the same trees with every transfer from rank to rank: its path of the plan,
+        completed to both ends along fewest links. A runtime may choose other routes. None: not known.
+    """
+
+    n_sends: int
+    algbw: Fraction | None
+
+
+def shortfall(topology: Topology, collective: Collective, program: Program) -> Shortfall | None:
+    """What point-to-point execution reaches, or None where the plan needs nothing of the network.
+
+    Parameters
+    ----------
+    topology : Topology
+        The fabric that the program's paths are on.
+    collective : Collective
+    program : Program
+    """
+    found = in_network_sends(topology, program)
+    if not found.size:
+        return None
+    if topology.injection_bytes_per_s.any():
+        return Shortfall(len(found), None)
+    loads = _loads(topology, collective, program)
+    if loads is None:
+        return Shortfall(len(found), None)
+    rates = zip(topology.bandwidths[loads > 0].tolist(), loads[loads > 0].tolist(), strict=True)
+    slowest = min(Fraction(bandwidth, load) for bandwidth, load in rates)
+    return Shortfall(len(found), program.n_chunks * slowest)
+
+
+def _loads(topology: Topology, collective: Collective, program: Program) -> Int64Array | None:
+    """Chunks over each link, shape (m,); None if some path cannot be completed."""
+    relays = {*topology.switches.tolist(), *collective.forwarders}
+    links_out: list[list[int]] = [[] for _ in range(topology.n_nodes)]
+    tails, heads = topology.tails.tolist(), topology.heads.tolist()
+    for link, tail in enumerate(tails):
+        links_out[tail].append(link)
+
+    @cache
+    def route(start: int, end: int) -> tuple[int, ...] | None:
+        """Fewest links from one node to another, through switches and forwarders only."""
+        into: dict[int, int] = {start: -1}
+        queue = deque([start])
+        while queue and end not in into:
+            node = queue.popleft()
+            for link in links_out[node] if node == start or node in relays else ():
+                if heads[link] not in into:
+                    into[heads[link]] = link
+                    queue.append(heads[link])
+        if end not in into:
+            return None
+        links: list[int] = []
+        while end != start:
+            links.append(into[end])
+            end = tails[links[-1]]
+        return tuple(reversed(links))
+
+    loads = np.zeros(topology.n_links, dtype=np.int64)
+    senders, peers = program.nodes[program.operation_rank].tolist(), program.nodes[program.peer].tolist()
+    for send in np.flatnonzero(program.operation_kind == OperationKind.SEND).tolist():
+        path = int(program.path[send])
+        links = program.path_links[program.path_offset[path] : program.path_offset[path + 1]].tolist()
+        before = route(senders[send], tails[links[0]])
+        after = route(heads[links[-1]], peers[send])
+        if before is None or after is None:
+            return None
+        for link in (*before, *links, *after):
+            loads[link] += int(program.count[send])
+    return loads
