@@ -246,7 +246,7 @@ def test_missing_core_names_the_build_command(
     def broken() -> None:
         raise MissingDependencyError("the compiled core cannot be loaded; build it with: pip install .")
 
-    monkeypatch.setattr("treadle.cli.main._application", broken)
+    monkeypatch.setattr("treadle.cli.application._application", broken)
     assert "pip install ." in refused("topology", "list", status=5)
 
 
@@ -258,3 +258,23 @@ def test_missing_dependency_names_its_extra(
 
     monkeypatch.setattr(planning, "is_reporter", absent)
     assert "treadle[mpi]" in refused("run", str(plan), "--runtime", "mpi", status=5)
+
+
+def test_the_parser_speaks_plain_words(plan: Path, refused: Callable[..., str]) -> None:
+    for argv in (["--dtype", "foo"], ["--redop", "xor"], ["--iterations", "0"], ["--seed", "a"]):
+        message = refused("run", str(plan), *argv)
+        assert "Value error" not in message
+        assert "Input should" not in message
+        assert argv[0] in message
+
+
+def test_a_closed_stdout_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    status = main(["topology", "list"])
+    monkeypatch.undo()
+    assert status == 2
+    assert capsys.readouterr().err == (
+        "treadle: standard output is closed; expected a terminal, a file or a pipe\n"
+    )

@@ -76,3 +76,22 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert process.stderr.read() == b""
     process.wait(timeout=60)
     process.stderr.close()
+
+
+@pytest.mark.parametrize("module", ["typer", "numpy", "treadle.planning"])
+def test_interrupt_while_libraries_load(module: str) -> None:
+    code = f"""
+import sys
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from treadle.cli.main import entry_point
+entry_point()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 130
+    assert done.stderr == "treadle: interrupted; nothing was written\n"
