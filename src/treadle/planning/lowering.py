@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.lowering.interpret import interpret_msccl_xml
 from treadle.lowering.msccl_xml import Profile, emit_msccl_xml
 from treadle.planning.execution import program_of
 from treadle.planning.point_to_point import Shortfall, shortfall
 from treadle.planning.verification import require_verified
+from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
 
 __all__ = ["Lowered", "Profile", "TargetFormat", "lower"]
@@ -83,6 +86,7 @@ def lower(
     _check_choice(to, TargetFormat, "format")
     require_verified(plan)
     entry = plan.entries[-1]
+    _refuse_forwarders(plan, entry.schedule)
     program = program_of(plan, entry.min_bytes, in_place=in_place, channels=channels)
     try:
         text = emit_msccl_xml(
@@ -97,6 +101,18 @@ def lower(
     seen = interpret_msccl_xml(text, profile=str(profile), root=max(0, program.root))
     lacking = shortfall(plan.topology, plan.collective, program)
     return Lowered(text, len(program.operation_kind), program.n_chunks, seen.violations, lacking)
+
+
+def _refuse_forwarders(plan: Plan, schedule: ForestSchedule) -> None:
+    """A forwarder is a process of its own, and the format's collectives know only ranks."""
+    forwarders = np.array(plan.collective.forwarders, dtype=np.int32)
+    for forest in schedule.forests:
+        ends = plan.topology.heads[forest.path_links]
+        for node in ends[np.isin(ends, forwarders)][:1]:
+            raise InfeasibleError(
+                f"the plan's paths pass compute node {plan.topology.node_names[node]!r}, which is no rank; "
+                f"MSCCL XML has no program for it; solve without --forward"
+            )
 
 
 def _check_choice(value: str, choices: type[StrEnum], what: str) -> str:
