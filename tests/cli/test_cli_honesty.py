@@ -176,3 +176,11 @@ def test_plans_of_some_ranks_verify_against_the_whole_fabric(
     assert "absent      13 compute nodes of that fabric" in capsys.readouterr().out
     weaker = 'dgx_a100(2, nvlink_bandwidth="100GB/s")'
     assert json_of(capsys, "verify", str(plan), "--topology", weaker, status=1)["verified"] is False
+
+
+def test_a_late_bound_has_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bound", "dgx_a100:2", "allreduce", "--time-limit", "1ns", "--json"]) == 4
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "time limit" in err

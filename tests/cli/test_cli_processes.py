@@ -19,26 +19,40 @@ from treadle.cli.main import main
 TREADLE = [sys.executable, "-m", "treadle"]
 
 
-@pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
-def test_run_under_mpirun_prints_once(tmp_path: Path) -> None:
-    plan = tmp_path / "ring.plan"
-    assert main(["solve", "ring:4", "allreduce", "-o", str(plan), "-q"]) == 0
+def under_mpirun(processes: int, plan: Path, *options: str) -> subprocess.CompletedProcess[str]:
     launcher = mpirun()
     assert launcher is not None
-    command = [launcher, "-n", "4", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", *TREADLE]
-    done = subprocess.run(
-        [*command, "run", str(plan), "--runtime", "mpi", "--size", "1000B,4K", "--iterations", "1", "--json"],
+    command = [launcher, "-n", str(processes), "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
+    return subprocess.run(
+        [*command, *TREADLE, "run", str(plan), "--runtime", "mpi", *options],
         env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
+
+
+@pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
+def test_run_under_mpirun_prints_once(tmp_path: Path) -> None:
+    plan = tmp_path / "ring.plan"
+    assert main(["solve", "ring:4", "allreduce", "-o", str(plan), "-q"]) == 0
+    done = under_mpirun(4, plan, "--size", "1000B,4K", "--iterations", "1", "--json")
     assert done.returncode == 0, done.stderr
     values = json.loads(done.stdout)
     assert values["runtime"] == "mpi"
     assert values["wrong"] == 0
     assert len(values["rows"]) == 2
+
+
+@pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
+def test_a_wrong_number_of_processes_is_said_once(tmp_path: Path) -> None:
+    plan = tmp_path / "ring.plan"
+    assert main(["solve", "ring:4", "allreduce", "-o", str(plan), "-q"]) == 0
+    done = under_mpirun(3, plan, "--size", "1K")
+    assert done.returncode == 2
+    assert done.stderr.count("treadle: ") == 1
+    assert "expected 4 processes" in done.stderr
 
 
 def test_interrupt_leaves_no_file(tmp_path: Path) -> None:

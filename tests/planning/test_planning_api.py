@@ -12,11 +12,21 @@ from hypothesis import strategies as st
 import strategies as own
 import treadle
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
-from treadle.planning import RejectedError, algorithm_names, compare, program_of, solve, verify
+from treadle.planning import (
+    RejectedError,
+    TimeLimitError,
+    algorithm_names,
+    bound,
+    compare,
+    program_of,
+    solve,
+    verify,
+)
 from treadle.planning import candidate as candidates
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import PlanEntry
+from treadle.synthesis.watch import Watch
 from treadle.topologies import (
     Topology,
     TopologyBuilder,
@@ -99,6 +109,37 @@ def test_late_solve_falls_back_and_says_so() -> None:
     assert result.report.is_ok
     assert result.plan.algorithm in candidates.FALLBACKS
     assert result.optimal_algbw is not None
+
+
+def test_a_late_solve_takes_the_fastest_of_the_quick_schedules() -> None:
+    result = solve("torus:2,4", "allgather", time_limit_s=1e-9)
+    rows = compare("torus:2,4", "allgather", algorithms=candidates.FALLBACKS).rows
+    found = {row.algorithm: row.algbw for row in rows if row.algbw is not None}
+    assert result.is_late
+    assert result.algbw == max(found.values())
+    first = next(name for name in candidates.FALLBACKS if name in found)
+    assert result.algbw > found[first]  # so that taking the first that fits would fail here
+
+
+def test_a_late_allreduce_keeps_its_two_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline passes after reduce-scatter and allgather were packed, within the linear program."""
+    past = property(lambda self: Watch(None, 0.0))
+    monkeypatch.setattr(candidates.Options, "watch", past)
+    result = solve("dgx_a100:2", "allreduce", time_limit_s=60)
+    assert result.is_late
+    assert result.report.is_ok
+    assert result.plan.algorithm == "forestcoll"
+    assert result.algbw == solve("dgx_a100:2", "allgather").algbw / 2
+    assert result.bound is None
+    assert any("reduce-scatter + allgather" in note for note in result.notes)
+
+
+def test_a_late_bound_is_an_exception() -> None:
+    stages: list[str] = []
+    with pytest.raises(TimeLimitError):
+        bound("dgx_a100:2", "allreduce", time_limit_s=1e-9)
+    assert bound("ring:4", "allreduce", progress=lambda stage, done, total: stages.append(stage)).algbw
+    assert stages
 
 
 def test_a_wrong_generator_yields_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:

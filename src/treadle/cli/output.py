@@ -13,6 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from treadle.cli.status import fail
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print no report; errors still appear.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of whatever is random.")]
@@ -73,14 +75,14 @@ def _rendered(console: Console, table: Table) -> list[str]:
 
 def warn(text: str) -> None:
     """One line on stderr."""
-    sys.stderr.write(f"treadle: {text}\n")
+    fail(text, 0)
 
 
 class ProgressLine:
     """Shows stage and share of the work on one line of stderr, if that is a terminal."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._shows = not quiet and sys.stderr.isatty()
+        self._shows = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self._last = 0.0
         self._drawn = False
 

@@ -51,6 +51,8 @@ def run_command(
     sizes = parse_sizes(size)
     reporter = planning.is_reporter(runtime)
     output = Output(json, quiet or not reporter)
+    if not reporter and not planning.has_process_per_rank(loaded, runtime):
+        return 0  # the first process says it for all; a failure here could end it before it has
     try:
         result = planning.run(
             loaded,
@@ -64,8 +66,9 @@ def run_command(
             with_reference=reference,
         )
     except planning.UnverifiedPlanError as error:
-        if reporter:
-            warn(f"{plan}: {error}")
+        if not reporter:
+            return 0
+        warn(f"{plan}: {error}")
         return FAILED
     _print(output, loaded, runtime, result)
     if reporter:

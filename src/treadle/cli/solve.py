@@ -104,7 +104,7 @@ def solve_command(
     if plan is not None:
         output.line(f"plan        {plan}")
     if result.is_late:
-        output.line("time limit  reached; this is a quick schedule in place of the wanted one")
+        output.line("time limit  reached; this is a schedule that was at hand in place of the wanted one")
     output.result({**solve_summary(result), **({} if plan is None else {"plan": str(plan)})})
     return TIME_LIMIT_REACHED if result.is_late else 0
 
@@ -117,14 +117,29 @@ def bound_command(
     root: RootOption = None,
     weights: WeightsOption = None,
     file_format: FormatOption = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(help="Give up an allreduce's bound after this time, such as 30s.", metavar="TIME"),
+    ] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Print the exact optimum and its witness, without building a schedule."""
-    output = Output(json, quiet)
-    result = planning.bound(
-        topology, collective, **problem_options(ranks, forward, root, weights, file_format)
-    )
+    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    try:
+        result = planning.bound(
+            topology,
+            collective,
+            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+            progress=progress,
+            **problem_options(ranks, forward, root, weights, file_format),
+        )
+    except planning.TimeLimitError:
+        progress.clear()
+        warn("the time limit was reached before the bound was known; allow more time (--time-limit)")
+        return TIME_LIMIT_REACHED
+    finally:
+        progress.clear()
     print_problem(output, result.topology, result.collective)
     print_bound(output, result.topology, result.collective, result.bound)
     print_seconds(output, result.seconds)

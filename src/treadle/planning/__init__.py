@@ -8,6 +8,7 @@ from treadle.planning.execution import (
     RunResult,
     RuntimeName,
     SweepRow,
+    has_process_per_rank,
     is_reporter,
     parse_sizes,
     program_of,
@@ -19,6 +20,7 @@ from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import Problem, model_of, pose
 from treadle.planning.solving import BoundResult, RejectedError, SolveResult, bound, solve
 from treadle.planning.verification import UnverifiedPlanError, VerifyResult, verify
+from treadle.synthesis.engine import TimeLimitError
 
 __all__ = [
     "Bound",
@@ -37,11 +39,13 @@ __all__ = [
     "SolveResult",
     "SweepRow",
     "TargetFormat",
+    "TimeLimitError",
     "UnverifiedPlanError",
     "VerifyResult",
     "algorithm_names",
     "bound",
     "compare",
+    "has_process_per_rank",
     "is_reporter",
     "lower",
     "model_of",

@@ -12,6 +12,7 @@ from treadle.planning.problem import Problem, model_of
 from treadle.planning.transfer import transfer_collective, transfer_schedule
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.forest import ForestSchedule
+from treadle.schedules.verify import verify
 from treadle.schedules.witness import Witness
 from treadle.synthesis import forestcoll
 from treadle.synthesis.allreduce import AllreduceBound, Construction, allreduce_bound, solve_allreduce
@@ -25,7 +26,7 @@ from treadle.units import format_bandwidth
 FORESTCOLL = "forestcoll"
 RS_AG = "rs-ag"
 FALLBACKS = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
-"""Tried in this order when time has run out; all of them are quick."""
+"""Tried when time has run out; all of them are quick."""
 
 
 @dataclass(frozen=True)
@@ -232,18 +233,30 @@ def _allreduce_bound(problem: Problem, found: AllreduceBound) -> Bound:
 
 
 def fall_back(problem: Problem) -> Candidate:
-    """A schedule that is quick to make, for when time has run out; ScheduleError if none fits."""
+    """The fastest schedule of those that are quick to make, for when time has run out.
+
+    Raises
+    ------
+    ScheduleError
+        If none fits.
+    """
     # the cut search is quick enough to be worth waiting for; an allreduce's linear program may not be
     is_slow = problem.collective.kind is CollectiveKind.ALLREDUCE
     bound = None if is_slow else find_bound(problem)
+    found: list[tuple[Fraction, Candidate]] = []
     for name in FALLBACKS:
         try:
-            return Candidate(name, BASELINES[name](problem.topology, problem.collective), bound)
+            schedule = BASELINES[name](problem.topology, problem.collective)
         except TreadleError:
             continue
-    raise ScheduleError(
-        f"{problem.topology.name}: the time limit was reached, and no quick schedule fits; allow more time"
-    )
+        report = verify(problem.topology, problem.collective, schedule)
+        if report.is_ok and report.algbw is not None:
+            found.append((report.algbw, Candidate(name, schedule, bound)))
+    if not found:
+        raise ScheduleError(
+            f"{problem.topology.name}: the time limit was reached and no quick schedule fits; allow more time"
+        )
+    return max(found, key=lambda entry: entry[0])[1]
 
 
 def _on_trimmed(problem: Problem, algorithm: str, options: Options) -> Candidate:

@@ -24,6 +24,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.verify import verify as verify_schedule
 from treadle.schedules.violations import Report
 from treadle.synthesis.engine import Progress, TimeLimitError
+from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 
 
@@ -111,7 +112,7 @@ def compare(
     for name in algorithms or ():
         check_algorithm(name)
     problem = pose(topology, collective, **problem_options)
-    bound = find_bound(problem)
+    bound = find_bound(problem, Watch(progress))
     options = Options(trim=trim, bound=bound, progress=progress, deadline=seconds_left(time_limit_s))
     names = algorithms or [
         name

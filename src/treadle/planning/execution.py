@@ -24,6 +24,7 @@ __all__ = [
     "RunResult",
     "RuntimeName",
     "SweepRow",
+    "has_process_per_rank",
     "is_reporter",
     "parse_sizes",
     "program_of",
@@ -72,6 +73,13 @@ def program_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels:
 def is_reporter(runtime: RuntimeName | str) -> bool:
     """Whether this process is the one that prints; MissingDependencyError if MPI is wanted but absent."""
     return RuntimeName(runtime) is RuntimeName.IN_PROCESS or load_mpi().COMM_WORLD.Get_rank() == 0
+
+
+def has_process_per_rank(plan: Plan, runtime: RuntimeName | str) -> bool:
+    """Whether as many processes were started as the runtime needs: any number but for MPI."""
+    if RuntimeName(runtime) is RuntimeName.IN_PROCESS:
+        return True
+    return int(load_mpi().COMM_WORLD.Get_size()) == plan.collective.n_ranks
 
 
 def _available_bytes() -> int | None:

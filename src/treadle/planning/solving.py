@@ -27,6 +27,7 @@ from treadle.schedules.verify import verify as verify_schedule
 from treadle.schedules.violations import Report
 from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.forestcoll import Pruning, TreeBudget, prune_for_switches
+from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 
 
@@ -127,6 +128,9 @@ class BoundResult:
 def bound(
     topology: Topology | str,
     collective: Collective | CollectiveKind | str,
+    *,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
     **options: Unpack[ProblemOptions],
 ) -> BoundResult:
     """The exact optimum of a collective on a fabric, with a witness that proves it.
@@ -135,11 +139,17 @@ def bound(
     ----------
     topology, collective, **options
         See `treadle.planning.problem.pose`.
+    time_limit_s : float, optional
+        Seconds after which to give up an allreduce; the cut search of the others is not interrupted.
+    progress : callable, optional
+        progress(stage, done, total).
 
     Raises
     ------
     TreadleError
         For malformed input; InfeasibleError if a rank cannot be reached.
+    TimeLimitError
+        If time ran out: there is no bound then.
 
     Examples
     --------
@@ -147,10 +157,11 @@ def bound(
     Fraction(1040000000000, 3)
     """
     watch = Stopwatch()
+    limit = Watch(progress, seconds_left(time_limit_s))
     with watch.stage("fabric"):
         problem = pose(topology, collective, **options)
     with watch.stage("optimum"):
-        found = find_bound(problem)
+        found = find_bound(problem, limit)
     return BoundResult(problem.topology, problem.collective, found, watch.seconds())
 
 
