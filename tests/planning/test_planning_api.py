@@ -18,6 +18,7 @@ from treadle.planning import (
     algorithm_names,
     bound,
     compare,
+    pose,
     program_of,
     solve,
     verify,
@@ -111,14 +112,13 @@ def test_late_solve_falls_back_and_says_so() -> None:
     assert result.optimal_algbw is not None
 
 
-def test_a_late_solve_takes_the_fastest_of_the_quick_schedules() -> None:
-    result = solve("torus:2,4", "allgather", time_limit_s=1e-9)
-    rows = compare("torus:2,4", "allgather", algorithms=candidates.FALLBACKS).rows
+def test_what_stands_in_when_late_is_the_fastest_of_the_quick_schedules() -> None:
+    rows = compare("torus:6,6", "allgather", algorithms=candidates.FALLBACKS).rows
     found = {row.algorithm: row.algbw for row in rows if row.algbw is not None}
-    assert result.is_late
-    assert result.algbw == max(found.values())
     first = next(name for name in candidates.FALLBACKS if name in found)
-    assert result.algbw > found[first]  # so that taking the first that fits would fail here
+    best = max(found, key=lambda name: found[name])
+    assert found[best] > found[first]  # so that taking the first that fits would fail here
+    assert candidates.fall_back(pose("torus:6,6", "allgather")).algorithm == best
 
 
 def test_a_late_allreduce_keeps_its_two_phases(monkeypatch: pytest.MonkeyPatch) -> None:
