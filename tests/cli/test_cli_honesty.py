@@ -184,3 +184,20 @@ def test_a_late_bound_has_no_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert out == ""
     assert err.count("\n") == 1
     assert "time limit" in err
+
+
+def test_saturated_links_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    # the optimum of two boxes keeps every GPU's 300 + 25 GB/s busy
+    assert main(["solve", "dgx_a100:2", "allgather"]) == 0
+    assert "saturated   all 96 links" in capsys.readouterr().out
+    assert main(["solve", 'with_failed_links(ring(3), "n2--n0")', "broadcast"]) == 0
+    line = next(row for row in capsys.readouterr().out.splitlines() if row.startswith("saturated"))
+    assert line == "saturated   n*->n* (2 of 4 links of 1 B/s)"
+
+
+def test_lower_counts_what_its_limits_are_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, xml = solved(tmp_path, "ring:4", "allgather"), tmp_path / "x.xml"
+    values = json_of(capsys, "lower", str(plan), "-o", str(xml))
+    text = xml.read_text()
+    assert values["steps"] == text.count("<step ") > 0
+    assert values["thread_blocks"] == text.count("</tb>") > 0

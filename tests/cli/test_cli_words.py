@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from treadle.cli.names import describe_nodes
+from treadle.cli.names import describe_links, describe_nodes
 from treadle.cli.quantities import exact_bandwidth, parse_integers, parse_seconds
 from treadle.errors import FormatError
 from treadle.topologies import parse
@@ -67,3 +67,13 @@ def test_durations_and_integers() -> None:
     for text in ("5", "0s", "s", "-1s", "1 parsec"):
         with pytest.raises(FormatError):
             parse_seconds(text)
+
+
+def test_link_sets_as_patterns() -> None:
+    fabric = parse("dgx_a100:2")
+    up = [e for e in range(fabric.n_links) if ".gpu" in fabric.link_name(e).split("->")[0]]
+    text = describe_links(fabric, up)
+    assert "box*.gpu*->box*.nic* (all 16 links of 25 GB/s)" in text
+    assert "box*.gpu*->box*.nvswitch (all 16 links of 300 GB/s)" in text
+    assert describe_links(fabric, up[:1]).endswith("(1 of 16 links of 300 GB/s)")
+    assert describe_links(fabric, []) == ""

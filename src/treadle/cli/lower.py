@@ -11,6 +11,7 @@ import typer
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import JsonOption, Output, QuietOption, warn
+from treadle.cli.quantities import counted
 from treadle.cli.report import describe_shortfall
 from treadle.cli.verify import FAILED, PlanArgument
 from treadle.planning import Profile, TargetFormat
@@ -53,7 +54,11 @@ def lower_command(
         sys.stdout.write(result.text)
         if result.shortfall is not None:
             warn(describe_shortfall(loaded, result.shortfall, "the text"))
-    output.line(f"written     {path}: {to} for {profile}, {result.n_operations} operations")
+    steps, blocks = result.text.count("<step "), result.text.count("<tb ")
+    output.line(
+        f"written     {path}: {to} for {profile}, {counted(steps, 'step')} "
+        f"in {counted(blocks, 'thread block')}"
+    )
     output.line(
         "checked     parsed back and executed by Treadle's own interpreter; "
         f"never loaded by the {profile} runtime itself"
@@ -68,6 +73,8 @@ def lower_command(
             "profile": profile.value,
             "in_place": in_place,
             "operations": result.n_operations,
+            "steps": steps,
+            "thread_blocks": blocks,
             "chunks": result.n_chunks,
             "interpreted": True,
             "loaded_by_runtime": False,

@@ -1,14 +1,16 @@
-"""Sets of nodes in few words, for messages: whole boxes by their prefix, numbered names as ranges."""
+"""Sets of nodes and links in few words: whole boxes by their prefix, numbered names as ranges or patterns."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from treadle.topologies.topology import Topology
+from treadle.units import format_bandwidth
 
 _NUMBERED = re.compile(r"(.*?)(\d+)")
+_DIGITS = re.compile(r"\d+")
 _SHOWN = 6
 
 
@@ -29,6 +31,36 @@ def describe_nodes(topology: Topology, nodes: Iterable[int]) -> str:
     if outside and len(others) < len(terms):
         return f"all but {_shorten(others)} {count}"
     return f"{_shorten(terms)} {count}"
+
+
+def describe_links(topology: Topology, links: Iterable[int]) -> str:
+    """Name a set of links by patterns: ``box*.gpu*->box*.nic* (all 16 links of 25 GB/s)``.
+
+    Every number in a name becomes ``*``; links of one pattern and bandwidth stand together, the most first.
+
+    Parameters
+    ----------
+    topology : Topology
+    links : iterable of int
+        Link numbers.
+    """
+    every = Counter(_kind(topology, link) for link in range(topology.n_links))
+    found = Counter(_kind(topology, link) for link in links)
+    if found == every:
+        return f"all {topology.n_links} links"
+    terms = []
+    for (pattern, bandwidth), count in found.most_common():
+        whole = every[pattern, bandwidth]
+        share = f"{count} of {whole}" if count < whole else "all" if whole > 1 else ""
+        number = str(whole) if share == "all" else ""
+        noun = "links" if whole > 1 else "link"
+        words = " ".join(word for word in (share, number, noun) if word)
+        terms.append(f"{pattern} ({words} of {format_bandwidth(bandwidth)})")
+    return _shorten(terms)
+
+
+def _kind(topology: Topology, link: int) -> tuple[str, int]:
+    return _DIGITS.sub("*", topology.link_name(link)), int(topology.bandwidths[link])
 
 
 def _terms(topology: Topology, nodes: set[int]) -> list[str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 
-from treadle.cli.names import describe_nodes
+from treadle.cli.names import describe_links, describe_nodes
 from treadle.cli.output import Output
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.planning import Bound, Shortfall, SolveResult
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.collective import Collective
+from treadle.schedules.cost import link_loads
 from treadle.schedules.plan import Plan
 from treadle.schedules.violations import Report
 from treadle.schedules.witness import CutWitness, Witness
@@ -74,13 +74,20 @@ def _cut(topology: Topology, collective: Collective, witness: CutWitness, algbw:
 
 
 def _scarce_links(topology: Topology, witness: LengthWitness) -> str:
-    """How many links of each bandwidth have a price."""
-    every = Counter(topology.bandwidths.tolist())
-    priced = Counter(
-        int(topology.bandwidths[link]) for link, length in enumerate(witness.lengths) if length > 0
-    )
-    terms = [f"{priced[rate]} of {every[rate]} links of {format_bandwidth(rate)}" for rate in sorted(priced)]
-    return ", ".join(terms[:4]) + (", ..." if len(terms) > 4 else "")
+    """The links that have a price."""
+    return describe_links(topology, (link for link, length in enumerate(witness.lengths) if length > 0))
+
+
+def saturated_links(plan: Plan) -> list[int]:
+    """Links that the schedule for the largest sizes keeps busy all the time: they set its throughput."""
+    schedule = plan.entries[-1].schedule
+    loads = link_loads(plan.topology, schedule).tolist()
+    rates = zip(plan.topology.bandwidths.tolist(), loads, strict=True)
+    return [
+        link
+        for link, (bandwidth, load) in enumerate(rates)
+        if load * plan.algbw == bandwidth * schedule.total_units
+    ]
 
 
 def print_schedule(output: Output, result: SolveResult) -> None:
@@ -93,6 +100,8 @@ def print_schedule(output: Output, result: SolveResult) -> None:
         f"trees       {per_root}{schedule.total_units} in all, height at most {result.report.height_max} "
         f"({plan.algorithm})"
     )
+    if saturated := saturated_links(plan):
+        output.line(f"saturated   {describe_links(plan.topology, saturated)}")
     if result.exact_trees_per_root not in (None, result.trees_per_root) and not result.is_optimal:
         exact = counted(result.exact_trees_per_root, "tree")
         output.line(f"            the optimum takes {exact} per root (--exact)")
