@@ -237,7 +237,7 @@ def test_a_rejected_schedule_is_no_plan(
 
     monkeypatch.setattr(planning, "solve", rejected)
     argv = ["solve", "ring:4", "allgather", "-o", str(tmp_path / "plan")]
-    assert "3 violations" in refused(*argv, status=1)
+    assert "violations: 3" in refused(*argv, status=1)
 
 
 def test_missing_core_names_the_build_command(
