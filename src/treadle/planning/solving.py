@@ -43,7 +43,7 @@ class RejectedError(ScheduleError):
     def __init__(self, algorithm: str, report: Report) -> None:
         first = report.violations[0] if report.violations else "no throughput"
         super().__init__(
-            f"{algorithm}: the schedule fails verification (violations: {report.n_violations}; first: {first}); "
+            f"{algorithm}: fails verification (violations: {report.n_violations}; first: {first}); "
             f"nothing was written; this is a defect of Treadle, please report it"
         )
         self.report = report
