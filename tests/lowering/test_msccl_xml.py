@@ -202,7 +202,7 @@ def test_sends_and_receives_share_thread_blocks_where_they_must() -> None:
     ],
 )
 def test_emitter_refuses(options: dict[str, str]) -> None:
-    with pytest.raises(ScheduleError, match="MSCCL XML"):
+    with pytest.raises(FormatError, match="MSCCL XML"):
         emit_msccl_xml(chain3(in_place=True), **options)
 
 

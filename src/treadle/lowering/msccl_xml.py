@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import ScheduleError
+from treadle.errors import FormatError, ScheduleError
 from treadle.lowering.msccl_xml_blocks import (
     LIMITS,
     REMEDY,
@@ -65,6 +65,8 @@ def emit_msccl_xml(
 
     Raises
     ------
+    FormatError
+        For a name, protocol or sizes that the format does not know.
     ScheduleError
         If the program cannot be expressed or a limit of the profile cannot hold; the message says which.
 
@@ -102,11 +104,11 @@ def emit_msccl_xml(
 
 def _check_arguments(program: Program, name: str, protocol: str, min_bytes: int, max_bytes: int) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
-        raise ScheduleError(f"MSCCL XML: name {name!r}: expected letters, digits and _.- only")
+        raise FormatError(f"MSCCL XML: name {name!r}: expected letters, digits and _.- only")
     if protocol not in ("Simple", "LL", "LL128"):
-        raise ScheduleError(f"MSCCL XML: protocol {protocol!r}: expected Simple, LL or LL128")
+        raise FormatError(f"MSCCL XML: protocol {protocol!r}: expected Simple, LL or LL128")
     if min_bytes < 0 or max_bytes < 0 or 0 < max_bytes < min_bytes:
-        raise ScheduleError(f"MSCCL XML: sizes {min_bytes} to {max_bytes} bytes are no range")
+        raise FormatError(f"MSCCL XML: sizes {min_bytes} to {max_bytes} bytes are no range")
     if program.kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER) and (
         len(set(np.diff(program.shard_offset).tolist())) > 1
     ):
