@@ -194,6 +194,27 @@ class Splitter {
         return plan;
     }
 
+    // One side of an exchange: the members of every group, their units in all, and whose turn it is.
+    struct Side {
+        Ports& ports;
+        std::vector<std::vector<int>> members;
+        std::vector<Cap> units;
+        std::vector<std::size_t> turn;
+
+        template <class NumberOf>
+        Side(Ports& ports, int n_groups, NumberOf number_of)
+            : ports(ports), members(n_groups), units(n_groups, 0), turn(n_groups, 0) {
+            for (std::size_t i = 0; i < ports.node.size(); i++) {
+                int group = number_of(ports.node[i]);
+                members[group].push_back(static_cast<int>(i));
+                units[group] += ports.units[i];
+            }
+        }
+        int current(int group) const { return members[group][turn[group]]; }
+        void advance(int group) { turn[group] = (turn[group] + 1) % members[group].size(); }
+    };
+
+    // Pair units of different groups as evenly as can be; what does not fit stays in the ports.
     template <class GroupOf>
     static void exchange(Ports& rows, Ports& columns, GroupOf group_of, Plan& plan, const std::set<Pair>& forbidden) {
         std::map<int, int> index;
@@ -202,53 +223,45 @@ class Splitter {
         int n = 0;
         for (auto& [key, number] : index) number = n++;
         if (n < 2) return;
-        std::vector<std::vector<int>> row_members(n), column_members(n);
-        std::vector<Cap> a(n, 0), b(n, 0);
-        for (std::size_t i = 0; i < rows.node.size(); i++) {
-            int g = index[group_of(rows.node[i])];
-            row_members[g].push_back(static_cast<int>(i));
-            a[g] += rows.units[i];
-        }
-        for (std::size_t j = 0; j < columns.node.size(); j++) {
-            int g = index[group_of(columns.node[j])];
-            column_members[g].push_back(static_cast<int>(j));
-            b[g] += columns.units[j];
-        }
-        std::vector<Cap> amount = even_exchange(a, b);
-        std::vector<std::size_t> row_cursor(n, 0), column_cursor(n, 0);
+        auto number_of = [&](int v) { return index[group_of(v)]; };
+        Side from(rows, n, number_of), to(columns, n, number_of);
+        std::vector<Cap> amount = even_exchange(from.units, to.units);
         for (int d = 1; d < n; d++)
             for (int g = 0; g < n; g++) {
                 int h = (g + d) % n;
-                Cap left = amount[static_cast<std::size_t>(g) * n + h];
-                if (left == 0) continue;
-                const auto &from = row_members[g], &to = column_members[h];
-                Cap chunk = std::max<Cap>(1, left / static_cast<Cap>(std::max(from.size(), to.size())));
-                std::size_t idle = 0;
-                while (left > 0 && idle < from.size() * to.size() + from.size() + to.size()) {
-                    int i = from[row_cursor[g]], j = to[column_cursor[h]];
-                    if (rows.units[i] == 0) {
-                        row_cursor[g] = (row_cursor[g] + 1) % from.size(), idle++;
-                        continue;
-                    }
-                    if (columns.units[j] == 0) {
-                        column_cursor[h] = (column_cursor[h] + 1) % to.size(), idle++;
-                        continue;
-                    }
-                    Cap units = std::min({left, chunk, rows.units[i], columns.units[j]});
-                    if (forbidden.count({rows.node[i], columns.node[j]})) {
-                        column_cursor[h] = (column_cursor[h] + 1) % to.size(), idle++;
-                        if (column_cursor[h] == 0) row_cursor[g] = (row_cursor[g] + 1) % from.size();
-                        continue;
-                    }
-                    plan[{rows.node[i], columns.node[j]}] += units;
-                    rows.units[i] -= units;
-                    columns.units[j] -= units;
-                    left -= units;
-                    idle = 0;
-                    row_cursor[g] = (row_cursor[g] + 1) % from.size();
-                    column_cursor[h] = (column_cursor[h] + 1) % to.size();
-                }
+                deal_out(from, g, to, h, amount[static_cast<std::size_t>(g) * n + h], plan, forbidden);
             }
+    }
+
+    // Share `left` units among the pairs of two groups, members taking turns.
+    static void deal_out(Side& from, int g, Side& to, int h, Cap left, Plan& plan, const std::set<Pair>& forbidden) {
+        if (left == 0) return;
+        const std::size_t rows = from.members[g].size(), columns = to.members[h].size();
+        const Cap chunk = std::max<Cap>(1, left / static_cast<Cap>(std::max(rows, columns)));
+        std::size_t idle = 0;
+        while (left > 0 && idle < rows * columns + rows + columns) {
+            int i = from.current(g), j = to.current(h);
+            Pair pair{from.ports.node[i], to.ports.node[j]};
+            Cap units = std::min({left, chunk, from.ports.units[i], to.ports.units[j]});
+            if (units == 0 || forbidden.count(pair)) {
+                idle++;
+                if (from.ports.units[i] == 0) {
+                    from.advance(g);
+                    continue;
+                }
+                to.advance(h);
+                // all columns were forbidden or empty for this row: let the next row try
+                if (to.ports.units[j] > 0 && to.turn[h] == 0) from.advance(g);
+                continue;
+            }
+            plan[pair] += units;
+            from.ports.units[i] -= units;
+            to.ports.units[j] -= units;
+            left -= units;
+            idle = 0;
+            from.advance(g);
+            to.advance(h);
+        }
     }
 
     // An integer matrix with row sums <= a, column sums <= b and zero diagonal, as even as can be: proportional
