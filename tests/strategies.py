@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
@@ -45,6 +46,33 @@ def eulerian_topologies(
     for _ in range(draw(st.integers(0, extra_cycles))):
         length = draw(st.integers(2, len(names)))
         _add_cycle(builder, draw(st.permutations(names))[:length], draw(bandwidths))
+    return builder.build()
+
+
+@st.composite
+def relay_balanced_topologies(
+    draw: Any,
+    *,
+    compute: tuple[int, int] = (2, 6),
+    switches: tuple[int, int] = (1, 4),
+    max_bandwidth: int = 3,
+    extra_walks: int = 10,
+) -> Topology:
+    """Fabrics whose switches are balanced and whose compute nodes, in general, are not.
+
+    A cycle through all nodes in random order, and walks from a compute node through switches to another.
+    """
+    builder, names = _nodes(draw, compute, switches)
+    ranks = [name for name in names if name.startswith("gpu")]
+    relays = [name for name in names if not name.startswith("gpu")]
+    bandwidths = st.integers(1, max_bandwidth)
+    _add_cycle(builder, draw(st.permutations(names)), draw(bandwidths))
+    for _ in range(draw(st.integers(1, extra_walks))):
+        one, other = draw(st.permutations(ranks))[:2]
+        between = draw(st.permutations(relays))[: draw(st.integers(0, min(2, len(relays))))]
+        walk, bandwidth = [one, *between, other], draw(bandwidths)
+        for tail, head in pairwise(walk):
+            builder.link(tail, head, bandwidth)
     return builder.build()
 
 

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from reference.allgather_lp import lp_rate
 from reference.optimum import optimal_rate
-from strategies import collectives, digraphs, eulerian_topologies, symmetric_topologies
+from strategies import (
+    collectives,
+    digraphs,
+    eulerian_topologies,
+    relay_balanced_topologies,
+    symmetric_topologies,
+)
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.forest import ForestSchedule
@@ -89,8 +95,29 @@ def test_fixed_trees_are_exact_and_within_theorem_35(topology: Topology, trees: 
     assert find_violated_cut(problem, lower, multiplicity=trees) is not None
 
 
+@settings(max_examples=120)
+@given(st.data())
+def test_only_switches_need_balance(data: st.DataObject) -> None:
+    topology = data.draw(relay_balanced_topologies())
+    collective = data.draw(collectives(topology, kinds=ONE_WAY))
+    result = synthesise(topology, collective, budget=TreeBudget(exact=True))
+    report = verify(
+        topology,
+        collective,
+        result.schedule,
+        claimed_algbw=result.optimum.algbw,
+        claimed_optimal_algbw=result.optimum.algbw,
+        witness=result.optimum.witness,
+    )
+    assert not report.violations
+
+
 @settings(max_examples=80)
-@given(eulerian_topologies(compute=(2, 5), switches=(1, 5), extra_cycles=6))
+@given(
+    st.one_of(
+        eulerian_topologies(compute=(2, 5), switches=(1, 5), extra_cycles=6), relay_balanced_topologies()
+    )
+)
 def test_exact_splitting_alone_removes_switches_too(topology: Topology) -> None:
     """The bulk plan never needs Theorem 28 on small fabrics, so it is switched off here."""
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
