@@ -1,0 +1,67 @@
+"""Direct-connect fabrics from arcs: compute nodes only, no switches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treadle.arrays import Int32Array
+from treadle.errors import TopologyError
+from treadle.topologies.topology import Topology
+
+
+def from_arcs(
+    name: str,
+    tails: ArrayLike,
+    heads: ArrayLike,
+    *,
+    n: int,
+    node_names: Sequence[str] | None = None,
+    bandwidth: int = 1,
+    latency: int = 0,
+) -> Topology:
+    """Fabric of `n` compute nodes with a link per arc, in the order given.
+
+    Parameters
+    ----------
+    name : str
+    tails, heads : array_like of int, shape (m,)
+        Ends of each arc; self-loops and parallel arcs are legal.
+    n : int
+    node_names : sequence of str, optional
+        Default n0, n1, ...
+    bandwidth, latency : int
+        Of every link: bytes/s and nanoseconds.
+
+    Raises
+    ------
+    TopologyError
+        If an arc leaves the nodes.
+    """
+    m = len(np.asarray(tails))
+    return Topology(
+        name=name,
+        node_names=tuple(f"n{i}" for i in range(n)) if node_names is None else tuple(node_names),
+        is_compute=np.ones(n, dtype=np.bool_),
+        tails=np.asarray(tails, dtype=np.int32),
+        heads=np.asarray(heads, dtype=np.int32),
+        bandwidths=np.full(m, bandwidth, dtype=np.int64),
+        latencies_ns=np.full(m, latency, dtype=np.int64),
+    )
+
+
+def in_links(topology: Topology) -> Int32Array:
+    """Links into each node, ascending, shape (N, d); self-loops included.
+
+    Raises
+    ------
+    TopologyError
+        If the nodes have different numbers of incoming links.
+    """
+    n, m = topology.n_nodes, topology.n_links
+    degrees = np.bincount(topology.heads, minlength=n)
+    if m == 0 or degrees.min() != degrees.max():
+        raise TopologyError(f"{topology.name}: nodes differ in degree; expected a regular graph")
+    return np.argsort(topology.heads, kind="stable").astype(np.int32).reshape(n, m // n)
