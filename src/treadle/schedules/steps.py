@@ -276,6 +276,6 @@ def steps_from_sends(
 
 
 def _narrow(values: NDArray[np.integer]) -> Int32Array:
-    if values.size and not (0 <= int(values.min()) and int(values.max()) < 2**31):
+    if values.size and not (int(values.min()) >= 0 and int(values.max()) < 2**31):
         raise ScheduleError("steps: a value is negative or beyond 32 bits")
     return frozen(values, np.int32)
