@@ -27,6 +27,8 @@ VERIFIER_MAY_IMPORT = {
     "treadle.schedules.collective",
     "treadle.schedules.forest",
     "treadle.schedules.plan",
+    "treadle.schedules.schedule",
+    "treadle.schedules.steps",
     "treadle.schedules.violations",
     "treadle.schedules.witness",
 }

@@ -292,6 +292,11 @@ class ForestSchedule:
         return tuple(forest for forest in (self.reduce, self.broadcast) if forest is not None)
 
     @property
+    def n_ranks(self) -> int:
+        """Number of ranks N."""
+        return self.forests[0].n_ranks
+
+    @property
     def root_multiplicity(self) -> Int64Array:
         """r(v), shape (N,)."""
         return self.forests[0].root_multiplicity

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, check_membership
-from treadle.schedules.forest import ForestSchedule
+from treadle.schedules.schedule import Schedule
 from treadle.schedules.witness import Witness
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import Topology
@@ -33,12 +33,12 @@ class PlanEntry:
         Smallest size, as DESIGN defines it: the larger per-rank buffer.
     max_bytes : int, optional
         Largest size, inclusive; None: no limit.
-    schedule : ForestSchedule
+    schedule : ForestSchedule or StepSchedule
     """
 
     min_bytes: int
     max_bytes: int | None
-    schedule: ForestSchedule
+    schedule: Schedule
 
     def __post_init__(self) -> None:
         if self.min_bytes < 0 or (self.max_bytes is not None and self.max_bytes < self.min_bytes):
@@ -118,7 +118,7 @@ class Plan:
                 raise ScheduleError(
                     f"plan: a schedule for {entry.schedule.kind}, expected {self.collective.kind}"
                 )
-            found = len(entry.schedule.root_multiplicity)
+            found = entry.schedule.n_ranks
             if found != self.collective.n_ranks:
                 raise ScheduleError(
                     f"plan: a schedule for {found} ranks, the collective has {self.collective.n_ranks}"
@@ -127,7 +127,7 @@ class Plan:
             if one.max_bytes is None or one.max_bytes >= other.min_bytes:
                 raise ScheduleError("plan: size ranges must rise and not overlap")
 
-    def schedule_for(self, size_bytes: int) -> ForestSchedule:
+    def schedule_for(self, size_bytes: int) -> Schedule:
         """The schedule that serves a size; ScheduleError if there is none."""
         for entry in self.entries:
             if entry.min_bytes <= size_bytes and (entry.max_bytes is None or size_bytes <= entry.max_bytes):

@@ -1,0 +1,9 @@
+"""The kinds of schedules that plans hold."""
+
+from __future__ import annotations
+
+from treadle.schedules.forest import ForestSchedule
+from treadle.schedules.steps import StepSchedule
+
+Schedule = ForestSchedule | StepSchedule
+"""Both have `kind` and `n_ranks`; `isinstance` tells them apart where a stage needs more."""
