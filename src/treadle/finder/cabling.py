@@ -1,0 +1,93 @@
+"""Cabling lists: which port of which node is joined to which."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.topologies.topology import Topology
+from treadle.units import format_bandwidth
+
+
+@dataclass(frozen=True)
+class Cable:
+    """One cable.
+
+    Parameters
+    ----------
+    tail, head : int
+        Nodes.
+    tail_port, head_port : int
+        Numbered from 0 at each node.
+    is_duplex : bool
+        True: one link each way over the same ports. False: one link, from the sending side of `tail_port`
+        to the receiving side of `head_port`.
+    link : int
+        Number of the link from tail to head.
+    """
+
+    tail: int
+    tail_port: int
+    head: int
+    head_port: int
+    is_duplex: bool
+    link: int
+
+
+def cables(topology: Topology) -> tuple[Cable, ...]:
+    """A cable for each pair of opposite links, and one for each link without a partner.
+
+    Ports are dealt out in the order of the links: first those of duplex cables, which take the same port in
+    both directions; then a node's k-th lone link out and its k-th lone link in share a port (transmit and
+    receive side). A self-loop joins the two sides of one port.
+    """
+    waiting: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    partner = np.full(topology.n_links, -1)
+    ends = list(
+        zip(topology.tails.tolist(), topology.heads.tolist(), topology.bandwidths.tolist(), strict=True)
+    )
+    for link, (tail, head, bandwidth) in enumerate(ends):
+        opposite = waiting[head, tail, bandwidth]
+        if tail != head and opposite:
+            other = opposite.pop(0)
+            partner[link], partner[other] = other, link
+        else:
+            waiting[tail, head, bandwidth].append(link)
+    ports = [0] * topology.n_nodes
+    found: list[Cable] = []
+    for link, (tail, head, _) in enumerate(ends):
+        if partner[link] > link:
+            found.append(Cable(tail, ports[tail], head, ports[head], True, link))
+            ports[tail] += 1
+            ports[head] += 1
+    out, into = list(ports), list(ports)
+    for link, (tail, head, _) in enumerate(ends):
+        if partner[link] < 0:
+            found.append(Cable(tail, out[tail], head, into[head], False, link))
+            out[tail] += 1
+            into[head] += 1
+    return tuple(sorted(found, key=lambda cable: (cable.tail, cable.tail_port, cable.head)))
+
+
+def cabling_csv(topology: Topology) -> str:
+    """The cabling list as CSV text: cable, from_node, from_port, to_node, to_port, duplex, bandwidth."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["cable", "from_node", "from_port", "to_node", "to_port", "duplex", "bandwidth"])
+    for number, cable in enumerate(cables(topology)):
+        writer.writerow(
+            [
+                number,
+                topology.node_names[cable.tail],
+                cable.tail_port,
+                topology.node_names[cable.head],
+                cable.head_port,
+                "yes" if cable.is_duplex else "no",
+                format_bandwidth(int(topology.bandwidths[cable.link])),
+            ]
+        )
+    return text.getvalue()
