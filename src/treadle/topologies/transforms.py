@@ -12,6 +12,7 @@ import numpy as np
 from treadle.arrays import BoolArray
 from treadle.errors import TopologyError
 from treadle.topologies.balance import balanced_capacities
+from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.topology import Topology
 
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
@@ -262,3 +263,57 @@ def trimmed(topology: Topology) -> Topology:
     lowered = replace(topology, bandwidths=np.where(kept, left, topology.bandwidths))
     name = f"trimmed({topology.name})"
     return _restricted(lowered, name, np.ones(topology.n_nodes, dtype=np.bool_), kept)
+
+
+def with_parallel_links(topology: Topology, times: int) -> Topology:
+    """Every link `times` times over; copies of a link have neighbouring numbers: link e becomes e * times on.
+
+    Raises
+    ------
+    TopologyError
+        If `times` is not positive or the result would be too large.
+
+    Examples
+    --------
+    >>> from treadle.topologies.graphs import ring
+    >>> with_parallel_links(ring(4), 2)
+    <Topology with_parallel_links(ring(4), 2): 4 compute, 0 switches, 16 links>
+    """
+    check_count("with_parallel_links", "times", times)
+    check_size("with_parallel_links", topology.n_nodes, topology.n_links * times)
+    return replace(
+        topology,
+        name=f"with_parallel_links({topology.name}, {times})",
+        tails=np.repeat(topology.tails, times),
+        heads=np.repeat(topology.heads, times),
+        bandwidths=np.repeat(topology.bandwidths, times),
+        latencies_ns=np.repeat(topology.latencies_ns, times),
+    )
+
+
+def with_reverse_links(topology: Topology) -> Topology:
+    """The fabric and its transpose together (dissertation, section A.1.6).
+
+    Link e keeps its number; its reverse is link m + e. A d-regular fabric becomes 2d-regular and
+    bidirectional.
+
+    Raises
+    ------
+    TopologyError
+        If the result would be too large.
+
+    Examples
+    --------
+    >>> from treadle.topologies.graphs import ring
+    >>> with_reverse_links(ring(4, bidirectional=False)).n_links
+    8
+    """
+    check_size("with_reverse_links", topology.n_nodes, topology.n_links * 2)
+    return replace(
+        topology,
+        name=f"with_reverse_links({topology.name})",
+        tails=np.concatenate([topology.tails, topology.heads]),
+        heads=np.concatenate([topology.heads, topology.tails]),
+        bandwidths=np.tile(topology.bandwidths, 2),
+        latencies_ns=np.tile(topology.latencies_ns, 2),
+    )

@@ -1,0 +1,60 @@
+"""Computes the figures that `treadle.finder.tables` reads.
+
+``python -m treadle.finder.compute_tables PATH`` writes the file anew: for every generalized Kautz and de
+Bruijn graph of the listed degrees the steps and the exact T_B of the breadth-first broadcast, on the graph
+(allgather) and on its transpose (reduce-scatter).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from math import lcm
+from pathlib import Path
+
+from treadle.atomic import write_bytes
+from treadle.synthesis.bfb import bfb_value
+from treadle.topologies import Topology, de_bruijn, generalized_kautz
+
+MAX_NODES = 2000
+DEGREES = (2, 3, 4, 5, 6, 8, 16)
+
+
+def _row(topology: Topology, n: int, d: int) -> tuple[int, int, int, int]:
+    """Nodes, steps, and T_B both ways as integers over n * lcm(1..d): loads have denominators up to d."""
+    forward, backward = bfb_value(topology), bfb_value(topology.transpose())
+    scale = n * lcm(*range(1, d + 1))
+    gather, reduce = forward.t_b * scale, backward.t_b * scale
+    assert gather.denominator == reduce.denominator == 1, "a load's denominator is at most d"
+    return n, forward.diameter, int(gather), int(reduce)
+
+
+def _columns(rows: list[tuple[int, int, int, int]]) -> dict[str, list[int]]:
+    keys = ("nodes", "steps", "gather", "reduce")
+    return {key: [row[place] for row in rows] for place, key in enumerate(keys)}
+
+
+def compute_figures(max_nodes: int = MAX_NODES, degrees: Sequence[int] = DEGREES) -> dict[str, object]:
+    """What the file holds; about ten minutes of CPU time at the default size."""
+    kautz: dict[str, object] = {}
+    bruijn: dict[str, object] = {}
+    for d in degrees:
+        kautz[str(d)] = _columns([_row(generalized_kautz(d, n), n, d) for n in range(d + 1, max_nodes + 1)])
+        sizes = [k for k in range(2, 12) if d**k <= max_nodes]
+        bruijn[str(d)] = _columns([_row(de_bruijn(d, k), d**k, d) for k in sizes])
+    return {"generalized_kautz": kautz, "de_bruijn": bruijn}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the file; returns the exit status."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m treadle.finder.tables PATH\n")
+        return 2
+    text = json.dumps(compute_figures(), separators=(",", ":"))
+    write_bytes(Path(arguments[0]), text.encode() + b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

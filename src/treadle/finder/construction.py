@@ -1,0 +1,178 @@
+"""How a fabric and its schedule are put together: bases and expansions as a tree of values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Scheduler(StrEnum):
+    """Where the schedule of a base comes from."""
+
+    BFB = "bfb"
+    """Breadth-first broadcast on the graph itself."""
+    EXACT = "exact"
+    """Found by exact synthesis and shipped as data."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """A catalogue graph.
+
+    Parameters
+    ----------
+    expression : str
+        In the catalogue's language.
+    notation : str
+        As papers write it.
+    scheduler : Scheduler
+    family : str
+        For reports: ``generalized Kautz``, ``circulant``, ...
+    """
+
+    expression: str
+    notation: str
+    scheduler: Scheduler
+    family: str
+
+
+@dataclass(frozen=True)
+class LineGraph:
+    """L^times (Definitions 1 and 12)."""
+
+    of: Construction
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class DegreeExpansion:
+    """G * copies (Definitions 2 and 13)."""
+
+    of: Construction
+    copies: int
+
+
+@dataclass(frozen=True)
+class Power:
+    """Cartesian power (Definition 14)."""
+
+    of: Construction
+    exponent: int
+
+
+@dataclass(frozen=True)
+class Product:
+    """Cartesian product (Definition 3); scheduled by breadth-first broadcast (Theorem 13)."""
+
+    factors: tuple[Construction, ...]
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Every link `times` times over; scheduled by breadth-first broadcast."""
+
+    of: Construction
+    times: int
+
+
+@dataclass(frozen=True)
+class WithReverse:
+    """G and its transpose together: a bidirectional fabric of twice the degree (section A.1.6)."""
+
+    of: Construction
+
+
+Construction = Base | LineGraph | DegreeExpansion | Power | Product | Parallel | WithReverse
+
+
+def expression(construction: Construction) -> str:
+    """The topology in the catalogue's language; `treadle.topologies.parse` builds it.
+
+    Examples
+    --------
+    >>> expression(LineGraph(Base("complete(3)", "K3", Scheduler.BFB, "complete"), 2))
+    'line_graph(complete(3), 2)'
+    """
+    match construction:
+        case Base():
+            return construction.expression
+        case LineGraph(of, times):
+            return f"line_graph({expression(of)}{'' if times == 1 else f', {times}'})"
+        case DegreeExpansion(of, copies):
+            return f"degree_expansion({expression(of)}, {copies})"
+        case Power(of, exponent):
+            return f"cartesian_power({expression(of)}, {exponent})"
+        case Product(factors):
+            return f"cartesian_product({', '.join(map(expression, factors))})"
+        case Parallel(of, times):
+            return f"with_parallel_links({expression(of)}, {times})"
+        case WithReverse(of):
+            return f"with_reverse_links({expression(of)})"
+
+
+def notation(construction: Construction) -> str:
+    """The topology as the dissertation writes it, in plain characters: ``L^3(C(16,{3,4}))``."""
+    match construction:
+        case Base():
+            return construction.notation
+        case LineGraph(of, times):
+            return f"L{'' if times == 1 else f'^{times}'}({notation(of)})"
+        case DegreeExpansion(of, copies):
+            return f"{_operand(of)}*{copies}"
+        case Power(of, exponent):
+            return f"{_operand(of)}^{exponent}"
+        case Product(factors):
+            return " x ".join(map(_operand, factors))
+        case Parallel(of, times):
+            return f"{times} links of {_operand(of)}"
+        case WithReverse(of):
+            return f"{_operand(of)} + reverse"
+
+
+def _operand(construction: Construction) -> str:
+    text = notation(construction)
+    return text if isinstance(construction, Base | LineGraph) else f"({text})"
+
+
+def is_breadth_first(construction: Construction) -> bool:
+    """Whether the schedule is breadth-first broadcast on the finished graph.
+
+    So for bases scheduled that way, their line graphs (Theorem 10) and products (Theorem 13).
+    """
+    match construction:
+        case Base():
+            return construction.scheduler is Scheduler.BFB
+        case LineGraph(of, _) | Parallel(of, _):
+            return is_breadth_first(of)
+        case Product():
+            return True
+        case DegreeExpansion() | Power() | WithReverse():
+            return False
+
+
+def summary_letters(construction: Construction) -> str:
+    """Which expansions are in it, as figure A.4 labels them: R, L, D, P, C, or the family of a bare base."""
+    if isinstance(construction, Parallel):
+        return summary_letters(construction.of)
+    if isinstance(construction, Base):
+        return construction.family
+    found = _letters(construction)
+    return "".join(letter for letter in "RLDPC" if letter in found)
+
+
+def _letters(construction: Construction) -> set[str]:
+    match construction:
+        case Base():
+            return set()
+        case Parallel(of, _):
+            return _letters(of)
+        case Product(factors):
+            return {"C"}.union(*map(_letters, factors))
+        case LineGraph(of, _):
+            return {"L"} | _letters(of)
+        case DegreeExpansion(of, _):
+            return {"D"} | _letters(of)
+        case Power(of, _):
+            return {"P"} | _letters(of)
+        case WithReverse(of):
+            return {"R"} | _letters(of)
