@@ -1,5 +1,6 @@
 """Fabrics as values: catalogue, files, transforms."""
 
+from treadle.topologies.circulants import circulant, directed_circulant
 from treadle.topologies.clusters import fat_tree, leaf_spine, pods, rail_optimized
 from treadle.topologies.expressions import CatalogueEntry, catalogue, catalogue_entries, parse
 from treadle.topologies.files import (
@@ -10,7 +11,18 @@ from treadle.topologies.files import (
     topology_hash,
     topology_to_json,
 )
-from treadle.topologies.graphs import complete, hypercube, mesh, path, ring, star, torus
+from treadle.topologies.graphs import (
+    complete,
+    complete_bipartite,
+    hamming,
+    hypercube,
+    mesh,
+    path,
+    ring,
+    star,
+    torus,
+)
+from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
 from treadle.topologies.platforms import (
     dgx1_v100,
     dgx_a100,
@@ -30,6 +42,7 @@ from treadle.topologies.properties import (
     non_eulerian_nodes,
     unreachable_pair,
 )
+from treadle.topologies.rings import bi_ring, double_binary_tree, shifted_ring, uni_ring
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.topologies.transforms import subset, trimmed, with_failed_links, with_failed_nodes
 
@@ -39,27 +52,38 @@ __all__ = [
     "Topology",
     "TopologyBuilder",
     "are_ranks_connected",
+    "bi_ring",
     "catalogue",
     "catalogue_entries",
+    "circulant",
     "complete",
+    "complete_bipartite",
+    "de_bruijn",
     "dgx1_v100",
     "dgx_a100",
     "dgx_a100_flat",
     "dgx_h100",
+    "diamond",
+    "directed_circulant",
+    "double_binary_tree",
     "dump_topology",
     "fat_tree",
     "gb200_nvl72",
+    "generalized_kautz",
+    "hamming",
     "has_switches",
     "has_uniform_links",
     "hypercube",
     "is_eulerian",
     "is_regular",
     "is_symmetric",
+    "kautz",
     "leaf_spine",
     "load_topology",
     "mesh",
     "mi250",
     "mi300x",
+    "modified_de_bruijn",
     "non_eulerian_nodes",
     "parse",
     "path",
@@ -67,6 +91,7 @@ __all__ = [
     "rail_optimized",
     "ring",
     "save_topology",
+    "shifted_ring",
     "star",
     "subset",
     "topology_from_json",
@@ -74,6 +99,7 @@ __all__ = [
     "topology_to_json",
     "torus",
     "trimmed",
+    "uni_ring",
     "unreachable_pair",
     "with_failed_links",
     "with_failed_nodes",

@@ -9,7 +9,36 @@ from numpy.typing import ArrayLike
 
 from treadle.arrays import Int32Array
 from treadle.errors import TopologyError
-from treadle.topologies.topology import Topology
+from treadle.topologies.limits import check_count
+from treadle.topologies.naming import expression
+from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+
+
+def graph_name(function: str, *arguments: int, bandwidth: int, latency: int) -> str:
+    """Name of a direct-connect graph: the expression that makes it.
+
+    Parameters
+    ----------
+    function : str
+        Of the catalogue.
+    *arguments : int
+        Its positional arguments.
+    bandwidth, latency : int
+        Of every link: bytes/s and nanoseconds; shown where they are not 1 and 0.
+
+    Raises
+    ------
+    TopologyError
+        If the bandwidth or the latency is out of range.
+
+    Examples
+    --------
+    >>> graph_name("kautz", 2, 3, bandwidth=1, latency=10)
+    'kautz(2, 3, latency="10ns")'
+    """
+    check_count(function, "bandwidth", bandwidth, most=MAX_BANDWIDTH)
+    check_count(function, "latency", latency, least=0, most=2**62)
+    return expression(function, *arguments, bandwidth=(bandwidth, 1), latency=(latency, 0))
 
 
 def from_arcs(

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from treadle.errors import FormatError
-from treadle.topologies import clusters, files, graphs, platforms, transforms
+from treadle.topologies import circulants, clusters, files, graphs, platforms, rings, transforms
+from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth, parse_bandwidth, parse_time_ns
 
@@ -34,8 +35,16 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
     (
         "graphs",
         (
-            *(graphs.ring, graphs.path, graphs.star, graphs.complete),
-            *(graphs.torus, graphs.mesh, graphs.hypercube),
+            *(graphs.ring, graphs.path, graphs.star, graphs.complete, graphs.complete_bipartite),
+            *(graphs.torus, graphs.mesh, graphs.hypercube, graphs.hamming),
+        ),
+    ),
+    (
+        "direct-connect graphs",
+        (
+            *(kautz, generalized_kautz, de_bruijn, modified_de_bruijn, diamond),
+            *(circulants.circulant, circulants.directed_circulant),
+            *(rings.uni_ring, rings.bi_ring, rings.shifted_ring, rings.double_binary_tree),
         ),
     ),
     (
