@@ -18,7 +18,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import Witness, witness_from_json
 from treadle.synthesis.allreduce import allreduce_bound
 from treadle.topologies import Topology, TopologyBuilder
-from treadle.topologies.graphs import path
+from treadle.topologies.graphs import path, ring
 from treadle.topologies.platforms import dgx_h100
 
 HALF = Fraction(1, 2)
@@ -72,9 +72,7 @@ def test_any_lengths_and_any_cuts_bound_the_optimum(topology: Topology, data: st
     collective = allreduce(topology)
     optimum = allreduce_bound(topology, collective).algbw
     rationals = st.fractions(0, 3, max_denominator=6)
-    ends = [frozenset(pair) for pair in zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)]
-    lengths = {pair: data.draw(rationals) + Fraction(1, 7) for pair in dict.fromkeys(ends)}
-    witness = LengthWitness(tuple(lengths[pair] for pair in ends))
+    witness = LengthWitness(tuple(data.draw(rationals) + Fraction(1, 7) for _ in range(topology.n_links)))
     assert witness.bound(topology, collective) >= optimum
     sets = st.sets(st.integers(0, topology.n_nodes - 1)).filter(lambda s: not s.issuperset(collective.ranks))
     cuts = st.lists(st.tuples(sets.map(lambda s: tuple(sorted(s))), rationals), max_size=5).map(tuple)
@@ -107,7 +105,6 @@ ONE = Fraction(1)
     [
         (LengthWitness((ONE,) * 3), "3 lengths, expected 4"),
         (LengthWitness((ONE, ONE, -ONE, -ONE)), "must not be negative"),
-        (LengthWitness((ONE, HALF, ONE, ONE)), "n0 and n1 must be equally far apart"),
         (LengthWitness((Fraction(0),) * 4), "connected at length 0"),
         (CutCombinationWitness((((0, 1, 2), ONE),), ()), "contains every rank"),
         (CutCombinationWitness((((0, 7), ONE),), ()), "beyond the 3 of"),
@@ -161,3 +158,12 @@ NO_CUTS: dict[str, object] = CutCombinationWitness((), ()).to_json()
 def test_malformed_json_is_refused(value: dict[str, object]) -> None:
     with pytest.raises(FormatError):
         witness_from_json(value)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_unit_lengths_bound_one_way_rings(n: int) -> None:
+    """Every rank must send and receive (N - 1) / N of the buffer twice: T <= b / 2 * N / (N - 1)."""
+    topology = ring(n, bidirectional=False)
+    witness = LengthWitness((ONE,) * n)
+    assert witness.bound(topology, allreduce(topology)) == Fraction(n, 2 * (n - 1))
+    assert allreduce_bound(topology, allreduce(topology)).algbw == Fraction(n, 2 * (n - 1))

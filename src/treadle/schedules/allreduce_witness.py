@@ -28,17 +28,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class LengthWitness:
-    """Symmetric link lengths l that make every pair of trees long.
+    """Link lengths l that make every pair of trees long.
 
     Parameters
     ----------
     lengths : tuple of Fraction, length m
-        Not negative; links u->v and v->u are equally long (the shortest of parallel links counts).
+        Not negative. Two nodes are as far apart as the shortest link that joins them either way.
 
     Notes
     -----
-    A unit of allreduce uses a reducing and a broadcasting tree. Whatever their root, their lengths are at
-    least those of the shortest connections St_RE and St_BC of the ranks, so rate T needs
+    A unit of allreduce uses a reducing and a broadcasting tree. Whatever their root and however their links
+    point, their lengths are at least those of the shortest connections St_RE and St_BC of the ranks, so rate
+    T needs
     ``T * (St_RE + St_BC) <= sum of b(e) * l(e)``. A connection branches at ranks, and at switches that
     aggregate (reducing) or multicast (broadcasting): without such switches it is a minimum spanning tree
     of the ranks under shortest-path distances. Tight on symmetric fabrics (duality of tree packing, after
@@ -174,17 +175,12 @@ def _check_allreduce(collective: Collective) -> None:
 
 
 def _pair_lengths(topology: Topology, lengths: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Shortest length of each ordered pair of joined nodes; ScheduleError unless symmetric."""
+    """Shortest length of each pair of joined nodes, in both orders."""
     pairs: dict[tuple[int, int], int] = {}
     for tail, head, length in zip(topology.tails.tolist(), topology.heads.tolist(), lengths, strict=True):
         if tail != head:
-            pairs[tail, head] = min(length, pairs.get((tail, head), length))
-    for (tail, head), length in pairs.items():
-        if pairs.get((head, tail)) != length:
-            raise ScheduleError(
-                f"length witness: {topology.node_names[tail]} and {topology.node_names[head]} "
-                "must be equally far apart both ways"
-            )
+            shortest = min(length, pairs.get((tail, head), length))
+            pairs[tail, head] = pairs[head, tail] = shortest
     return pairs
 
 
