@@ -1,4 +1,4 @@
-"""Independent check of a forest schedule: structure, physical paths, exact loads, claims and witness.
+"""Independent check of a schedule: structure, physical paths or steps, exact loads, claims and witness.
 
 Shares no code with the generators: everything is recomputed here from the values.
 """
@@ -10,11 +10,14 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import TreadleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
+from treadle.schedules.schedule import Schedule
+from treadle.schedules.steps import StepSchedule
+from treadle.schedules.verify_claims import check_algbw, check_bound, check_kind, check_members
 from treadle.schedules.verify_forest import ForestCheck
+from treadle.schedules.verify_steps import verify_steps
 from treadle.schedules.violations import Findings, Report, Violation, ViolationKind
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
@@ -25,7 +28,7 @@ __all__ = ["Report", "Violation", "ViolationKind", "verify", "verify_plan"]
 def verify(
     topology: Topology,
     collective: Collective,
-    schedule: ForestSchedule,
+    schedule: Schedule,
     *,
     claimed_algbw: Fraction | None = None,
     claimed_optimal_algbw: Fraction | None = None,
@@ -38,7 +41,7 @@ def verify(
     ----------
     topology : Topology
     collective : Collective
-    schedule : ForestSchedule
+    schedule : ForestSchedule or StepSchedule
     claimed_algbw : Fraction, optional
         Bytes/s; must be exactly what the loads give, neither more nor less.
     claimed_optimal_algbw : Fraction, optional
@@ -54,8 +57,10 @@ def verify(
 
     Notes
     -----
-    A schedule is correct if every tree spans the ranks from its root; every edge's paths carry the tree's
-    multiplicity along links that join, through switches and declared forwarders only; and the trees per root
+    What makes a step schedule correct is said at `treadle.schedules.verify_steps.verify_steps`.
+
+    A forest schedule is correct if every tree spans the ranks from its root; every edge's paths carry the
+    tree's multiplicity along links that join, through switches and declared forwarders only; and the trees per root
     are in proportion to the shards (allreduce: any positive number). A path may begin at a multicasting
     switch (BROADCAST), or end at an aggregating one (REDUCE), if for each of its units the data gets there:
     a switch has the data of a unit tree when a path of that tree passes through it whose own beginning has
@@ -65,11 +70,21 @@ def verify(
     Time is linear in the entries of the forests, with about twenty numpy calls per tree; trees with pruned
     paths take a pass over their entries per level besides.
     """
+    if isinstance(schedule, StepSchedule):
+        return verify_steps(
+            topology,
+            collective,
+            schedule,
+            claimed_algbw=claimed_algbw,
+            claimed_optimal_algbw=claimed_optimal_algbw,
+            witness=witness,
+            limit=limit,
+        )
     found = Findings(limit)
-    _check_members(topology, collective, found)
+    check_members(topology, collective, found)
     if found.total:
         return found.report()
-    bound = _check_bound(topology, collective, claimed_optimal_algbw, witness, found)
+    bound = check_bound(topology, collective, claimed_optimal_algbw, witness, found)
     n_claims = found.total
     heights: list[int] = []
     loads = np.zeros(topology.n_links, dtype=object)
@@ -84,54 +99,12 @@ def verify(
     algbw = _algbw(topology, loads, total)
     if claimed_algbw is not None and algbw != claimed_algbw:
         _add_overloads(topology, loads, total, claimed_algbw, found)
-        found.add(
-            ViolationKind.CLAIM, f"algbw is {algbw} bytes/s by the loads, not {claimed_algbw} as claimed"
-        )
-    if bound is not None and algbw > bound:
-        found.add(
-            ViolationKind.BOUND, f"algbw {algbw} bytes/s exceeds the bound {bound}, so the witness is false"
-        )
+    check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
     return found.report(algbw=algbw, bound=bound, height_max=max(heights))
 
 
-def _check_members(topology: Topology, collective: Collective, found: Findings) -> None:
-    members = {*collective.ranks, *collective.forwarders}
-    compute = {int(node) for node in topology.compute_nodes}
-    for node in sorted(members - compute):
-        name = topology.node_names[node] if 0 <= node < topology.n_nodes else node
-        found.add(ViolationKind.MEMBERSHIP, f"rank or forwarder {name!r} is no compute node of the fabric")
-    for node in sorted(compute - members):
-        name = topology.node_names[node]
-        found.add(ViolationKind.MEMBERSHIP, f"compute node {name!r} is neither a rank nor a forwarder")
-
-
-def _check_bound(
-    topology: Topology,
-    collective: Collective,
-    claimed: Fraction | None,
-    witness: Witness | None,
-    found: Findings,
-) -> Fraction | None:
-    """The bound that the witness proves, if any; it must be the claimed optimum."""
-    if witness is None:
-        if claimed is not None:
-            found.add(ViolationKind.BOUND, f"optimal algbw {claimed} bytes/s is claimed without a witness")
-        return None
-    try:
-        bound = witness.bound(topology, collective)
-    except TreadleError as error:
-        found.add(ViolationKind.BOUND, f"the witness proves no bound: {error}")
-        return None
-    if claimed is not None and claimed != bound:
-        found.add(
-            ViolationKind.BOUND, f"the witness proves {bound} bytes/s, not the claimed optimum {claimed}"
-        )
-    return bound
-
-
 def _check_shape(collective: Collective, schedule: ForestSchedule, found: Findings) -> bool:
-    if schedule.kind is not collective.kind:
-        found.add(ViolationKind.SHAPE, f"the schedule is for {schedule.kind}, not {collective.kind}")
+    if not check_kind(collective, schedule, found):
         return False
     for forest in schedule.forests:
         if forest.n_ranks != collective.n_ranks:

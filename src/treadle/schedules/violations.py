@@ -27,6 +27,14 @@ class ViolationKind(StrEnum):
     """A path does not join the ranks of its edge."""
     SUPPLY = "supply"
     """A path begins (ends) at a capable switch that no other edge of its unit tree feeds (drains)."""
+    LINK = "link"
+    """A send uses no link of the fabric, a self-loop, or a link that ends at a switch."""
+    HELD = "held"
+    """A send carries what its tail does not hold at the beginning of the step."""
+    DELIVERY = "delivery"
+    """A chunk never reaches a rank, or a rank's contribution never reaches the sum."""
+    DOUBLE = "double"
+    """A contribution would be added twice."""
     LOAD = "load"
     """A link or host carries more than the claimed algbw leaves room for."""
     CLAIM = "claim"
@@ -61,7 +69,9 @@ class Report:
     bound : Fraction, optional
         Bytes/s that the witness proves to be the most possible; None without a witness that proves one.
     height_max : int, optional
-        Greatest number of logical hops from a root; None if the schedule is malformed.
+        Greatest number of logical hops from a root; None if the schedule is malformed, or made of steps.
+    n_steps : int, optional
+        Communication steps of a step schedule; None if it is malformed, and for forests.
     """
 
     violations: tuple[Violation, ...]
@@ -69,6 +79,7 @@ class Report:
     algbw: Fraction | None
     bound: Fraction | None
     height_max: int | None
+    n_steps: int | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -105,6 +116,7 @@ class Findings:
         algbw: Fraction | None = None,
         bound: Fraction | None = None,
         height_max: int | None = None,
+        n_steps: int | None = None,
     ) -> Report:
         """What was found, and what was measured on the way."""
-        return Report(tuple(self.kept), self.total, algbw, bound, height_max)
+        return Report(tuple(self.kept), self.total, algbw, bound, height_max, n_steps)
