@@ -2,6 +2,15 @@
 
 from treadle.topologies.circulants import circulant, directed_circulant
 from treadle.topologies.clusters import fat_tree, leaf_spine, pods, rail_optimized
+from treadle.topologies.distances import (
+    all_to_all_bound,
+    diameter,
+    distance_distribution,
+    distance_matrix,
+    eccentricities,
+    mean_distance,
+)
+from treadle.topologies.expansions import cartesian_power, cartesian_product, degree_expansion, line_graph
 from treadle.topologies.expressions import CatalogueEntry, catalogue, catalogue_entries, parse
 from treadle.topologies.files import (
     dump_topology,
@@ -23,6 +32,15 @@ from treadle.topologies.graphs import (
     torus,
 )
 from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
+from treadle.topologies.moore import (
+    all_to_all_limit,
+    bandwidth_optimum,
+    ideal_distribution,
+    is_moore_optimal,
+    least_mean_distance,
+    moore_bound,
+    moore_steps,
+)
 from treadle.topologies.platforms import (
     dgx1_v100,
     dgx_a100,
@@ -45,28 +63,39 @@ from treadle.topologies.properties import (
 from treadle.topologies.rings import bi_ring, double_binary_tree, shifted_ring, uni_ring
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.topologies.transforms import subset, trimmed, with_failed_links, with_failed_nodes
+from treadle.topologies.twisted import twisted_hypercube, twisted_torus
 
 __all__ = [
     "MAX_BANDWIDTH",
     "CatalogueEntry",
     "Topology",
     "TopologyBuilder",
+    "all_to_all_bound",
+    "all_to_all_limit",
     "are_ranks_connected",
+    "bandwidth_optimum",
     "bi_ring",
+    "cartesian_power",
+    "cartesian_product",
     "catalogue",
     "catalogue_entries",
     "circulant",
     "complete",
     "complete_bipartite",
     "de_bruijn",
+    "degree_expansion",
     "dgx1_v100",
     "dgx_a100",
     "dgx_a100_flat",
     "dgx_h100",
+    "diameter",
     "diamond",
     "directed_circulant",
+    "distance_distribution",
+    "distance_matrix",
     "double_binary_tree",
     "dump_topology",
+    "eccentricities",
     "fat_tree",
     "gb200_nvl72",
     "generalized_kautz",
@@ -74,16 +103,23 @@ __all__ = [
     "has_switches",
     "has_uniform_links",
     "hypercube",
+    "ideal_distribution",
     "is_eulerian",
+    "is_moore_optimal",
     "is_regular",
     "is_symmetric",
     "kautz",
     "leaf_spine",
+    "least_mean_distance",
+    "line_graph",
     "load_topology",
+    "mean_distance",
     "mesh",
     "mi250",
     "mi300x",
     "modified_de_bruijn",
+    "moore_bound",
+    "moore_steps",
     "non_eulerian_nodes",
     "parse",
     "path",
@@ -99,6 +135,8 @@ __all__ = [
     "topology_to_json",
     "torus",
     "trimmed",
+    "twisted_hypercube",
+    "twisted_torus",
     "uni_ring",
     "unreachable_pair",
     "with_failed_links",

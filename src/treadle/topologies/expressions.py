@@ -14,7 +14,17 @@ from pathlib import Path
 from types import MappingProxyType
 
 from treadle.errors import FormatError
-from treadle.topologies import circulants, clusters, files, graphs, platforms, rings, transforms
+from treadle.topologies import (
+    circulants,
+    clusters,
+    expansions,
+    files,
+    graphs,
+    platforms,
+    rings,
+    transforms,
+    twisted,
+)
 from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth, parse_bandwidth, parse_time_ns
@@ -44,7 +54,15 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
         (
             *(kautz, generalized_kautz, de_bruijn, modified_de_bruijn, diamond),
             *(circulants.circulant, circulants.directed_circulant),
+            *(twisted.twisted_torus, twisted.twisted_hypercube),
             *(rings.uni_ring, rings.bi_ring, rings.shifted_ring, rings.double_binary_tree),
+        ),
+    ),
+    (
+        "expansions",
+        (
+            *(expansions.line_graph, expansions.degree_expansion),
+            *(expansions.cartesian_power, expansions.cartesian_product),
         ),
     ),
     (
