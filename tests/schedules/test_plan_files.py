@@ -155,7 +155,8 @@ def test_edited_claims_never_verify(saved: Path, change: Callable[[dict], object
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m.update(version=2), "version 2"),
+        (lambda m: m.update(version=3), "version 3"),
+        (lambda m: m.update(version=0), "version 0"),
         (lambda m: m.update(version=True), "version"),
         (lambda m: m.update(treadle="topology"), "plan"),
         (lambda m: m.update(extra=1), "'extra' is unknown"),
@@ -183,9 +184,9 @@ def test_edited_claims_never_verify(saved: Path, change: Callable[[dict], object
         (lambda m: m["entries"][0].update(min_bytes=-1), "no range"),
         (lambda m: m["entries"][1].update(min_bytes=5), "overlap"),
         (lambda m: m.update(entries=[]), "forests"),
-        (lambda m: m.update(entries=[3, 4]), "forests"),
+        (lambda m: m.update(entries=[3, 4]), "expected objects"),
         (lambda m: m.update(forests=2), "is missing"),
-        (lambda m: m.update(forests=10**9), "expected 1 to"),
+        (lambda m: m.update(forests=10**9), "expected 0 to"),
         (lambda m: m.update(provenance={"a": [1]}), "provenance"),
         (lambda m: m.update(provenance={"model": "two\nlines"}), "one line without control"),
         (lambda m: m.update(algorithm="\x1b[31mred"), "one line without control"),

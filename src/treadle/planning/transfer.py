@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,7 +13,11 @@ from treadle.arrays import Int32Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.forest import Forest, ForestSchedule
+from treadle.schedules.schedule import Schedule
+from treadle.schedules.steps import Steps, StepSchedule
 from treadle.topologies.topology import Topology
+
+_S = TypeVar("_S", ForestSchedule, StepSchedule, Schedule)
 
 
 def transfer_collective(collective: Collective, source: Topology, target: Topology) -> Collective:
@@ -23,7 +29,7 @@ def transfer_collective(collective: Collective, source: Topology, target: Topolo
     )
 
 
-def transfer_schedule(schedule: ForestSchedule, source: Topology, target: Topology) -> ForestSchedule:
+def transfer_schedule(schedule: _S, source: Topology, target: Topology) -> _S:
     """The schedule with the link numbers of `target`.
 
     Parallel links correspond in their order.
@@ -34,10 +40,20 @@ def transfer_schedule(schedule: ForestSchedule, source: Topology, target: Topolo
         If `target` lacks a node or a link that the schedule uses.
     """
     numbers = _link_numbers(source, target)
-    return ForestSchedule(
-        schedule.kind,
-        reduce=_moved(schedule.reduce, numbers, source, target),
-        broadcast=_moved(schedule.broadcast, numbers, source, target),
+
+    def moved(links: Int32Array) -> Int32Array:
+        return _moved(links, numbers, source, target)
+
+    if isinstance(schedule, ForestSchedule):
+        return replace(
+            schedule,
+            reduce=_moved_forest(schedule.reduce, moved),
+            broadcast=_moved_forest(schedule.broadcast, moved),
+        )
+    return replace(
+        schedule,
+        reduce=_moved_steps(schedule.reduce, moved),
+        broadcast=_moved_steps(schedule.broadcast, moved),
     )
 
 
@@ -58,12 +74,24 @@ def _ends(topology: Topology, link: int) -> tuple[str, str]:
     return topology.node_names[topology.tails[link]], topology.node_names[topology.heads[link]]
 
 
-def _moved(forest: Forest | None, numbers: Int32Array, source: Topology, target: Topology) -> Forest | None:
-    if forest is None:
-        return None
-    moved = numbers[forest.path_links]
+def _moved_forest(forest: Forest | None, moved: Callable[[Int32Array], Int32Array]) -> Forest | None:
+    return None if forest is None else replace(forest, path_links=moved(forest.path_links))
+
+
+def _moved_steps(steps: Steps | None, moved: Callable[[Int32Array], Int32Array]) -> Steps | None:
+    return None if steps is None else replace(steps, link=moved(steps.link))
+
+
+def _moved(links: Int32Array, numbers: Int32Array, source: Topology, target: Topology) -> Int32Array:
+    beyond = np.flatnonzero((links < 0) | (links >= len(numbers)))
+    if beyond.size:
+        raise ScheduleError(
+            f"the schedule uses link number {links[beyond[0]]}, {source.name} has {len(numbers)} links"
+        )
+    moved = numbers[links]
     lost = np.flatnonzero(moved < 0)
     if lost.size:
-        name = source.link_name(int(forest.path_links[lost[0]]))
+        name = source.link_name(int(links[lost[0]]))
         raise ScheduleError(f"the schedule uses link {name}, which {target.name} does not have")
-    return replace(forest, path_links=moved)
+    moved.setflags(write=False)
+    return moved

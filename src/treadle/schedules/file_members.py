@@ -1,0 +1,123 @@
+"""Members of a plan's archive: texts and .npy arrays, written alike each time and read with distrust."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from math import prod
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.errors import FormatError
+
+_MAX_TEXT = 2**28  # bytes of manifest.json and of topology.json
+_COMPRESSION_LEVEL = 1
+_CHUNK = 2**22
+
+_MAGIC = b"\x93NUMPY\x01\x00"
+_HEADER = re.compile(
+    rb"\{'descr': '(\|i1|<i2|<i4|<i8)', 'fortran_order': False, "
+    rb"'shape': \((\d{1,18}(?:, \d{1,18}){0,3},?)?\), \} *\n"
+)
+
+
+def write_member(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    """Add a member, dated 1980, so that equal plans give equal bytes."""
+    info = zipfile.ZipInfo(name)
+    info.create_system = 3
+    archive.writestr(info, data, zipfile.ZIP_DEFLATED, _COMPRESSION_LEVEL)
+
+
+def to_npy(values: NDArray[Any]) -> bytes:
+    """The array as .npy of little-endian integers of the narrowest sufficient width."""
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    width = next(w for w in (1, 2, 4, 8) if -(2 ** (8 * w - 1)) <= low and high < 2 ** (8 * w - 1))
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, values.astype(f"<i{width}"), version=(1, 0), allow_pickle=False)
+    return buffer.getvalue()
+
+
+class MemberReader:
+    """Reads the members of an opened archive; every error is one line that names the member.
+
+    Parameters
+    ----------
+    archive : zipfile.ZipFile
+    max_bytes : int
+        Most memory that all arrays together may take, checked before any is allocated.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, max_bytes: int) -> None:
+        self._archive = archive
+        self._left = max_bytes
+        self._infos: dict[str, zipfile.ZipInfo] = {}
+        for info in archive.infolist():
+            if info.filename in self._infos:
+                raise FormatError(f"member {info.filename!r} appears twice")
+            self._infos[info.filename] = info
+
+    def check_names(self, expected: set[str]) -> None:
+        """Refuse an archive that lacks a member or has one more."""
+        for name in sorted(expected - set(self._infos)):
+            raise FormatError(f"member {name} is missing")
+        for name in sorted(set(self._infos) - expected):
+            raise FormatError(f"member {name[:100]!r} does not belong in a plan")
+
+    def text(self, name: str) -> str:
+        """A member in UTF-8."""
+        stream, size = self._open(name)
+        with stream:
+            if size > _MAX_TEXT:
+                raise FormatError(f"member {name}: {size} bytes, expected at most {_MAX_TEXT}")
+            return _read_exactly(stream, size, name).decode("utf-8")
+
+    def array(self, name: str, wide: type[np.signedinteger[Any]], *, n_dimensions: int = 1) -> NDArray[Any]:
+        """A read-only array of the type `wide`, whatever narrower one it is stored in."""
+        stream, size = self._open(name)
+        with stream:
+            start = stream.read(10)
+            if len(start) < 10 or start[:8] != _MAGIC:
+                raise FormatError(f"member {name}: no .npy of version 1.0")
+            length = int.from_bytes(start[8:], "little")
+            match = _HEADER.fullmatch(stream.read(length)) if length <= 1024 else None
+            if match is None:
+                raise FormatError(f"member {name}: header is not of plain little-endian integers")
+            shape = tuple(int(part) for part in (match[2] or b"").replace(b" ", b"").split(b",") if part)
+            dtype = np.dtype(match[1].decode())
+            if len(shape) != n_dimensions:
+                raise FormatError(f"member {name}: shape {shape} has the wrong number of dimensions")
+            if size != 10 + length + prod(shape) * dtype.itemsize:
+                raise FormatError(f"member {name}: {size} bytes do not hold shape {shape} of {dtype}")
+            self._left -= prod(shape) * np.dtype(wide).itemsize
+            if self._left < 0:
+                raise FormatError(f"member {name}: the plan's arrays exceed the memory limit")
+            data = _read_exactly(stream, size - 10 - length, name)
+        values = np.frombuffer(data, dtype=dtype).reshape(shape)
+        limits = np.iinfo(wide)
+        if values.size and not limits.min <= int(values.min()) <= int(values.max()) <= limits.max:
+            raise FormatError(f"member {name}: a value out of range")
+        result = values.astype(wide)
+        result.setflags(write=False)
+        return result
+
+    def _open(self, name: str) -> tuple[IO[bytes], int]:
+        info = self._infos.get(name)
+        if info is None:
+            raise FormatError(f"member {name} is missing; expected a plan file")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
+            raise FormatError(f"member {name}: encrypted or compressed in an unknown way")
+        return self._archive.open(info), info.file_size
+
+
+def _read_exactly(stream: IO[bytes], size: int, name: str) -> bytearray:
+    """`size` bytes and no more; memory grows with what really arrives, whatever was declared."""
+    data = bytearray()
+    while len(data) < size:
+        chunk = stream.read(min(_CHUNK, size - len(data)))
+        if not chunk:
+            raise FormatError(f"member {name}: truncated")
+        data += chunk
+    return data

@@ -1,0 +1,69 @@
+"""Values of a plan's manifest, each checked as it is taken out of the parsed JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from treadle.errors import FormatError
+
+_T = TypeVar("_T")
+
+_FRACTION = re.compile(r"(\d{1,1000})/(\d{1,1000})")
+
+
+def read_object(
+    value: Any, place: str, required: set[str], optional: Collection[str] = ()
+) -> Mapping[str, Any]:
+    """An object with the required keys, perhaps some of the optional ones, and no others."""
+    if not isinstance(value, dict):
+        raise FormatError(f"{place}: expected an object")
+    for key in sorted((required ^ set(value)).difference(optional)):
+        raise FormatError(f"{place}: key {key[:100]!r} is {'missing' if key in required else 'unknown'}")
+    return value
+
+
+def read_list(value: Any, place: str) -> list[Any]:
+    """A list."""
+    if not isinstance(value, list):
+        raise FormatError(f"{place}: expected a list")
+    return value
+
+
+def read_whole(value: Any, place: str) -> int:
+    """An integer of 64 bits."""
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise FormatError(f"{place}: expected an integer")
+    return value
+
+
+def read_wholes(value: Any, place: str) -> tuple[int, ...]:
+    """A list of integers."""
+    return tuple(read_whole(item, place) for item in read_list(value, place))
+
+
+def read_string(value: Any, place: str) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise FormatError(f"{place}: expected a string")
+    return value
+
+
+def read_fraction(value: Any, place: str) -> Fraction:
+    """A fraction, written "p/q"."""
+    match = _FRACTION.fullmatch(value) if isinstance(value, str) and value.isascii() else None
+    if match is None or not int(match[2]):
+        raise FormatError(f'{place}: expected a fraction "p/q"')
+    return Fraction(int(match[1]), int(match[2]))
+
+
+def fraction_text(value: Fraction) -> str:
+    """What `read_fraction` reads."""
+    return f"{value.numerator}/{value.denominator}"
+
+
+def read_optional(value: Any, read: Callable[[Any, str], _T], place: str) -> _T | None:
+    """None, or what `read` makes of it."""
+    return None if value is None else read(value, place)

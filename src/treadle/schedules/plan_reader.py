@@ -1,0 +1,248 @@
+"""A plan out of an opened archive, whatever its version; the format is described in `files`."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.errors import FormatError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.file_members import MemberReader
+from treadle.schedules.file_values import (
+    read_fraction,
+    read_list,
+    read_object,
+    read_optional,
+    read_string,
+    read_whole,
+    read_wholes,
+)
+from treadle.schedules.forest import Direction, Forest, ForestSchedule
+from treadle.schedules.plan import Plan, PlanEntry, Scalar
+from treadle.schedules.schedule import Schedule
+from treadle.schedules.steps import Steps, StepSchedule
+from treadle.schedules.witness import witness_from_json
+from treadle.topologies.files import parse_json, topology_from_json, topology_hash
+
+VERSION = 2
+"""What is written; the one before is read as well."""
+
+FOREST_COLUMNS = (
+    "root_multiplicity",
+    "tree_root",
+    "tree_multiplicity",
+    "parent",
+    "entry_path",
+    "entry_units",
+    "path_links",
+)
+FOREST_COUNTS = {"entry_count": "entry_offset", "path_length": "path_offset"}
+STEP_COLUMNS = ("homes", "shard", "link", "low", "high")
+STEP_COUNTS = {"step_count": "step_offset"}
+"""Members, and those that hold the differences of an offset array."""
+
+_MAX_ITEMS = 1000  # forests, and steps
+_MAX_STEPS = 2**20
+_NARROW = {"tree_root", "parent", "entry_path", "path_links", *STEP_COLUMNS}
+
+_KEYS = {
+    "treadle",
+    "version",
+    "topology_sha256",
+    "collective",
+    "algorithm",
+    "algbw",
+    "optimal_algbw",
+    "witness",
+    "provenance",
+    "entries",
+    "forests",
+}
+
+
+def read_plan(archive: zipfile.ZipFile, max_bytes: int) -> Plan:
+    """The plan in an archive; FormatError, another TreadleError or zipfile's own if it is none."""
+    members = MemberReader(archive, max_bytes)
+    manifest = _manifest(parse_json(members.text("manifest.json")))
+    items = _Items(members, manifest)
+    topology = topology_from_json(parse_json(members.text("topology.json")))
+    found = topology_hash(topology)
+    if manifest["topology_sha256"] != found:
+        raise FormatError(f"topology_sha256: does not belong to topology.json, which has {found}")
+    collective = _collective(manifest["collective"])
+    return Plan(
+        topology=topology,
+        collective=collective,
+        entries=items.entries(collective),
+        algorithm=read_string(manifest["algorithm"], "algorithm"),
+        algbw=read_fraction(manifest["algbw"], "algbw"),
+        optimal_algbw=read_optional(manifest["optimal_algbw"], read_fraction, "optimal_algbw"),
+        witness=None if manifest["witness"] is None else witness_from_json(manifest["witness"]),
+        provenance=_provenance(manifest["provenance"]),
+    )
+
+
+def _manifest(value: Any) -> Mapping[str, Any]:
+    """The manifest in the form of the current version."""
+    if not isinstance(value, dict):
+        raise FormatError("manifest: expected an object")
+    version = value.get("version")
+    if value.get("treadle") != "plan" or type(version) is not int:
+        raise FormatError('manifest: expected "treadle": "plan" and a version')
+    if version not in (VERSION - 1, VERSION):
+        raise FormatError(f"manifest: version {version}, this program reads {VERSION - 1} and {VERSION}")
+    if version == 1:
+        return {**read_object(value, "manifest", _KEYS), "steps": []}
+    return read_object(value, "manifest", _KEYS | {"steps"})
+
+
+class _Items:
+    """The forests and steps of an archive, and the entries that name them."""
+
+    def __init__(self, members: MemberReader, manifest: Mapping[str, Any]) -> None:
+        self._members = members
+        self._entries = read_list(manifest["entries"], "entries")
+        self._has_types = manifest["version"] > 1
+        self._n_forests = read_whole(manifest["forests"], "forests")
+        if not 0 <= self._n_forests <= _MAX_ITEMS:
+            raise FormatError(f"forests: {self._n_forests}, expected 0 to {_MAX_ITEMS}")
+        steps = read_list(manifest["steps"], "steps")
+        if len(steps) > _MAX_ITEMS:
+            raise FormatError(f"steps: {len(steps)}, expected 0 to {_MAX_ITEMS}")
+        self._n_chunks = [
+            read_whole(read_object(item, "steps", {"n_chunks"})["n_chunks"], "steps: n_chunks")
+            for item in steps
+        ]
+        expected = {"manifest.json", "topology.json"}
+        for folder, number, keys in (
+            ("forests", self._n_forests, (*FOREST_COLUMNS, *FOREST_COUNTS)),
+            ("steps", len(steps), (*STEP_COLUMNS, *STEP_COUNTS)),
+        ):
+            expected |= {f"{folder}/{i}/{key}.npy" for i in range(number) for key in keys}
+        members.check_names(expected)
+
+    def entries(self, collective: Collective) -> tuple[PlanEntry, ...]:
+        """The plan's entries."""
+        kind, n_ranks = collective.kind, collective.n_ranks
+        ways = self._directions("forests", self._n_forests)
+        forests = [self._forest(number, way, n_ranks) for number, way in enumerate(ways)]
+        ways = self._directions("steps", len(self._n_chunks))
+        steps = [self._step_phase(number, way, n_ranks) for number, way in enumerate(ways)]
+        return tuple(self._entry(value, kind, forests, steps) for value in self._entries)
+
+    def _entry(
+        self, value: Any, kind: CollectiveKind, forests: list[Forest], steps: list[Steps]
+    ) -> PlanEntry:
+        is_forest = self._type(value) == "forests"
+        roles = {
+            role for role, needed in (("reduce", kind.reduces), ("broadcast", kind.broadcasts)) if needed
+        }
+        # an allreduce of steps may do with the reducing phase
+        optional = {"broadcast"} if roles == {"reduce", "broadcast"} and not is_forest else set()
+        keys = {"min_bytes", "max_bytes"} | ({"type"} if self._has_types else set())
+        fields = read_object(value, "entries", keys | roles - optional, optional)
+        schedule: Schedule
+        if is_forest:
+            schedule = ForestSchedule(kind, **{role: forests[fields[role]] for role in roles})
+        else:
+            schedule = StepSchedule(kind, **{role: steps[fields[role]] for role in roles & set(fields)})
+        return PlanEntry(
+            read_whole(fields["min_bytes"], "entries: min_bytes"),
+            read_optional(fields["max_bytes"], read_whole, "entries: max_bytes"),
+            schedule,
+        )
+
+    def _type(self, entry: Any) -> str:
+        """What an entry's numbers count; in version 1 always forests."""
+        if not isinstance(entry, dict):
+            raise FormatError("entries: expected objects")
+        found = entry.get("type") if self._has_types else "forests"
+        if found not in ("forests", "steps"):
+            raise FormatError('entries: expected "type": "forests" or "steps"')
+        return str(found)
+
+    def _directions(self, folder: str, number: int) -> list[Direction]:
+        """Which way each forest (or steps) flows: the role that the entries give it says so."""
+        ways: dict[int, Direction] = {}
+        for entry in self._entries:
+            if self._type(entry) != folder:
+                continue
+            for way in Direction:
+                if way.value in entry:
+                    named = read_whole(entry[way.value], f"entries: {way.value}")
+                    if ways.setdefault(named, way) is not way or not 0 <= named < number:
+                        raise FormatError(f"entries: {folder} {named} is used both ways or does not exist")
+        if len(ways) != number:
+            raise FormatError(f"{folder}: some are used by no entry")
+        return [ways[i] for i in range(number)]
+
+    def _columns(
+        self, place: str, columns: tuple[str, ...], counts: dict[str, str]
+    ) -> dict[str, NDArray[Any]]:
+        found = {
+            key: self._members.array(
+                f"{place}/{key}.npy",
+                np.int32 if key in _NARROW else np.int64,
+                n_dimensions=2 if key == "parent" else 1,
+            )
+            for key in columns
+        }
+        for key, offset in counts.items():
+            found[offset] = _offsets(self._members.array(f"{place}/{key}.npy", np.int64), f"{place}: {key}")
+        return found
+
+    def _forest(self, number: int, direction: Direction, n_ranks: int) -> Forest:
+        columns = self._columns(f"forests/{number}", FOREST_COLUMNS, FOREST_COUNTS)
+        n_trees = columns["tree_root"].size
+        if (
+            columns["parent"].shape != (n_trees, n_ranks)
+            or columns["entry_offset"].size != n_trees * n_ranks + 1
+        ):
+            raise FormatError(f"forest {number}: its columns do not fit {n_trees} trees of {n_ranks} ranks")
+        return Forest(direction=direction, **columns)
+
+    def _step_phase(self, number: int, direction: Direction, n_ranks: int) -> Steps:
+        columns = self._columns(f"steps/{number}", STEP_COLUMNS, STEP_COUNTS)
+        n_steps = columns["step_offset"].size - 1
+        if n_steps > _MAX_STEPS:
+            raise FormatError(f"steps {number}: {n_steps} steps, expected at most {_MAX_STEPS}")
+        return Steps(direction=direction, n_ranks=n_ranks, n_chunks=self._n_chunks[number], **columns)
+
+
+def _offsets(counts: Int64Array, place: str) -> Int64Array:
+    if counts.size and (counts.min() < 0 or counts.max() >= 2**31):
+        raise FormatError(f"{place} has a value out of range")
+    offsets = np.zeros(counts.size + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    offsets.setflags(write=False)
+    return offsets
+
+
+def _provenance(value: Any) -> dict[str, Scalar]:
+    if not isinstance(value, dict):
+        raise FormatError("provenance: expected an object")
+    for key, item in value.items():
+        if type(item) not in (str, int, float) or (isinstance(item, float) and not isfinite(item)):
+            raise FormatError(f"provenance: {key[:100]!r} is neither text nor a finite number")
+    return value
+
+
+def _collective(value: Any) -> Collective:
+    keys = {"kind", "ranks", "root", "weights", "forwarders"}
+    fields = read_object(value, "collective", keys)
+    kind = read_string(fields["kind"], "collective.kind")
+    if kind not in set(CollectiveKind):
+        raise FormatError(f"collective.kind: {kind[:100]!r}, expected one of {', '.join(CollectiveKind)}")
+    return Collective(
+        CollectiveKind(kind),
+        read_wholes(fields["ranks"], "collective.ranks"),
+        root=read_optional(fields["root"], read_whole, "collective.root"),
+        weights=read_optional(fields["weights"], read_wholes, "collective.weights"),
+        forwarders=read_wholes(fields["forwarders"], "collective.forwarders"),
+    )
