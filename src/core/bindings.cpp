@@ -5,8 +5,10 @@
 
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <tuple>
 
+#include "bfb.hpp"
 #include "packing.hpp"
 #include "residual.hpp"
 #include "splitting.hpp"
@@ -16,6 +18,8 @@ using namespace treadle;
 
 using Int64In = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Int32In = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using UInt64In = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using UInt16Rows = nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using ControlIn = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Out = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
@@ -27,6 +31,12 @@ Out<T> to_numpy(std::vector<T> values) {
     auto* kept = new std::vector<T>(std::move(values));
     nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
     return Out<T>(kept->data(), {kept->size()}, owner);
+}
+
+Out<std::int32_t> to_numpy(std::unique_ptr<std::int32_t[]> values, std::size_t size) {
+    std::int32_t* kept = values.release();
+    nb::capsule owner(kept, [](void* p) noexcept { delete[] static_cast<std::int32_t*>(p); });
+    return Out<std::int32_t>(kept, {size}, owner);
 }
 
 template <class T, class In>
@@ -160,6 +170,104 @@ auto assign_paths(Int32In arc, Int64In multiplicity, Int64In segment_offset, Int
                            to_numpy(std::move(units)));
 }
 
+InLinks to_in_links(const Int64In& offset, const Int32In& tail) {
+    return {static_cast<int>(offset.shape(0)) - 1, offset.data(), tail.data()};
+}
+
+DistanceRows to_rows(const UInt16Rows& rows) {
+    return {static_cast<int>(rows.shape(1)), static_cast<int>(rows.shape(0)) - 1, rows.data()};
+}
+
+auto loads_result(Status status, StepLoads&& loads) {
+    std::vector<std::int32_t> failure{loads.failure.node, loads.failure.other};
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(loads.numerator)),
+                           to_numpy(std::move(loads.denominator)), to_numpy(std::move(loads.worst)),
+                           to_numpy(std::move(failure)));
+}
+
+auto sends_result(Status status, SendArrays&& sends) {
+    std::vector<std::int32_t> failure{sends.failure.node, sends.failure.other};
+    const auto size = static_cast<std::size_t>(status == Status::ok ? sends.size : 0);
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(sends.step_offset)),
+                           to_numpy(std::move(sends.shard), size), to_numpy(std::move(sends.link), size),
+                           to_numpy(std::move(sends.low), size), to_numpy(std::move(sends.high), size),
+                           to_numpy(std::move(failure)));
+}
+
+auto bfb_loads(Int64In offset, Int32In tail, Int64In weight, int transform_limit, ControlIn control) {
+    StepLoads loads;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        status = step_loads(to_in_links(offset, tail), weight.data(), transform_limit, Control{control.data()}, loads);
+    }
+    return loads_result(status, std::move(loads));
+}
+
+auto bfb_orbit_loads(UInt16Rows rows, Int64In weight, int transform_limit) {
+    StepLoads loads;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        status = step_loads(to_rows(rows), weight.data(), transform_limit, loads);
+    }
+    return loads_result(status, std::move(loads));
+}
+
+// `capacity` has one value per step, or one per step and in-link, row-major.
+auto bfb_split(Int64In offset, Int32In tail, Int32In link, Int64In capacity, int steps, std::int64_t chunks,
+               ControlIn control) {
+    SendArrays sends;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        const auto stride = static_cast<std::int64_t>(capacity.shape(0)) == steps ? 0 : tail.shape(0);
+        status = bfb_sends(to_in_links(offset, tail), link.data(), capacity.data(), steps, stride, chunks,
+                           Control{control.data()}, sends);
+    }
+    return sends_result(status, std::move(sends));
+}
+
+auto bfb_orbit_split(UInt16Rows rows, Int64In capacity, std::int64_t chunks) {
+    SendArrays sends;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        status = bfb_sends(to_rows(rows), capacity.data(), static_cast<int>(capacity.shape(0)), chunks, sends);
+    }
+    return sends_result(status, std::move(sends));
+}
+
+// 128-bit capacities (one per in-link) and units of a job in two halves.
+auto bfb_cut(Int64In offset, Int32In tail, int step, int first, Int64In capacity_high, UInt64In capacity_low,
+             std::int64_t units_high, std::uint64_t units_low, ControlIn control) {
+    CutJobs cut;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        std::vector<__int128> capacity;
+        for (std::size_t e = 0; e < tail.shape(0); e++)
+            capacity.push_back(wide(capacity_high.data()[e], capacity_low.data()[e]));
+        status = find_cut(to_in_links(offset, tail), step, first, capacity.data(), wide(units_high, units_low),
+                          Control{control.data()}, cut);
+    }
+    return std::make_tuple(static_cast<int>(status), cut.node, cut.jobs, to_numpy(std::move(cut.links)));
+}
+
+auto bfb_counts(Int64In offset, Int32In tail, ControlIn control) {
+    DistanceCounts counts;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        status = count_distances(to_in_links(offset, tail), Control{control.data()}, counts);
+    }
+    std::vector<std::int32_t> failure{counts.failure.node, counts.failure.other};
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(counts.sources_min)),
+                           to_numpy(std::move(counts.sources_max)), to_numpy(std::move(counts.served_min)),
+                           to_numpy(std::move(counts.served_max)), to_numpy(std::move(counts.usable_min)),
+                           to_numpy(std::move(counts.usable_max)), to_numpy(std::move(failure)));
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -175,4 +283,14 @@ NB_MODULE(_core, m) {
           nb::arg("speculate"), nb::arg("control"));
     m.def("assign_paths", &assign_paths, nb::arg("arc"), nb::arg("multiplicity"), nb::arg("segment_offset"),
           nb::arg("segment_path"), nb::arg("segment_units"));
+    m.def("bfb_loads", &bfb_loads, nb::arg("offset"), nb::arg("tail"), nb::arg("weight"), nb::arg("transform_limit"),
+          nb::arg("control"));
+    m.def("bfb_orbit_loads", &bfb_orbit_loads, nb::arg("rows"), nb::arg("weight"), nb::arg("transform_limit"));
+    m.def("bfb_split", &bfb_split, nb::arg("offset"), nb::arg("tail"), nb::arg("link"), nb::arg("capacity"),
+          nb::arg("steps"), nb::arg("chunks"), nb::arg("control"));
+    m.def("bfb_orbit_split", &bfb_orbit_split, nb::arg("rows"), nb::arg("capacity"), nb::arg("chunks"));
+    m.def("bfb_cut", &bfb_cut, nb::arg("offset"), nb::arg("tail"), nb::arg("step"), nb::arg("first"),
+          nb::arg("capacity_high"), nb::arg("capacity_low"), nb::arg("units_high"), nb::arg("units_low"),
+          nb::arg("control"));
+    m.def("bfb_counts", &bfb_counts, nb::arg("offset"), nb::arg("tail"), nb::arg("control"));
 }

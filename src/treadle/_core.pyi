@@ -1,6 +1,6 @@
 """Typed view of the compiled core (src/core/bindings.cpp).
 
-Status codes: 0 ok, 2 cancelled, 3 stuck. `control` is [cancel flag, work done, work expected].
+Status codes: 0 ok, 1 violated, 2 cancelled, 3 stuck. `control` is [cancel flag, work done, work expected].
 """
 
 import numpy as np
@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+UInt64 = NDArray[np.uint64]
+UInt16 = NDArray[np.uint16]
 
 def find_violated_cut(
     n_nodes: int,
@@ -54,3 +56,29 @@ def pack(
 def assign_paths(
     arc: Int32, multiplicity: Int64, segment_offset: Int64, segment_path: Int32, segment_units: Int64
 ) -> tuple[int, Int64, Int32, Int64]: ...
+def bfb_loads(
+    offset: Int64, tail: Int32, weight: Int64, transform_limit: int, control: Int64
+) -> tuple[int, Int64, Int64, Int32, Int32]: ...
+def bfb_orbit_loads(
+    rows: UInt16, weight: Int64, transform_limit: int
+) -> tuple[int, Int64, Int64, Int32, Int32]: ...
+def bfb_split(
+    offset: Int64, tail: Int32, link: Int32, capacity: Int64, steps: int, chunks: int, control: Int64
+) -> tuple[int, Int64, Int32, Int32, Int32, Int32, Int32]: ...
+def bfb_orbit_split(
+    rows: UInt16, capacity: Int64, chunks: int
+) -> tuple[int, Int64, Int32, Int32, Int32, Int32, Int32]: ...
+def bfb_cut(
+    offset: Int64,
+    tail: Int32,
+    step: int,
+    first: int,
+    capacity_high: Int64,
+    capacity_low: UInt64,
+    units_high: int,
+    units_low: int,
+    control: Int64,
+) -> tuple[int, int, int, Int32]: ...
+def bfb_counts(
+    offset: Int64, tail: Int32, control: Int64
+) -> tuple[int, Int64, Int64, Int64, Int64, Int64, Int64, Int32]: ...
