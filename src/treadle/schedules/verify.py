@@ -59,8 +59,8 @@ def verify(
     -----
     What makes a step schedule correct is said at `treadle.schedules.verify_steps.verify_steps`.
 
-    A forest schedule is correct if every tree spans the ranks from its root; every edge's paths carry the
-    tree's multiplicity along links that join, through switches and declared forwarders only; and the trees per root
+    Forests are correct if every tree spans the ranks from its root; every edge's paths carry the tree's
+    multiplicity along links that join, through switches and declared forwarders only; and the trees per root
     are in proportion to the shards (allreduce: any positive number). A path may begin at a multicasting
     switch (BROADCAST), or end at an aggregating one (REDUCE), if for each of its units the data gets there:
     a switch has the data of a unit tree when a path of that tree passes through it whose own beginning has
