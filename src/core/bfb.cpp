@@ -15,12 +15,16 @@ struct Ratio {
     bool below(Cap jobs, Cap weight) const { return jobs * denominator > numerator * weight; }
 };
 
+constexpr int kMostSubsets = 20;       // largest degree for sums over subsets, whatever the caller asks for
+constexpr std::int64_t kShares = 720720;  // divisible by 1 .. 16
+
 // Theorem 19: the load is the largest, over sets of links, of the jobs that fit into no other link / their weight.
 template <class Cap>
 class SubsetLoads {
    public:
     void set_weights(const std::int64_t* weight, int degree) {
-        degree_ = degree;
+        uniform_ = degree <= 16 && std::all_of(weight, weight + degree, [](std::int64_t w) { return w == 1; });
+        even_.resize(degree);
         total_.assign(std::size_t{1} << degree, 0);
         for (int k = 0; k < degree; k++)
             for (std::size_t set = 0; set < std::size_t{1} << k; set++)
@@ -28,6 +32,7 @@ class SubsetLoads {
     }
 
     bool raise(const JobGroups& groups, Ratio<Cap>& best) {
+        if (uniform_ && even_shares_suffice(groups, best)) return false;
         inside_.assign(total_.size(), 0);
         for (int g = 0; g < groups.size(); g++) inside_[groups.mask[g]] += groups.jobs[g];
         for (std::size_t bit = 1; bit < total_.size(); bit *= 2)
@@ -43,9 +48,21 @@ class SubsetLoads {
     }
 
    private:
-    int degree_ = 0;
-    std::vector<Cap> total_;
+    bool uniform_ = false;
+    std::vector<Cap> total_, even_;
     std::vector<std::int32_t> inside_;
+
+    // Whether jobs in equal shares over their links load no link beyond the best ratio: then no set exceeds it.
+    bool even_shares_suffice(const JobGroups& groups, const Ratio<Cap>& best) {
+        std::fill(even_.begin(), even_.end(), 0);
+        for (int g = 0; g < groups.size(); g++) {
+            const int first = groups.offset[g], last = groups.offset[g + 1];
+            const Cap share = groups.jobs[g] * (kShares / (last - first));
+            for (int e = first; e < last; e++) even_[groups.link[e]] += share;
+        }
+        const Cap fullest = *std::max_element(even_.begin(), even_.end());
+        return fullest * best.denominator <= best.numerator * kShares;
+    }
 };
 
 // Newton's iteration: while the best ratio is too small for this receiver, the cut found is a larger one.
@@ -99,7 +116,7 @@ Status loads_with(const Rows<Dist>& rows, const std::int64_t* weight, int transf
         if (u % 64 == 0) control.progress(u, rows.receivers());
         jobs.load(u);
         const int degree = rows.degree(u);
-        const bool by_subsets = degree <= transform_limit && degree <= 20;
+        const bool by_subsets = degree <= std::min(transform_limit, kMostSubsets);
         if (by_subsets) {
             subsets.set_weights(weight + rows.offset[u], degree);
         } else {
@@ -228,7 +245,7 @@ class SendWriter {
             jobs_.load(u);
             for (int t = 1; t <= rows_.steps; t++) {
                 if (jobs_.count(t) == 0) continue;
-                jobs_.group(t);
+                jobs_.group(t, true);
                 share = open_shares(share);
                 write_step(u, t, result);
             }

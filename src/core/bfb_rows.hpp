@@ -188,14 +188,14 @@ class ReceiverJobs {
     const int* begin(int t) const { return order_.data() + start_[t]; }
     int count(int t) const { return start_[t + 1] - start_[t]; }
 
-    // Few in-links first: their jobs have least choice.
-    void group(int t) {
+    // Few in-links first: their jobs have least choice. `group_of_job` is filled on request.
+    void group(int t, bool with_members = false) {
         groups.clear();
-        group_of_job.resize(count(t));
+        if (with_members) group_of_job.resize(count(t));
         if (kBits <= 16)
-            group_by_table(t);
+            group_by_table(t, with_members);
         else
-            group_by_sorting(t);
+            group_by_sorting(t, with_members);
     }
 
    private:
@@ -205,24 +205,24 @@ class ReceiverJobs {
     std::vector<Word> mask_;
     std::vector<int> order_, start_, place_, table_, touched_, sorted_;
 
-    void group_by_table(int t) {
+    void group_by_table(int t, bool with_members) {
         const int* jobs = begin(t);
         touched_.clear();
-        for (int i = 0; i < count(t); i++)
-            if (table_[mask_[jobs[i]]]++ == 0) touched_.push_back(static_cast<int>(mask_[jobs[i]]));
-        std::sort(touched_.begin(), touched_.end(), [](int a, int b) {
-            const int left = __builtin_popcount(a), right = __builtin_popcount(b);
-            return left != right ? left < right : a < b;
-        });
+        for (int i = 0; i < count(t); i++) {
+            const int mask = static_cast<int>(mask_[jobs[i]]);
+            if (table_[mask]++ == 0) touched_.push_back(__builtin_popcount(mask) << 16 | mask);
+        }
+        if (touched_.size() > 1) std::sort(touched_.begin(), touched_.end());
+        for (int& key : touched_) key &= 0xffff;
         for (int mask : touched_) {
             add_group(table_[mask], &mask, 1);
             table_[mask] = groups.size() - 1;
         }
-        for (int i = 0; i < count(t); i++) group_of_job[i] = table_[mask_[jobs[i]]];
+        for (int i = 0; with_members && i < count(t); i++) group_of_job[i] = table_[mask_[jobs[i]]];
         for (int mask : touched_) table_[mask] = 0;
     }
 
-    void group_by_sorting(int t) {
+    void group_by_sorting(int t, bool with_members) {
         const int* jobs = begin(t);
         sorted_.resize(count(t));
         std::iota(sorted_.begin(), sorted_.end(), 0);
@@ -241,7 +241,7 @@ class ReceiverJobs {
         std::vector<Word> set(words_);
         for (int i = 0, next = 0; i < count(t); i = next) {
             while (next < count(t) && compare(sorted_[i], sorted_[next]) == 0) next++;
-            for (int j = i; j < next; j++) group_of_job[sorted_[j]] = groups.size();
+            for (int j = i; with_members && j < next; j++) group_of_job[sorted_[j]] = groups.size();
             for (int w = 0; w < words_; w++) set[w] = word(w, jobs[sorted_[i]]);
             add_group(next - i, set.data(), words_);
         }

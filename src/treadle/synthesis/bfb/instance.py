@@ -65,7 +65,8 @@ def pose(topology: Topology) -> Instance:
     Raises
     ------
     TopologyError
-        If the fabric has switches, fewer than 2 nodes or more than 65,535, or bandwidths beyond 2**62 together.
+        If the fabric has switches, fewer than 2 nodes or more than 65,535, or if the bandwidths into a node
+        add up to more than 2**62.
     """
     _check_nodes(topology)
     order = np.argsort(topology.heads, kind="stable").astype(np.int32)
@@ -88,8 +89,8 @@ def _check_nodes(topology: Topology) -> None:
         raise TopologyError(f"{topology.name}: breadth-first broadcast needs at least 2 nodes, found {n}")
     if n > MAX_NODES:
         raise TopologyError(
-            f"{topology.name}: {n} nodes, breadth-first broadcast takes at most {MAX_NODES} unless the fabric is "
-            f"a Cayley graph (treadle.synthesis.bfb.orbit)"
+            f"{topology.name}: {n} nodes, breadth-first broadcast takes at most {MAX_NODES} unless the "
+            f"fabric is a Cayley graph (treadle.synthesis.bfb.orbit)"
         )
 
 

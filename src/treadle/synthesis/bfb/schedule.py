@@ -94,7 +94,7 @@ def bfb_allgather(
 
 
 def best_chunk_count(value: BfbValue, limit: int) -> int:
-    """The number of chunks up to `limit` (and 4096) with the least T_B on equal links; the smallest of those."""
+    """The number of chunks up to `limit` (and 4096) with the least T_B on equal links; the smallest such."""
     if limit < 1:
         raise ScheduleError(f"chunks per shard: expected at least 1, found {limit}")
     counts = range(1, min(limit, 4096) + 1)
@@ -230,8 +230,8 @@ def bfb_broadcast(topology: Topology, root: int) -> Steps:
 
     Notes
     -----
-    A node at distance t has one job in step t, and spreads it over the links from distance t - 1. The step's load
-    is set by the node with the fewest of them, q(t), so every node uses q(t) links, and P = lcm of the q(t).
+    A node at distance t has one job in step t, and spreads it over the links from distance t - 1. The node
+    with the fewest of them, q(t), sets the step's load, so every node uses q(t) links, and P = lcm of the q(t).
     """
     instance = pose(topology)
     if not 0 <= root < instance.n:
