@@ -81,6 +81,34 @@ def from_arcs(
     )
 
 
+def from_edges(name: str, ends: ArrayLike, *, n: int, bandwidth: int = 1, latency: int = 0) -> Topology:
+    """Fabric of `n` compute nodes with a link each way per edge, sorted by tail, then by head.
+
+    Parameters
+    ----------
+    name : str
+    ends : array_like of int, shape (e, 2)
+        The two nodes of each edge.
+    n : int
+    bandwidth, latency : int
+        Of every link: bytes/s and nanoseconds.
+
+    Raises
+    ------
+    TopologyError
+        If an edge leaves the nodes.
+
+    Examples
+    --------
+    >>> from_edges("path", [(0, 1), (2, 1)], n=3).heads.tolist()
+    [1, 0, 2, 1]
+    """
+    pairs = np.asarray(ends, dtype=np.int64).reshape(-1, 2)
+    arcs = np.concatenate([pairs, pairs[:, ::-1]])
+    arcs = arcs[np.lexsort((arcs[:, 1], arcs[:, 0]))]
+    return from_arcs(name, arcs[:, 0], arcs[:, 1], n=n, bandwidth=bandwidth, latency=latency)
+
+
 def in_links(topology: Topology) -> Int32Array:
     """Links into each node, ascending, shape (N, d); self-loops included.
 
