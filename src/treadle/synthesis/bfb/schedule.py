@@ -231,7 +231,7 @@ def bfb_broadcast(topology: Topology, root: int) -> Steps:
     Notes
     -----
     A node at distance t has one job in step t, and spreads it over the links from distance t - 1. The node
-    with the fewest of them, q(t), sets the step's load, so every node uses q(t) links, and P = lcm of the q(t).
+    with the fewest of them, q(t), sets the step's load, so every node uses q(t) links; P = lcm of the q(t).
     """
     instance = pose(topology)
     if not 0 <= root < instance.n:

@@ -110,7 +110,7 @@ def bfb_value(
 def bfb_reduce_scatter_value(
     topology: Topology, *, progress: Progress | None = None, deadline: float | None = None
 ) -> BfbValue:
-    """Cost of the best breadth-first-broadcast reduce-scatter: that of the transpose's allgather (Corollary 1.1)."""
+    """Cost of the best breadth-first-broadcast reduce-scatter: the transpose's allgather (Corollary 1.1)."""
     return bfb_value(topology.transpose(), progress=progress, deadline=deadline)
 
 
