@@ -24,6 +24,7 @@ from treadle.planning import (
     verify,
 )
 from treadle.planning import candidate as candidates
+from treadle.planning import generation
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import PlanEntry
@@ -108,17 +109,17 @@ def test_late_solve_falls_back_and_says_so() -> None:
     result = solve("torus:8,8", "allgather", time_limit_s=1e-9)
     assert result.is_late
     assert result.report.is_ok
-    assert result.plan.algorithm in candidates.FALLBACKS
+    assert result.plan.algorithm in generation.FALLBACKS
     assert result.optimal_algbw is not None
 
 
 def test_what_stands_in_when_late_is_the_fastest_of_the_quick_schedules() -> None:
-    rows = compare("torus:6,6", "allgather", algorithms=candidates.FALLBACKS).rows
+    rows = compare("torus:6,6", "allgather", algorithms=generation.FALLBACKS).rows
     found = {row.algorithm: row.algbw for row in rows if row.algbw is not None}
-    first = next(name for name in candidates.FALLBACKS if name in found)
+    first = next(name for name in generation.FALLBACKS if name in found)
     best = max(found, key=lambda name: found[name])
     assert found[best] > found[first]  # so that taking the first that fits would fail here
-    assert candidates.fall_back(pose("torus:6,6", "allgather")).algorithm == best
+    assert generation.fall_back(pose("torus:6,6", "allgather")).algorithm == best
 
 
 def test_a_late_allreduce_keeps_its_two_phases(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +151,7 @@ def test_a_wrong_generator_yields_no_plan(monkeypatch: pytest.MonkeyPatch) -> No
         parent[0][parent[0] >= 0] = 1
         return dataclasses.replace(good, broadcast=dataclasses.replace(good.broadcast, parent=parent))
 
-    monkeypatch.setattr(candidates, "BASELINES", {"wrong": wrong})
+    monkeypatch.setattr(generation, "BASELINES", {"wrong": wrong})
     with pytest.raises(RejectedError, match="fails verification"):
         solve("ring:4", "allgather", algorithm="wrong")
     [row] = compare("ring:4", "allgather", algorithms=["wrong"]).rows

@@ -64,7 +64,7 @@ def compare_command(
     print_problem(output, result.topology, result.collective)
     print_bound(output, result.topology, result.collective, result.bound)
     output.line()
-    headings = ("algorithm", "algbw", "% optimum", "trees", "height", "CPU s", "verified")
+    headings = ("algorithm", "algbw", "% optimum", "trees", "height", "steps", "CPU s", "verified")
     output.table(headings, [_cells(result, row) for row in result.rows if not row.refusal])
     for row in result.rows:
         if row.refusal:
@@ -80,13 +80,18 @@ def _cells(result: Comparison, row: ComparisonRow) -> tuple[str, ...]:
     assert row.report is not None
     if row.algbw is None:
         violations = f"NO: {counted(row.report.n_violations, 'violation')}"
-        return row.algorithm, "-", "-", str(row.trees), "-", f"{row.seconds:.2f}", violations
+        return row.algorithm, "-", "-", _number(row.trees), "-", "-", f"{row.seconds:.2f}", violations
     return (
         row.algorithm,
         format_bandwidth(row.algbw),
         f"{float(row.algbw / result.bound.algbw):.1%}",
-        str(row.trees),
-        str(row.report.height_max),
+        _number(row.trees),
+        _number(row.report.height_max),
+        _number(row.report.n_steps),
         f"{row.seconds:.2f}",
         "yes",
     )
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -13,6 +13,7 @@ from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWit
 from treadle.schedules.collective import Collective
 from treadle.schedules.cost import link_loads
 from treadle.schedules.plan import Plan
+from treadle.schedules.steps import StepSchedule
 from treadle.schedules.violations import Report
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import Topology
@@ -81,6 +82,8 @@ def _scarce_links(topology: Topology, witness: LengthWitness) -> str:
 def saturated_links(plan: Plan) -> list[int]:
     """Links that the schedule for the largest sizes keeps busy all the time: they set its throughput."""
     schedule = plan.entries[-1].schedule
+    if isinstance(schedule, StepSchedule):
+        return []
     loads = link_loads(plan.topology, schedule).tolist()
     rates = zip(plan.topology.bandwidths.tolist(), loads, strict=True)
     return [
@@ -93,13 +96,8 @@ def saturated_links(plan: Plan) -> list[int]:
 def print_schedule(output: Output, result: SolveResult) -> None:
     """What was built and how far it is from the bound."""
     plan = result.plan
-    schedule = plan.entries[-1].schedule
     output.line(f"schedule    {exact_bandwidth(plan.algbw)} asymptotic algbw, {_standing(result)}")
-    per_root = f"{result.trees_per_root} per root, " if result.trees_per_root is not None else ""
-    output.line(
-        f"trees       {per_root}{schedule.total_units} in all, height at most {result.report.height_max} "
-        f"({plan.algorithm})"
-    )
+    _print_shape(output, result)
     if saturated := saturated_links(plan):
         output.line(f"saturated   {describe_links(plan.topology, saturated)}")
     if result.exact_trees_per_root not in (None, result.trees_per_root) and not result.is_optimal:
@@ -115,6 +113,23 @@ def print_schedule(output: Output, result: SolveResult) -> None:
         output.line(f"note        {note}")
 
 
+def _print_shape(output: Output, result: SolveResult) -> None:
+    """Trees of a forest, or steps and sends."""
+    schedule, name = result.plan.entries[-1].schedule, result.plan.algorithm
+    if isinstance(schedule, StepSchedule):
+        chunks = " and ".join(dict.fromkeys(counted(steps.n_chunks, "chunk") for steps in schedule.phases))
+        output.line(
+            f"steps       {schedule.n_steps}, {chunks} per shard, "
+            f"{counted(schedule.n_sends, 'send')} ({name})"
+        )
+        return
+    per_root = f"{result.trees_per_root} per root, " if result.trees_per_root is not None else ""
+    output.line(
+        f"trees       {per_root}{schedule.total_units} in all, height at most {result.report.height_max} "
+        f"({name})"
+    )
+
+
 def _standing(result: SolveResult) -> str:
     if result.is_optimal:
         return "optimal"
@@ -128,7 +143,8 @@ def _standing(result: SolveResult) -> str:
 def print_verification(output: Output, report: Report) -> None:
     """Every violation, or that there is none."""
     if report.is_ok:
-        output.line("verified    yes: trees span, paths hold, loads and claims are exact")
+        what = "trees span, paths hold" if report.n_steps is None else "every chunk arrives in time"
+        output.line(f"verified    yes: {what}, loads and claims are exact")
         return
     output.line(f"verified    NO: {counted(report.n_violations, 'violation')}")
     for violation in report.violations[:SHOWN_VIOLATIONS]:

@@ -1,6 +1,6 @@
 """The public Python API: from fabric and collective to verified, executable plans."""
 
-from treadle.planning.candidate import Bound, algorithm_names
+from treadle.planning.candidate import Bound
 from treadle.planning.comparison import Comparison, ComparisonRow, compare
 from treadle.planning.execution import (
     ElementType,
@@ -15,6 +15,7 @@ from treadle.planning.execution import (
     run,
     table_lines,
 )
+from treadle.planning.generation import algorithm_names
 from treadle.planning.lowering import Lowered, Profile, TargetFormat, lower
 from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import Problem, model_of, pose

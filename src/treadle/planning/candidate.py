@@ -1,32 +1,21 @@
-"""One schedule for a problem, by the algorithm of a given name, before anybody has judged it."""
+"""What generators are told and what they return, before anybody has judged it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
-from time import monotonic, process_time
+from time import monotonic
 
-from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.planning.problem import Problem, model_of
-from treadle.planning.transfer import transfer_collective, transfer_schedule
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.forest import ForestSchedule
-from treadle.schedules.verify import verify
+from treadle.schedules.schedule import Schedule
 from treadle.schedules.witness import Witness
 from treadle.synthesis import forestcoll
-from treadle.synthesis.allreduce import AllreduceBound, Construction, allreduce_bound, solve_allreduce
-from treadle.synthesis.baselines import BASELINES
-from treadle.synthesis.engine import Progress, TimeLimitError
+from treadle.synthesis.allreduce import AllreduceBound, allreduce_bound
+from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll import TreeBudget
 from treadle.synthesis.watch import UNWATCHED, Watch
-from treadle.topologies import trimmed
-from treadle.units import format_bandwidth
-
-FORESTCOLL = "forestcoll"
-RS_AG = "rs-ag"
-FALLBACKS = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
-"""Tried when time has run out; all of them are quick."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,7 @@ class Candidate:
     Parameters
     ----------
     algorithm : str
-    schedule : ForestSchedule
+    schedule : Schedule
     bound : Bound, optional
         None when time ran out before it was known.
     trees_per_root, exact_trees_per_root : int, optional
@@ -70,7 +59,7 @@ class Candidate:
     """
 
     algorithm: str
-    schedule: ForestSchedule
+    schedule: Schedule
     bound: Bound | None
     trees_per_root: int | None = None
     exact_trees_per_root: int | None = None
@@ -109,11 +98,6 @@ class Options:
         return Watch(self.progress, self.deadline)
 
 
-def algorithm_names() -> tuple[str, ...]:
-    """Every value of `algorithm`."""
-    return (FORESTCOLL, RS_AG, *BASELINES)
-
-
 def find_bound(problem: Problem, watch: Watch = UNWATCHED) -> Bound:
     """The exact optimum, or for an allreduce with capable switches an upper bound.
 
@@ -124,156 +108,15 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED) -> Bound:
     """
     if problem.collective.kind is CollectiveKind.ALLREDUCE:
         found = allreduce_bound(problem.topology, problem.collective, watch=watch)
-        return _allreduce_bound(problem, found)
+        return bound_of_allreduce(problem, found)
     best = forestcoll.optimum(problem.topology, problem.collective)
     return Bound(best.algbw, best.witness)
 
 
-def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
-    """A schedule by the named algorithm.
-
-    Parameters
-    ----------
-    problem : Problem
-    algorithm : str
-        One of `algorithm_names`.
-    options : Options
-
-    Raises
-    ------
-    FormatError
-        For an unknown name.
-    InfeasibleError, ScheduleError
-        If the algorithm cannot serve the problem.
-    TimeLimitError
-        If the deadline passed.
-    """
-    topology, collective = problem.topology, problem.collective
-    if algorithm in BASELINES:
-        start = process_time()
-        schedule = BASELINES[algorithm](topology, collective)
-        seconds = {"schedule": process_time() - start}
-        bound = options.bound or find_bound(problem, options.watch)
-        return Candidate(algorithm, schedule, bound, seconds=seconds)
-    check_algorithm(algorithm)
-    if options.trim:
-        return _on_trimmed(problem, algorithm, options)
-    if collective.kind is CollectiveKind.ALLREDUCE:
-        return _allreduce(problem, algorithm, options)
-    if algorithm == RS_AG:
-        raise ScheduleError(f"{RS_AG} (reduce-scatter, then allgather) serves allreduce only")
-    built = forestcoll.synthesise(
-        topology,
-        collective,
-        budget=options.budget,
-        progress=options.progress,
-        deadline=options.deadline,
-    )
-    return Candidate(
-        algorithm,
-        built.schedule,
-        Bound(built.optimum.algbw, built.optimum.witness),
-        trees_per_root=built.trees_per_root,
-        exact_trees_per_root=built.exact_trees_per_root,
-        seconds=built.seconds,
-        notes=(built.note,) if built.note else (),
-    )
-
-
-def check_algorithm(name: str) -> None:
-    """Raise FormatError unless an algorithm has that name."""
-    known = algorithm_names()
-    if name not in known:
-        raise FormatError(f"unknown algorithm {name[:40]!r}; expected one of {', '.join(known)}")
-
-
-def _allreduce(
-    problem: Problem,
-    algorithm: str,
-    options: Options,
-) -> Candidate:
-    """Reduce-scatter + allgather where that meets the bound or is asked for; else what is better."""
-    topology, collective = problem.topology, problem.collective
-    phases = forestcoll.synthesise(
-        topology, collective, budget=options.budget, progress=options.progress, deadline=options.deadline
-    )
-    notes = (phases.note,) if phases.note else ()
-    base = Candidate(
-        algorithm,
-        phases.schedule,
-        None,
-        trees_per_root=phases.trees_per_root,
-        exact_trees_per_root=phases.exact_trees_per_root,
-        seconds=phases.seconds,
-        notes=(*notes, f"built as {Construction.PHASES}"),
-    )
-    start = process_time()
-    try:
-        if algorithm == RS_AG or (options.budget.trees or options.budget.max_trees):
-            # a limited number of trees per root only has a meaning for the two phases
-            bound = options.bound or find_bound(problem, options.watch)
-            return replace(base, bound=bound, seconds={**phases.seconds, "bound": process_time() - start})
-        best = solve_allreduce(
-            topology, collective, rs_ag=phases.schedule, pack=forestcoll.pack_forest, watch=options.watch
-        )
-    except TimeLimitError:
-        return replace(base, bound=options.bound, is_late=True)
-    bound = _allreduce_bound(problem, best.bound)
-    seconds = {**phases.seconds, "allreduce": process_time() - start}
-    if best.construction is Construction.PHASES:
-        return replace(base, bound=bound, seconds=seconds)
-    return Candidate(
-        algorithm, best.schedule, bound, seconds=seconds, notes=(*notes, f"built as {best.construction}")
-    )
-
-
-def _allreduce_bound(problem: Problem, found: AllreduceBound) -> Bound:
+def bound_of_allreduce(problem: Problem, found: AllreduceBound) -> Bound:
+    """An allreduce bound as the other bounds are told."""
     model = model_of(problem.topology, problem.collective)
     return Bound(found.algbw, found.witness, found.is_attained is True, model)
-
-
-def fall_back(problem: Problem) -> Candidate:
-    """The fastest schedule of those that are quick to make, for when time has run out.
-
-    Raises
-    ------
-    ScheduleError
-        If none fits.
-    """
-    # the cut search is quick enough to be worth waiting for; an allreduce's linear program may not be
-    is_slow = problem.collective.kind is CollectiveKind.ALLREDUCE
-    bound = None if is_slow else find_bound(problem)
-    found: list[tuple[Fraction, Candidate]] = []
-    for name in FALLBACKS:
-        try:
-            schedule = BASELINES[name](problem.topology, problem.collective)
-        except TreadleError:
-            continue
-        report = verify(problem.topology, problem.collective, schedule)
-        if report.is_ok and report.algbw is not None:
-            found.append((report.algbw, Candidate(name, schedule, bound)))
-    if not found:
-        raise ScheduleError(
-            f"{problem.topology.name}: the time limit was reached and no quick schedule fits; allow more time"
-        )
-    return max(found, key=lambda entry: entry[0])[1]
-
-
-def _on_trimmed(problem: Problem, algorithm: str, options: Options) -> Candidate:
-    whole = problem.topology
-    small = trimmed(whole)
-    inner = Problem(small, transfer_collective(problem.collective, whole, small))
-    built = generate(inner, algorithm, replace(options, trim=False, bound=None))
-    notes = built.notes
-    lost = int(whole.bandwidths.sum()) - int(small.bandwidths.sum())
-    if lost:
-        notes += (f"{format_bandwidth(lost)} of surplus bandwidth were left unused to balance every switch",)
-    return replace(
-        built,
-        schedule=transfer_schedule(built.schedule, small, whole),
-        bound=options.bound or find_bound(problem, options.watch),
-        notes=notes,
-    )
 
 
 def seconds_left(time_limit_s: float | None) -> float | None:

@@ -9,18 +9,12 @@ from time import process_time
 from typing import Unpack
 
 from treadle.errors import TreadleError
-from treadle.planning.candidate import (
-    RS_AG,
-    Bound,
-    Options,
-    algorithm_names,
-    check_algorithm,
-    find_bound,
-    generate,
-    seconds_left,
-)
+from treadle.planning.candidate import Bound, Options, find_bound, seconds_left
+from treadle.planning.generation import RS_AG, algorithm_names, check_algorithm, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
+from treadle.planning.step_candidates import STEP_ALGORITHMS
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.verify import verify as verify_schedule
 from treadle.schedules.violations import Report
 from treadle.synthesis.engine import Progress, TimeLimitError
@@ -38,7 +32,7 @@ class ComparisonRow:
     report : Report, optional
         Of the verifier; None if the scheduler refused the problem.
     trees : int, optional
-        Unit trees in all.
+        Unit trees in all; None for step schedules.
     seconds : float
         CPU time to generate the schedule.
     refusal : str
@@ -96,7 +90,7 @@ def compare(
     topology, collective, **problem_options
         See `treadle.planning.problem.pose`.
     algorithms : sequence of str, optional
-        Default: all that are known.
+        Default: all that are known, without the step schedules where there are switches.
     trim : bool
         Where nodes are not Eulerian, let ForestColl leave surplus bandwidth unused; baselines need no such
         thing.
@@ -114,14 +108,21 @@ def compare(
     problem = pose(topology, collective, **problem_options)
     bound = find_bound(problem, Watch(progress))
     options = Options(trim=trim, bound=bound, progress=progress, deadline=seconds_left(time_limit_s))
-    names = algorithms or [
-        name
-        for name in algorithm_names()
-        if name != RS_AG or problem.collective.kind is CollectiveKind.ALLREDUCE
-    ]
+    names = algorithms or _fitting(problem)
     rows = [_row(problem, name, bound, options) for name in names]
     rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
     return Comparison(problem.topology, problem.collective, bound, tuple(rows))
+
+
+def _fitting(problem: Problem) -> list[str]:
+    """Algorithms that are made for such a problem."""
+    is_allreduce = problem.collective.kind is CollectiveKind.ALLREDUCE
+    has_switches = bool(problem.topology.switches.size)
+    return [
+        name
+        for name in algorithm_names()
+        if (name != RS_AG or is_allreduce) and not (has_switches and name in STEP_ALGORITHMS)
+    ]
 
 
 def _row(problem: Problem, name: str, bound: Bound, options: Options) -> ComparisonRow:
@@ -142,4 +143,5 @@ def _row(problem: Problem, name: str, bound: Bound, options: Options) -> Compari
         claimed_optimal_algbw=bound.algbw,
         witness=bound.witness,
     )
-    return ComparisonRow(name, report, found.schedule.total_units, seconds)
+    trees = found.schedule.total_units if isinstance(found.schedule, ForestSchedule) else None
+    return ComparisonRow(name, report, trees, seconds)

@@ -9,19 +9,12 @@ from typing import Unpack
 
 from treadle._version import __version__
 from treadle.errors import ScheduleError
-from treadle.planning.candidate import (
-    FORESTCOLL,
-    Bound,
-    Candidate,
-    Options,
-    fall_back,
-    find_bound,
-    generate,
-    seconds_left,
-)
+from treadle.planning.candidate import Bound, Candidate, Options, find_bound, seconds_left
+from treadle.planning.generation import FORESTCOLL, fall_back, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.stages import Stopwatch
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.verify import verify as verify_schedule
 from treadle.schedules.violations import Report
@@ -234,7 +227,7 @@ def solve(
     except TimeLimitError:
         found, late = fall_back(problem), True
     traffic: Pruning | None = None
-    if multicast:
+    if multicast and isinstance(found.schedule, ForestSchedule):
         with watch.stage("multicast"):
             traffic = prune_for_switches(problem.topology, found.schedule)
             found = replace(found, schedule=traffic.schedule)

@@ -11,8 +11,10 @@ from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import model_of
 from treadle.planning.solving import BoundResult, SolveResult
 from treadle.schedules.collective import Collective
-from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
+from treadle.schedules.schedule import Schedule
+from treadle.schedules.step_cost import node_bandwidth
+from treadle.schedules.steps import StepSchedule
 from treadle.schedules.violations import Report
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import has_switches, has_uniform_links, is_regular
@@ -94,7 +96,9 @@ def _row(result: Comparison, row: ComparisonRow) -> dict[str, object]:
             "gap": float(1 - row.algbw / result.bound.algbw),
             "optimal": row.report.is_optimal or (False if result.bound.is_tight else None),
         }
-    return {**values, "trees": row.trees, **_verification(row.report)}
+    if row.trees is not None:
+        values["trees"] = row.trees
+    return {**values, **_verification(row.report)}
 
 
 def _problem(topology: Topology, collective: Collective) -> dict[str, object]:
@@ -124,8 +128,7 @@ def throughput(plan: Plan) -> dict[str, object]:
     }
     topology = plan.topology
     if not has_switches(topology) and has_uniform_links(topology) and is_regular(topology):
-        per_node = int(topology.egress_bytes_per_s()[0])
-        values["t_b_exact"] = exact_text(per_node / plan.algbw)
+        values["t_b_exact"] = exact_text(node_bandwidth(topology) / plan.algbw)
     if plan.optimal_algbw is not None:
         values["optimal_algbw_bytes_per_s"] = float(plan.optimal_algbw)
         values["optimal_algbw_exact"] = exact_text(plan.optimal_algbw)
@@ -168,10 +171,15 @@ def _verification(report: Report) -> Mapping[str, object]:
     }
     if report.height_max is not None:
         values["height_max"] = report.height_max
+    if report.n_steps is not None:
+        values["steps"] = report.n_steps
     return values
 
 
-def _shape(schedule: ForestSchedule) -> dict[str, object]:
+def _shape(schedule: Schedule) -> dict[str, object]:
+    if isinstance(schedule, StepSchedule):
+        chunks = max(steps.n_chunks for steps in schedule.phases)
+        return {"sends": schedule.n_sends, "chunks_per_shard": chunks}
     values: dict[str, object] = {"trees": schedule.total_units}
     multiplicity = schedule.root_multiplicity
     if (multiplicity == multiplicity[0]).all():

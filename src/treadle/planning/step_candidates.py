@@ -1,0 +1,85 @@
+"""Step schedules for a problem by the name of their generator, and the bound beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from time import process_time
+from types import MappingProxyType
+
+from treadle.errors import ScheduleError
+from treadle.planning.candidate import Bound, Candidate, Options, find_bound
+from treadle.planning.problem import Problem, model_of
+from treadle.schedules.allreduce_witness import LengthWitness
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.step_cost import algbw
+from treadle.schedules.steps import StepSchedule
+from treadle.synthesis.bfb import bfb_schedule
+from treadle.topologies.topology import Topology
+
+BFB = "bfb"
+
+_LARGEST_EXACT_ALLREDUCE = 128
+"""Ranks up to which the allreduce linear program is worth its time beside a step schedule."""
+
+
+def _breadth_first(topology: Topology, collective: Collective, options: Options) -> StepSchedule:
+    return bfb_schedule(
+        topology,
+        collective.kind,
+        root=collective.root,
+        progress=options.progress,
+        deadline=options.deadline,
+    )
+
+
+STEP_ALGORITHMS: Mapping[str, Callable[[Topology, Collective, Options], StepSchedule]] = MappingProxyType(
+    {BFB: _breadth_first}
+)
+"""Generators of step schedules for direct-connect fabrics, by name."""
+
+
+def generate_steps(problem: Problem, algorithm: str, options: Options) -> Candidate:
+    """A step schedule by the named algorithm.
+
+    Raises
+    ------
+    ScheduleError
+        If the fabric has switches, compute nodes that only forward, or shards of unequal size.
+    InfeasibleError
+        If a rank cannot be reached.
+    """
+    topology, collective = problem.topology, problem.collective
+    for reason, holds in (
+        ("switches", bool(topology.switches.size)),
+        ("compute nodes that only forward", bool(collective.forwarders)),
+        ("shards of unequal size", collective.weights is not None),
+    ):
+        if holds:
+            raise ScheduleError(
+                f"{algorithm}: step schedules are for direct-connect fabrics, and {topology.name} comes "
+                f"with {reason}; use --algorithm forestcoll"
+            )
+    start = process_time()
+    schedule = STEP_ALGORITHMS[algorithm](topology, collective, options)
+    seconds = {"schedule": process_time() - start}
+    start = process_time()
+    bound = options.bound or _bound(problem, algbw(topology, schedule), options)
+    return Candidate(algorithm, schedule, bound, seconds={**seconds, "bound": process_time() - start})
+
+
+def _bound(problem: Problem, reached: Fraction, options: Options) -> Bound:
+    """The optimum; of a large allreduce the volume bound, which a bandwidth-optimal schedule attains."""
+    if problem.collective.kind is not CollectiveKind.ALLREDUCE:
+        return find_bound(problem, options.watch)
+    quick = volume_bound(problem)
+    if reached != quick.algbw and problem.collective.n_ranks <= _LARGEST_EXACT_ALLREDUCE:
+        return find_bound(problem, options.watch)
+    return quick if reached != quick.algbw else Bound(quick.algbw, quick.witness, True, quick.model)
+
+
+def volume_bound(problem: Problem) -> Bound:
+    """At least 2 (N - 1) times the buffer has to cross links in an allreduce on a fabric without switches."""
+    witness = LengthWitness((Fraction(1),) * problem.topology.n_links)
+    value = witness.bound(problem.topology, problem.collective)
+    return Bound(value, witness, False, model_of(problem.topology, problem.collective))
