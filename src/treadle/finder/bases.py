@@ -1,8 +1,4 @@
-"""The known bases: graphs of table A.3 with their exact figures, and those found by search.
-
-Closed forms are the dissertation's (cited below); the other figures are data that `treadle.finder.tables`
-computed, both for the graph and for its transpose.
-"""
+"""Bases whose figures have a closed form: graphs of table A.3. The others are in `treadle.finder.tables`."""
 
 from __future__ import annotations
 
@@ -11,31 +7,50 @@ from fractions import Fraction
 from math import isqrt
 
 from treadle.finder.construction import Base, Scheduler
+from treadle.finder.predict import Performance
 from treadle.finder.search import Candidate
-from treadle.finder.tables import Tables
 
 
-def known_bases(tables: Tables, nodes: int, degree: int) -> Iterator[Candidate]:
-    """Every base with `nodes` and `degree`, the plainest first.
-
-    Parameters
-    ----------
-    tables : Tables
-        Figures that have no closed form.
-    nodes, degree : int
-    """
+def closed_form_bases(nodes: int, degree: int) -> Iterator[Candidate]:
+    """Every base of that size whose figures have a closed form, the plainest first."""
     if nodes < 2 or degree < 1:
         return
     yield from _dense(nodes, degree)
     yield from _rings(nodes, degree)
     yield from _circulants(nodes, degree)
-    yield from tables.bases(nodes, degree)
+    yield from _distance_regular(nodes, degree)
+    yield from _exact(nodes, degree)
 
 
-def _optimal(nodes: int, degree: int, steps: int, base: Base, **flags: bool) -> Candidate:
-    """A bandwidth-optimal base."""
-    optimum = Fraction(nodes - 1, nodes)
-    return Candidate(nodes, degree, steps, optimum, optimum, base, is_reverse_symmetric=True, **flags)
+def bandwidth_optimal(
+    base: Base,
+    nodes: int,
+    degree: int,
+    steps: int,
+    *,
+    is_bidirectional: bool = False,
+    is_simple: bool = True,
+    cycle: int | None = None,
+    is_reverse_symmetric: bool = True,
+) -> Candidate:
+    """A base whose schedules are bandwidth-optimal both ways.
+
+    Line graphs of bidirectional ones with two neighbours meet Theorem 7 exactly (`treadle.finder.predict`).
+    """
+    figures = Performance(
+        nodes=nodes,
+        degree=degree,
+        steps=steps,
+        t_b=Fraction(nodes - 1, nodes),
+        diameter=steps,
+        cycle=2 if is_bidirectional else cycle,
+        is_breadth_first=base.scheduler is Scheduler.BFB,
+        has_loops=False,
+        is_simple=is_simple,
+        is_bidirectional=is_bidirectional,
+        has_exact_line_graphs=is_bidirectional and nodes > 2 and base.scheduler is Scheduler.BFB,
+    )
+    return Candidate(base, figures, figures, is_reverse_symmetric)
 
 
 def _base(expression: str, notation: str, family: str) -> Base:
@@ -46,28 +61,25 @@ def _dense(n: int, d: int) -> Iterator[Candidate]:
     """Complete, complete bipartite, directed circulant of d + 2 nodes: Moore- and bandwidth-optimal."""
     if n == d + 1:
         base = _base(f"complete({n})", f"K{n}", "complete")
-        yield _optimal(n, d, 1, base, is_bidirectional=True, fans_out=d > 1)
+        yield bandwidth_optimal(base, n, d, 1, is_bidirectional=True)
     if n == 2 * d and d > 1:
         base = _base(f"complete_bipartite({d}, {d})", f"K{d},{d}", "bipartite")
-        yield _optimal(n, d, 2, base, is_bidirectional=True)
+        yield bandwidth_optimal(base, n, d, 2, is_bidirectional=True)
     if n == d + 2 and d > 1:
         offsets = ", ".join(map(str, range(1, d + 1)))
         name = f"DiC({n},{{{offsets.replace(' ', '')}}})"
-        yield _optimal(n, d, 2, _base(f"directed_circulant({n}, {offsets})", name, "directed circulant"))
+        base = _base(f"directed_circulant({n}, {offsets})", name, "directed circulant")
+        yield bandwidth_optimal(base, n, d, 2)
 
 
 def _rings(n: int, d: int) -> Iterator[Candidate]:
-    """Rings with parallel links; bandwidth-optimal for any size (section A.6.1)."""
-    if d % 2 == 0 and n >= 3:
-        base = _base(f"bi_ring({d}, {n})", f"BiRing({d},{n})", "ring")
-        yield _optimal(n, d, n // 2, base, is_bidirectional=True, is_simple=d == 2)
-    if n >= 2 and d == 1:  # more links in parallel come from `parallel_of`
+    """Rings; bandwidth-optimal for any size (section A.6.1). Parallel links come from `parallel_of`."""
+    if d == 2 and n >= 3:
+        base = _base(f"bi_ring(2, {n})", f"BiRing(2,{n})", "ring")
+        yield bandwidth_optimal(base, n, d, n // 2, is_bidirectional=True)
+    if d == 1:
         base = _base(f"uni_ring(1, {n})", f"UniRing(1,{n})", "ring")
-        yield _optimal(n, 1, n - 1, base, is_bidirectional=n == 2, fans_out=False)
-    elif n >= 2:
-        base = _base(f"uni_ring({d}, {n})", f"UniRing({d},{n})", "ring")
-        flags = {"is_bidirectional": n == 2, "fans_out": False, "is_simple": False}
-        yield _optimal(n, d, n - 1, base, **flags)
+        yield bandwidth_optimal(base, n, d, n - 1, is_bidirectional=n == 2, cycle=n)
 
 
 def _circulants(n: int, d: int) -> Iterator[Candidate]:
@@ -75,8 +87,39 @@ def _circulants(n: int, d: int) -> Iterator[Candidate]:
     if d == 4 and n > 6:
         m = least_circulant_diameter(n)
         base = _base(f"circulant({n}, {m}, {m + 1})", f"C({n},{{{m},{m + 1}}})", "circulant")
-        # offsets that are opposite (2m + 1 = n) or equal to n / 2 would make links parallel
-        yield _optimal(n, d, m, base, is_bidirectional=True, is_simple=2 * (m + 1) < n)
+        # with 2 (m + 1) >= n an offset meets its own or the other's opposite, and links are parallel
+        yield bandwidth_optimal(base, n, d, m, is_bidirectional=True, is_simple=2 * (m + 1) < n)
+
+
+_DISTANCE_REGULAR = {
+    **{6: 2, 9: 2, 10: 3, 14: 3, 15: 3, 16: 4, 21: 3, 26: 3},
+    **{32: 4, 35: 3, 45: 4, 70: 7, 80: 4, 189: 6, 728: 6},
+}
+"""Diameter of the degree-4 distance-regular graph of each size (table A.2)."""
+
+
+def _distance_regular(n: int, d: int) -> Iterator[Candidate]:
+    """Bandwidth-optimal by Theorem 18 (section A.6.3)."""
+    if d == 4 and n in _DISTANCE_REGULAR:
+        base = _base(f"distance_regular(4, {n})", f"DistReg(4,{n})", "distance-regular")
+        yield bandwidth_optimal(base, n, d, _DISTANCE_REGULAR[n], is_bidirectional=True)
+
+
+_EXACT = (
+    (8, 2, "diamond()", "Diamond", 3, False),
+    (8, 2, "modified_de_bruijn(2, 3)", "DBJMod(2,3)", 4, True),
+    (9, 3, "modified_de_bruijn(3, 2)", "DBJMod(3,2)", 3, False),
+    (16, 4, "modified_de_bruijn(4, 2)", "DBJMod(4,2)", 3, False),
+    (16, 2, "modified_de_bruijn(2, 4)", "DBJMod(2,4)", 5, False),
+)
+"""Bandwidth-optimal bases whose schedules come from exact synthesis (table A.3)."""
+
+
+def _exact(n: int, d: int) -> Iterator[Candidate]:
+    for nodes, degree, expression, notation, steps, symmetric in _EXACT:
+        if (nodes, degree) == (n, d):
+            base = Base(expression, notation, Scheduler.EXACT, "exact synthesis")
+            yield bandwidth_optimal(base, n, d, steps, is_reverse_symmetric=symmetric)
 
 
 def least_circulant_diameter(n: int) -> int:

@@ -20,6 +20,13 @@ from treadle.finder.construction import (
     Product,
     WithReverse,
 )
+from treadle.finder.predict import (
+    Performance,
+    cartesian_power_performance,
+    cartesian_product_performance,
+    degree_expansion_performance,
+    line_graph_performance,
+)
 
 Bases = Callable[[int, int], Iterable["Candidate"]]
 """bases(nodes, degree): every known base of that size."""
@@ -27,159 +34,115 @@ Bases = Callable[[int, int], Iterable["Candidate"]]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A fabric and its schedule, by predicted figures.
+    """A fabric and its schedules, by predicted figures.
 
     Parameters
     ----------
-    nodes, degree : int
-        N and d; self-loops and parallel links count in d.
-    steps : int
-        T_L / alpha of an allgather, and of a reduce-scatter.
-    t_b, t_b_reduce : Fraction
-        T_B of the allgather and of the reduce-scatter, in M/B. With `is_exact` false: at most so much.
     construction : Construction
-    is_breadth_first : bool
-        Both schedules are optimal breadth-first broadcasts on the graph.
-    is_simple : bool
-        No loops and no parallel links.
-    has_loops : bool
-    is_bidirectional : bool
-        Links come in opposite pairs.
+    gather : Performance
+        Of the allgather.
+    reduce : Performance
+        Of the reduce-scatter, as an allgather of the transpose; the same object where equal.
     is_reverse_symmetric : bool
         Known to be isomorphic to its transpose (Definition 6).
-    fans_out : bool
-        Every node has more than one out-neighbour.
-    is_exact : bool
-        The figures are those of the schedule; else it is at least as good.
     """
 
-    nodes: int
-    degree: int
-    steps: int
-    t_b: Fraction
-    t_b_reduce: Fraction
     construction: Construction
-    is_breadth_first: bool = True
-    is_simple: bool = True
-    has_loops: bool = False
-    is_bidirectional: bool = False
+    gather: Performance
+    reduce: Performance
     is_reverse_symmetric: bool = False
-    fans_out: bool = True
-    is_exact: bool = True
+
+    @property
+    def steps(self) -> int:
+        """T_L / alpha of an allgather, and of a reduce-scatter."""
+        return max(self.gather.steps, self.reduce.steps)
 
     @property
     def t_b_both(self) -> Fraction:
-        """T_B of reduce-scatter and allgather together: that of an allreduce, in M/B."""
-        return self.t_b + self.t_b_reduce
+        """T_B of reduce-scatter and allgather together, that of an allreduce, in M/B."""
+        return self.gather.t_b + self.reduce.t_b
 
     @property
     def is_bandwidth_optimal(self) -> bool:
         """T_B = (N - 1) / N both ways (Theorem 4)."""
-        return self.t_b == self.t_b_reduce == Fraction(self.nodes - 1, self.nodes)
+        return self.gather.is_bandwidth_optimal and self.reduce.is_bandwidth_optimal
+
+    @property
+    def is_exact(self) -> bool:
+        """The figures are those of the schedules; else these are at least as good."""
+        return self.gather.is_exact and self.reduce.is_exact
+
+
+def _changed(
+    base: Candidate, construction: Construction, change: Callable[[Performance], Performance]
+) -> Candidate:
+    gather = change(base.gather)
+    reduce = gather if base.reduce is base.gather else change(base.reduce)
+    return Candidate(construction, gather, reduce, base.is_reverse_symmetric)
 
 
 def line_graph_of(base: Candidate, times: int = 1) -> Candidate:
-    """L^times: Theorem 7, and Theorem 10 where the schedule is breadth-first.
-
-    The addition of 1/N is exact for breadth-first schedules where every node has more than one neighbour;
-    otherwise it is an upper bound.
-    """
-    n, d = base.nodes, base.degree
-    growth = sum((Fraction(1, n * d**i) for i in range(times)), Fraction(0))
-    return replace(
-        base,
-        nodes=n * d**times,
-        steps=base.steps + times,
-        t_b=base.t_b + growth,
-        t_b_reduce=base.t_b_reduce + growth,
-        construction=LineGraph(base.construction, times),
-        is_simple=not base.has_loops,  # parallel links have become different nodes
-        is_bidirectional=False,
-        fans_out=d > 1,
-        is_exact=base.is_exact and base.is_breadth_first and base.fans_out,
-    )
+    """L^times (Theorem 7), written as a higher line graph where the base is one already."""
+    match base.construction:
+        case LineGraph(of, before):
+            construction = LineGraph(of, before + times)
+        case _:
+            construction = LineGraph(base.construction, times)
+    return _changed(base, construction, lambda p: line_graph_performance(p, times))
 
 
 def degree_expansion_of(base: Candidate, copies: int) -> Candidate:
-    """G * copies: Theorem 11, exact. `base` must have no self-loops."""
-    growth = Fraction(copies - 1, copies * base.nodes)
-    return replace(
-        base,
-        nodes=base.nodes * copies,
-        degree=base.degree * copies,
-        steps=base.steps + 1,
-        t_b=base.t_b + growth,
-        t_b_reduce=base.t_b_reduce + growth,
-        construction=DegreeExpansion(base.construction, copies),
-        is_breadth_first=False,
-        fans_out=True,
-    )
+    """G * copies (Theorem 11); G must have no self-loops."""
+    construction = DegreeExpansion(base.construction, copies)
+    return _changed(base, construction, lambda p: degree_expansion_performance(p, copies))
 
 
 def power_of(base: Candidate, exponent: int) -> Candidate:
-    """Cartesian power: Theorem 12, exact."""
-    n = base.nodes
-    factor = Fraction(n, n - 1) * Fraction(n**exponent - 1, n**exponent)
-    return replace(
-        base,
-        nodes=n**exponent,
-        degree=base.degree * exponent,
-        steps=base.steps * exponent,
-        t_b=base.t_b * factor,
-        t_b_reduce=base.t_b_reduce * factor,
-        construction=Power(base.construction, exponent),
-        is_breadth_first=False,
-        fans_out=True,
-    )
+    """Cartesian power (Theorem 12)."""
+    construction = Power(base.construction, exponent)
+    return _changed(base, construction, lambda p: cartesian_power_performance(p, exponent))
 
 
-def product_of(factors: Iterable[Candidate]) -> Candidate:
-    """Cartesian product: Theorem 13, exact. Factors: simple, breadth-first, bandwidth-optimal."""
-    parts = tuple(factors)
-    nodes = 1
-    for part in parts:
-        nodes *= part.nodes
-    optimum = Fraction(nodes - 1, nodes)
-    return Candidate(
-        nodes=nodes,
-        degree=sum(part.degree for part in parts),
-        steps=sum(part.steps for part in parts),
-        t_b=optimum,
-        t_b_reduce=optimum,
-        construction=_product(parts),
-        is_bidirectional=all(part.is_bidirectional for part in parts),
-        is_reverse_symmetric=all(part.is_reverse_symmetric for part in parts),
-    )
-
-
-def _product(parts: tuple[Candidate, ...]) -> Construction:
+def product_of(*parts: Candidate) -> Candidate:
+    """Cartesian product (Theorem 13) of simple graphs with bandwidth-optimal breadth-first schedules."""
     factors: list[Construction] = []
     for part in parts:
         inner = part.construction
         factors += inner.factors if isinstance(inner, Product) else [inner]
-    return Product(tuple(sorted(factors, key=repr)))
+    gather = cartesian_product_performance(*(part.gather for part in parts))
+    return Candidate(
+        Product(tuple(sorted(factors, key=repr))),
+        gather,
+        gather,  # bandwidth-optimal both ways
+        all(part.is_reverse_symmetric for part in parts),
+    )
 
 
 def parallel_of(base: Candidate, times: int) -> Candidate:
     """Every link `times` times over: the same steps and, in M/B, the same bandwidth time."""
-    return replace(
+    construction = Parallel(base.construction, times)
+    return _changed(
         base,
-        degree=base.degree * times,
-        construction=Parallel(base.construction, times),
-        is_simple=False,
+        construction,
+        lambda p: replace(p, degree=p.degree * times, is_simple=False, has_exact_line_graphs=False),
     )
 
 
 def with_reverse_of(base: Candidate) -> Candidate:
-    """G and its transpose at once (section A.1.6), exact where G is reverse-symmetric."""
-    return replace(
+    """G and its transpose at once (section A.1.6); G must be reverse-symmetric."""
+    return _changed(
         base,
-        degree=base.degree * 2,
-        construction=WithReverse(base.construction),
-        is_breadth_first=False,
-        is_simple=False,
-        is_bidirectional=True,
-        is_exact=base.is_exact and base.is_reverse_symmetric,
+        WithReverse(base.construction),
+        lambda p: replace(
+            p,
+            degree=p.degree * 2,
+            diameter=None,
+            cycle=2,
+            is_breadth_first=False,
+            is_simple=False,
+            is_bidirectional=True,
+            has_exact_line_graphs=False,
+        ),
     )
 
 
@@ -209,7 +172,7 @@ def _figures(candidate: Candidate) -> tuple[int | Fraction, ...]:
 
 def _usefulness(candidate: Candidate) -> tuple[int | Fraction, ...]:
     """What matters to further expansions: loops rule out degree expansion, asymmetry the reverse."""
-    return (*_figures(candidate), candidate.has_loops, not candidate.is_reverse_symmetric)
+    return (*_figures(candidate), candidate.gather.has_loops, not candidate.is_reverse_symmetric)
 
 
 class Finder:
@@ -254,11 +217,11 @@ class Finder:
                 yield parallel_of(part, times)
         if not self._bidirectional and degree > 1 and nodes % degree == 0 and nodes // degree > 1:
             for part in self._useful(nodes // degree, degree):
-                yield _line_graph(part)
+                yield line_graph_of(part)
         for copies in _divisors(gcd(nodes, degree)):
             if nodes // copies > 1:
                 for part in self._useful(nodes // copies, degree // copies):
-                    if not part.has_loops:
+                    if not part.gather.has_loops:
                         yield degree_expansion_of(part, copies)
         for root, exponent in _roots(nodes):
             if degree % exponent == 0:
@@ -271,7 +234,7 @@ class Finder:
 
     def _usable_bases(self, nodes: int, degree: int) -> Iterator[Candidate]:
         for base in self._bases(nodes, degree):
-            if base.is_bidirectional or not self._bidirectional:
+            if base.gather.is_bidirectional or not self._bidirectional:
                 yield base
 
     def _factor(self, nodes: int, degree: int) -> Candidate | None:
@@ -285,7 +248,8 @@ class Finder:
 
     def _possible_factors(self, nodes: int, degree: int) -> Iterator[Candidate]:
         for base in self._usable_bases(nodes, degree):
-            if base.is_simple and base.is_breadth_first and base.is_bandwidth_optimal:
+            figures = base.gather
+            if figures.is_simple and figures.is_breadth_first and base.is_bandwidth_optimal:
                 yield base
         for part in _divisors(nodes):
             if part * part > nodes:
@@ -294,16 +258,7 @@ class Finder:
                 one = self._factor(part, share)
                 other = self._factor(nodes // part, degree - share) if one is not None else None
                 if one is not None and other is not None and nodes > part:
-                    yield product_of((one, other))
-
-
-def _line_graph(part: Candidate) -> Candidate:
-    """L(part), written as a higher line graph where part is one already."""
-    found = line_graph_of(part)
-    match part.construction:
-        case LineGraph(of, times):
-            return replace(found, construction=LineGraph(of, times + 1))
-    return found
+                    yield product_of(one, other)
 
 
 def _divisors(number: int) -> list[int]:

@@ -62,7 +62,14 @@ from treadle.topologies.properties import (
 )
 from treadle.topologies.rings import bi_ring, double_binary_tree, shifted_ring, uni_ring
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
-from treadle.topologies.transforms import subset, trimmed, with_failed_links, with_failed_nodes
+from treadle.topologies.transforms import (
+    subset,
+    trimmed,
+    with_failed_links,
+    with_failed_nodes,
+    with_parallel_links,
+    with_reverse_links,
+)
 from treadle.topologies.twisted import twisted_hypercube, twisted_torus
 
 __all__ = [
@@ -141,4 +148,6 @@ __all__ = [
     "unreachable_pair",
     "with_failed_links",
     "with_failed_nodes",
+    "with_parallel_links",
+    "with_reverse_links",
 ]

@@ -1,0 +1,99 @@
+"""Builds what the search found: the fabric, and both schedules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from treadle.finder.construction import (
+    Base,
+    Construction,
+    DegreeExpansion,
+    LineGraph,
+    Parallel,
+    Power,
+    Product,
+    WithReverse,
+    expression,
+    is_breadth_first,
+)
+from treadle.schedules.forest import Direction
+from treadle.schedules.step_transforms import combine, reverse, subdivide
+from treadle.schedules.steps import Steps
+from treadle.synthesis.bfb import bfb_allgather, bfb_reduce_scatter
+from treadle.synthesis.exact.bases import base_schedule
+from treadle.synthesis.expansions import (
+    cartesian_power_schedule,
+    degree_expansion_schedule,
+    line_graph_schedule,
+)
+from treadle.topologies import parse, with_parallel_links, with_reverse_links
+from treadle.topologies.topology import Topology
+
+
+def build(construction: Construction, direction: Direction) -> tuple[Topology, Steps]:
+    """The fabric with the steps of its allgather (BROADCAST) or reduce-scatter (REDUCE).
+
+    Parameters
+    ----------
+    construction : Construction
+    direction : Direction
+
+    Raises
+    ------
+    TreadleError
+        If it would be too large.
+    """
+    if is_breadth_first(construction):
+        topology = parse(expression(construction))
+        return topology, _breadth_first(topology, direction)
+    match construction:
+        case Base(text):
+            return base_schedule(text, direction)
+        case LineGraph(of, times):
+            return line_graph_schedule(*build(of, direction), times)
+        case DegreeExpansion(of, copies):
+            return degree_expansion_schedule(*build(of, direction), copies)
+        case Power(of, exponent):
+            return cartesian_power_schedule(*build(of, direction), exponent)
+        case Parallel(of, times):
+            return _parallel(*build(of, direction), times)
+        case WithReverse(of):
+            return _with_reverse(of, direction)
+        case Product():
+            raise AssertionError("products are breadth-first")
+
+
+def _breadth_first(topology: Topology, direction: Direction) -> Steps:
+    schedule = bfb_allgather if direction is Direction.BROADCAST else bfb_reduce_scatter
+    return schedule(topology)
+
+
+def _parallel(topology: Topology, steps: Steps, times: int) -> tuple[Topology, Steps]:
+    """Every send cut into equal parts for the parallel links."""
+    fine = subdivide(steps, times)
+    lane = np.arange(times, dtype=np.int32)
+    width = (fine.high - fine.low) // times
+    low = fine.low[:, None] + width[:, None] * lane
+    return with_parallel_links(topology, times), replace(
+        fine,
+        step_offset=fine.step_offset * times,
+        shard=np.repeat(fine.shard, times),
+        link=(fine.link[:, None] * np.int32(times) + lane).ravel(),
+        low=low.ravel(),
+        high=(low + width[:, None]).ravel(),
+    )
+
+
+def _with_reverse(of: Construction, direction: Direction) -> tuple[Topology, Steps]:
+    """Half of each shard on G, the other half on its transpose (section A.1.6).
+
+    The transpose's schedule is the reverse of G's schedule for the other direction, so that no isomorphism
+    is needed; a reverse-symmetric G makes both halves take equally long.
+    """
+    topology, forward = build(of, direction)
+    other = Direction.REDUCE if direction is Direction.BROADCAST else Direction.BROADCAST
+    backward = reverse(build(of, other)[1])
+    moved = replace(backward, link=backward.link + np.int32(topology.n_links))
+    return with_reverse_links(topology), combine([forward, moved])
