@@ -1,131 +1,290 @@
-"""Step schedules for tests: greedy breadth-first ones, their mirrors, and small hand-made ones."""
+"""Small step schedules, made here by hand or at random, and a slow checker that judges them from scratch.
+
+Nothing here uses `treadle.schedules.step_transforms`, `step_cost` or the verifier.
+"""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
-from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import Direction
 from treadle.schedules.steps import Send, Steps, StepSchedule, steps_from_sends
 from treadle.topologies.direct import from_arcs
 from treadle.topologies.topology import Topology
 
-StepSample = tuple[Topology, Collective, StepSchedule]
+Case = tuple[Topology, Collective, StepSchedule]
+Arc = tuple[int, int]
 
 
-def greedy_sends(
-    topology: Topology, homes: list[int], n_chunks: int, rng: random.Random, *, waste: float = 0.0
-) -> list[Send]:
-    """Breadth first: every rank fetches each chunk, by a link of its choice, a step after a neighbour had it.
+def schedule_of(kind: CollectiveKind, *phases: Steps) -> StepSchedule:
+    parts = {phase.direction: phase for phase in phases}
+    return StepSchedule(kind, parts.get(Direction.REDUCE), parts.get(Direction.BROADCAST))
 
-    With `waste`, some chunks come later than they could.
-    """
-    n = topology.n_nodes
-    links: list[list[int]] = [[] for _ in range(n)]
-    for link, head in enumerate(topology.heads.tolist()):
-        if topology.tails[link] != head:
-            links[head].append(link)
-    sends: list[Send] = []
-    held = [
-        {(v, c): -1 for v, home in enumerate(homes) for c in range(n_chunks) if home == u} for u in range(n)
+
+def sends_of(steps: Steps) -> list[Send]:
+    """(shard, link, step, low, high) of every send."""
+    return [
+        (int(steps.shard[i]), int(steps.link[i]), t, int(steps.low[i]), int(steps.high[i]))
+        for t in range(steps.n_steps)
+        for i in range(int(steps.step_offset[t]), int(steps.step_offset[t + 1]))
     ]
-    step = 0
-    while any(len(chunks) < len(homes) * n_chunks for chunks in held):
-        arrived: list[tuple[int, tuple[int, int]]] = []
-        for u in range(n):
-            for v in range(len(homes)):
-                for c in range(n_chunks):
-                    ready = [e for e in links[u] if (v, c) in held[int(topology.tails[e])]]
-                    if (v, c) not in held[u] and ready and rng.random() >= waste:
-                        sends.append((v, rng.choice(ready), step, c, c + 1))
-                        arrived.append((u, (v, c)))
-        for u, chunk in arrived:
-            held[u][chunk] = step
-        step += 1
-    return _joined(sends)
 
 
-def _joined(sends: list[Send]) -> list[Send]:
-    """Adjacent chunks of a shard that cross a link in the same step become one send."""
-    result: list[Send] = []
-    for shard, link, step, low, high in sorted(sends, key=lambda send: (send[2], send[1], send[0], send[3])):
-        if result and result[-1][:3] == (shard, link, step) and result[-1][4] == low:
-            result[-1] = (shard, link, step, result[-1][3], high)
-        else:
-            result.append((shard, link, step, low, high))
-    return result
-
-
-def mirrored(sends: list[Send]) -> list[Send]:
-    """The sends backwards in time; right for reductions on the transposed fabric."""
-    last = max((send[2] for send in sends), default=0)
-    return [(v, link, last - step, low, high) for v, link, step, low, high in sends]
-
-
-def greedy_schedule(
-    topology: Topology,
-    kind: CollectiveKind,
-    *,
-    seed: int = 0,
-    n_chunks: int = 2,
-    root: int = 0,
-    homes: list[int] | None = None,
-    waste: float = 0.0,
-) -> tuple[Collective, StepSchedule]:
-    """A correct schedule of any kind; the two phases of an allreduce cut their shards differently."""
-    rng = random.Random(seed)
-    n = topology.n_nodes
-    collective = on_all_ranks(topology, kind, root=root if kind.is_rooted else None)
-    if homes is None:
-        homes = [root] if kind.is_rooted else list(range(n))
-    reduce = broadcast = None
-    if kind.reduces:
-        sends = mirrored(greedy_sends(topology.transpose(), homes, n_chunks, rng, waste=waste))
-        reduce = steps_from_sends(Direction.REDUCE, n, n_chunks, sends, homes=homes)
-    if kind.broadcasts:
-        n_chunks += int(kind.reduces)
-        sends = greedy_sends(topology, homes, n_chunks, rng, waste=waste)
-        broadcast = steps_from_sends(Direction.BROADCAST, n, n_chunks, sends, homes=homes)
-    return collective, StepSchedule(kind, reduce=reduce, broadcast=broadcast)
-
-
-def ring(n: int, *, links: int = 1, both: bool = False) -> Topology:
-    """`links` parallel arcs from each node to the next, and back if `both`."""
-    tails = np.repeat(np.arange(n), links)
-    heads = (tails + 1) % n
-    if both:
-        tails, heads = np.concatenate([tails, heads]), np.concatenate([heads, tails])
-    return from_arcs(f"ring{n}x{links}", tails, heads, n=n)
-
-
-def ring_steps(n: int, direction: Direction) -> Steps:
-    """The ring algorithm on `ring(n)`: link i leaves rank i; shard v is at home at rank v."""
-    if direction is Direction.BROADCAST:
-        sends = [(v, (v + t) % n, t, 0, 1) for v in range(n) for t in range(n - 1)]
-    else:
-        sends = [(v, (v + 1 + t) % n, t, 0, 1) for v in range(n) for t in range(n - 1)]
-    return steps_from_sends(direction, n, 1, sends)
-
-
-def whole_buffer_allreduce(n: int) -> tuple[Topology, Collective, StepSchedule]:
-    """Every rank sends its whole buffer to every other one, in a single step of the complete graph."""
-    pairs = [(u, w) for u in range(n) for w in range(n) if u != w]
-    topology = from_arcs(f"complete{n}", [u for u, _ in pairs], [w for _, w in pairs], n=n)
-    sends = [(w, link, 0, 0, 1) for link, (_, w) in enumerate(pairs)]
-    steps = steps_from_sends(Direction.REDUCE, n, 1, sends)
-    return (
-        topology,
-        on_all_ranks(topology, CollectiveKind.ALLREDUCE),
-        StepSchedule(CollectiveKind.ALLREDUCE, reduce=steps),
+def with_sends(steps: Steps, sends: list[Send]) -> Steps:
+    """The same shards with other sends, in as many steps or more."""
+    return steps_from_sends(
+        steps.direction,
+        steps.n_ranks,
+        steps.n_chunks,
+        sends,
+        homes=steps.homes.tolist(),
+        n_steps=max([steps.n_steps, *(send[2] + 1 for send in sends)]),
     )
 
 
-def random_digraph(rng: random.Random, n: int) -> Topology:
-    """A cycle through all nodes in random order, and some more arcs; loops and parallels included."""
+# --- by hand -----------------------------------------------------------------------------------------------
+
+
+def topology_of(arcs: Sequence[Arc], *, n: int) -> Topology:
+    return from_arcs("sample", [tail for tail, _ in arcs], [head for _, head in arcs], n=n)
+
+
+def ring_allgather(n: int) -> tuple[Topology, Steps]:
+    """Unidirectional ring, link v from v to v + 1: shard v leaves u at step (u - v) mod n."""
+    sends = [(v, (v + t) % n, t, 0, 1) for v in range(n) for t in range(n - 1)]
+    return topology_of([(v, (v + 1) % n) for v in range(n)], n=n), steps_from_sends(
+        Direction.BROADCAST, n, 1, sends
+    )
+
+
+def complete_allgather(n: int) -> tuple[Topology, Steps]:
+    """Complete graph: everyone to everyone at once."""
+    arcs = [(u, w) for u in range(n) for w in range(n) if u != w]
+    sends = [(u, link, 0, 0, 1) for link, (u, _) in enumerate(arcs)]
+    return topology_of(arcs, n=n), steps_from_sends(Direction.BROADCAST, n, 1, sends)
+
+
+def k22_allgather() -> tuple[Topology, Steps]:
+    """Figure 3.1: a, b = 0, 1 and c, d = 2, 3; a sends S to c and d, they send C1 and C2 on to b."""
+    arcs = [(u, w) for u in (0, 1) for w in (2, 3)] + [(u, w) for u in (2, 3) for w in (0, 1)]
+    sends: list[Send] = []
+    for v, twin, others in ((0, 1, (2, 3)), (1, 0, (2, 3)), (2, 3, (0, 1)), (3, 2, (0, 1))):
+        for half, other in enumerate(others):
+            sends.append((v, arcs.index((v, other)), 0, 0, 2))
+            sends.append((v, arcs.index((other, twin)), 1, half, half + 1))
+    return topology_of(arcs, n=4), steps_from_sends(Direction.BROADCAST, 4, 2, sends)
+
+
+# --- at random ---------------------------------------------------------------------------------------------
+
+
+def random_case(rng: random.Random, *, is_frugal: bool = True, n_chunks: int | None = None) -> Case:
+    """A schedule that delivers everything: of any kind, ranks in any order, sometimes with forwarders.
+
+    Not frugal: chunks may arrive twice and forwarders may keep what they got, which reducing does not allow.
+    """
+    kind = rng.choice(tuple(CollectiveKind))
+    n_ranks, n_forwarders = rng.randint(2, 4), rng.choice((0, 0, 1, 2))
+    n = n_ranks + n_forwarders
+    topology = random_fabric(rng, n)
+    nodes = rng.sample(range(n), n)
+    root = rng.randrange(n_ranks) if kind.is_rooted else None
+    collective = Collective(kind, tuple(nodes[:n_ranks]), root=root, forwarders=tuple(nodes[n_ranks:]))
+    homes = rng.sample(range(n_ranks), n_ranks)
+    has_whole_shards = kind is CollectiveKind.ALLREDUCE and rng.random() < 0.3
+    if root is not None:
+        homes = [root] * rng.randint(1, 2)
+    elif kind is CollectiveKind.ALLREDUCE and not has_whole_shards:
+        homes = [rng.randrange(n_ranks) for _ in range(rng.randint(1, 3))]
+    phases = []
+    if kind.reduces:
+        phases.append(_random_phase(rng, Direction.REDUCE, topology, collective, homes, is_frugal, n_chunks))
+    if kind.broadcasts and not has_whole_shards:
+        phases.append(
+            _random_phase(rng, Direction.BROADCAST, topology, collective, homes, is_frugal, n_chunks)
+        )
+    return topology, collective, schedule_of(kind, *phases)
+
+
+def random_fabric(rng: random.Random, n: int) -> Topology:
+    """A cycle in random order and a few arcs more, self-loops and parallel ones among them."""
     order = rng.sample(range(n), n)
-    arcs = list(zip(order, order[1:] + order[:1], strict=True))
-    arcs += [(rng.randrange(n), rng.randrange(n)) for _ in range(rng.randint(0, 2 * n))]
+    arcs = [(order[i - 1], order[i]) for i in range(n)]
+    arcs += [(rng.randrange(n), rng.randrange(n)) for _ in range(rng.randint(1, 2 * n))]
     rng.shuffle(arcs)
-    return from_arcs("random", [a for a, _ in arcs], [b for _, b in arcs], n=n)
+    bandwidths = np.array([rng.choice((1, 2, 3, 10**9 + 7)) for _ in arcs])
+    return replace(topology_of(arcs, n=n), bandwidths=bandwidths)
+
+
+def _random_phase(
+    rng: random.Random,
+    direction: Direction,
+    topology: Topology,
+    collective: Collective,
+    homes: list[int],
+    is_frugal: bool,
+    n_chunks: int | None,
+) -> Steps:
+    """A random spread; a reduction is a spread on the transpose, run backwards."""
+    n_chunks = n_chunks or rng.choice((1, 1, 2, 3, 5))
+    is_back = direction is Direction.REDUCE
+    arcs = list(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
+    if is_back:
+        arcs = [(head, tail) for tail, head in arcs]
+    pieces: list[tuple[int, int, int, int]] = []
+    for shard, home in enumerate(homes):
+        for chunk, steps in enumerate(_spreads(rng, arcs, collective, home, n_chunks, is_frugal)):
+            pieces += [(step, link, shard, chunk) for step, link in steps]
+    n_steps = max(step for step, *_ in pieces) + 1 + rng.choice((0, 0, 1))
+    if is_back:
+        pieces = [(n_steps - 1 - step, *rest) for step, *rest in pieces]
+    sends: list[Send] = []
+    for step, link, shard, chunk in sorted(pieces):
+        if sends and sends[-1][:3] == (shard, link, step) and sends[-1][4] == chunk and rng.random() < 0.8:
+            sends[-1] = (*sends[-1][:4], chunk + 1)
+        else:
+            sends.append((shard, link, step, chunk, chunk + 1))
+    rng.shuffle(sends)
+    return steps_from_sends(direction, collective.n_ranks, n_chunks, sends, homes=homes, n_steps=n_steps)
+
+
+def _spreads(
+    rng: random.Random, arcs: list[Arc], collective: Collective, home: int, n_chunks: int, is_frugal: bool
+) -> list[list[Arc]]:
+    """(step, link) pairs that spread each chunk; runs of chunks tend to travel together."""
+    spreads: list[list[Arc]] = []
+    for _ in range(n_chunks):
+        if not spreads or rng.random() < 0.5:
+            spreads.append(_spread(rng, arcs, collective, home, is_frugal))
+        else:
+            spreads.append(spreads[-1])
+    return spreads
+
+
+def _spread(
+    rng: random.Random, arcs: list[Arc], collective: Collective, home: int, is_frugal: bool
+) -> list[Arc]:
+    """(step, link) pairs that bring one chunk to every rank."""
+    has = {collective.ranks[home]}
+    used: list[Arc] = []
+    step = 0
+    while not has.issuperset(collective.ranks):
+        coming: set[int] = set()
+        for link in rng.sample(range(len(arcs)), len(arcs)):
+            tail, head = arcs[link]
+            is_news = head not in has and head not in coming
+            if tail in has and tail != head and rng.random() < (0.6 if is_news else 0.1 * (not is_frugal)):
+                used.append((step, link))
+                coming.add(head)
+        has |= coming
+        step += 1
+    while is_frugal:  # what a forwarder keeps to itself need not go there
+        idle = set(collective.forwarders) - {arcs[link][0] for _, link in used}
+        if not any(arcs[link][1] in idle for _, link in used):
+            break
+        used = [(step, link) for step, link in used if arcs[link][1] not in idle]
+    return used
+
+
+# --- the slow checker --------------------------------------------------------------------------------------
+
+
+def is_correct(topology: Topology, collective: Collective, schedule: StepSchedule) -> bool:
+    """Sets of chunks for broadcasting, multisets of contributions for reducing, simulated forwards."""
+    n, kind = collective.n_ranks, collective.kind
+    if schedule.kind is not kind or any(steps.n_ranks != n for steps in schedule.phases):
+        return False
+    if collective.weights is not None and len(set(collective.weights)) > 1:
+        return False
+    homes = schedule.phases[0].homes.tolist()
+    if not homes or (collective.root is not None and set(homes) != {collective.root}):
+        return False
+    is_one_each = kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
+    if (is_one_each or len(schedule.phases) < kind.reduces + kind.broadcasts) and sorted(homes) != [
+        *range(n)
+    ]:
+        return False
+    judges = {Direction.BROADCAST: _spreads_all, Direction.REDUCE: _sums_all}
+    return all(judges[steps.direction](topology, collective, steps) for steps in schedule.phases)
+
+
+def _moves(topology: Topology, steps: Steps) -> list[list[tuple[int, int, int, int]]] | None:
+    """Per step (tail, head, shard, chunk); None if a link cannot be used."""
+    moves: list[list[tuple[int, int, int, int]]] = [[] for _ in range(steps.n_steps)]
+    for shard, link, step, low, high in sends_of(steps):
+        if link >= topology.n_links:
+            return None
+        tail, head = int(topology.tails[link]), int(topology.heads[link])
+        if tail == head or not (topology.is_compute[tail] and topology.is_compute[head]):
+            return None
+        moves[step] += [(tail, head, shard, chunk) for chunk in range(low, high)]
+    return moves
+
+
+def _spreads_all(topology: Topology, collective: Collective, steps: Steps) -> bool:
+    moves = _moves(topology, steps)
+    if moves is None:
+        return False
+    held: list[set[tuple[int, int]]] = [set() for _ in range(topology.n_nodes)]
+    for shard, home in enumerate(steps.homes.tolist()):
+        held[collective.ranks[home]] |= {(shard, chunk) for chunk in range(steps.n_chunks)}
+    for step in moves:
+        if any((shard, chunk) not in held[tail] for tail, _, shard, chunk in step):
+            return False
+        for _, head, shard, chunk in step:
+            held[head].add((shard, chunk))
+    return all(len(held[node]) == steps.n_shards * steps.n_chunks for node in collective.ranks)
+
+
+def _sums_all(topology: Topology, collective: Collective, steps: Steps) -> bool:
+    moves = _moves(topology, steps)
+    if moves is None:
+        return False
+    sums: dict[tuple[int, int, int], Counter[int]] = {
+        (node, shard, chunk): Counter([rank])
+        for rank, node in enumerate(collective.ranks)
+        for shard in range(steps.n_shards)
+        for chunk in range(steps.n_chunks)
+    }
+    for step in moves:
+        arriving = []
+        for tail, head, shard, chunk in step:
+            if (tail, shard, chunk) not in sums:
+                return False
+            arriving.append(((head, shard, chunk), Counter(sums[tail, shard, chunk])))
+        for place, partial in arriving:
+            sums.setdefault(place, Counter()).update(partial)
+    wanted = Counter(range(collective.n_ranks))
+    return all(
+        sums[collective.ranks[home], shard, chunk] == wanted
+        for shard, home in enumerate(steps.homes.tolist())
+        for chunk in range(steps.n_chunks)
+    )
+
+
+def slow_algbw(topology: Topology, schedule: StepSchedule) -> Fraction:
+    """Size / time from the definition, send by send."""
+    total = Fraction(0)
+    for steps in schedule.phases:
+        shard = Fraction(1) if schedule.has_whole_shards else Fraction(1, steps.n_shards)
+        times: list[dict[tuple[str, int], Fraction]] = [{} for _ in range(steps.n_steps)]
+        for _, link, step, low, high in sends_of(steps):
+            size = shard * (high - low) / steps.n_chunks
+            caps = topology.injection_bytes_per_s
+            tail, head = int(topology.tails[link]), int(topology.heads[link])
+            for place, capacity in (
+                (("link", link), int(topology.bandwidths[link])),
+                (("out of", tail), int(caps[tail])),
+                (("into", head), int(caps[head])),
+            ):
+                if capacity:
+                    times[step][place] = times[step].get(place, Fraction(0)) + size / capacity
+        total += sum((max(step.values(), default=Fraction(0)) for step in times), Fraction(0))
+    return 1 / total

@@ -278,7 +278,8 @@ def _sorted(steps: Steps, step: int) -> Int64Array:
     else:  # one key sorts several times as fast as three
         key = (shard.astype(np.int64) * n_links + link) * steps.n_chunks + low
         order = np.argsort(key, kind="stable")
-    return order.astype(np.int64) + span.start
+    numbers: Int64Array = order + span.start
+    return numbers
 
 
 def aligned(*schedules: Steps) -> tuple[Steps, ...]:
