@@ -19,9 +19,16 @@ from numpy.typing import NDArray
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.forest import Direction
+from treadle.schedules.step_transforms import reverse
 from treadle.schedules.steps import MAX_CHUNKS, Steps
+from treadle.synthesis.bfb import bfb_allgather
 from treadle.topologies.direct import in_links
-from treadle.topologies.expansions import cartesian_power, degree_expansion, line_graph
+from treadle.topologies.expansions import (
+    cartesian_power,
+    cartesian_product,
+    degree_expansion,
+    line_graph,
+)
 from treadle.topologies.topology import Topology
 
 
@@ -269,6 +276,32 @@ def _cartesian_power_numbers(topology: Topology, n: int) -> Int64Array:
     return np.arange(n * topology.n_links * topology.n_nodes ** (n - 1), dtype=np.int64)
 
 
+def cartesian_product_schedule(*factors: Topology) -> tuple[Topology, Steps]:
+    """Cartesian product of graphs with its breadth-first-broadcast allgather (Theorem 13).
+
+    Parameters
+    ----------
+    *factors : Topology
+        Regular graphs, at least one.
+
+    Returns
+    -------
+    (Topology, Steps)
+        `cartesian_product(*factors)` and an optimal breadth-first schedule of it. If every factor is simple
+        and has a bandwidth-optimal breadth-first schedule, so has the product. Unlike the other expansions
+        this one takes no schedules: it balances the links of the finished graph.
+
+    Raises
+    ------
+    TopologyError
+        If the result would be too large.
+    InfeasibleError
+        If a factor is not connected.
+    """
+    expanded = cartesian_product(*factors)
+    return expanded, bfb_allgather(expanded)
+
+
 def _either_way(
     expand: Callable[[Topology, Steps, int], Steps],
     topology: Topology,
@@ -282,28 +315,8 @@ def _either_way(
     """
     if steps.direction is Direction.BROADCAST:
         return expand(topology, steps, n)
-    turned = _reversed(expand(topology.transpose(), _reversed(steps), n))
+    turned = reverse(expand(topology.transpose(), reverse(steps), n))
     return replace(turned, link=_frozen(numbers(topology, n)[turned.link]))
-
-
-def _reversed(steps: Steps) -> Steps:
-    """The same sends, last step first, flowing the other way: on the transpose (Definition 5)."""
-    lengths = np.diff(steps.step_offset)[::-1]
-    offset = np.concatenate(([0], np.cumsum(lengths)))
-    starts = np.repeat(steps.step_offset[:-1][::-1] - offset[:-1], lengths)
-    order = np.arange(steps.n_sends) + starts
-    other = Direction.REDUCE if steps.direction is Direction.BROADCAST else Direction.BROADCAST
-    return Steps(
-        direction=other,
-        n_ranks=steps.n_ranks,
-        homes=steps.homes,
-        n_chunks=steps.n_chunks,
-        step_offset=offset.astype(np.int64),
-        shard=_frozen(steps.shard[order]),
-        link=_frozen(steps.link[order]),
-        low=_frozen(steps.low[order]),
-        high=_frozen(steps.high[order]),
-    )
 
 
 def _check_steps(function: str, topology: Topology, steps: Steps) -> None:
