@@ -1,0 +1,150 @@
+"""Exact figures of candidates, once there are few enough to build their graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from treadle.finder.build import build
+from treadle.finder.construction import Base, Scheduler, expression, is_breadth_first, notation
+from treadle.finder.predict import Performance
+from treadle.finder.search import Candidate, pareto
+from treadle.schedules.forest import Direction
+from treadle.schedules.step_cost import step_loads
+from treadle.synthesis.bfb import bfb_reduce_scatter_value, bfb_value
+from treadle.topologies import parse
+from treadle.topologies.distances import distance_distribution
+from treadle.topologies.topology import Topology
+
+LARGEST_MEASURED = 20_000
+"""Nodes up to which all distances are computed; beyond, only what the theorems predict is told."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A fabric that may be chosen, with exact figures.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        Its figures are those of the schedules.
+    distances : tuple of int, optional
+        Ordered pairs of nodes at each distance; None for very large fabrics.
+    """
+
+    candidate: Candidate
+    distances: tuple[int, ...] | None
+
+    @property
+    def expression(self) -> str:
+        """The topology in the catalogue's language."""
+        return expression(self.candidate.construction)
+
+    @property
+    def notation(self) -> str:
+        """The topology as papers write it."""
+        return notation(self.candidate.construction)
+
+    @property
+    def degree(self) -> int:
+        """d."""
+        return self.candidate.gather.degree
+
+    @property
+    def nodes(self) -> int:
+        """N."""
+        return self.candidate.gather.nodes
+
+    @property
+    def diameter(self) -> int | None:
+        """Longest distance."""
+        return None if self.distances is None else len(self.distances) - 1
+
+    @property
+    def distance_sum(self) -> int | None:
+        """Over all ordered pairs."""
+        if self.distances is None:
+            return None
+        return sum(distance * count for distance, count in enumerate(self.distances))
+
+    @property
+    def mean_distance(self) -> Fraction | None:
+        """Between two different nodes."""
+        if self.distance_sum is None:
+            return None
+        return Fraction(self.distance_sum, self.nodes * (self.nodes - 1))
+
+    @property
+    def pair_rate(self) -> Fraction | None:
+        """Upper bound of the all-to-all rate between two nodes, in link bandwidths, by distances alone."""
+        if self.distance_sum is None:
+            return None
+        return Fraction(self.nodes * self.degree, self.distance_sum)
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The fabric with unit links."""
+        return parse(self.expression)
+
+
+def measured_options(candidates: Iterable[Candidate]) -> tuple[Option, ...]:
+    """Candidates with exact figures, Pareto-efficient ones only, by rising steps.
+
+    A construction that is not scheduled by breadth-first broadcast is also offered with that: it never takes
+    more steps, and sometimes no more bandwidth time either.
+    """
+    exact = [found for candidate in candidates for found in _exact(candidate)]
+    kept = pareto(exact, lambda c: (c.steps, c.t_b_both))
+    return tuple(Option(candidate, _distances(candidate)) for candidate in kept)
+
+
+def _exact(candidate: Candidate) -> Iterator[Candidate]:
+    construction = candidate.construction
+    if candidate.gather.nodes > LARGEST_MEASURED:
+        yield candidate
+    elif is_breadth_first(construction):
+        yield candidate if candidate.is_exact else _with_breadth_first(candidate)
+    else:
+        yield candidate if candidate.is_exact else _with_built(candidate)
+        base = Base(expression(construction), notation(construction), Scheduler.BFB, "expansion")
+        yield _with_breadth_first(replace(candidate, construction=base))
+
+
+def _with_breadth_first(candidate: Candidate) -> Candidate:
+    topology = parse(expression(candidate.construction))
+    forward = bfb_value(topology)
+    gather = replace(
+        candidate.gather,
+        steps=forward.diameter,
+        t_b=forward.t_b,
+        diameter=forward.diameter,
+        is_breadth_first=True,
+        is_exact=True,
+    )
+    backward = bfb_reduce_scatter_value(topology).t_b
+    reduce = gather if backward == gather.t_b else replace(gather, t_b=backward)
+    return replace(candidate, gather=gather, reduce=reduce)
+
+
+def _with_built(candidate: Candidate) -> Candidate:
+    return replace(
+        candidate,
+        gather=_built(candidate, candidate.gather, Direction.BROADCAST),
+        reduce=_built(candidate, candidate.reduce, Direction.REDUCE),
+    )
+
+
+def _built(candidate: Candidate, predicted: Performance, direction: Direction) -> Performance:
+    topology, steps = build(candidate.construction, direction)
+    loads = sum(int(load.max()) for load in step_loads(topology, steps))
+    t_b = Fraction(loads * predicted.degree, steps.n_chunks * predicted.nodes)
+    return replace(predicted, steps=steps.n_steps, t_b=t_b, is_exact=True)
+
+
+def _distances(candidate: Candidate) -> tuple[int, ...] | None:
+    if candidate.gather.nodes > LARGEST_MEASURED:
+        return None
+    topology = parse(expression(candidate.construction))
+    return tuple(distance_distribution(topology).tolist())
