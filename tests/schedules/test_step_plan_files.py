@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import forest_samples
-import step_samples as samples
+import greedy_steps as samples
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.files import load_plan, save_plan
