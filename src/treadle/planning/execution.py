@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from treadle.errors import ScheduleError
-from treadle.lowering.forest import lower as lower_forest
+from treadle.lowering.lower import lower as lower_schedule
 from treadle.lowering.program import Program
 from treadle.planning.point_to_point import Shortfall, shortfall
 from treadle.planning.verification import require_verified
@@ -67,7 +67,7 @@ class RunResult:
 def program_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels: int = 1) -> Program:
     """The runtime-neutral program of the plan's schedule for a size; ScheduleError if none serves it."""
     schedule = plan.schedule_for(size_bytes)
-    return lower_forest(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)
+    return lower_schedule(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)
 
 
 def is_reporter(runtime: RuntimeName | str) -> bool:

@@ -13,8 +13,9 @@ from treadle.lowering.msccl_xml import Profile, emit_msccl_xml
 from treadle.planning.execution import program_of
 from treadle.planning.point_to_point import Shortfall, shortfall
 from treadle.planning.verification import require_verified
-from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
+from treadle.schedules.schedule import Schedule
+from treadle.schedules.steps import StepSchedule
 
 __all__ = ["Lowered", "Profile", "TargetFormat", "lower"]
 
@@ -103,8 +104,10 @@ def lower(
     return Lowered(text, len(program.operation_kind), program.n_chunks, seen.violations, lacking)
 
 
-def _refuse_forwarders(plan: Plan, schedule: ForestSchedule) -> None:
+def _refuse_forwarders(plan: Plan, schedule: Schedule) -> None:
     """A forwarder is a process of its own, and the format's collectives know only ranks."""
+    if isinstance(schedule, StepSchedule):
+        return  # lowering refuses those that pass forwarders
     forwarders = np.array(plan.collective.forwarders, dtype=np.int32)
     for forest in schedule.forests:
         ends = plan.topology.heads[forest.path_links]

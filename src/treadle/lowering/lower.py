@@ -1,0 +1,48 @@
+"""Any schedule to a program."""
+
+from __future__ import annotations
+
+from treadle.lowering import forest, steps
+from treadle.lowering.program import Program
+from treadle.schedules.collective import Collective
+from treadle.schedules.forest import ForestSchedule
+from treadle.schedules.schedule import Schedule
+from treadle.topologies.topology import Topology
+
+
+def lower(
+    topology: Topology,
+    collective: Collective,
+    schedule: Schedule,
+    *,
+    channels: int = 1,
+    in_place: bool = False,
+    merge: bool = True,
+) -> Program:
+    """Turn a schedule into a program, by its type.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    schedule : ForestSchedule or StepSchedule
+        Verified by the caller.
+    channels : int
+        Independent streams between two ranks (steps: of each link) that the data are dealt out to.
+    in_place : bool
+        INPUT and OUTPUT are one memory.
+    merge : bool
+        Send adjacent chunks as one message where nothing tells them apart.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule does not fit the collective.
+    InfeasibleError
+        If programs cannot express it.
+    """
+    if isinstance(schedule, ForestSchedule):
+        return forest.lower(topology, collective, schedule, channels=channels, in_place=in_place, merge=merge)
+    return steps.lower_steps(
+        topology, collective, schedule, channels=channels, in_place=in_place, merge=merge
+    )
