@@ -90,8 +90,8 @@ def intersection_array(topology: Topology) -> IntersectionArray:
             values = np.unique(counts[here])
             if len(values) != 1:
                 raise TopologyError(
-                    f"{topology.name}: not distance-regular: {letter}_{distance} is {values[0]} for a pair of "
-                    f"nodes and {values[-1]} for another"
+                    f"{topology.name}: not distance-regular: {letter}_{distance} is {values[0]} for a pair "
+                    f"of nodes, {values[-1]} for another"
                 )
             found.append(int(values[0]))
     return IntersectionArray(tuple(b[:-1]), tuple(c[1:]))
@@ -238,7 +238,7 @@ def projective_plane(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topolog
     Parameters
     ----------
     q : int
-        Prime power, at most 64.
+        Prime power, at most 32.
     bandwidth, latency : int
         Of each link, bytes/s and nanoseconds.
 
@@ -247,7 +247,7 @@ def projective_plane(q: int, *, bandwidth: int = 1, latency: int = 0) -> Topolog
     2(q^2 + q + 1) nodes, degree q + 1, diameter 3; meets the bidirectional Moore bound of bipartite graphs.
     projective_plane(2) is the Heawood graph.
     """
-    _check_order("projective_plane", q, 64)
+    _check_order("projective_plane", q, 32)
     incidence = projective_plane_incidence(q)
     return _incidence_graph("projective_plane", (q,), incidence, bandwidth, latency)
 
