@@ -6,8 +6,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from treadle import topologies as family
 from treadle.errors import InfeasibleError, TopologyError
-from treadle.topologies import distance_regular as family
 from treadle.topologies.direct import from_arcs, from_edges
 from treadle.topologies.distance_regular import IntersectionArray, distance_regular, intersection_array
 from treadle.topologies.distances import diameter

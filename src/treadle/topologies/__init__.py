@@ -1,7 +1,36 @@
 """Fabrics as values: catalogue, files, transforms."""
 
+from treadle.topologies.cayley import (
+    CayleyGraph,
+    abelian_cayley,
+    cayley_graph,
+    cayley_graph_of,
+    dihedral_cayley,
+    extension_cayley,
+    metacyclic_cayley,
+    plane_cayley,
+)
 from treadle.topologies.circulants import circulant, directed_circulant
 from treadle.topologies.clusters import fat_tree, leaf_spine, pods, rail_optimized
+from treadle.topologies.distance_regular import (
+    IntersectionArray,
+    affine_plane,
+    crown,
+    distance_regular,
+    doubled_odd_graph,
+    generalized_hexagon,
+    generalized_quadrangle,
+    heawood_distance_3,
+    heawood_line,
+    intersection_array,
+    octahedron,
+    odd_graph,
+    paley,
+    petersen_line,
+    projective_plane,
+    tutte_8_cage_line,
+    tutte_12_cage_line,
+)
 from treadle.topologies.distances import (
     all_to_all_bound,
     diameter,
@@ -11,7 +40,7 @@ from treadle.topologies.distances import (
     mean_distance,
 )
 from treadle.topologies.expansions import cartesian_power, cartesian_product, degree_expansion, line_graph
-from treadle.topologies.expressions import CatalogueEntry, catalogue, catalogue_entries, parse
+from treadle.topologies.expressions import parse
 from treadle.topologies.files import (
     dump_topology,
     load_topology,
@@ -60,6 +89,7 @@ from treadle.topologies.properties import (
     non_eulerian_nodes,
     unreachable_pair,
 )
+from treadle.topologies.registry import CatalogueEntry, catalogue, catalogue_entries
 from treadle.topologies.rings import bi_ring, double_binary_tree, shifted_ring, uni_ring
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.topologies.transforms import (
@@ -67,6 +97,7 @@ from treadle.topologies.transforms import (
     trimmed,
     with_failed_links,
     with_failed_nodes,
+    with_links,
     with_parallel_links,
     with_reverse_links,
 )
@@ -75,8 +106,12 @@ from treadle.topologies.twisted import twisted_hypercube, twisted_torus
 __all__ = [
     "MAX_BANDWIDTH",
     "CatalogueEntry",
+    "CayleyGraph",
+    "IntersectionArray",
     "Topology",
     "TopologyBuilder",
+    "abelian_cayley",
+    "affine_plane",
     "all_to_all_bound",
     "all_to_all_limit",
     "are_ranks_connected",
@@ -86,9 +121,12 @@ __all__ = [
     "cartesian_product",
     "catalogue",
     "catalogue_entries",
+    "cayley_graph",
+    "cayley_graph_of",
     "circulant",
     "complete",
     "complete_bipartite",
+    "crown",
     "de_bruijn",
     "degree_expansion",
     "dgx1_v100",
@@ -97,20 +135,29 @@ __all__ = [
     "dgx_h100",
     "diameter",
     "diamond",
+    "dihedral_cayley",
     "directed_circulant",
     "distance_distribution",
     "distance_matrix",
+    "distance_regular",
     "double_binary_tree",
+    "doubled_odd_graph",
     "dump_topology",
     "eccentricities",
+    "extension_cayley",
     "fat_tree",
     "gb200_nvl72",
+    "generalized_hexagon",
     "generalized_kautz",
+    "generalized_quadrangle",
     "hamming",
     "has_switches",
     "has_uniform_links",
+    "heawood_distance_3",
+    "heawood_line",
     "hypercube",
     "ideal_distribution",
+    "intersection_array",
     "is_eulerian",
     "is_moore_optimal",
     "is_regular",
@@ -122,15 +169,22 @@ __all__ = [
     "load_topology",
     "mean_distance",
     "mesh",
+    "metacyclic_cayley",
     "mi250",
     "mi300x",
     "modified_de_bruijn",
     "moore_bound",
     "moore_steps",
     "non_eulerian_nodes",
+    "octahedron",
+    "odd_graph",
+    "paley",
     "parse",
     "path",
+    "petersen_line",
+    "plane_cayley",
     "pods",
+    "projective_plane",
     "rail_optimized",
     "ring",
     "save_topology",
@@ -142,12 +196,15 @@ __all__ = [
     "topology_to_json",
     "torus",
     "trimmed",
+    "tutte_8_cage_line",
+    "tutte_12_cage_line",
     "twisted_hypercube",
     "twisted_torus",
     "uni_ring",
     "unreachable_pair",
     "with_failed_links",
     "with_failed_nodes",
+    "with_links",
     "with_parallel_links",
     "with_reverse_links",
 ]

@@ -9,74 +9,21 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 from treadle.errors import FormatError
-from treadle.topologies import (
-    circulants,
-    clusters,
-    expansions,
-    files,
-    graphs,
-    platforms,
-    rings,
-    transforms,
-    twisted,
-)
-from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
+from treadle.topologies import files
+from treadle.topologies.registry import call_signature, catalogue
 from treadle.topologies.topology import Topology
-from treadle.units import format_bandwidth, parse_bandwidth, parse_time_ns
+from treadle.units import parse_bandwidth, parse_time_ns
 
 MAX_TEXT = 4096
 """Longest expression, in characters."""
 
 _MAX_DEPTH = 16
-_GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
-    (
-        "platforms",
-        (
-            *(platforms.dgx_a100, platforms.dgx_a100_flat, platforms.dgx_h100, platforms.dgx1_v100),
-            *(platforms.gb200_nvl72, platforms.mi250, platforms.mi300x),
-        ),
-    ),
-    ("clusters", (clusters.leaf_spine, clusters.fat_tree, clusters.rail_optimized, clusters.pods)),
-    (
-        "graphs",
-        (
-            *(graphs.ring, graphs.path, graphs.star, graphs.complete, graphs.complete_bipartite),
-            *(graphs.torus, graphs.mesh, graphs.hypercube, graphs.hamming),
-        ),
-    ),
-    (
-        "direct-connect graphs",
-        (
-            *(kautz, generalized_kautz, de_bruijn, modified_de_bruijn, diamond),
-            *(circulants.circulant, circulants.directed_circulant),
-            *(twisted.twisted_torus, twisted.twisted_hypercube),
-            *(rings.uni_ring, rings.bi_ring, rings.shifted_ring, rings.double_binary_tree),
-        ),
-    ),
-    (
-        "expansions",
-        (
-            *(expansions.line_graph, expansions.degree_expansion),
-            *(expansions.cartesian_power, expansions.cartesian_product),
-        ),
-    ),
-    (
-        "transforms",
-        (
-            *(transforms.with_failed_links, transforms.with_failed_nodes),
-            *(transforms.subset, transforms.trimmed),
-            *(transforms.with_parallel_links, transforms.with_reverse_links),
-        ),
-    ),
-)
-_CATALOGUE: Mapping[str, Callable[..., Topology]] = MappingProxyType(
-    {function.__name__: function for _, functions in _GROUPS for function in functions}
-)
+_CATALOGUE = catalogue()
 _NAME = r"[A-Za-z_]\w*(?:-\w+)*"
 _CALL = re.compile(rf"{_NAME}\s*\(")
 _COLON = re.compile(rf"({_NAME})(?::(.*))?", re.DOTALL)
@@ -86,66 +33,6 @@ _Value = Topology | int | bool | str
 _TYPE_WORDS: Mapping[type, str] = MappingProxyType(
     {Topology: "a fabric", int: "an integer", bool: "True or False", str: "a quoted string"}
 )
-
-
-@dataclass(frozen=True)
-class CatalogueEntry:
-    """One name of the expression language.
-
-    Parameters
-    ----------
-    name, group : str
-        The function's name; ``platforms``, ``clusters``, ``graphs`` or ``transforms``.
-    signature, summary : str
-        Call with defaults; first line of the function's documentation.
-    """
-
-    name: str
-    group: str
-    signature: str
-    summary: str
-
-
-def catalogue() -> Mapping[str, Callable[..., Topology]]:
-    """Name of each function of the expression language -> the function."""
-    return _CATALOGUE
-
-
-def catalogue_entries() -> tuple[CatalogueEntry, ...]:
-    """What the catalogue offers, group by group, for people to read."""
-    return tuple(
-        CatalogueEntry(
-            name=function.__name__,
-            group=group,
-            signature=_signature(function),
-            summary=(inspect.getdoc(function) or "").partition("\n")[0],
-        )
-        for group, functions in _GROUPS
-        for function in functions
-    )
-
-
-def _signature(function: Callable[..., Topology]) -> str:
-    """Call with names and defaults, without types."""
-    words: list[str] = []
-    keyword_only = False
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
-            keyword_only = True
-            if not any(word.startswith("*") for word in words):
-                words.append("*")
-        star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
-        words.append(f"{star}{parameter.name}{_default(parameter)}")
-    return f"{function.__name__}({', '.join(words)})"
-
-
-def _default(parameter: inspect.Parameter) -> str:
-    """``=default`` as it would be typed, quantities with their unit; empty if there is none."""
-    if parameter.default is parameter.empty:
-        return ""
-    if parameter.name.endswith("bandwidth"):
-        return f'="{format_bandwidth(parameter.default).replace(" ", "")}"'
-    return f'="{parameter.default}ns"' if parameter.name == "latency" else f"={parameter.default}"
 
 
 def parse(text: str, *, format: str | None = None) -> Topology:
@@ -281,7 +168,9 @@ class _Evaluation:
 
     def _call(self, node: ast.expr, depth: int) -> Topology:
         if isinstance(node, ast.Name) and node.id in _CATALOGUE:
-            raise self._error(f"{node.id} is a catalogue name; write {_signature(_CATALOGUE[node.id])}", node)
+            raise self._error(
+                f"{node.id} is a catalogue name; write {call_signature(_CATALOGUE[node.id])}", node
+            )
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             raise self._error("expected a catalogue call such as torus(3, 3)", node)
         if depth > _MAX_DEPTH:
@@ -305,7 +194,7 @@ class _Evaluation:
         """Value of a keyword; quantities are typed with a unit."""
         parameters = inspect.signature(function).parameters
         if key not in parameters or parameters[key].kind is inspect.Parameter.VAR_POSITIONAL:
-            message = f"{function.__name__} has no keyword {key!r}; expected {_signature(function)}"
+            message = f"{function.__name__} has no keyword {key!r}; expected {call_signature(function)}"
             raise self._error(message, node)
         value = self._value(node, depth)
         if not key.endswith(("bandwidth", "latency")):
@@ -348,7 +237,7 @@ class _Evaluation:
         try:
             bound = signature.bind(*values, **keywords)
         except TypeError as error:
-            message = f"{function.__name__}: {error}; expected {_signature(function)}"
+            message = f"{function.__name__}: {error}; expected {call_signature(function)}"
             raise self._error(message, node) from None
         types = typing.get_type_hints(function)
         for key, given in bound.arguments.items():

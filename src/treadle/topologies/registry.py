@@ -1,0 +1,160 @@
+"""The catalogue: which functions the expression language knows, in the groups in which it lists them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from treadle.topologies import (
+    cayley,
+    circulants,
+    clusters,
+    expansions,
+    graphs,
+    platforms,
+    rings,
+    transforms,
+    twisted,
+)
+from treadle.topologies.distance_regular import (
+    affine_plane,
+    crown,
+    distance_regular,
+    doubled_odd_graph,
+    generalized_hexagon,
+    generalized_quadrangle,
+    heawood_distance_3,
+    heawood_line,
+    octahedron,
+    odd_graph,
+    paley,
+    petersen_line,
+    projective_plane,
+    tutte_8_cage_line,
+    tutte_12_cage_line,
+)
+from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
+from treadle.topologies.topology import Topology
+from treadle.units import format_bandwidth
+
+_GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
+    (
+        "platforms",
+        (
+            *(platforms.dgx_a100, platforms.dgx_a100_flat, platforms.dgx_h100, platforms.dgx1_v100),
+            *(platforms.gb200_nvl72, platforms.mi250, platforms.mi300x),
+        ),
+    ),
+    ("clusters", (clusters.leaf_spine, clusters.fat_tree, clusters.rail_optimized, clusters.pods)),
+    (
+        "graphs",
+        (
+            *(graphs.ring, graphs.path, graphs.star, graphs.complete, graphs.complete_bipartite),
+            *(graphs.torus, graphs.mesh, graphs.hypercube, graphs.hamming),
+        ),
+    ),
+    (
+        "direct-connect graphs",
+        (
+            *(kautz, generalized_kautz, de_bruijn, modified_de_bruijn, diamond),
+            *(circulants.circulant, circulants.directed_circulant),
+            *(twisted.twisted_torus, twisted.twisted_hypercube),
+            *(rings.uni_ring, rings.bi_ring, rings.shifted_ring, rings.double_binary_tree),
+        ),
+    ),
+    (
+        "distance-regular graphs",
+        (
+            *(distance_regular, octahedron, paley, crown, heawood_distance_3, petersen_line, heawood_line),
+            *(projective_plane, affine_plane, generalized_quadrangle, generalized_hexagon),
+            *(odd_graph, doubled_odd_graph, tutte_8_cage_line, tutte_12_cage_line),
+        ),
+    ),
+    (
+        "Cayley graphs",
+        (
+            *(cayley.abelian_cayley, cayley.metacyclic_cayley, cayley.dihedral_cayley),
+            *(cayley.plane_cayley, cayley.extension_cayley),
+        ),
+    ),
+    (
+        "expansions",
+        (
+            *(expansions.line_graph, expansions.degree_expansion),
+            *(expansions.cartesian_power, expansions.cartesian_product),
+        ),
+    ),
+    (
+        "transforms",
+        (
+            *(transforms.with_failed_links, transforms.with_failed_nodes),
+            *(transforms.subset, transforms.trimmed),
+            *(transforms.with_parallel_links, transforms.with_reverse_links),
+        ),
+    ),
+)
+_CATALOGUE: Mapping[str, Callable[..., Topology]] = MappingProxyType(
+    {function.__name__: function for _, functions in _GROUPS for function in functions}
+)
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """One name of the expression language.
+
+    Parameters
+    ----------
+    name, group : str
+        The function's name; its group, such as ``platforms`` or ``direct-connect graphs``.
+    signature, summary : str
+        Call with defaults; first line of the function's documentation.
+    """
+
+    name: str
+    group: str
+    signature: str
+    summary: str
+
+
+def catalogue() -> Mapping[str, Callable[..., Topology]]:
+    """Name of each function of the expression language -> the function."""
+    return _CATALOGUE
+
+
+def catalogue_entries() -> tuple[CatalogueEntry, ...]:
+    """What the catalogue offers, group by group, for people to read."""
+    return tuple(
+        CatalogueEntry(
+            name=function.__name__,
+            group=group,
+            signature=call_signature(function),
+            summary=(inspect.getdoc(function) or "").partition("\n")[0],
+        )
+        for group, functions in _GROUPS
+        for function in functions
+    )
+
+
+def call_signature(function: Callable[..., Topology]) -> str:
+    """A call with names and defaults, without types: how the catalogue shows a function."""
+    words: list[str] = []
+    keyword_only = False
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
+            keyword_only = True
+            if not any(word.startswith("*") for word in words):
+                words.append("*")
+        star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+        words.append(f"{star}{parameter.name}{_default(parameter)}")
+    return f"{function.__name__}({', '.join(words)})"
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    """``=default`` as it would be typed, quantities with their unit; empty if there is none."""
+    if parameter.default is parameter.empty:
+        return ""
+    if parameter.name.endswith("bandwidth"):
+        return f'="{format_bandwidth(parameter.default).replace(" ", "")}"'
+    return f'="{parameter.default}ns"' if parameter.name == "latency" else f"={parameter.default!r}"
