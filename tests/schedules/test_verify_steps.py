@@ -296,6 +296,25 @@ def test_shapes() -> None:
     assert kinds(verify(topology, Collective(ALLGATHER, (0, 1)), schedule)) == {ViolationKind.MEMBERSHIP}
 
 
+@pytest.mark.parametrize("homes", [[0, 1, 2, 0], [0, 1], [0, 0, 2]])
+def test_every_rank_is_home_once(homes: list[int]) -> None:
+    """Schedules that move all their shards, but too many, too few or the wrong ones."""
+    topology, _ = samples.complete_allgather(3)
+    for kind, direction, ends in (
+        (ALLGATHER, Direction.BROADCAST, topology.tails),
+        (REDUCE_SCATTER, Direction.REDUCE, topology.heads),
+        (CollectiveKind.ALLREDUCE, Direction.REDUCE, topology.heads),
+    ):
+        sends = [
+            (shard, link, 0, 0, 1)
+            for shard, home in enumerate(homes)
+            for link in range(topology.n_links)
+            if ends[link] == home
+        ]
+        steps = steps_from_sends(direction, 3, 1, sends, homes=homes)
+        assert kinds(check(topology, steps, kind)) == {ViolationKind.SHAPE}
+
+
 def empty_steps(*, homes: list[int]) -> Steps:
     return steps_from_sends(Direction.BROADCAST, 3, 1, [], homes=homes)
 
