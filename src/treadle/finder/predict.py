@@ -76,6 +76,8 @@ def line_graph_performance(base: Performance, n: int = 1) -> Performance:
     Exact where `base.has_exact_line_graphs`; else an upper bound, and T_B can be smaller.
     """
     d = base.degree
+    if d == 1 and base.is_breadth_first:
+        return base  # a ring remains a ring, and so does its only breadth-first schedule
     growth = sum((Fraction(1, base.nodes * d**i) for i in range(n)), Fraction(0))
     diameter = None if base.diameter is None else base.diameter + (n if d > 1 else 0)
     return replace(
