@@ -103,13 +103,12 @@ def random_case(rng: random.Random, *, is_frugal: bool = True, n_chunks: int | N
         homes = [root] * rng.randint(1, 2)
     elif kind is CollectiveKind.ALLREDUCE and not has_whole_shards:
         homes = [rng.randrange(n_ranks) for _ in range(rng.randint(1, 3))]
+    options = {"is_frugal": is_frugal, "n_chunks": n_chunks}
     phases = []
     if kind.reduces:
-        phases.append(_random_phase(rng, Direction.REDUCE, topology, collective, homes, is_frugal, n_chunks))
+        phases.append(random_phase(rng, Direction.REDUCE, topology, collective, homes, **options))
     if kind.broadcasts and not has_whole_shards:
-        phases.append(
-            _random_phase(rng, Direction.BROADCAST, topology, collective, homes, is_frugal, n_chunks)
-        )
+        phases.append(random_phase(rng, Direction.BROADCAST, topology, collective, homes, **options))
     return topology, collective, schedule_of(kind, *phases)
 
 
@@ -123,12 +122,13 @@ def random_fabric(rng: random.Random, n: int) -> Topology:
     return replace(topology_of(arcs, n=n), bandwidths=bandwidths)
 
 
-def _random_phase(
+def random_phase(
     rng: random.Random,
     direction: Direction,
     topology: Topology,
     collective: Collective,
     homes: list[int],
+    *,
     is_frugal: bool,
     n_chunks: int | None,
 ) -> Steps:
