@@ -170,8 +170,8 @@ def test_relabelled_schedule_fits_the_relabelled_graph(seed: int) -> None:
 
 def test_relabel_keeps_the_numbers_of_shards_in_no_order() -> None:
     steps = steps_from_sends(Direction.BROADCAST, 3, 1, [(0, 1, 0, 0, 1), (1, 0, 0, 0, 1)], homes=[2, 0])
-    image = relabel(steps, [1, 2, 0], [5, 7])
-    assert image.homes.tolist() == [0, 1]
+    image = relabel(steps, [1, 0, 2], [5, 7])
+    assert image.homes.tolist() == [2, 1]
     assert samples.sends_of(image) == [(0, 7, 0, 0, 1), (1, 5, 0, 0, 1)]
 
 
@@ -208,6 +208,7 @@ def test_ring_becomes_bidirectional() -> None:
     """Section A.1.6: as many steps, the same T_B; halves of a shard go round both ways."""
     n = 5
     topology, steps = samples.ring_allgather(n)
+    topology = replace(topology, latencies_ns=np.arange(n))
     # g(v) = -v takes link v (v -> v + 1) to -v -> -v - 1, the transpose's link -v - 1
     both, halves = bidirectional(
         topology, steps, [-v % n for v in range(n)], [(-v - 1) % n for v in range(n)]
@@ -219,6 +220,7 @@ def test_ring_becomes_bidirectional() -> None:
     )
     assert both.tails.tolist() == [0, 1, 2, 3, 4, 1, 2, 3, 4, 0]
     assert both.heads.tolist() == [1, 2, 3, 4, 0, 0, 1, 2, 3, 4]
+    assert both.latencies_ns.tolist() == [*range(n), *range(n)]
     assert both.name == "bidirectional(sample)"
     with pytest.raises(ScheduleError, match="4 links, expected 5"):
         bidirectional(topology, steps, range(n), range(4))
@@ -256,6 +258,14 @@ def test_finer_and_coarser_chunks(seed: int) -> None:
 
 def test_reduce_chunks_of_nothing() -> None:
     assert reduce_chunks(steps_from_sends(Direction.REDUCE, 2, 6, [])).n_chunks == 1
+
+
+@pytest.mark.parametrize("chunks", [(0, 3), (3, 6), (2, 3)])
+def test_reduce_chunks_minds_both_ends(chunks: tuple[int, int]) -> None:
+    steps = steps_from_sends(Direction.BROADCAST, 2, 6, [(0, 0, 0, *chunks)])
+    found = reduce_chunks(steps)
+    assert loads(subdivide(found, 6 // found.n_chunks)) == loads(steps)
+    assert found.n_chunks == (6 if chunks == (2, 3) else 2)
 
 
 def test_too_many_chunks() -> None:
@@ -299,13 +309,11 @@ def test_merge_keeps_steps_empty_steps_and_repetitions_apart() -> None:
 
 def test_merge_with_keys_beyond_an_int64() -> None:
     sends: list[Send] = [
-        (s, link, 0, low, low + 1) for s in (1, 0) for link in (2**31 - 1, 3) for low in (1, 0)
+        (s, link, 0, low, low + 1) for s in (1000, 0) for link in (2**31 - 1, 3) for low in (1, 0)
     ]
-    big = replace(
-        steps_from_sends(Direction.BROADCAST, 2, 2**24, sends), homes=np.zeros(2**8, dtype=np.int32)
-    )
+    big = steps_from_sends(Direction.BROADCAST, 2, 2**24, sends, homes=[0] * 2**10)
     assert [send[:2] + send[3:] for send in samples.sends_of(merge_sends(big))] == [
-        (s, link, 0, 2) for s in (0, 1) for link in (3, 2**31 - 1)
+        (s, link, 0, 2) for s in (0, 1000) for link in (3, 2**31 - 1)
     ]
 
 
@@ -354,7 +362,7 @@ def test_equal_parts_by_default() -> None:
     topology, steps = samples.k22_allgather()
     assert merge_sends(combine([steps])) == merge_sends(steps)
     twice = combine([steps, steps])
-    assert twice.n_chunks == 4
+    assert twice.n_chunks == combine([steps, steps], shares=[2, 2]).n_chunks == 4
     assert time_of(topology, twice) == time_of(topology, steps)
     for parts, shares in (([], None), ([steps], [0]), ([steps], [1, 1])):
         with pytest.raises(ScheduleError):
