@@ -296,24 +296,26 @@ Status sends_of(const Rows<Dist>& rows, const std::int32_t* link, const Capaciti
 }
 
 template <class Dist, class Word>
-Status cut_of(const Rows<Dist>& rows, int step, int first, const __int128* capacity, __int128 units,
-              const Control& control, CutJobs& result) {
+Status cuts_of(const Rows<Dist>& rows, int step, const __int128* capacity, __int128 units, const Control& control,
+               CutJobs& result) {
     ReceiverJobs<Dist, Word> jobs(rows);
     Balancer<__int128> balancer;
     std::vector<__int128> room;
-    for (int i = 0; i < rows.receivers(); i++) {
-        const int u = (first + i) % rows.receivers();
+    if (step < 1 || step > rows.steps) return Status::stuck;
+    for (int u = 0; u < rows.receivers(); u++) {
         if (control.cancelled()) return Status::cancelled;
         jobs.load(u);
         if (jobs.count(step) == 0) continue;
         jobs.group(step);
         room.assign(capacity + rows.offset[u], capacity + rows.offset[u + 1]);
         if (balancer.spread(jobs.groups, room, units)) continue;
-        result.node = u;
-        for (int g = 0; g < jobs.groups.size(); g++) result.jobs += balancer.cut_group[g] ? jobs.groups.jobs[g] : 0;
+        std::int64_t too_many = 0;
+        for (int g = 0; g < jobs.groups.size(); g++) too_many += balancer.cut_group[g] ? jobs.groups.jobs[g] : 0;
+        result.node.push_back(u);
+        result.jobs.push_back(too_many);
         for (int k = 0; k < rows.degree(u); k++)
             if (balancer.cut_link[k]) result.links.push_back(static_cast<std::int32_t>(rows.offset[u] + k));
-        return Status::ok;
+        result.offset.push_back(static_cast<std::int64_t>(result.links.size()));
     }
     return Status::ok;
 }
@@ -375,13 +377,12 @@ Status bfb_sends(const DistanceRows& given, const std::int64_t* capacity, int st
     return sends_of(rows_of(given), link.data(), Capacities{capacity, 0}, steps, chunks, Control{}, result);
 }
 
-Status find_cut(const InLinks& in, int step, int first, const __int128* capacity, __int128 units,
-                const Control& control, CutJobs& result) {
-    Failure unreached;
-    return with_rows(in, control, unreached, [&](const auto& rows) {
+Status find_cuts(const InLinks& in, int step, const __int128* capacity, __int128 units, const Control& control,
+                 CutJobs& result) {
+    return with_rows(in, control, result.failure, [&](const auto& rows) {
         return with_word(rows.max_degree, [&](auto word) {
             using Dist = typename std::decay_t<decltype(rows)>::Distance;
-            return cut_of<Dist, decltype(word)>(rows, step, first, capacity, units, control, result);
+            return cuts_of<Dist, decltype(word)>(rows, step, capacity, units, control, result);
         });
     });
 }

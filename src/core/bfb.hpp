@@ -42,11 +42,12 @@ struct SendArrays {
     Failure failure;
 };
 
-// Jobs of one receiver in one step, and all the links that they may use, that exceed the capacities.
+// Receivers whose jobs in one step exceed the capacities: so many jobs, and all the in-links that they may use.
 struct CutJobs {
-    std::int32_t node = -1;
-    std::int64_t jobs = 0;
-    std::vector<std::int32_t> links;  // positions among the in-links
+    std::vector<std::int32_t> node;
+    std::vector<std::int64_t> jobs, offset{0};
+    std::vector<std::int32_t> links;  // positions among all in-links; of cut i from offset[i] on
+    Failure failure;
 };
 
 // Extremes over all receivers, per step: sources at that distance, sources that a link may serve, links of a source.
@@ -66,9 +67,9 @@ Status bfb_sends(const InLinks& in, const std::int32_t* link, const std::int64_t
 Status bfb_sends(const DistanceRows& rows, const std::int64_t* capacity, int steps, std::int64_t chunks,
                  SendArrays& result);
 
-// The first receiver from `first` on whose jobs in `step`, `units` each, exceed the capacities.
-Status find_cut(const InLinks& in, int step, int first, const __int128* capacity, __int128 units,
-                const Control& control, CutJobs& result);
+// A cut for every receiver whose jobs in `step`, `units` each, exceed the capacities of its in-links.
+Status find_cuts(const InLinks& in, int step, const __int128* capacity, __int128 units, const Control& control,
+                 CutJobs& result);
 
 Status count_distances(const InLinks& in, const Control& control, DistanceCounts& result);
 

@@ -239,19 +239,22 @@ auto bfb_orbit_split(UInt16Rows rows, Int64In capacity, std::int64_t chunks) {
 }
 
 // 128-bit capacities (one per in-link) and units of a job in two halves.
-auto bfb_cut(Int64In offset, Int32In tail, int step, int first, Int64In capacity_high, UInt64In capacity_low,
-             std::int64_t units_high, std::uint64_t units_low, ControlIn control) {
-    CutJobs cut;
+auto bfb_cuts(Int64In offset, Int32In tail, int step, Int64In capacity_high, UInt64In capacity_low,
+              std::int64_t units_high, std::uint64_t units_low, ControlIn control) {
+    CutJobs cuts;
     Status status;
     {
         nb::gil_scoped_release release;
         std::vector<__int128> capacity;
         for (std::size_t e = 0; e < tail.shape(0); e++)
             capacity.push_back(wide(capacity_high.data()[e], capacity_low.data()[e]));
-        status = find_cut(to_in_links(offset, tail), step, first, capacity.data(), wide(units_high, units_low),
-                          Control{control.data()}, cut);
+        status = find_cuts(to_in_links(offset, tail), step, capacity.data(), wide(units_high, units_low),
+                           Control{control.data()}, cuts);
     }
-    return std::make_tuple(static_cast<int>(status), cut.node, cut.jobs, to_numpy(std::move(cut.links)));
+    std::vector<std::int32_t> failure{cuts.failure.node, cuts.failure.other};
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(cuts.node)), to_numpy(std::move(cuts.jobs)),
+                           to_numpy(std::move(cuts.offset)), to_numpy(std::move(cuts.links)),
+                           to_numpy(std::move(failure)));
 }
 
 auto bfb_counts(Int64In offset, Int32In tail, ControlIn control) {
@@ -289,8 +292,7 @@ NB_MODULE(_core, m) {
     m.def("bfb_split", &bfb_split, nb::arg("offset"), nb::arg("tail"), nb::arg("link"), nb::arg("capacity"),
           nb::arg("steps"), nb::arg("chunks"), nb::arg("control"));
     m.def("bfb_orbit_split", &bfb_orbit_split, nb::arg("rows"), nb::arg("capacity"), nb::arg("chunks"));
-    m.def("bfb_cut", &bfb_cut, nb::arg("offset"), nb::arg("tail"), nb::arg("step"), nb::arg("first"),
-          nb::arg("capacity_high"), nb::arg("capacity_low"), nb::arg("units_high"), nb::arg("units_low"),
-          nb::arg("control"));
+    m.def("bfb_cuts", &bfb_cuts, nb::arg("offset"), nb::arg("tail"), nb::arg("step"), nb::arg("capacity_high"),
+          nb::arg("capacity_low"), nb::arg("units_high"), nb::arg("units_low"), nb::arg("control"));
     m.def("bfb_counts", &bfb_counts, nb::arg("offset"), nb::arg("tail"), nb::arg("control"));
 }

@@ -68,17 +68,16 @@ def bfb_split(
 def bfb_orbit_split(
     rows: UInt16, capacity: Int64, chunks: int
 ) -> tuple[int, Int64, Int32, Int32, Int32, Int32, Int32]: ...
-def bfb_cut(
+def bfb_cuts(
     offset: Int64,
     tail: Int32,
     step: int,
-    first: int,
     capacity_high: Int64,
     capacity_low: UInt64,
     units_high: int,
     units_low: int,
     control: Int64,
-) -> tuple[int, int, int, Int32]: ...
+) -> tuple[int, Int32, Int64, Int64, Int32, Int32]: ...
 def bfb_counts(
     offset: Int64, tail: Int32, control: Int64
 ) -> tuple[int, Int64, Int64, Int64, Int64, Int64, Int64, Int32]: ...
