@@ -10,24 +10,30 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from fractions import Fraction
 from math import lcm
 from pathlib import Path
 
 from treadle.atomic import write_bytes
-from treadle.synthesis.bfb import bfb_value
+from treadle.synthesis.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import Topology, de_bruijn, generalized_kautz
 
 MAX_NODES = 2000
 DEGREES = (2, 3, 4, 5, 6, 8, 16)
 
 
+def figures_of(topology: Topology) -> tuple[int, Fraction, Fraction]:
+    """Steps, T_B of the allgather and T_B of the reduce-scatter in M/B, by breadth-first broadcast."""
+    forward, backward = bfb_value(topology), bfb_reduce_scatter_value(topology)
+    return forward.diameter, forward.t_b, backward.t_b
+
+
 def _row(topology: Topology, n: int, d: int) -> tuple[int, int, int, int]:
     """Nodes, steps, and T_B both ways as integers over n * lcm(1..d): loads have denominators up to d."""
-    forward, backward = bfb_value(topology), bfb_value(topology.transpose())
+    steps, gather, reduce = figures_of(topology)
     scale = n * lcm(*range(1, d + 1))
-    gather, reduce = forward.t_b * scale, backward.t_b * scale
-    assert gather.denominator == reduce.denominator == 1, "a load's denominator is at most d"
-    return n, forward.diameter, int(gather), int(reduce)
+    assert (gather * scale).denominator == (reduce * scale).denominator == 1, "denominators are at most d"
+    return n, steps, int(gather * scale), int(reduce * scale)
 
 
 def _columns(rows: list[tuple[int, int, int, int]]) -> dict[str, list[int]]:

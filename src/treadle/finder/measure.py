@@ -147,4 +147,4 @@ def _distances(candidate: Candidate) -> tuple[int, ...] | None:
     if candidate.gather.nodes > LARGEST_MEASURED:
         return None
     topology = parse(expression(candidate.construction))
-    return tuple(distance_distribution(topology).tolist())
+    return tuple(distance_distribution(topology).sum(axis=0).tolist())

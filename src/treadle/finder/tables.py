@@ -65,10 +65,8 @@ def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fractio
 @cache
 def shipped_tables() -> Tables:
     """The data files of the package; read once, never changed."""
-    from treadle.finder.library import library_candidates
-
     text = resources.files("treadle.finder").joinpath("data", _FILE).read_text("utf-8")
-    return Tables(_decode(json.loads(text)), library_candidates())
+    return Tables(_decode(json.loads(text)))
 
 
 def _decode(

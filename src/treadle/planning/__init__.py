@@ -2,6 +2,7 @@
 
 from treadle.planning.candidate import Bound
 from treadle.planning.comparison import Comparison, ComparisonRow, compare
+from treadle.planning.design import DesignResult, DesignRow, design, design_plan
 from treadle.planning.execution import (
     ElementType,
     Reduction,
@@ -28,6 +29,8 @@ __all__ = [
     "BoundResult",
     "Comparison",
     "ComparisonRow",
+    "DesignResult",
+    "DesignRow",
     "ElementType",
     "Lowered",
     "Problem",
@@ -46,6 +49,8 @@ __all__ = [
     "algorithm_names",
     "bound",
     "compare",
+    "design",
+    "design_plan",
     "has_process_per_rank",
     "is_reporter",
     "lower",

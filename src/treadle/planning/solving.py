@@ -232,7 +232,7 @@ def solve(
             traffic = prune_for_switches(problem.topology, found.schedule)
             found = replace(found, schedule=traffic.schedule)
     with watch.stage("verify"):
-        plan, report = _judged(problem, found)
+        plan, report = judged(problem, found)
     return SolveResult(
         plan=plan,
         report=report,
@@ -246,7 +246,7 @@ def solve(
     )
 
 
-def _judged(problem: Problem, found: Candidate) -> tuple[Plan, Report]:
+def judged(problem: Problem, found: Candidate) -> tuple[Plan, Report]:
     """The plan with the algbw that the verifier computes, and the verifier's report."""
     limit = found.bound
     report = verify_schedule(

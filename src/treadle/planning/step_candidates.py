@@ -64,12 +64,13 @@ def generate_steps(problem: Problem, algorithm: str, options: Options) -> Candid
     schedule = STEP_ALGORITHMS[algorithm](topology, collective, options)
     seconds = {"schedule": process_time() - start}
     start = process_time()
-    bound = options.bound or _bound(problem, algbw(topology, schedule), options)
+    bound = options.bound or bound_beside(problem, schedule, options)
     return Candidate(algorithm, schedule, bound, seconds={**seconds, "bound": process_time() - start})
 
 
-def _bound(problem: Problem, reached: Fraction, options: Options) -> Bound:
+def bound_beside(problem: Problem, schedule: StepSchedule, options: Options) -> Bound:
     """The optimum; of a large allreduce the volume bound, which a bandwidth-optimal schedule attains."""
+    reached = algbw(problem.topology, schedule)
     if problem.collective.kind is not CollectiveKind.ALLREDUCE:
         return find_bound(problem, options.watch)
     quick = volume_bound(problem)

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from treadle.planning.candidate import Bound
 from treadle.planning.comparison import Comparison, ComparisonRow
+from treadle.planning.design import DesignResult, DesignRow
 from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import model_of
 from treadle.planning.solving import BoundResult, SolveResult
@@ -74,6 +75,62 @@ def verify_summary(plan: Plan, topology: Topology, report: Report) -> dict[str, 
     if report.algbw is not None and report.bound is not None:
         values["gap"] = float(1 - report.algbw / report.bound)
     return {**values, **_verification(report), **_shape(plan.entries[-1].schedule)}
+
+
+def plan_summary(plan: Plan) -> dict[str, object]:
+    """Throughput and shape of a plan."""
+    return {"algorithm": plan.algorithm, **throughput(plan), **_shape(plan.entries[-1].schedule)}
+
+
+def design_summary(result: DesignResult, chosen: DesignRow) -> dict[str, object]:
+    """What ``design --json`` prints, but for files written."""
+    limits = result.limits
+    values: dict[str, object] = {
+        "nodes": result.nodes,
+        "degree": result.degree,
+        "bidirectional": result.is_bidirectional,
+        "alpha_s": result.network.alpha_s,
+        "bandwidth_bytes_per_s": result.network.bandwidth_bytes_per_s,
+        "workload": result.workload.name,
+        "size_bytes": result.shown_bytes,
+        "frontier": [_design_row(row) for row in result.rows],
+        "best": result.best.option.expression,
+        "chosen": chosen.option.expression,
+        "bounds": {
+            "steps": limits.steps,
+            "t_b_exact": exact_text(limits.t_b),
+            "mean_distance": float(limits.mean_distance),
+            "alltoall_pair_rate_bound": float(limits.pair_rate),
+            "allreduce_s": limits.allreduce_s,
+            "alltoall_bound_s": limits.alltoall_s,
+        },
+    }
+    if result.reconfiguration is not None:
+        found = result.reconfiguration
+        values["reconfiguration"] = {
+            "fabrics": list(found.fabrics),
+            "workload_s": found.seconds,
+            "changes": found.changes,
+        }
+    return {**values, "seconds": dict(result.seconds)}
+
+
+def _design_row(row: DesignRow) -> dict[str, object]:
+    option = row.option
+    values = {
+        "topology": option.expression,
+        "notation": option.notation,
+        "steps": option.candidate.steps,
+        "t_b_exact": exact_text(option.candidate.gather.t_b),
+        "t_b_reduce_scatter_exact": exact_text(option.candidate.reduce.t_b),
+        "allreduce_s": row.allreduce_s,
+        "diameter": option.diameter,
+        "mean_distance": None if option.mean_distance is None else float(option.mean_distance),
+        "alltoall_pair_rate_bound": None if option.pair_rate is None else float(option.pair_rate),
+        "alltoall_bound_s": row.alltoall_s,
+        "workload_s": row.seconds,
+    }
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def comparison_summary(result: Comparison) -> dict[str, object]:

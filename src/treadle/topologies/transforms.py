@@ -13,7 +13,7 @@ from treadle.arrays import BoolArray
 from treadle.errors import TopologyError
 from treadle.topologies.balance import balanced_capacities
 from treadle.topologies.limits import check_count, check_size
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
@@ -316,4 +316,37 @@ def with_reverse_links(topology: Topology) -> Topology:
         heads=np.concatenate([topology.heads, topology.tails]),
         bandwidths=np.tile(topology.bandwidths, 2),
         latencies_ns=np.tile(topology.latencies_ns, 2),
+    )
+
+
+def with_links(topology: Topology, *, bandwidth: int, latency: int = 0) -> Topology:
+    """The fabric with links that are all alike.
+
+    Parameters
+    ----------
+    topology : Topology
+    bandwidth : int
+        Of every link, bytes/s.
+    latency : int
+        Of every link, nanoseconds.
+
+    Raises
+    ------
+    TopologyError
+        If a value is out of range.
+
+    Examples
+    --------
+    >>> from treadle.topologies.graphs import ring
+    >>> with_links(ring(4), bandwidth=25 * 10**9).name
+    'with_links(ring(4), bandwidth="25000000000B/s")'
+    """
+    check_count("with_links", "bandwidth", bandwidth, most=MAX_BANDWIDTH)
+    check_count("with_links", "latency", latency, least=0, most=2**62)
+    delay = f', latency="{latency}ns"' if latency else ""
+    return replace(
+        topology,
+        name=f'with_links({topology.name}, bandwidth="{bandwidth}B/s"{delay})',
+        bandwidths=np.full(topology.n_links, bandwidth, dtype=np.int64),
+        latencies_ns=np.full(topology.n_links, latency, dtype=np.int64),
     )

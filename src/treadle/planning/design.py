@@ -1,0 +1,380 @@
+"""The topology finder as users call it: the frontier of fabrics, the best for a workload, and its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from treadle._version import __version__
+from treadle.errors import InfeasibleError
+from treadle.finder.bases import closed_form_bases
+from treadle.finder.build import build
+from treadle.finder.compute_tables import figures_of
+from treadle.finder.evaluate import call_seconds, cheapest_sequence, group_figures
+from treadle.finder.measure import LARGEST_MEASURED, Option, measured_options
+from treadle.finder.search import Candidate, Finder
+from treadle.finder.tables import Tables, shipped_tables
+from treadle.finder.workload import Call, Exchange, Network, Workload
+from treadle.planning.candidate import Candidate as Proposal
+from treadle.planning.candidate import Options
+from treadle.planning.problem import Problem
+from treadle.planning.solving import judged
+from treadle.planning.stages import Stopwatch, no_progress
+from treadle.planning.step_candidates import bound_beside
+from treadle.planning.store import cached_plan, default_directory
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.forest import Direction
+from treadle.schedules.plan import Plan
+from treadle.schedules.steps import StepSchedule
+from treadle.synthesis.engine import Progress
+from treadle.topologies import generalized_kautz, with_links
+from treadle.topologies.limits import check_count
+from treadle.topologies.moore import all_to_all_limit, bandwidth_optimum, least_mean_distance, moore_steps
+from treadle.topologies.topology import Topology
+
+MAX_NODES = 100_000
+MAX_DEGREE = 64
+
+
+@dataclass(frozen=True)
+class DesignRow:
+    """A fabric of the frontier.
+
+    Parameters
+    ----------
+    option : Option
+    seconds : float, optional
+        The workload's time on it; None where some of it is not known.
+    allreduce_s : float, optional
+        Of the workload's largest allreduce over all nodes, or of 1 MB if it has none.
+    alltoall_s : float, optional
+        Lower bound by distances for the same size, bandwidth only.
+    """
+
+    option: Option
+    seconds: float | None
+    allreduce_s: float
+    alltoall_s: float | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What no fabric of this size can beat.
+
+    Parameters
+    ----------
+    steps : int
+        Moore optimality (Definition 10).
+    t_b : Fraction
+        In M/B (Theorem 4).
+    mean_distance, pair_rate : Fraction
+        Of the ideal distance distribution; the rate in link bandwidths.
+    allreduce_s : float
+    alltoall_s : float
+        Bandwidth only.
+    """
+
+    steps: int
+    t_b: Fraction
+    mean_distance: Fraction
+    pair_rate: Fraction
+    allreduce_s: float
+    alltoall_s: float
+
+
+@dataclass(frozen=True)
+class Reconfiguration:
+    """A fabric per call.
+
+    Parameters
+    ----------
+    fabrics : tuple of str
+        For each call of the workload; several copies side by side where the call runs in groups.
+    seconds : float
+        Per iteration, changes included.
+    changes : int
+        Per iteration.
+    """
+
+    fabrics: tuple[str, ...]
+    seconds: float
+    changes: int
+
+
+@dataclass(frozen=True)
+class DesignResult:
+    """What the finder says.
+
+    Parameters
+    ----------
+    nodes, degree : int
+    is_bidirectional : bool
+    network : Network
+    workload : Workload
+    shown_bytes : int
+        Size that `allreduce_s` and `alltoall_s` of the rows are about.
+    rows : tuple of DesignRow
+        By rising steps.
+    best : DesignRow
+        The fastest for the workload.
+    limits : Limits
+    reconfiguration : Reconfiguration, optional
+    seconds : mapping of stage to CPU seconds
+    """
+
+    nodes: int
+    degree: int
+    is_bidirectional: bool
+    network: Network
+    workload: Workload
+    shown_bytes: int
+    rows: tuple[DesignRow, ...]
+    best: DesignRow
+    limits: Limits
+    reconfiguration: Reconfiguration | None
+    seconds: Mapping[str, float]
+
+    def topology(self, row: DesignRow | None = None) -> Topology:
+        """A row's fabric (default the best), its links with the network's bandwidth and latency.
+
+        A link has the whole part of B / d bytes/s.
+        """
+        return with_links(
+            (row or self.best).option.topology,
+            bandwidth=self.network.bandwidth_bytes_per_s // self.degree,
+            latency=round(self.network.alpha_s * 1e9),
+        )
+
+
+def design(
+    nodes: int,
+    degree: int,
+    *,
+    network: Network,
+    workload: Workload,
+    bidirectional: bool = False,
+    reconfiguration_delay_s: float | None = None,
+    progress: Progress | None = None,
+) -> DesignResult:
+    """Find the fabrics of `nodes` and `degree` that no other known one beats, and the best for a workload.
+
+    Parameters
+    ----------
+    nodes, degree : int
+        N from 2 to 100000, d from 1 to 64.
+    network : Network
+    workload : Workload
+    bidirectional : bool
+        Only fabrics whose links come in opposite pairs.
+    reconfiguration_delay_s : float, optional
+        Time to change the topology; also considers a topology for each call.
+    progress : callable, optional
+        progress(stage, done, total).
+
+    Raises
+    ------
+    InfeasibleError
+        If no fabric of that size is known.
+    TreadleError
+        If a number is out of range, or the workload's groups do not fit the nodes.
+    """
+    check_count("design", "nodes", nodes, least=2, most=MAX_NODES)
+    check_count("design", "degree", degree, most=MAX_DEGREE)
+    report = progress or no_progress
+    watch = Stopwatch()
+    for call in workload.calls:
+        call.groups(nodes)
+    with watch.stage("search"):
+        finder = Finder(_bases(nodes, degree), bidirectional=bidirectional)
+        options = _options(finder, nodes, degree)
+    report("measuring", 1, 2)
+    shown = _shown_bytes(workload)
+    with watch.stage("workload"):
+        costs = [_costs(option, workload, network, nodes) for option in options]
+        rows = tuple(
+            _row(option, own, workload, network, shown) for option, own in zip(options, costs, strict=True)
+        )
+        known = [row for row in rows if row.seconds is not None]
+        best = min(known or rows, key=lambda row: row.seconds or row.allreduce_s)
+        reconfiguration = None
+        if reconfiguration_delay_s is not None:
+            reconfiguration = _reconfigured(
+                finder, options, costs, workload, network, nodes, reconfiguration_delay_s
+            )
+    return DesignResult(
+        nodes=nodes,
+        degree=degree,
+        is_bidirectional=bidirectional,
+        network=network,
+        workload=workload,
+        shown_bytes=shown,
+        rows=rows,
+        best=best,
+        limits=_limits(nodes, degree, bidirectional, network, shown),
+        reconfiguration=reconfiguration,
+        seconds=watch.seconds(),
+    )
+
+
+def _bases(nodes: int, degree: int) -> Callable[[int, int], Iterator[Candidate]]:
+    """The known bases; a generalized Kautz graph of the target's size is computed if no table has it."""
+    tables = shipped_tables()
+    kautz = tables.figures["generalized_kautz"]
+    if (nodes, degree) not in kautz and 1 < degree < nodes <= LARGEST_MEASURED:
+        more = {(nodes, degree): figures_of(generalized_kautz(degree, nodes))}
+        tables = Tables({**tables.figures, "generalized_kautz": {**kautz, **more}}, tables.library)
+
+    def bases(n: int, d: int) -> Iterator[Candidate]:
+        yield from closed_form_bases(n, d)
+        yield from tables.bases(n, d)
+
+    return bases
+
+
+def _options(finder: Finder, nodes: int, degree: int) -> tuple[Option, ...]:
+    candidates = finder.frontier(nodes, degree)
+    if not candidates:
+        raise InfeasibleError(
+            f"design: no fabric with {nodes} nodes of degree {degree} is known with links in opposite pairs; "
+            f"drop --bidirectional or change a number"
+        )
+    return measured_options(candidates)
+
+
+def _shown_bytes(workload: Workload) -> int:
+    sizes = [call.size_bytes for call in workload.calls if call.kind is Exchange.ALLREDUCE]
+    return max(sizes, default=2**20)
+
+
+def _costs(option: Option, workload: Workload, network: Network, nodes: int) -> list[float | None]:
+    """Seconds of each call on one fabric for everything."""
+    shared = {
+        (call.group_size, call.stride): group_figures(option, call.groups(nodes))
+        for call in workload.calls
+        if call.group_size is not None and call.group_size != nodes
+    }
+    return [
+        call_seconds(call, option, network, shared.get((call.group_size or nodes, call.stride)))
+        for call in workload.calls
+    ]
+
+
+def _row(
+    option: Option, costs: list[float | None], workload: Workload, network: Network, shown: int
+) -> DesignRow:
+    known = [
+        float(call.count) * cost for call, cost in zip(workload.calls, costs, strict=True) if cost is not None
+    ]
+    allreduce = call_seconds(Call(Exchange.ALLREDUCE, shown), option, network)
+    assert allreduce is not None, "only all-to-all may be unknown"
+    bandwidth_only = replace(network, alpha_s=0.0)
+    return DesignRow(
+        option,
+        sum(known) if len(known) == len(costs) else None,
+        allreduce,
+        call_seconds(Call(Exchange.ALLTOALL, shown), option, bandwidth_only),
+    )
+
+
+def _limits(nodes: int, degree: int, bidirectional: bool, network: Network, shown: int) -> Limits:
+    steps = moore_steps(nodes, degree, bidirectional=bidirectional)
+    t_b = bandwidth_optimum(nodes)
+    rate = all_to_all_limit(nodes, degree, bidirectional=bidirectional)
+    transfer = shown / network.bandwidth_bytes_per_s
+    reduction = network.gamma_s_per_byte * shown
+    return Limits(
+        steps=steps,
+        t_b=t_b,
+        mean_distance=least_mean_distance(nodes, degree, bidirectional=bidirectional),
+        pair_rate=rate,
+        allreduce_s=2 * steps * network.alpha_s + float(t_b) * (2 * transfer + reduction),
+        alltoall_s=transfer * degree / (nodes * float(rate)),
+    )
+
+
+def _reconfigured(
+    finder: Finder,
+    options: tuple[Option, ...],
+    costs: list[list[float | None]],
+    workload: Workload,
+    network: Network,
+    nodes: int,
+    delay_s: float,
+) -> Reconfiguration:
+    """The cheapest fabric per call: those of the frontier, or for groups a fabric of their own."""
+    own = {
+        size: _options(finder, size, options[0].degree)
+        for size in {call.group_size for call in workload.calls}
+        if size is not None and size != nodes
+    }
+    table: list[dict[str, float]] = []
+    for place, call in enumerate(workload.calls):
+        count = float(call.count)
+        row = {
+            option.expression: count * cost
+            for option, column in zip(options, costs, strict=True)
+            if (cost := column[place]) is not None
+        }
+        for option in own.get(call.group_size or nodes, ()):
+            alone = call_seconds(replace(call, group_size=None), option, network)
+            if alone is not None:
+                row[f"{nodes // option.nodes} x {option.expression}, stride {call.stride}"] = count * alone
+        table.append(row)
+    fabrics, seconds = cheapest_sequence(table, delay_s)
+    changes = sum(one != other for one, other in zip(fabrics, (*fabrics[1:], fabrics[0]), strict=True))
+    return Reconfiguration(fabrics, seconds, changes)
+
+
+def design_plan(
+    result: DesignResult,
+    kind: CollectiveKind,
+    *,
+    row: DesignRow | None = None,
+    cache: Path | None = None,
+    use_cache: bool = True,
+) -> tuple[Plan, bool]:
+    """Build and verify the schedule of a row (default the best).
+
+    Parameters
+    ----------
+    result : DesignResult
+    kind : CollectiveKind
+        Allgather, reduce-scatter or allreduce.
+    row : DesignRow, optional
+    cache : Path, optional
+        Directory; default the user's.
+    use_cache : bool
+
+    Returns
+    -------
+    Plan
+    bool
+        Whether it came from the cache.
+
+    Raises
+    ------
+    RejectedError
+        If the verifier rejects the schedule: a defect of Treadle.
+    """
+    chosen = row or result.best
+    topology = result.topology(chosen)
+    directory = (cache or default_directory()) if use_cache else None
+    question = {"topology": topology.name, "collective": kind.value, "construction": chosen.option.notation}
+    return cached_plan(question, lambda: _plan(topology, chosen.option, kind), directory=directory)
+
+
+def _plan(topology: Topology, option: Option, kind: CollectiveKind) -> Plan:
+    parts = {}
+    for name, direction, wanted in (
+        ("reduce", Direction.REDUCE, kind.reduces),
+        ("broadcast", Direction.BROADCAST, kind.broadcasts),
+    ):
+        if wanted:
+            parts[name] = build(option.candidate.construction, direction)[1]
+    schedule = StepSchedule(kind, **parts)
+    problem = Problem(topology, on_all_ranks(topology, kind))
+    bound = bound_beside(problem, schedule, Options())
+    plan, _ = judged(problem, Proposal(f"finder: {option.notation}", schedule, bound))
+    return replace(plan, provenance={"version": __version__, "construction": option.expression})
