@@ -147,6 +147,8 @@ def _flow(frame: Frame, moves: Moves, *, reduces: bool, merge: bool) -> _Flow:
         is_own = ~np.bool_(frame.kind.reduces) & frame.holdings.is_home(moves.sender, moves.piece)
         read = np.where(is_own, Buffer.INPUT, Buffer.OUTPUT)
     buffers = np.stack([read, added, target]).astype(np.int64)
+    if frame.in_place and frame.kind.broadcasts:  # one name for one memory lets more moves share a message
+        buffers[buffers == Buffer.INPUT] = Buffer.OUTPUT
     return _Flow(
         moves, reduces, departure, arrival, buffers, _message_starts(frame, moves, buffers, merge=merge)
     )
