@@ -31,6 +31,8 @@ def missing_engines() -> Mapping[str, str]:
         missing["MPI"] = "mpi4py is not installed; pip install 'treadle[mpi]'"
     elif mpirun() is None:
         missing["MPI"] = "no mpirun on the PATH or beside the interpreter"
+    if importlib.util.find_spec("ortools") is None:
+        missing["CP-SAT"] = "ortools is not installed; pip install 'treadle[exact]'"
     if importlib.util.find_spec("ml_dtypes") is None:
         missing["bfloat16"] = "ml_dtypes is not installed; pip install 'treadle[bfloat16]'"
     return missing

@@ -36,6 +36,7 @@ THIRD_PARTY = {
     "numpy": set(ALLOWED),
     "highspy": {"topologies", "synthesis"},
     "lxml": {"topologies", "lowering"},
+    "ortools": {"synthesis"},
     "ml_dtypes": {"runtime"},
     "mpi4py": {"runtime"},
     "rich": {"cli"},

@@ -1,0 +1,23 @@
+"""Exact chunked synthesis with CP-SAT (extra ``exact``): schedules for given steps, rounds and chunks."""
+
+from treadle.synthesis.exact.obstruction import Obstruction
+from treadle.synthesis.exact.problem import FreeRounds
+from treadle.synthesis.exact.process import SolverProcess
+from treadle.synthesis.exact.synthesise import (
+    ExactResult,
+    ExactStatus,
+    ExactSteps,
+    exact_steps,
+    synthesise_exact,
+)
+
+__all__ = [
+    "ExactResult",
+    "ExactStatus",
+    "ExactSteps",
+    "FreeRounds",
+    "Obstruction",
+    "SolverProcess",
+    "exact_steps",
+    "synthesise_exact",
+]
