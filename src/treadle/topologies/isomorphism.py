@@ -181,34 +181,46 @@ def transitive_automorphisms(
     n = topology.n_nodes
     if not 0 <= root < n:
         raise TopologyError(f"{topology.name}: node {root} does not exist; expected 0 to {n - 1}")
-    budget = _Budget(f"{topology.name} and itself", work_limit)
+    generators = _transitive_generators(topology, root, _Budget(f"{topology.name} and itself", work_limit))
+    if generators is None:
+        return None
     rows = np.full((n, n), -1, dtype=np.int32)
     rows[root] = np.arange(n)
     reached = [root]
+    for member in reached:
+        for generator in generators:
+            image = int(generator[member])
+            if rows[image, 0] < 0:
+                rows[image] = generator[rows[member]]
+                reached.append(image)
+    rows.setflags(write=False)
+    return rows
+
+
+def _transitive_generators(topology: Topology, root: int, budget: _Budget) -> list[Int32Array] | None:
+    """Automorphisms whose products take the root to every node; None if there are none such."""
+    reached = np.zeros(topology.n_nodes, dtype=np.bool_)
+    reached[root] = True
     generators: list[Int32Array] = []
-    for node in range(n):
-        if rows[node, 0] >= 0:
+    for node in range(topology.n_nodes):
+        if reached[node]:
             continue
         found = _search(topology, topology, [(root, node)], budget)
         if found is None:
             return None
         generators.append(found)
-        position = 0
-        while position < len(reached):
-            member = reached[position]
-            position += 1
+        count = 0
+        while count < reached.sum():
+            count = int(reached.sum())
             for generator in generators:
-                image = int(generator[member])
-                if rows[image, 0] < 0:
-                    rows[image] = generator[rows[member]]
-                    reached.append(image)
-    rows.setflags(write=False)
-    return rows
+                reached[generator[reached]] = True
+    return generators
 
 
 def is_vertex_transitive(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> bool:
     """Whether automorphisms take every node to every other; UndecidedError beyond the limit."""
-    return transitive_automorphisms(topology, work_limit=work_limit) is not None
+    budget = _Budget(f"{topology.name} and itself", work_limit)
+    return topology.n_nodes == 0 or _transitive_generators(topology, 0, budget) is not None
 
 
 def link_map(topology: Topology, other: Topology, mapping: Int32Array) -> Int32Array:
@@ -409,6 +421,7 @@ class _Level:
     theirs: _Colours
     chosen: int = -1
     candidates: list[int] = field(default_factory=list)
+    tried: int = 0
     marked: _Colours | None = None
     trace: _Trace = field(default_factory=list)
 
@@ -440,10 +453,23 @@ def _search(
         if not level.candidates:
             stack.pop()
             continue
+        if _is_hopeless(other, level, len(stack), pinned, budget):
+            return None
         following = _descended(two, level, level.candidates.pop(), budget)
+        level.tried += 1
         if following is not None:
             stack.append(following)
     return None
+
+
+def _is_hopeless(
+    other: Topology, level: _Level, depth: int, pinned: list[tuple[int, int]], budget: _Budget
+) -> bool:
+    """Whether one image failed for the first node and automorphisms make all images alike."""
+    first_failed = depth == 1 and level.tried == 1 and not pinned
+    if not first_failed or len(np.unique(level.theirs)) > 1:
+        return False
+    return _transitive_generators(other, 0, budget) is not None
 
 
 def _class_of(graph: _Graph, node: int) -> int:
