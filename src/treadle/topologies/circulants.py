@@ -31,14 +31,14 @@ def circulant(n: int, *offsets: int, bandwidth: int = 1, latency: int = 0) -> To
 
     Notes
     -----
-    Definition 18 of Efficient Direct-Connect Topologies. Size n, degree 2k for k offsets, always: an offset
+    Definition 18 of the dissertation. Size n, degree 2k for k offsets, always: an offset
     of n / 2 joins i and i + n / 2 by two parallel links each way. For a single one see `directed_circulant`:
     the Moebius ladder is directed_circulant(8, 1, 7, 4).
     Links x * 2k + 2j and x * 2k + 2j + 1 leave x for x + a_j and x - a_j.
-    Vertex-transitive and reverse-symmetric. For two offsets a breadth-first broadcast is bandwidth-optimal
-    (A.6.4), and {m, m + 1} with m = ceil((sqrt(2n - 1) - 1) / 2) has the least diameter, m, for n > 6
-    (theorem 22). For more offsets it may not be: the dissertation's conjecture 1 fails first at
-    C(12, {1, 3, 4, 5}).
+    Vertex-transitive and reverse-symmetric. For two different offsets below n / 2 a breadth-first broadcast
+    is bandwidth-optimal (A.6.4), and {m, m + 1} with m = ceil((sqrt(2n - 1) - 1) / 2) has the least diameter, m,
+    for n > 6 (theorem 22). With three or more offsets it may not be: conjecture 1 of the dissertation fails
+    first at C(12, {1, 3, 4, 5}), where T_B = 1.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def directed_circulant(n: int, *offsets: int, bandwidth: int = 1, latency: int =
     Notes
     -----
     Size n, degree k for k offsets; link x * k + j leaves x for x + a_j. Vertex-transitive, reverse-symmetric
-    (negate every node). The row "directed circulant" of table A.3 of Efficient Direct-Connect Topologies is
+    (negate every node). The row "directed circulant" of table A.3 of the dissertation is
     n = d + 2 with the offsets 1 to d: diameter 2, Moore- and bandwidth-optimal by breadth-first broadcast.
     directed_circulant(8, 1, 3) (degree 2, diameter 3) meets both bounds as well.
 

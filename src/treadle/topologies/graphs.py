@@ -132,7 +132,7 @@ def complete_bipartite(a: int, b: int, *, bandwidth: int = 1, latency: int = 0) 
     -----
     Size a + b. Degree b on the side of `a`, a on the other; regular (degree d, size 2d) if a = b = d.
     Diameter 2 (1 for a = b = 1). K_{d,d} is Moore-optimal and bandwidth-optimal by breadth-first broadcast
-    (Efficient Direct-Connect Topologies, figure 3.1 and table A.3).
+    (the dissertation, figure 3.1 and table A.3).
     Links are ordered by tail, then by head.
 
     Examples

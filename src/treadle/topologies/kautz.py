@@ -33,7 +33,7 @@ def kautz(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     n + 1 letters out of d + 1 in which neighbouring letters differ, in lexicographic order.
     Link x * d + k leaves x: its head drops the first letter and appends the one that is k-th among those
     allowed. So the line graph of kautz(d, n) is kautz(d, n + 1) node by node and link by link.
-    Moore-optimal always, bandwidth-optimal for n = 0 (table A.3 of Efficient Direct-Connect Topologies);
+    Moore-optimal always, bandwidth-optimal for n = 0 (table A.3 of the dissertation);
     reverse-symmetric.
 
     Examples
@@ -81,10 +81,10 @@ def generalized_kautz(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -
 
     Notes
     -----
-    Definition 16 of Efficient Direct-Connect Topologies: node x has links to -d x - a modulo m, a = 1 to d;
+    Definition 16 of the dissertation: node x has links to -d x - a modulo m, a = 1 to d;
     link x * d + a - 1 is that one. Self-loops where m is no multiple of d + 1; parallel links where m < d.
     For m = d^n (d + 1) it is the Kautz digraph K(d, n). Diameter at most T_L*(m, d) + 1 (theorem 21); T_B of
-    breadth-first broadcast below 2 T_B* for m <= 2000 and d = 2, 4, 8, 16 (figure A.7), equal to T_B* for
+    breadth-first broadcast at most 2 T_B* for m <= 2000 and d = 2, 4, 8, 16 (figure A.7), equal to T_B* for
     m = d + 1. Not reverse-symmetric in general.
 
     Examples
@@ -122,8 +122,9 @@ def de_bruijn(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topolo
     -----
     Size d^n, diameter n. Node x has links to d x + a modulo d^n, a = 0 to d - 1; link x * d + a is that one.
     The d words of one repeated letter have a self-loop, which uses a port and carries nothing.
-    Moore-optimal; bandwidth-optimal for n = 1 (table A.3 of Efficient Direct-Connect Topologies);
-    reverse-symmetric.
+    Moore-optimal and reverse-symmetric (table A.3 of the dissertation). Breadth-first broadcast has
+    T_B = d (d^n - 1) / (d^n (d - 1)); with the loops in the degree that is optimal for no n, though the table
+    says so for n = 1.
 
     Examples
     --------
@@ -169,7 +170,7 @@ def modified_de_bruijn(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) 
     Notes
     -----
     Size d^n, degree d. Links: those of `de_bruijn` in its order without the deleted ones, then the cycle's.
-    Diameter, and T_L of a bandwidth-optimal schedule (table A.3 of Efficient Direct-Connect Topologies):
+    Diameter, and T_L of a bandwidth-optimal schedule (table A.3 of the dissertation):
 
     ======  ========  ===
     (d, n)  diameter  T_L
@@ -223,7 +224,7 @@ def diamond(*, bandwidth: int = 1, latency: int = 0) -> Topology:
     Notes
     -----
     Size 8, degree 2, diameter 3. An allgather of two chunks per shard meets both bounds (T_L = 3, T_B = 7/8;
-    table A.3 of Efficient Direct-Connect Topologies), which its breadth-first broadcast does not; it comes
+    table A.3 of the dissertation), which its breadth-first broadcast does not; it comes
     from exact synthesis. The dissertation's figure A.8 is a drawing; these arcs were found by search
     and reach its values. Links are ordered by tail, then by head. Not reverse-symmetric.
     """

@@ -1,6 +1,6 @@
 """Bounds from the number of nodes and the degree alone: how near, and how evenly, nodes can be.
 
-Section A.3 of Efficient Direct-Connect Topologies. A node of degree d has at most d nodes at distance 1,
+Section A.3 of the dissertation. A node of degree d has at most d nodes at distance 1,
 d^2 at distance 2 and so on, or d(d - 1)^(t-1) at distance t where every link goes both ways: the Moore bound.
 """
 

@@ -27,8 +27,8 @@ def uni_ring(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -> Topolog
 
     Notes
     -----
-    Diameter m - 1; bandwidth-optimal with T_L = m - 1; reverse-symmetric (table A.3 of Efficient
-    Direct-Connect Topologies). Links x * d to x * d + d - 1 leave node x.
+    Diameter m - 1; bandwidth-optimal with T_L = m - 1; reverse-symmetric (table A.3 of the
+    dissertation). Links x * d to x * d + d - 1 leave node x.
     """
     check_count("uni_ring", "d", d)
     check_count("uni_ring", "m", m, least=2)
@@ -57,7 +57,7 @@ def bi_ring(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -> Topology
     Notes
     -----
     Diameter floor(m / 2); a breadth-first broadcast is bandwidth-optimal with T_L = floor(m / 2)
-    (A.6.1 and table A.3 of Efficient Direct-Connect Topologies). Link x * d + k leaves node x for x + 1 where
+    (A.6.1 and table A.3 of the dissertation). Link x * d + k leaves node x for x + 1 where
     k is even, for x - 1 where it is odd.
     """
     check_count("bi_ring", "d", d, least=2)
@@ -88,7 +88,7 @@ def shifted_ring(n: int, stride: int = 0, *, bandwidth: int = 1, latency: int = 
 
     Notes
     -----
-    The baseline ShiftedRing (3.8.2 of Efficient Direct-Connect Topologies, after TopoOpt): degree 4, each
+    The baseline ShiftedRing (3.8.2 of the dissertation, after TopoOpt): degree 4, each
     ring carries half of the data. Bandwidth-optimal; T_L = n - 1 with ring schedules, floor(n / 2) with
     breadth-first broadcast on each ring. The dissertation states no stride; its all-to-all time of 10738 us
     at n = 1024 (caption of table 3.4) is that of stride 3, which is the default there.

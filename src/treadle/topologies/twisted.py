@@ -36,7 +36,7 @@ def twisted_torus(*dims: int, bandwidth: int = 1, latency: int = 0) -> Topology:
     3D ones are those of TPU v4. Degree 2 per dimension, vertex-transitive. The diameter is k for
     k x 2k and floor(3k / 2) for both 3D forms; the tori have k + floor(k / 2), k + 2 floor(k / 2) and
     2k + floor(k / 2). Breadth-first broadcast is bandwidth-optimal on every such graph of at most 10^4 nodes
-    (checked by computation; 3.6 of Efficient Direct-Connect Topologies).
+    (checked by computation; 3.6 of the dissertation).
     Link x * 2n + 2i of n dimensions leaves x upwards along dimension i, link x * 2n + 2i + 1 downwards.
 
     Examples
@@ -91,7 +91,7 @@ def twisted_hypercube(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topolo
     Esfahanian, Ni and Sagan, The twisted n-cube with application to multiprocessing (IEEE Transactions on
     Computers 40, 1991): two opposite edges of a shortest cycle are exchanged, here 0-1 and 2-3 of the cycle
     0, 1, 3, 2 for 0-3 and 1-2. Degree n, diameter n - 1. Bandwidth-optimal by breadth-first broadcast for
-    n = 3 (A.1.1 of Efficient Direct-Connect Topologies). Not vertex-transitive.
+    n = 3 (A.1.1 of the dissertation) but not beyond: T_B = 17/16 for n = 4. Not vertex-transitive.
     Link x * n + i leaves x for x with bit i turned, but link i = 0 of 0, 1, 2, 3 leads to 3, 2, 1, 0.
 
     Examples
