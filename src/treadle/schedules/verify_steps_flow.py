@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.collective import Collective
 from treadle.schedules.forest import Direction
 from treadle.schedules.steps import Steps
@@ -30,7 +31,7 @@ _TYPES = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (64, np.uint64))
 
 @dataclass(frozen=True)
 class _Block:
-    """Shards [first, first + n_shards) and up to 64 pieces of them that are followed at once.
+    """Shards [first, first + n_shards) and up to 64 pieces of them, which are followed at once.
 
     A piece is a run of chunks that no send begins or ends within: all its chunks share one fate.
     """
@@ -39,15 +40,35 @@ class _Block:
     n_shards: int
     cuts: Int64Array
     """First chunk of each piece, and the end of the last one."""
+    piece: Int64Array
+    """For a cut c from 0 to P: how many pieces of the shard lie before chunk c."""
+    low: int
+    """How many pieces lie before the block's."""
     prefix: Masks
-    """For c from 0 to P: the pieces that lie before chunk c."""
-    is_all: bool
-    """Whether the block has all shards and all pieces."""
+    """For each number of pieces: the mask of that many first ones."""
+    numbers: Int64Array | None
+    """The sends that concern the block, rising; None: all."""
 
     @property
     def full(self) -> Any:
         """The mask of all pieces."""
         return self.prefix[-1]
+
+    def masks(self, low: Int32Array, high: Int32Array) -> Masks:
+        """Pieces of the block among chunks [low, high)."""
+        begin, end = self.piece[low], self.piece[high]
+        if self.numbers is not None:
+            last = len(self.prefix) - 1
+            begin, end = np.clip(begin - self.low, 0, last), np.clip(end - self.low, 0, last)
+        masks: Masks = self.prefix[end] ^ self.prefix[begin]
+        return masks
+
+    def spans(self, steps: Steps) -> list[slice]:
+        """Per step with sends that concern the block: where they are, in `numbers` if there are any."""
+        offset = steps.step_offset
+        if self.numbers is not None:
+            offset = np.searchsorted(self.numbers, offset)
+        return [slice(int(offset[t]), int(offset[t + 1])) for t in np.flatnonzero(np.diff(offset))]
 
     def text(self, mask: Any) -> str:
         """The chunks that a mask stands for, as ``chunks 0-2, 5``."""
@@ -66,38 +87,56 @@ class _Block:
 
 
 def _blocks(steps: Steps, n_nodes: int) -> Iterator[_Block]:
-    n_chunks = steps.n_chunks
-    is_cut = np.zeros(n_chunks + 1, dtype=np.bool_)
+    is_cut = np.zeros(steps.n_chunks + 1, dtype=np.bool_)
     for ends in (steps.low, steps.high):
         is_cut[ends] = True
-    is_cut[[0, n_chunks]] = True
+    is_cut[[0, steps.n_chunks]] = True
     cuts = np.flatnonzero(is_cut)
-    piece = np.cumsum(is_cut) - 1  # pieces that begin before chunk c; all of them end by c if c is a cut
-    n_pieces = len(cuts) - 1
-    for low in range(0, n_pieces, 64):
-        width = min(64, n_pieces - low)
-        dtype = next(kind for bits, kind in _TYPES if width <= bits)
-        masks = np.array([(1 << bits) - 1 for bits in range(width + 1)], dtype=dtype)
-        prefix = masks[np.clip(piece - low, 0, width)]
-        n_shards = max(1, _STATE_BYTES // (n_nodes * masks.itemsize))
+    piece = np.cumsum(is_cut) - 1
+    width = min(64, len(cuts) - 1)
+    dtype = next(kind for bits, kind in _TYPES if width <= bits)
+    n_shards = max(1, _STATE_BYTES // (n_nodes * np.dtype(dtype).itemsize))
+    for low, numbers in _windows(steps, piece):
+        inside = cuts[low : low + 65]
+        prefix = np.array([(1 << bits) - 1 for bits in range(len(inside))], dtype=dtype)
         for first in range(0, steps.n_shards, n_shards):
-            yield _Block(
-                first=first,
-                n_shards=min(n_shards, steps.n_shards - first),
-                cuts=cuts[low : low + width + 1],
-                prefix=prefix,
-                is_all=n_shards >= steps.n_shards and width == n_pieces,
-            )
+            chosen = numbers
+            if n_shards < steps.n_shards:
+                chosen = np.arange(steps.n_sends) if numbers is None else numbers
+                shard = steps.shard[chosen]
+                chosen = chosen[(shard >= first) & (shard < first + n_shards)]
+            number = min(n_shards, steps.n_shards - first)
+            yield _Block(first, number, inside, piece, low, prefix, chosen)
+
+
+def _windows(steps: Steps, piece: Int64Array) -> Iterator[tuple[int, Int64Array | None]]:
+    """First piece of every 64, and the sends that carry some of the 64; None: all."""
+    n_pieces = int(piece[-1])
+    if n_pieces <= 64:
+        yield 0, None
+        return
+    first, last = piece[steps.low] // 64, (piece[steps.high] - 1) // 64
+    order = np.argsort(first, kind="stable")
+    starts = np.searchsorted(first[order], np.arange(-(-n_pieces // 64) + 1))
+    numbers = np.zeros(0, dtype=np.int64)
+    for window, (start, stop) in enumerate(pairwise(starts.tolist())):
+        lasting = numbers[last[numbers] >= window]
+        numbers = np.sort(np.concatenate([lasting, order[start:stop]]))
+        yield window * 64, numbers
 
 
 @dataclass(frozen=True)
 class _Batch:
     """Some sends of a step, as far as they concern a block."""
 
-    numbers: Int64Array
+    numbers: Int64Array | slice
     tail: Int64Array  # places of the tails in the state
     head: Int64Array
     masks: Masks
+
+    def number(self, i: int) -> int:
+        """Number of a send of the batch in the schedule."""
+        return self.numbers.start + i if isinstance(self.numbers, slice) else int(self.numbers[i])
 
 
 class FlowCheck:
@@ -166,16 +205,10 @@ class FlowCheck:
         tails, heads = (ends.astype(np.int64) * block.n_shards for ends in (topology.tails, topology.heads))
         for start in range(span.start, span.stop, _BATCH):
             part = slice(start, min(start + _BATCH, span.stop))
-            masks = block.prefix[steps.high[part]] ^ block.prefix[steps.low[part]]
-            shard, link = steps.shard[part], steps.link[part]
-            numbers = np.arange(part.start, part.stop)
-            if not block.is_all:
-                inside = np.flatnonzero(
-                    (masks > 0) & (shard >= block.first) & (shard < block.first + block.n_shards)
-                )
-                masks, shard, link, numbers = masks[inside], shard[inside], link[inside], numbers[inside]
-            local = shard - block.first
-            yield _Batch(numbers, tails[link] + local, heads[link] + local, masks)
+            numbers = part if block.numbers is None else block.numbers[part]
+            shard, link = steps.shard[numbers] - block.first, steps.link[numbers]
+            masks = block.masks(steps.low[numbers], steps.high[numbers])
+            yield _Batch(numbers, tails[link] + shard, heads[link] + shard, masks)
 
     def _start(self, block: _Block) -> Masks:
         """Masks with the block's shards whole at their homes, shape (nodes * shards,)."""
@@ -191,8 +224,7 @@ class FlowCheck:
 
     def _follow(self, block: _Block, state: Masks) -> None:
         """Run the steps: every read of a step sees what was there at its beginning."""
-        for step in range(self._steps.n_steps):
-            span = self._steps.span(step)
+        for span in block.spans(self._steps):
             for batch in self._batches(block, span):
                 missing = batch.masks & ~state[batch.tail]
                 if missing.any():
@@ -205,7 +237,7 @@ class FlowCheck:
         topology = self._topology
 
         def describe(i: int) -> str:
-            number = int(batch.numbers[wrong[i]])
+            number = batch.number(int(wrong[i]))
             tail = topology.node_names[topology.tails[self._steps.link[number]]]
             return f"{self._send_text(number)}: {tail} does not hold {block.text(missing[wrong[i]])} yet"
 
@@ -218,8 +250,7 @@ class FlowCheck:
             self._follow(block, arrived.reshape(-1))
         state = self._start(block)
         added = block.n_shards * (len(block.cuts) - 1)
-        for step in reversed(range(self._steps.n_steps)):
-            span = self._steps.span(step)
+        for span in reversed(block.spans(self._steps)):
             passed = [batch.masks & state[batch.head] for batch in self._batches(block, span)]
             for batch, masks in zip(self._batches(block, span), passed, strict=True):
                 np.bitwise_or.at(state, batch.tail, masks)
@@ -232,8 +263,7 @@ class FlowCheck:
     def _find_doubles(self, block: _Block) -> None:
         """Name the sends that carry away, towards home, what another send carries as well."""
         state = self._start(block)
-        for step in reversed(range(self._steps.n_steps)):
-            span = self._steps.span(step)
+        for span in reversed(block.spans(self._steps)):
             passed = [batch.masks & state[batch.head] for batch in self._batches(block, span)]
             for batch, masks in zip(self._batches(block, span), passed, strict=True):
                 self._add_singly(block, state, batch, masks)
@@ -248,14 +278,14 @@ class FlowCheck:
             now = order[turn == k]
             overlap = state[batch.tail[now]] & masks[now]
             wrong = np.flatnonzero(overlap)
-            self._add_doubles(block, batch.numbers[now[wrong]], overlap[wrong])
+            self._add_doubles(block, [batch.number(int(i)) for i in now[wrong]], overlap[wrong])
             state[batch.tail[now]] |= masks[now]
 
-    def _add_doubles(self, block: _Block, numbers: Int64Array, overlap: Masks) -> None:
+    def _add_doubles(self, block: _Block, numbers: list[int], overlap: Masks) -> None:
         topology = self._topology
 
         def describe(i: int) -> str:
-            number = int(numbers[i])
+            number = numbers[i]
             tail = topology.node_names[topology.tails[self._steps.link[number]]]
             return (
                 f"{self._send_text(number)}: what {tail} has of {block.text(overlap[i])} reaches home by "
