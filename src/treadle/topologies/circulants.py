@@ -36,9 +36,9 @@ def circulant(n: int, *offsets: int, bandwidth: int = 1, latency: int = 0) -> To
     the Moebius ladder is directed_circulant(8, 1, 7, 4).
     Links x * 2k + 2j and x * 2k + 2j + 1 leave x for x + a_j and x - a_j.
     Vertex-transitive and reverse-symmetric. For two different offsets below n / 2 a breadth-first broadcast
-    is bandwidth-optimal (A.6.4), and {m, m + 1} with m = ceil((sqrt(2n - 1) - 1) / 2) has the least diameter, m,
-    for n > 6 (theorem 22). With three or more offsets it may not be: conjecture 1 of the dissertation fails
-    first at C(12, {1, 3, 4, 5}), where T_B = 1.
+    is bandwidth-optimal (A.6.4), and {m, m + 1} with m = ceil((sqrt(2n - 1) - 1) / 2) has the least diameter,
+    m, for n > 6 (theorem 22). With three or more offsets it may not be: conjecture 1 of the dissertation
+    fails first at C(12, {1, 3, 4, 5}), where T_B = 1.
 
     Examples
     --------
