@@ -241,24 +241,27 @@ class Finder:
         """The candidate with the fewest steps of those that Theorem 13 lets multiply."""
         place = nodes, degree
         if place not in self._factors:
-            self._factors[place] = min(
-                self._possible_factors(nodes, degree), key=lambda c: c.steps, default=None
-            )
+            self._factors[place] = self._best_factor(nodes, degree)
         return self._factors[place]
 
-    def _possible_factors(self, nodes: int, degree: int) -> Iterator[Candidate]:
+    def _best_factor(self, nodes: int, degree: int) -> Candidate | None:
+        best: Candidate | None = None
         for base in self._usable_bases(nodes, degree):
             figures = base.gather
-            if figures.is_simple and figures.is_breadth_first and base.is_bandwidth_optimal:
-                yield base
+            fits = figures.is_simple and figures.is_breadth_first and base.is_bandwidth_optimal
+            if fits and (best is None or base.steps < best.steps):
+                best = base
+        pair: tuple[Candidate, Candidate] | None = None
+        fewest = nodes if best is None else best.steps
         for part in _divisors(nodes):
-            if part * part > nodes:
+            if part * part > nodes or part == nodes:
                 break
             for share in range(1, degree):
                 one = self._factor(part, share)
                 other = self._factor(nodes // part, degree - share) if one is not None else None
-                if one is not None and other is not None and nodes > part:
-                    yield product_of(one, other)
+                if one is not None and other is not None and one.steps + other.steps < fewest:
+                    pair, fewest = (one, other), one.steps + other.steps
+        return best if pair is None else product_of(*pair)
 
 
 def _divisors(number: int) -> list[int]:
