@@ -140,15 +140,8 @@ def synthesise_exact(
     >>> synthesise_exact(ring(4), CollectiveKind.ALLGATHER, chunks=2, rounds=[1, 1]).status
     <ExactStatus.INFEASIBLE: 'infeasible'>
     """
-    n = topology.n_nodes
-    if kind.is_rooted:
-        if root is None or not 0 <= root < n:
-            raise ScheduleError(f"exact synthesis: {kind} needs a root from 0 to {n - 1}, found {root}")
-        homes: Sequence[int] = (root,)
-    elif root is not None:
-        raise ScheduleError(f"exact synthesis: {kind} has no root")
-    else:
-        homes = range(n)
+    check_root(topology, kind, root)
+    homes = range(topology.n_nodes) if root is None else (root,)
     if reduce_rounds is None:
         reduce_rounds = rounds if isinstance(rounds, FreeRounds) else tuple(rounds)[::-1]
     elif kind is not CollectiveKind.ALLREDUCE:
@@ -178,6 +171,15 @@ def synthesise_exact(
         if phase.status is not ExactStatus.FOUND:
             break
     return _collected(kind, tuple(phases))
+
+
+def check_root(topology: Topology, kind: CollectiveKind, root: int | None) -> None:
+    """Raise ScheduleError unless there is a root just when the collective has one."""
+    n = topology.n_nodes
+    if kind.is_rooted and (root is None or not 0 <= root < n):
+        raise ScheduleError(f"exact synthesis: {kind} needs a root from 0 to {n - 1}, found {root}")
+    if not kind.is_rooted and root is not None:
+        raise ScheduleError(f"exact synthesis: {kind} has no root, found {root}")
 
 
 def _collected(kind: CollectiveKind, phases: tuple[ExactSteps, ...]) -> ExactResult:
