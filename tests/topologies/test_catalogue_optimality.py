@@ -84,6 +84,18 @@ def test_de_bruijn_pays_for_its_self_loops(d, n):
     assert t_b == Fraction(d * (d**n - 1), d**n * (d - 1)) > bandwidth_optimum(d**n)
 
 
+@pytest.mark.parametrize(("d", "n"), [(2, 1), (2, 3), (3, 2), (4, 2), (5, 3)])
+def test_kautz_graphs_lose_little(d, n):
+    assert bfb_value(kautz(d, n)).t_b == 1 + Fraction(d ** (n - 1) - 1, d ** (n - 1) * (d**2 - 1))
+
+
+@pytest.mark.parametrize("d", [2, 4, 8, 16])
+def test_generalized_kautz_is_within_twice_the_optimum(d):
+    # Figure A.7, sampled.
+    for m in (*range(d + 1, d + 20), 100, 128, 500, 999):
+        assert bfb_value(generalized_kautz(d, m)).t_b <= 2 * bandwidth_optimum(m)
+
+
 def is_orbit_optimal(topology):
     """Theorem 19 at node 0, which stands for all: any |P| in-links serve at most their share of the jobs."""
     (links,) = in_links(topology)[:1]
