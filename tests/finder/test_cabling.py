@@ -1,0 +1,64 @@
+"""Cabling lists: every link once, every port once a direction."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+
+import pytest
+
+from treadle.finder.cabling import cables, cabling_csv
+from treadle.topologies import de_bruijn, generalized_kautz, hypercube, parse, ring
+from treadle.topologies.topology import Topology
+
+FABRICS = [
+    ring(5),
+    ring(5, bidirectional=False),
+    hypercube(3),
+    generalized_kautz(3, 10),
+    de_bruijn(2, 3),
+    parse("with_parallel_links(ring(3), 2)"),
+    ring(2),
+]
+
+
+@pytest.mark.parametrize("topology", FABRICS, ids=lambda t: t.name)
+def test_cables_cover_all_links_and_ports(topology: Topology) -> None:
+    found = cables(topology)
+    arcs: Counter[tuple[int, int]] = Counter()
+    sending: Counter[tuple[int, int]] = Counter()
+    receiving: Counter[tuple[int, int]] = Counter()
+    for cable in found:
+        arcs[cable.tail, cable.head] += 1
+        sending[cable.tail, cable.tail_port] += 1
+        receiving[cable.head, cable.head_port] += 1
+        if cable.is_duplex:
+            arcs[cable.head, cable.tail] += 1
+            sending[cable.head, cable.head_port] += 1
+            receiving[cable.tail, cable.tail_port] += 1
+    assert arcs == Counter(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
+    assert set(sending.values()) == set(receiving.values()) == {1}
+    degree = topology.n_links // topology.n_nodes
+    ports = {(node, port) for node in range(topology.n_nodes) for port in range(degree)}
+    assert set(sending) == set(receiving) == ports
+
+
+def test_opposite_links_share_a_cable() -> None:
+    assert len(cables(hypercube(3))) == 12
+    assert all(cable.is_duplex for cable in cables(hypercube(3)))
+    assert not any(cable.is_duplex for cable in cables(ring(5, bidirectional=False)))
+
+
+def test_csv_names_nodes_and_bandwidth() -> None:
+    rows = list(csv.DictReader(io.StringIO(cabling_csv(parse('ring(3, bandwidth="25GB/s")')))))
+    assert len(rows) == 3
+    assert rows[0] == {
+        "cable": "0",
+        "from_node": "n0",
+        "from_port": "0",
+        "to_node": "n1",
+        "to_port": "0",
+        "duplex": "yes",
+        "bandwidth": "25 GB/s",
+    }
