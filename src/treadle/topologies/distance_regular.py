@@ -1,7 +1,7 @@
 """Distance-regular graphs: bidirectional, and the numbers of shortest paths depend on distances only.
 
-A breadth-first broadcast on any of them is bandwidth-optimal (theorem 21 of Efficient Direct-Connect
-Topologies). Every graph is constructed from its definition; links are sorted by tail, then by head.
+A breadth-first broadcast on any of them is bandwidth-optimal (theorem 18 and A.6.3 of the
+dissertation). Every graph is constructed from its definition; links are sorted by tail, then by head.
 """
 
 from __future__ import annotations
