@@ -94,14 +94,9 @@ def heterogeneous_value(
     times = tuple(
         _least_time(problem, step, _scaled_capacities, _time_of_cut) for step in range(1, problem.n_steps + 1)
     )
-    links = problem.instance.link.tolist()
+    latencies = sorted(zip(problem.instance.link.tolist(), problem.latency_ns, strict=True))
     idle = tuple(
-        tuple(
-            link
-            for link, latency in zip(links, problem.latency_ns, strict=True)
-            if Fraction(latency, _NANO) >= time
-        )
-        for time in times
+        tuple(link for link, latency in latencies if Fraction(latency, _NANO) >= time) for time in times
     )
     return HeterogeneousValue(size_bytes, times, idle)
 
