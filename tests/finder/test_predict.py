@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -17,6 +18,7 @@ from treadle.finder.predict import (
     cartesian_product_performance,
     degree_expansion_performance,
     has_exact_line_graphs,
+    keeps_best_line_graph,
     line_graph_performance,
     line_graph_t_b,
     measured,
@@ -34,9 +36,11 @@ from treadle.synthesis.expansions import (
     line_graph_schedule,
 )
 from treadle.topologies import parse
+from treadle.topologies.circulants import directed_circulant
 from treadle.topologies.direct import from_arcs
 from treadle.topologies.distances import diameter
 from treadle.topologies.expansions import line_graph
+from treadle.topologies.moore import is_moore_optimal
 from treadle.topologies.topology import Topology
 
 BASES = [
@@ -77,9 +81,8 @@ def _assert_told(told: Performance, topology: Topology, steps: Steps) -> None:
 @pytest.mark.parametrize("text", BASES)
 def test_measured_figures_of_breadth_first_bases(text: str) -> None:
     topology, _, found = _base(text)
-    value = bfb_value(topology)
     assert found.is_breadth_first
-    assert found.t_b == sum(value.loads) * found.degree / found.nodes
+    assert found.t_b == bfb_value(topology).t_b
     assert found.steps == found.diameter == diameter(topology)
 
 
@@ -184,8 +187,50 @@ def test_theorem_10_needs_more_than_two_out_neighbours() -> None:
     assert found.is_bandwidth_optimal
     assert found.is_breadth_first
     assert found.steps == 4  # Moore-optimal too: 15 nodes are within 3 hops of degree 2
-    value = bfb_value(line_graph(topology))
-    assert sum(value.loads) * 2 / 16 == Fraction(15, 16)
+    assert bfb_value(line_graph(topology)).t_b == Fraction(15, 16)
+
+
+@pytest.mark.parametrize("n", range(5, 12))
+def test_repaired_theorem_10(n: int) -> None:
+    """Whenever `keeps_best_line_graph` says so, L(G) costs 1/N more; never does it cost more than that."""
+    broken = 0
+    for k in range(2, n):
+        for offsets in ((1, k), range(1, k + 1)):
+            topology = directed_circulant(n, *offsets)
+            bound = bfb_value(topology).t_b + Fraction(1, n)
+            found = bfb_value(line_graph(topology)).t_b
+            assert found <= bound
+            if keeps_best_line_graph(topology, bfb_value(topology)):
+                assert found == bound
+            broken += found < bound
+    assert broken or n == 5
+
+
+def test_repaired_theorem_10_at_random() -> None:
+    rng = np.random.default_rng(7)
+    kept = 0
+    for _ in range(60):
+        n, d = int(rng.integers(3, 9)), int(rng.integers(2, 4))
+        heads = np.concatenate([rng.permutation(n) for _ in range(d)])
+        topology = from_arcs("random", np.tile(np.arange(n), d), heads, n=n)
+        arcs = zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
+        if not nx.is_strongly_connected(nx.DiGraph(arcs)):
+            continue
+        if keeps_best_line_graph(topology, bfb_value(topology)):
+            kept += 1
+            assert bfb_value(line_graph(topology)).t_b == bfb_value(topology).t_b + Fraction(1, n)
+    assert kept > 20
+
+
+def test_line_graphs_of_c8_stay_bandwidth_optimal_twice() -> None:
+    """N = 16 and 32 at degree 2 with both bounds met, where Corollary 10.1 says 1 and 17/16."""
+    topology = parse("directed_circulant(8, 1, 3)")
+    for n in (1, 2):
+        expanded = line_graph(topology, n)
+        steps = bfb_allgather(expanded)
+        found = measured(expanded, steps)
+        assert found.is_bandwidth_optimal
+        assert is_moore_optimal(found.nodes, 2, found.steps)
 
 
 @pytest.mark.parametrize(("d", "m"), [(2, 2), (2, 4), (3, 3)])
@@ -203,8 +248,9 @@ def test_bidirectional_bases_have_exact_line_graphs(text: str) -> None:
     """Links in opposite pairs and two neighbours: no breadth-first schedule of L is better either."""
     _, _, base = _base(text)
     assert base.has_exact_line_graphs
-    value = bfb_value(line_graph(parse(text)))
-    assert sum(value.loads) / base.nodes == line_graph_performance(base).t_b
+    topology = parse(text)
+    assert keeps_best_line_graph(topology, bfb_value(topology))
+    assert bfb_value(line_graph(topology)).t_b == line_graph_performance(base).t_b
 
 
 # --- measuring ---------------------------------------------------------------------------------------------
