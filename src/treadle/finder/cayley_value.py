@@ -1,9 +1,9 @@
 """Exact cost of breadth-first-broadcast on a Cayley digraph, from one node.
 
-Left translations move any node to any other, so node 0 stands for all of them. At step t it has to receive the
-sources at distance t; a source v may use the in-links from s with v at distance t - 1 from s. The least load of
-the busiest in-link is the largest of (sources whose usable links lie inside P) / |P| over sets P of links
-(dissertation, Theorem 19).
+Left translations move any node to any other, so node 0 stands for all of them. At step t it has to receive
+the sources at distance t; a source v may use the in-links from s with v at distance t - 1 from s. The least
+load of the busiest in-link is the largest of (sources whose usable links lie inside P) / |P| over sets P of
+links (dissertation, Theorem 19).
 """
 
 from __future__ import annotations
@@ -167,4 +167,5 @@ def scaled_loads(counts: Int64Array) -> Int64Array:
     sizes = np.bitwise_count(np.arange(1, 1 << d)).astype(np.int64)
     # The empty set is left out: only the node itself, at distance 0, has no usable link.
     loads: Int64Array = (inside[..., 1:] - inside[..., :1]) * (load_scale(d) // sizes)
-    return loads.max(axis=-1)
+    busiest: Int64Array = loads.max(axis=-1)
+    return busiest
