@@ -56,6 +56,8 @@ SAMPLES = {
     "doubled_odd_graph": [t.doubled_odd_graph(2)],
     "tutte_8_cage_line": [t.tutte_8_cage_line()],
     "tutte_12_cage_line": [t.tutte_12_cage_line(bandwidth=2)],
+    "slimfly": [t.slimfly(3)],
+    "dragonfly": [t.dragonfly(2, 1)],
     "abelian_cayley": [t.abelian_cayley("4x2", 1, 2, latency=1)],
     "metacyclic_cayley": [t.metacyclic_cayley(8, 2, 3, 2, 3)],
     "dihedral_cayley": [t.dihedral_cayley(4, 1, 2)],
@@ -72,7 +74,14 @@ SAMPLES = {
     "with_parallel_links": [t.with_parallel_links(t.ring(4), 2)],
     "with_reverse_links": [t.with_reverse_links(t.uni_ring(1, 4))],
 }
-DIRECT_CONNECT = {"graphs", "direct-connect graphs", "distance-regular graphs", "Cayley graphs", "expansions"}
+DIRECT_CONNECT = {
+    "graphs",
+    "direct-connect graphs",
+    "distance-regular graphs",
+    "low-diameter networks",
+    "Cayley graphs",
+    "expansions",
+}
 
 
 def test_every_function_of_the_catalogue_has_a_sample():

@@ -61,6 +61,7 @@ from treadle.topologies.graphs import (
     torus,
 )
 from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
+from treadle.topologies.low_diameter import dragonfly, slimfly
 from treadle.topologies.moore import (
     all_to_all_limit,
     bandwidth_optimum,
@@ -142,6 +143,7 @@ __all__ = [
     "distance_regular",
     "double_binary_tree",
     "doubled_odd_graph",
+    "dragonfly",
     "dump_topology",
     "eccentricities",
     "extension_cayley",
@@ -189,6 +191,7 @@ __all__ = [
     "ring",
     "save_topology",
     "shifted_ring",
+    "slimfly",
     "star",
     "subset",
     "topology_from_json",

@@ -13,6 +13,7 @@ from treadle.topologies import (
     clusters,
     expansions,
     graphs,
+    low_diameter,
     platforms,
     rings,
     transforms,
@@ -72,6 +73,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
             *(odd_graph, doubled_odd_graph, tutte_8_cage_line, tutte_12_cage_line),
         ),
     ),
+    ("low-diameter networks", (low_diameter.slimfly, low_diameter.dragonfly)),
     (
         "Cayley graphs",
         (
