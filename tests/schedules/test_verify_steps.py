@@ -174,6 +174,28 @@ def test_verdicts_agree_for_many_chunks(n_chunks: int) -> None:
     assert min(verdicts[True], verdicts[False]) > 3
 
 
+@pytest.mark.parametrize("n_chunks", [1, 8, 9, 64, 65, 130])
+def test_every_single_chunk_is_minded(n_chunks: int) -> None:
+    """Two ranks exchange chunk by chunk; each chunk in turn is forgotten, or sent twice."""
+    topology = samples.topology_of([(0, 1), (1, 0)], n=2)
+    for kind, direction in ((ALLGATHER, Direction.BROADCAST), (REDUCE_SCATTER, Direction.REDUCE)):
+        reduces = kind is REDUCE_SCATTER
+        sends = [(v, v ^ reduces, 0, c, c + 1) for c in range(n_chunks) for v in (0, 1)]
+
+        def verdict(
+            sends: list[Send], kind: CollectiveKind = kind, direction: Direction = direction
+        ) -> set[ViolationKind]:
+            schedule = samples.schedule_of(kind, steps_from_sends(direction, 2, n_chunks, sends))
+            return kinds(verify(topology, Collective(kind, (0, 1)), schedule))
+
+        assert verdict(sends) == set()
+        for i in range(0, 2 * n_chunks, 1 + n_chunks // 16):
+            assert verdict(sends[:i] + sends[i + 1 :]) == {ViolationKind.DELIVERY}
+            assert verdict([*sends, sends[i]]) == ({ViolationKind.DOUBLE} if reduces else set())
+        for i in (2 * n_chunks - 1, min(126, 2 * n_chunks - 2), min(128, 2 * n_chunks - 2)):
+            assert verdict(sends[:i] + sends[i + 1 :]) == {ViolationKind.DELIVERY}
+
+
 # --- what the messages say ---------------------------------------------------------------------------------
 
 
