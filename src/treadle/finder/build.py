@@ -22,6 +22,7 @@ from treadle.schedules.forest import Direction
 from treadle.schedules.step_transforms import combine, reverse, subdivide
 from treadle.schedules.steps import Steps
 from treadle.synthesis.bfb import bfb_allgather, bfb_reduce_scatter
+from treadle.synthesis.exact.bases import base_schedule
 from treadle.synthesis.expansions import (
     cartesian_power_schedule,
     degree_expansion_schedule,
@@ -49,8 +50,6 @@ def build(construction: Construction, direction: Direction) -> tuple[Topology, S
         return topology, _breadth_first(topology, direction)
     match construction:
         case Base(text):
-            from treadle.synthesis.exact.bases import base_schedule
-
             return base_schedule(text, direction)
         case LineGraph(of, times):
             return line_graph_schedule(*build(of, direction), times)

@@ -214,7 +214,8 @@ class Finder:
             yield factor
         for times in _divisors(degree):
             for part in self._useful(nodes, degree // times):
-                yield parallel_of(part, times)
+                if not isinstance(part.construction, Parallel):  # that one has all its links at once
+                    yield parallel_of(part, times)
         if not self._bidirectional and degree > 1 and nodes % degree == 0 and nodes // degree > 1:
             for part in self._useful(nodes // degree, degree):
                 yield line_graph_of(part)

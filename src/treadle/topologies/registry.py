@@ -93,7 +93,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
         (
             *(transforms.with_failed_links, transforms.with_failed_nodes),
             *(transforms.subset, transforms.trimmed),
-            *(transforms.with_parallel_links, transforms.with_reverse_links),
+            *(transforms.with_parallel_links, transforms.with_reverse_links, transforms.with_links),
         ),
     ),
 )
