@@ -1,0 +1,168 @@
+"""Breadth-first broadcast: CPU seconds of values, schedules and checks, and the dissertation's curves.
+
+    .venv/bin/python benchmarks/bfb.py                       # the tables, about twenty seconds
+    .venv/bin/python benchmarks/bfb.py --figure-a7 FOLDER    # figure_a7.csv and .png, N <= 2000: minutes
+    .venv/bin/python benchmarks/bfb.py --twisted-tori        # all with N <= 10^4
+
+CPU seconds of this process; the core uses one thread. "paper s" quotes Table 3.6 of the dissertation (wall
+time, linear programs in parallel).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import resource
+import sys
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+from rich.table import Table
+
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.steps import StepSchedule
+from treadle.schedules.verify_steps import verify_steps
+from treadle.synthesis.bfb import bfb_allgather, bfb_orbit, bfb_value, find_orbit_faults, torus_graph
+from treadle.synthesis.bfb import circulant_graph as circulant_orbit
+from treadle.topologies import parse
+from treadle.topologies.moore import moore_steps
+
+CASES = (
+    ("hypercube(10)", "52.7"),
+    ("torus(50, 50)", "61.1"),
+    ("generalized_kautz(4, 2000)", ""),
+    ("generalized_kautz(16, 2000)", ""),
+    ("generalized_kautz(4, 5000)", ""),
+)
+VALUES = ("generalized_kautz(4, 10000)", "circulant(10000, 70, 71)")
+ORBITS = (torus_graph(316, 317), circulant_orbit(100_000, 223, 224), torus_graph(46, 46, 47))
+MOST_NODES = 2000
+DEGREES = (2, 4, 8, 16)
+
+Result = TypeVar("Result")
+
+
+def timed(call: Callable[[], Result]) -> tuple[Result, float]:
+    """Result and CPU seconds of a call."""
+    start = time.process_time()
+    result = call()
+    return result, time.process_time() - start
+
+
+def schedules_table() -> Table:
+    """Explicit schedules with their checks."""
+    table = Table("fabric", "T_L", "T_B", "value s", "schedule s", "check s", "sends", "P", "paper s")
+    for name, paper in CASES:
+        topology = parse(name)
+        value, value_s = timed(lambda topology=topology: bfb_value(topology))
+        steps, steps_s = timed(lambda topology=topology: bfb_allgather(topology))
+        schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
+        problem = on_all_ranks(topology, schedule.kind)
+        report, check_s = timed(lambda t=topology, p=problem, s=schedule: verify_steps(t, p, s))
+        if report.violations:
+            sys.exit(f"{name}: {report.violations[0]}")
+        figures = [f"{seconds:.2f}" for seconds in (value_s, steps_s, check_s)]
+        chunks = str(steps.n_chunks)
+        table.add_row(
+            name,
+            str(value.diameter),
+            f"{float(value.t_b):.4f}",
+            *figures,
+            f"{steps.n_sends:,}",
+            chunks,
+            paper,
+        )
+    return table
+
+
+def values_table() -> Table:
+    """Values only, and schedules kept by one orbit."""
+    table = Table("fabric", "N", "T_L", "T_B", "CPU s", "check s")
+    for name in VALUES:
+        topology = parse(name)
+        value, seconds = timed(lambda topology=topology: bfb_value(topology))
+        table.add_row(
+            name,
+            str(value.n_ranks),
+            str(value.diameter),
+            f"{float(value.t_b):.5f}",
+            f"{seconds:.2f}",
+            "(value only)",
+        )
+    for graph in ORBITS:
+        orbit, seconds = timed(lambda graph=graph: bfb_orbit(graph))
+        faults, check_s = timed(lambda orbit=orbit: find_orbit_faults(orbit))
+        if faults:
+            sys.exit(f"{graph.expression}: {faults[0]}")
+        cells = (str(graph.n_nodes), str(orbit.n_steps), f"{float(orbit.t_b):.5f}", f"{seconds:.2f}")
+        table.add_row(f"{graph.expression}, one orbit", *cells, f"{check_s:.2f}")
+    return table
+
+
+def figure_a7(folder: Path) -> None:
+    """T_B / T_B* and T_L of generalized Kautz graphs; stops at one that breaks the figure's claims."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figure, axes = pyplot.subplots()
+    with (folder / "figure_a7.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["d", "n", "t_l", "t_l_optimum", "t_b_exact", "ratio"])
+        for d in DEGREES:
+            curve = []
+            for n in range(d + 1, MOST_NODES + 1):
+                value = bfb_value(parse(f"generalized_kautz({d}, {n})"))
+                ratio, fewest = value.t_b / Fraction(n - 1, n), moore_steps(n, d)
+                if ratio > 2 or value.diameter > fewest + 1:
+                    sys.exit(f"generalized_kautz({d}, {n}): ratio {ratio}, {value.diameter} steps")
+                curve.append((n, float(ratio)))
+                writer.writerow([d, n, value.diameter, fewest, value.t_b, float(ratio)])
+            axes.plot(*zip(*curve, strict=True), label=f"d = {d}", linewidth=0.6)
+    axes.set(xlabel="N", ylabel="T_B / T_B*")
+    axes.legend()
+    figure.savefig(folder / "figure_a7.png", dpi=150)
+
+
+def twisted_tori(limit: int = 10_000) -> int:
+    """Checks that every twisted torus up to `limit` nodes is BW-optimal; returns how many there are."""
+    count = 0
+    for k in range(2, limit):
+        for dims in ((k, 2 * k), (k, k, 2 * k), (k, 2 * k, 2 * k)):
+            nodes = 2 * k**2 if len(dims) == 2 else dims[0] * dims[1] * dims[2]
+            if nodes > limit:
+                continue
+            if not bfb_value(parse(f"twisted_torus{dims}")).is_bw_optimal:
+                sys.exit(f"twisted_torus{dims} is not BW-optimal")
+            count += 1
+    return count
+
+
+def main() -> None:
+    """Print the tables, or draw what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--figure-a7", type=Path, metavar="FOLDER")
+    parser.add_argument("--twisted-tori", action="store_true")
+    arguments = parser.parse_args()
+    console = Console(width=130)
+    if arguments.figure_a7:
+        _, seconds = timed(lambda: figure_a7(arguments.figure_a7))
+        console.print(f"figure A.7: ratio at most 2 and T_L at most T_L* + 1 throughout; {seconds:.0f} s CPU")
+    elif arguments.twisted_tori:
+        count, seconds = timed(twisted_tori)
+        console.print(f"{count} twisted tori, all BW-optimal; {seconds:.1f} s CPU")
+    else:
+        console.print(schedules_table())
+        console.print(values_table())
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        console.print(f"peak memory {peak:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()
