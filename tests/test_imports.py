@@ -17,10 +17,11 @@ ALLOWED = {
     "topologies": {"topologies"},
     "schedules": {"topologies", "schedules"},
     "synthesis": {"topologies", "schedules", "synthesis", "_core"},
+    "finder": {"topologies", "schedules", "synthesis", "finder"},
     "lowering": {"topologies", "schedules", "lowering"},
     "runtime": {"topologies", "schedules", "lowering", "runtime"},
-    "planning": {"topologies", "schedules", "synthesis", "lowering", "runtime", "planning"},
-    "cli": {"topologies", "schedules", "planning", "cli"},
+    "planning": {"topologies", "schedules", "synthesis", "finder", "lowering", "runtime", "planning"},
+    "cli": {"topologies", "schedules", "finder", "planning", "cli"},
 }
 VERIFIER_MAY_IMPORT = {
     "treadle.topologies.topology",
