@@ -97,7 +97,7 @@ def ring(n: int, *, links: int = 1, both: bool = False) -> Topology:
     heads = (tails + 1) % n
     if both:
         tails, heads = np.concatenate([tails, heads]), np.concatenate([heads, tails])
-    return from_arcs(f"ring{n}x{links}", tails, heads, n=n)
+    return from_arcs(f"ring{n}x{links}{'b' if both else ''}", tails, heads, n=n)
 
 
 def ring_steps(n: int, direction: Direction) -> Steps:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from treadle.runtime.mpi import check_world, load_mpi
 from treadle.schedules.collective import CollectiveKind
 
 WORKER = Path(__file__).resolve().parents[1] / "mpi_worker.py"
+STEPS_WORKER = WORKER.with_name("mpi_steps_worker.py")
 
 
 def mpirun() -> str:
@@ -31,8 +33,8 @@ def mpirun() -> str:
     return found
 
 
-@pytest.mark.parametrize("n", [4, 8])
-def test_mpi_processes_move_the_right_data(n: int) -> None:
+def run_worker(worker: Path, n: int) -> Any:
+    """What a worker's first process printed as JSON."""
     options = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
     environment = {
         **os.environ,
@@ -42,7 +44,7 @@ def test_mpi_processes_move_the_right_data(n: int) -> None:
     }
     done = subprocess.run(
         # mpi4py's runner aborts all processes when one fails
-        [mpirun(), "-n", str(n), *options, sys.executable, "-m", "mpi4py", str(WORKER)],
+        [mpirun(), "-n", str(n), *options, sys.executable, "-m", "mpi4py", str(worker)],
         env=environment,
         capture_output=True,
         text=True,
@@ -50,7 +52,18 @@ def test_mpi_processes_move_the_right_data(n: int) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_steps_move_the_right_data_between_processes() -> None:
+    wrong = run_worker(STEPS_WORKER, 4)
+    assert len(wrong) == 2 * 5 * 2 + 1
+    assert {label: found for label, found in wrong.items() if found != [0] * 5} == {}
+
+
+@pytest.mark.parametrize("n", [4, 8])
+def test_mpi_processes_move_the_right_data(n: int) -> None:
+    report = run_worker(WORKER, n)
     assert len(report["wrong"]) == (5 * 2 * 2 + 4 * 4 if n == 4 else 5 * 2 + 4)
     assert {label: wrong for label, wrong in report["wrong"].items() if wrong != [0] * 5} == {}
     assert report["mutant"] > 0

@@ -44,7 +44,7 @@ LIMITS = {
     Profile.RCCL: Limits(steps=64, thread_blocks=64, channels=128),
 }
 
-REMEDY = "solve with fewer trees (--trees 1), lower with fewer channels, or take another profile"
+REMEDY = "solve with fewer trees (--trees 1) or chunks, lower with fewer channels, or take another profile"
 
 
 @dataclass

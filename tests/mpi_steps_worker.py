@@ -1,0 +1,39 @@
+"""Started by mpirun: runs programs of step schedules and prints what rank 0 saw as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+import greedy_steps as samples
+from treadle.lowering.lower import lower
+from treadle.lowering.program import Program
+from treadle.runtime.mpi import load_mpi, measure_mpi
+from treadle.schedules.collective import CollectiveKind
+
+SIZES = [0, 4, 36, 4096, 50_000]
+
+
+def cases(n: int) -> Iterator[tuple[str, Program]]:
+    for topology in (samples.ring(n, both=True), samples.ring(n, links=2)):
+        for kind in CollectiveKind:
+            collective, schedule = samples.greedy_schedule(topology, kind, seed=5, root=1)
+            for in_place in (False, True):
+                label = f"{topology.name} {kind} in_place={in_place}"
+                yield label, lower(topology, collective, schedule, in_place=in_place, channels=1 + in_place)
+    yield "whole buffers", lower(*samples.whole_buffer_allreduce(n))
+
+
+def main() -> None:
+    world = load_mpi().COMM_WORLD
+    wrong = {}
+    for label, program in cases(world.Get_size()):
+        rows = measure_mpi(program, SIZES, iterations=1, warmup=0, slice_bytes=256)
+        wrong[label] = [row.wrong for row in rows]
+    if world.Get_rank() == 0:
+        json.dump(wrong, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
