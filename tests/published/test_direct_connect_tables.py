@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,9 +23,12 @@ from treadle.finder.predict import (
     measured,
 )
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.forest import Direction
+from treadle.schedules.step_cost import t_b as exact_t_b
 from treadle.schedules.steps import Steps
 from treadle.schedules.verify_steps import verify_steps
-from treadle.synthesis.bfb import bfb_allgather
+from treadle.synthesis.bfb import bfb_allgather, bfb_reduce_scatter
+from treadle.synthesis.exact.bases import base_schedule
 from treadle.synthesis.expansions import (
     cartesian_power_schedule,
     cartesian_product_schedule,
@@ -33,12 +37,6 @@ from treadle.synthesis.expansions import (
 )
 from treadle.topologies import parse
 from treadle.topologies.distances import diameter
-from treadle.topologies.expansions import (
-    cartesian_power,
-    cartesian_product,
-    degree_expansion,
-    line_graph,
-)
 from treadle.topologies.moore import is_moore_optimal, moore_steps
 from treadle.topologies.topology import Topology
 
@@ -163,62 +161,53 @@ def test_figure_3_3_larger_bases_stay_closer_to_the_optimum() -> None:
 
 @dataclass(frozen=True)
 class Built:
-    """A topology with its predicted figures and, unless its base needs exact synthesis, its schedule."""
+    """A topology with predicted figures of its allgather, and its schedules both ways."""
 
     topology: Topology
     told: Performance
-    steps: Steps | None
+    allgather: Steps
+    reduce_scatter: Steps
 
 
 def bfb(text: str) -> Built:
     topology = parse(text)
     steps = bfb_allgather(topology)
-    return Built(topology, measured(topology, steps), steps)
+    return Built(topology, measured(topology, steps), steps, bfb_reduce_scatter(topology))
 
 
-def exact(text: str, steps: int) -> Built:
-    """A base whose schedule is not breadth-first: bandwidth-optimal in so many steps (table A.3)."""
-    topology = parse(text)
-    n = topology.n_nodes
-    found = measured(topology, bfb_allgather(topology))
-    told = replace(
-        found,
-        steps=steps,
-        t_b=Fraction(n - 1, n),
-        is_breadth_first=False,
-        has_exact_line_graphs=False,  # not known without the schedule
-    )
-    return Built(topology, told, None)
+def exact(text: str) -> Built:
+    """A base whose schedule is not breadth-first but comes from exact synthesis."""
+    topology, steps = base_schedule(text, Direction.BROADCAST)
+    back = base_schedule(text, Direction.REDUCE)[1]
+    return Built(topology, measured(topology, steps), steps, back)
+
+
+Expansion = Callable[[Topology, Steps, int], tuple[Topology, Steps]]
+
+
+def _expanded(base: Built, n: int, expand: Expansion, told: Performance) -> Built:
+    topology, steps = expand(base.topology, base.allgather, n)
+    same, back = expand(base.topology, base.reduce_scatter, n)
+    assert same == topology
+    return Built(topology, told, steps, back)
 
 
 def lines(base: Built, n: int = 1) -> Built:
-    told = line_graph_performance(base.told, n)
-    if base.steps is None:
-        return Built(line_graph(base.topology, n), told, None)
-    topology, steps = line_graph_schedule(base.topology, base.steps, n)
-    return Built(topology, told, steps)
+    return _expanded(base, n, line_graph_schedule, line_graph_performance(base.told, n))
 
 
 def power(base: Built, n: int) -> Built:
-    told = cartesian_power_performance(base.told, n)
-    if base.steps is None:
-        return Built(cartesian_power(base.topology, n), told, None)
-    topology, steps = cartesian_power_schedule(base.topology, base.steps, n)
-    return Built(topology, told, steps)
+    return _expanded(base, n, cartesian_power_schedule, cartesian_power_performance(base.told, n))
 
 
 def times(base: Built, n: int) -> Built:
-    told = degree_expansion_performance(base.told, n)
-    if base.steps is None:
-        return Built(degree_expansion(base.topology, n), told, None)
-    topology, steps = degree_expansion_schedule(base.topology, base.steps, n)
-    return Built(topology, told, steps)
+    return _expanded(base, n, degree_expansion_schedule, degree_expansion_performance(base.told, n))
 
 
 def boxed(*factors: Built) -> Built:
     topology, steps = cartesian_product_schedule(*(factor.topology for factor in factors))
-    assert topology == cartesian_product(*(factor.topology for factor in factors))
-    return Built(topology, cartesian_product_performance(*(factor.told for factor in factors)), steps)
+    told = cartesian_product_performance(*(factor.told for factor in factors))
+    return Built(topology, told, steps, bfb_reduce_scatter(topology))
 
 
 def k44() -> Built:
@@ -230,11 +219,11 @@ def uni_ring_4() -> Built:
 
 
 def diamond_squared() -> Built:
-    return power(exact("diamond()", 3), 2)
+    return power(exact("diamond()"), 2)
 
 
 def modified_squared() -> Built:
-    return power(exact("modified_de_bruijn(2, 4)", 5), 2)
+    return power(exact("modified_de_bruijn(2, 4)"), 2)
 
 
 Row = tuple[int, str, Callable[[], Built], int, str, int]
@@ -242,7 +231,7 @@ TABLE_A1: list[Row] = [
     (32, "L(K4,4)", lambda: lines(k44()), 3, "1.000", 3),
     (32, "DistReg(4,32)", lambda: bfb("distance_regular(4, 32)"), 4, "0.969", 4),
     (64, "Pi4,64", lambda: bfb("generalized_kautz(4, 64)"), 3, "1.312", 3),
-    (64, "L(DBJMod(4,2))", lambda: lines(exact("modified_de_bruijn(4, 2)", 3)), 4, "1.000", 4),
+    (64, "L(DBJMod(4,2))", lambda: lines(exact("modified_de_bruijn(4, 2)")), 4, "1.000", 4),
     (64, "Diamond^2", diamond_squared, 6, "0.984", 6),
     (128, "L2(K4,4)", lambda: lines(k44(), 2), 4, "1.031", 4),
     (128, "L(DistReg(4,32))", lambda: lines(bfb("distance_regular(4, 32)")), 5, "1.000", 5),
@@ -255,7 +244,7 @@ TABLE_A1: list[Row] = [
         10,
     ),
     (256, "DBJ(4,4)", lambda: bfb("de_bruijn(4, 4)"), 4, "1.328", 4),
-    (256, "L2(DBJMod(4,2))", lambda: lines(exact("modified_de_bruijn(4, 2)", 3), 2), 5, "1.016", 5),
+    (256, "L2(DBJMod(4,2))", lambda: lines(exact("modified_de_bruijn(4, 2)"), 2), 5, "1.016", 5),
     (256, "L(Diamond^2)", lambda: lines(diamond_squared()), 7, "1.000", 7),
     (256, "DBJMod(2,4)^2", modified_squared, 10, "0.996", 8),
     (512, "L3(K4,4)", lambda: lines(k44(), 3), 5, "1.039", 5),
@@ -297,28 +286,36 @@ def _printed(t_b: Fraction) -> str:
 
 
 def _cost(built: Built) -> tuple[int, Fraction]:
-    """Steps and T_B of the schedule where there is one, else as predicted."""
-    if built.steps is None:
-        return built.told.steps, built.told.t_b
-    found = measured(built.topology, built.steps)
-    if built.told.is_exact:
-        assert (found.steps, found.t_b) == (built.told.steps, built.told.t_b)
+    """Steps and T_B of the allgather; just what was predicted."""
+    found = measured(built.topology, built.allgather)
+    assert built.told.is_exact
+    assert (found.steps, found.t_b) == (built.told.steps, built.told.t_b)
     return found.steps, found.t_b
+
+
+@cache
+def _row(name: str) -> tuple[int, Fraction]:
+    """Steps and T_B of a row of table A.1, with its schedules verified both ways."""
+    built = ROWS[name][2]()
+    steps, t_b = _cost(built)
+    allgather = schedule_of(CollectiveKind.ALLGATHER, built.allgather)
+    reduce_scatter = schedule_of(CollectiveKind.REDUCE_SCATTER, built.reduce_scatter)
+    for schedule in (allgather, reduce_scatter):
+        assert verify_steps(built.topology, on_all_ranks(built.topology, schedule.kind), schedule).is_ok
+    # No row has a worse reduce-scatter, though some graphs are not reverse-symmetric.
+    assert reduce_scatter.n_steps == steps
+    assert _printed(exact_t_b(built.topology, reduce_scatter)) == _printed(t_b)
+    assert (built.told.nodes, built.told.degree) == (ROWS[name][0], 4)
+    assert diameter(built.topology) == ROWS[name][5]
+    assert built.told.diameter in (None, ROWS[name][5])
+    return steps, t_b
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_table_a1(name: str) -> None:
-    """T_L, T_B and D of every row; schedules verified where no base needs exact synthesis."""
-    nodes, _, build, steps, t_b, hops = ROWS[name]
-    built = build()
-    assert (built.told.nodes, built.told.degree) == (nodes, 4)
-    found = _cost(built)
-    assert (found[0], _printed(found[1]), diameter(built.topology)) == (steps, t_b, hops)
-    assert built.told.diameter in (None, hops)
-    if built.steps is not None:
-        schedule = schedule_of(CollectiveKind.ALLGATHER, built.steps)
-        ranks = on_all_ranks(built.topology, CollectiveKind.ALLGATHER)
-        assert verify_steps(built.topology, ranks, schedule).is_ok
+    """T_L, T_B and D of every row."""
+    steps, t_b = _row(name)
+    assert (steps, _printed(t_b)) == ROWS[name][3:5]
 
 
 @pytest.mark.parametrize(
@@ -353,7 +350,7 @@ def _allreduce_us(steps: int, t_b: Fraction) -> float:
 )
 def test_table_3_4_allreduce_times(name: str, printed: float) -> None:
     """2(T_L + T_B) for alpha = 10 us and M/B = 1 MB / 100 Gbit/s, where 1 MB is 2**20 bytes."""
-    assert round(_allreduce_us(*_cost(ROWS[name][2]())), 1) == printed
+    assert round(_allreduce_us(*_row(name)), 1) == printed
 
 
 def test_table_3_4_bound_and_tori() -> None:
