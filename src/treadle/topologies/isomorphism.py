@@ -7,25 +7,40 @@ A map is returned only after every link of it has been compared exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.arrays import Int32Array, frozen
 from treadle.errors import TopologyError
+from treadle.topologies.colour_refinement import (
+    Budget,
+    Colours,
+    MergedFabric,
+    Trace,
+    UndecidedError,
+    hashed,
+    merge_twins,
+    refine,
+    refine_like,
+    sorted_links,
+)
 from treadle.topologies.topology import Topology
+
+__all__ = [
+    "DEFAULT_WORK",
+    "UndecidedError",
+    "find_automorphism",
+    "find_isomorphism",
+    "is_reverse_symmetric",
+    "is_vertex_transitive",
+    "link_map",
+    "transitive_automorphisms",
+    "transpose_isomorphism",
+]
 
 DEFAULT_WORK = 500_000_000
 """Nodes and links that a search may visit, each as often as it is refined: about ten seconds."""
-
-_Colours = NDArray[np.uint64]
-_Trace = list[tuple[int, int]]
-
-
-class UndecidedError(TopologyError):
-    """The work limit was reached before an isomorphism was found or excluded."""
 
 
 def find_isomorphism(
@@ -65,7 +80,7 @@ def find_isomorphism(
     >>> find_isomorphism(torus(2, 8), hypercube(4)) is None
     True
     """
-    return _search(topology, other, [], _Budget(f"{topology.name} and {other.name}", work_limit))
+    return _search(topology, other, [], Budget(f"{topology.name} and {other.name}", work_limit))
 
 
 def find_automorphism(
@@ -103,7 +118,7 @@ def find_automorphism(
             raise TopologyError(
                 f"{topology.name}: node {index} does not exist; expected 0 to {topology.n_nodes - 1}"
             )
-    budget = _Budget(f"{topology.name} and itself", work_limit)
+    budget = Budget(f"{topology.name} and itself", work_limit)
     return _search(topology, topology, [(node, image)], budget)
 
 
@@ -181,7 +196,7 @@ def transitive_automorphisms(
     n = topology.n_nodes
     if not 0 <= root < n:
         raise TopologyError(f"{topology.name}: node {root} does not exist; expected 0 to {n - 1}")
-    generators = _transitive_generators(topology, root, _Budget(f"{topology.name} and itself", work_limit))
+    generators = _transitive_generators(topology, root, Budget(f"{topology.name} and itself", work_limit))
     if generators is None:
         return None
     rows = np.full((n, n), -1, dtype=np.int32)
@@ -197,7 +212,7 @@ def transitive_automorphisms(
     return rows
 
 
-def _transitive_generators(topology: Topology, root: int, budget: _Budget) -> list[Int32Array] | None:
+def _transitive_generators(topology: Topology, root: int, budget: Budget) -> list[Int32Array] | None:
     """Automorphisms whose products take the root to every node; None if there are none such."""
     reached = np.zeros(topology.n_nodes, dtype=np.bool_)
     reached[root] = True
@@ -219,7 +234,7 @@ def _transitive_generators(topology: Topology, root: int, budget: _Budget) -> li
 
 def is_vertex_transitive(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> bool:
     """Whether automorphisms take every node to every other; UndecidedError beyond the limit."""
-    budget = _Budget(f"{topology.name} and itself", work_limit)
+    budget = Budget(f"{topology.name} and itself", work_limit)
     return topology.n_nodes == 0 or _transitive_generators(topology, 0, budget) is not None
 
 
@@ -256,8 +271,8 @@ def link_map(topology: Topology, other: Topology, mapping: Int32Array) -> Int32A
         raise TopologyError(
             f"map from {topology.name} to {other.name}: expected each of {other.n_nodes} nodes once"
         )
-    ours, order = _sorted_links(topology, images)
-    theirs, other_order = _sorted_links(other, np.arange(n))
+    ours, order = sorted_links(topology, images)
+    theirs, other_order = sorted_links(other, np.arange(n))
     if ours.shape != theirs.shape or (ours != theirs).any():
         raise TopologyError(f"map from {topology.name} to {other.name}: links do not become links")
     result = np.empty(m, dtype=np.int32)
@@ -265,174 +280,26 @@ def link_map(topology: Topology, other: Topology, mapping: Int32Array) -> Int32A
     return frozen(result, np.int32)
 
 
-def _sorted_links(topology: Topology, images: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Links as rows (tail, head, bandwidth, latency) with their ends mapped, sorted, and their numbers."""
-    tails, heads = images[topology.tails], images[topology.heads]
-    order = np.lexsort((topology.latencies_ns, topology.bandwidths, heads, tails))
-    rows = np.stack([tails, heads, topology.bandwidths, topology.latencies_ns])[:, order]
-    return rows, order
-
-
-@dataclass
-class _Budget:
-    """What is left of a work limit."""
-
-    what: str
-    limit: int
-    spent: int = 0
-
-    def spend(self, work: int) -> None:
-        self.spent += work
-        if self.spent > self.limit:
-            raise UndecidedError(
-                f"{self.what}: not decided within {self.limit} visits of nodes and links whether they are "
-                f"isomorphic; raise work_limit"
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class _Graph:
-    """A fabric with its twins merged: what refinement reads.
-
-    Attributes
-    ----------
-    classes : nodes of the fabric by class of twins, ascending, classes by their first node
-    colours : of each class before refinement: kind of the nodes and their number
-    tails, heads : ends of the links between classes, sorted by tail
-    labels : hash of each link's bandwidth and latency
-    by_head : order that sorts the links by head
-    first_out, first_in : where each class's links begin in the two orders, shape (n + 1,)
-    """
-
-    classes: list[list[int]]
-    colours: _Colours
-    tails: Int64Array
-    heads: Int64Array
-    labels: _Colours
-    by_head: Int64Array
-    first_out: Int64Array
-    first_in: Int64Array
-
-    @property
-    def n(self) -> int:
-        return len(self.classes)
-
-
-def _hashed(values: _Colours) -> _Colours:
-    """A bijection of 64-bit words without structure (the finaliser of splitmix64)."""
-    words = values + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
-def _words(*columns: NDArray[np.generic]) -> _Colours:
-    """Hash of the rows of several columns of integers."""
-    words = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column in columns:
-        words = _hashed(words ^ column.astype(np.uint64)) + np.uint64(1)
-    return words
-
-
-def _merged(topology: Topology) -> _Graph:
-    """Merge nodes of one kind with equal links from and to the same nodes.
-
-    Any bijection between such twins is an automorphism, so merging loses nothing; unmerged, each pair of them
-    would double the work of a search that fails. A class keeps the links of its first node to first nodes.
-    """
-    n = topology.n_nodes
-    kinds = _words(
-        topology.is_compute, topology.multicast, topology.aggregation, topology.injection_bytes_per_s
-    )
-    rows, _ = _sorted_links(topology, np.arange(n))
-    order = np.lexsort((rows[3], rows[2], rows[0], rows[1]))
-    out_keys = np.ascontiguousarray(rows[1:].T)
-    in_keys = np.ascontiguousarray(rows[[0, 2, 3]][:, order].T)
-    first_out = np.searchsorted(rows[0], np.arange(n + 1))
-    first_in = np.searchsorted(rows[1][order], np.arange(n + 1))
-    twins: dict[tuple[int, bytes, bytes], list[int]] = {}
-    for node in range(n):
-        leaving = out_keys[first_out[node] : first_out[node + 1]].tobytes()
-        entering = in_keys[first_in[node] : first_in[node + 1]].tobytes()
-        twins.setdefault((int(kinds[node]), leaving, entering), []).append(node)
-    classes = list(twins.values())
-    firsts = np.array([members[0] for members in classes], dtype=np.int64)
-    index = np.full(n, -1, dtype=np.int64)
-    index[firsts] = np.arange(len(classes))
-    rows = rows[:, (index[rows[0]] >= 0) & (index[rows[1]] >= 0)]
-    tails, heads = index[rows[0]], index[rows[1]]
-    by_head = np.argsort(heads, kind="stable")
-    bounds = np.arange(len(classes) + 1)
-    return _Graph(
-        classes=classes,
-        colours=_words(kinds[firsts], np.array([len(members) for members in classes], dtype=np.int64)),
-        tails=tails,
-        heads=heads,
-        labels=_words(rows[2], rows[3]),
-        by_head=by_head,
-        first_out=np.searchsorted(tails, bounds),
-        first_in=np.searchsorted(heads[by_head], bounds),
-    )
-
-
-def _sums(words: _Colours, first: Int64Array) -> _Colours:
-    """Sums, modulo 2**64, of the words from first[i] to first[i + 1]."""
-    running = np.zeros(len(words) + 1, dtype=np.uint64)
-    np.cumsum(words, out=running[1:])
-    return running[first[1:]] - running[first[:-1]]
-
-
-def _rounds(graph: _Graph, colours: _Colours) -> Iterator[tuple[_Colours, tuple[int, int]]]:
-    """Refined colours, round after round, each with a summary: number of colours and hash of their counts."""
-    while True:
-        yield colours, (len(np.unique(colours)), int(_hashed(colours).sum(dtype=np.uint64)))
-        leaving = _hashed(graph.labels ^ colours[graph.heads])
-        entering = _hashed(~graph.labels ^ colours[graph.tails])[graph.by_head]
-        seen = _hashed(_sums(leaving, graph.first_out)) + _sums(entering, graph.first_in)
-        colours = _hashed(_hashed(colours) + seen)
-
-
-def _refined(graph: _Graph, colours: _Colours, budget: _Budget) -> tuple[_Colours, _Trace]:
-    """The coarsest stable refinement, and the summaries of the rounds to it."""
-    trace: _Trace = []
-    for refined, summary in _rounds(graph, colours):
-        budget.spend(graph.n + len(graph.tails))
-        trace.append(summary)
-        if len(trace) > 1 and summary[0] == trace[-2][0]:
-            return refined, trace
-    raise AssertionError("rounds never end")
-
-
-def _refined_like(graph: _Graph, colours: _Colours, trace: _Trace, budget: _Budget) -> _Colours | None:
-    """Colours after the rounds of a trace; None as soon as a summary differs."""
-    for expected, (refined, summary) in zip(trace, _rounds(graph, colours), strict=False):
-        budget.spend(graph.n + len(graph.tails))
-        if summary != expected:
-            return None
-        colours = refined
-    return colours
-
-
 @dataclass
 class _Level:
     """A node of the search: stable colours on both sides, and the candidates still to try."""
 
-    ours: _Colours
-    theirs: _Colours
+    ours: Colours
+    theirs: Colours
     chosen: int = -1
     candidates: list[int] = field(default_factory=list)
     tried: int = 0
-    marked: _Colours | None = None
-    trace: _Trace = field(default_factory=list)
+    marked: Colours | None = None
+    trace: Trace = field(default_factory=list)
 
 
 def _search(
-    topology: Topology, other: Topology, pinned: list[tuple[int, int]], budget: _Budget
+    topology: Topology, other: Topology, pinned: list[tuple[int, int]], budget: Budget
 ) -> Int32Array | None:
     """Depth-first search for a map that respects the pinned pairs of nodes."""
     if (topology.n_nodes, topology.n_links) != (other.n_nodes, other.n_links):
         return None
-    one, two = _merged(topology), _merged(other)
+    one, two = merge_twins(topology), merge_twins(other)
     if (one.n, len(one.tails)) != (two.n, len(two.tails)):
         return None
     ours, theirs = one.colours, two.colours
@@ -463,7 +330,7 @@ def _search(
 
 
 def _is_hopeless(
-    other: Topology, level: _Level, depth: int, pinned: list[tuple[int, int]], budget: _Budget
+    other: Topology, level: _Level, depth: int, pinned: list[tuple[int, int]], budget: Budget
 ) -> bool:
     """Whether one image failed for the first node and automorphisms make all images alike."""
     first_failed = depth == 1 and level.tried == 1 and not pinned
@@ -472,24 +339,26 @@ def _is_hopeless(
     return _transitive_generators(other, 0, budget) is not None
 
 
-def _class_of(graph: _Graph, node: int) -> int:
+def _class_of(graph: MergedFabric, node: int) -> int:
     return next(i for i, members in enumerate(graph.classes) if node in members)
 
 
-def _marked(colours: _Colours, place: int) -> _Colours:
+def _marked(colours: Colours, place: int) -> Colours:
     """Colours with one class told apart from all others."""
     marked = colours.copy()
-    marked[place] = _hashed(~marked[place : place + 1])[0]
+    marked[place] = hashed(~marked[place : place + 1])[0]
     return marked
 
 
-def _entered(one: _Graph, two: _Graph, ours: _Colours, theirs: _Colours, budget: _Budget) -> _Level | None:
-    refined, trace = _refined(one, ours, budget)
-    same = _refined_like(two, theirs, trace, budget)
+def _entered(
+    one: MergedFabric, two: MergedFabric, ours: Colours, theirs: Colours, budget: Budget
+) -> _Level | None:
+    refined, trace = refine(one, ours, budget)
+    same = refine_like(two, theirs, trace, budget)
     return None if same is None else _Level(refined, same)
 
 
-def _branch(graph: _Graph, level: _Level, budget: _Budget) -> bool:
+def _branch(graph: MergedFabric, level: _Level, budget: Budget) -> bool:
     """Choose a class to tell apart, in the largest cell, and list its candidates; False if all are apart.
 
     The largest cell, because small ones come from local symmetries that seldom decide anything.
@@ -503,22 +372,22 @@ def _branch(graph: _Graph, level: _Level, budget: _Budget) -> bool:
     # Popped from the end: the class of the same number first, then in ascending order.
     candidates.sort(key=lambda place: (place != level.chosen, place), reverse=True)
     level.candidates = candidates
-    level.marked, level.trace = _refined(graph, _marked(level.ours, level.chosen), budget)
+    level.marked, level.trace = refine(graph, _marked(level.ours, level.chosen), budget)
     return True
 
 
-def _descended(two: _Graph, level: _Level, place: int, budget: _Budget) -> _Level | None:
+def _descended(two: MergedFabric, level: _Level, place: int, budget: Budget) -> _Level | None:
     """The level below, where the chosen class becomes `place`; None if the colours then differ."""
     assert level.marked is not None
-    theirs = _refined_like(two, _marked(level.theirs, place), level.trace, budget)
+    theirs = refine_like(two, _marked(level.theirs, place), level.trace, budget)
     return None if theirs is None else _Level(level.marked, theirs)
 
 
 def _completed(
     topology: Topology,
     other: Topology,
-    one: _Graph,
-    two: _Graph,
+    one: MergedFabric,
+    two: MergedFabric,
     level: _Level,
     pinned: list[tuple[int, int]],
 ) -> Int32Array | None:
@@ -549,6 +418,6 @@ def _is_isomorphism(topology: Topology, other: Topology, mapping: Int32Array) ->
     for key in ("is_compute", "multicast", "aggregation", "injection_bytes_per_s"):
         if not np.array_equal(getattr(topology, key), getattr(other, key)[mapping]):
             return False
-    ours, _ = _sorted_links(topology, mapping.astype(np.int64))
-    theirs, _ = _sorted_links(other, np.arange(other.n_nodes))
+    ours, _ = sorted_links(topology, mapping.astype(np.int64))
+    theirs, _ = sorted_links(other, np.arange(other.n_nodes))
     return bool(np.array_equal(ours, theirs))
