@@ -1,0 +1,155 @@
+"""The topology finder over all sizes: search time, figure A.4's winners, figure 3.7's curves, table A.1.
+
+Run ``python benchmarks/finder.py [--nodes 2000] [--out FOLDER] [--published]``. Writes CSV files, and
+pictures where matplotlib is installed. ``--published`` leaves out the Cayley digraphs of our own search.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from treadle.finder.bases import closed_form_bases
+from treadle.finder.construction import notation, summary_letters
+from treadle.finder.search import Candidate, Finder
+from treadle.finder.tables import Tables, shipped_tables
+from treadle.topologies.moore import bandwidth_optimum, moore_steps
+
+ALPHA_S = 10e-6
+BYTES_PER_S = 12.5e9
+SIZES = {"1MB": 2**20, "100MB": 100 * 2**20}
+DEGREES = (2, 4, 8, 16)
+TABLE_A1 = (32, 64, 128, 256, 512, 1024)
+
+
+def finder(tables: Tables, *, bidirectional: bool = False) -> Finder:
+    """A finder with nothing computed yet."""
+
+    def bases(n: int, d: int) -> Iterator[Candidate]:
+        yield from closed_form_bases(n, d)
+        yield from tables.bases(n, d)
+
+    return Finder(bases, bidirectional=bidirectional)
+
+
+def allreduce_us(candidate: Candidate, size: int) -> float:
+    """2 (T_L + T_B) of table 3.4, microseconds."""
+    return 1e6 * (2 * candidate.steps * ALPHA_S + float(candidate.t_b_both) * size / BYTES_PER_S)
+
+
+def bound_us(n: int, size: int) -> float:
+    """The theoretical bound at d = 4."""
+    return 1e6 * 2 * (moore_steps(n, 4) * ALPHA_S + float(bandwidth_optimum(n)) * size / BYTES_PER_S)
+
+
+def print_search_times(tables: Tables, nodes: int) -> None:
+    """CPU time of the whole frontier for all sizes; the dissertation says under a minute (section 3.5.4)."""
+    for bidirectional in (False, True):
+        search = finder(tables, bidirectional=bidirectional)
+        start = time.process_time()
+        entries = sum(len(search.frontier(n, d)) for d in DEGREES for n in range(2, nodes + 1))
+        kind = "bidirectional" if bidirectional else "any links    "
+        print(f"{kind}  N <= {nodes}, d in {DEGREES}: {entries} entries, {time.process_time() - start:.1f} s")
+
+
+def print_table_a1(tables: Tables) -> None:
+    """Every row of our frontier at table A.1's sizes."""
+    search = finder(tables)
+    for n in TABLE_A1:
+        for candidate in search.frontier(n, 4):
+            name = notation(candidate.construction)
+            print(f"N={n:5} {candidate.steps:3} {float(candidate.t_b_both / 2):.4f}  {name}")
+
+
+def winners(search: Finder, nodes: int, size: int) -> Iterator[tuple[int, Candidate]]:
+    """The fastest candidate at d = 4 for every N."""
+    for n in range(2, nodes + 1):
+        yield n, min(search.frontier(n, 4), key=lambda c: allreduce_us(c, size))
+
+
+def write_figure_a4(tables: Tables, nodes: int, out: Path) -> None:
+    """Figure A.4: the least allreduce time for every N at d = 4, and which construction reaches it."""
+    one_way, two_way = finder(tables), finder(tables, bidirectional=True)
+    for label, size in SIZES.items():
+        rows: list[tuple[int, str, str, int, float, float, float, float]] = []
+        bidirectional = dict(winners(two_way, nodes, size))
+        for n, best in winners(one_way, nodes, size):
+            rows.append(
+                (
+                    n,
+                    summary_letters(best.construction),
+                    notation(best.construction),
+                    best.steps,
+                    float(best.t_b_both / 2),
+                    allreduce_us(best, size),
+                    allreduce_us(bidirectional[n], size),
+                    bound_us(n, size),
+                )
+            )
+        path = out / f"figure_a4_{label}.csv"
+        header = ("n", "construction", "topology", "steps", "t_b", "us", "bidirectional_us", "bound_us")
+        write_csv(path, header, rows)
+        counts = Counter(row[1] for row in rows).most_common(8)
+        print(f"{path}: " + ", ".join(f"{kind} {count}" for kind, count in counts))
+        draw(path.with_suffix(".png"), lambda axes, rows=rows, label=label: plot_a4(axes, rows, label))
+
+
+def plot_a4(axes: Any, rows: Sequence[Sequence[object]], label: str) -> None:
+    """A colour per construction."""
+    for kind in dict.fromkeys(row[1] for row in rows):
+        mine = [row for row in rows if row[1] == kind]
+        axes.scatter([r[0] for r in mine], [r[5] for r in mine], s=4, label=kind)
+    axes.plot([r[0] for r in rows], [r[6] for r in rows], lw=0.5, label="best bidirectional")
+    axes.plot([r[0] for r in rows], [r[7] for r in rows], "k--", lw=0.5, label="bound")
+    axes.set(xlabel="N", ylabel="allreduce, us", title=f"d = 4, alpha = 10 us, {label} at 100 Gbit/s")
+    axes.legend(fontsize=6, ncols=2)
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """One file, floats with four decimals."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([f"{v:.4f}" if isinstance(v, float) else v for v in row] for row in rows)
+
+
+def draw(path: Path, plot: Callable[[Any], None]) -> None:
+    """A picture, if matplotlib is there."""
+    try:
+        import matplotlib
+    except ImportError:
+        print(f"{path}: skipped, matplotlib is not installed")
+        return
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    plot(axes)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+    print(path)
+
+
+def main() -> None:
+    """Everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=2000)
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--published", action="store_true")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    tables = shipped_tables()
+    if options.published:
+        tables = Tables(tables.figures)
+    print_search_times(tables, options.nodes)
+    print_table_a1(tables)
+    write_figure_a4(tables, options.nodes, options.out)
+
+
+if __name__ == "__main__":
+    main()
