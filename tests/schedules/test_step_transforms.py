@@ -31,6 +31,9 @@ from treadle.schedules.step_transforms import (
 )
 from treadle.schedules.steps import Send, Steps, steps_from_sends
 from treadle.schedules.verify import verify
+from treadle.synthesis.bfb import bfb_allgather
+from treadle.topologies import parse
+from treadle.topologies.isomorphism import link_map, transpose_isomorphism
 from treadle.topologies.topology import Topology
 
 ALLGATHER, REDUCE_SCATTER = CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER
@@ -139,6 +142,27 @@ def test_allreduce_from_its_phases() -> None:
     assert (report.n_steps, t_b(topology, schedule)) == (4, Fraction(3, 2))
     with pytest.raises(ScheduleError, match="the other way"):
         allreduce_from(steps, back)
+
+
+@pytest.mark.parametrize(
+    "name", ["uni_ring(2,5)", "directed_circulant(8,1,3)", "torus(3,3)", "kautz(2,2)", "de_bruijn(2,3)"]
+)
+def test_found_isomorphisms_give_both_directions_and_bidirectional_graphs(name: str) -> None:
+    """Theorem 2 and section A.1.6 with the isomorphism found: T_L and T_B stay."""
+    topology = parse(name)
+    steps = bfb_allgather(topology)
+    found = transpose_isomorphism(topology)
+    assert found is not None
+    links = link_map(topology.transpose(), topology, found)
+    back = reverse_by_symmetry(steps, found, links)
+    assert_correct(topology, back)
+    both, halves = bidirectional(topology, steps, np.argsort(found), np.argsort(links))
+    assert_correct(both, halves)
+    costs = {
+        (part.n_steps, t_b(graph, samples.schedule_of(kind_of(part), part)))
+        for graph, part in ((topology, steps), (topology, back), (both, halves))
+    }
+    assert len(costs) == 1
 
 
 # --- isomorphisms ------------------------------------------------------------------------------------------

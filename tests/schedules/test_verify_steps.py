@@ -82,7 +82,9 @@ def test_injection_cap_limits_algbw() -> None:
     topology, steps = samples.complete_allgather(4)
     topology = replace(topology, injection_bytes_per_s=np.array([0, 2, 0, 0]))
     report = check(topology, steps)
-    assert report.algbw == samples.slow_algbw(topology, samples.schedule_of(ALLGATHER, steps))
+    schedule = samples.schedule_of(ALLGATHER, steps)
+    assert report.algbw == samples.slow_algbw(topology, schedule) == step_cost.algbw(topology, schedule)
+    assert step_cost.runtime_s(topology, schedule, 8) == pytest.approx(3.0)
     assert report.algbw == Fraction(2, 3) * 4  # 3 shards enter at 2 bytes/s
 
 

@@ -43,12 +43,24 @@ def _phase_time(topology: Topology, schedule: StepSchedule, steps: Steps) -> Fra
 
 
 def _slowest(topology: Topology, load: Int64Array) -> Fraction:
-    """Chunks over bandwidth of the slowest link, seconds if a chunk were a byte."""
+    """Chunks over bandwidth of the slowest link or capped host, seconds if a chunk were a byte."""
     times = [
         Fraction(int(load[topology.bandwidths == bandwidth].max()), int(bandwidth))
         for bandwidth in np.unique(topology.bandwidths)
     ]
+    hosts, caps = _host_loads(topology, load)
+    times += [Fraction(chunks, cap) for chunks, cap in zip(hosts.tolist(), caps.tolist(), strict=True)]
     return max(times, default=Fraction(0))
+
+
+def _host_loads(topology: Topology, load: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Chunks out of, then into every host with an injection cap, and the caps in bytes/s."""
+    capped = np.flatnonzero(topology.injection_bytes_per_s)
+    totals = np.zeros((2, topology.n_nodes), dtype=np.int64)
+    if capped.size:
+        np.add.at(totals[0], topology.tails, load)
+        np.add.at(totals[1], topology.heads, load)
+    return totals[:, capped].reshape(-1), np.tile(topology.injection_bytes_per_s[capped], 2)
 
 
 def t_b(topology: Topology, schedule: StepSchedule) -> Fraction:
@@ -85,6 +97,8 @@ def algbw(topology: Topology, schedule: StepSchedule) -> Fraction:
 def runtime_s(topology: Topology, schedule: StepSchedule, size_bytes: int, *, alpha_s: float = 0.0) -> float:
     """Time of the alpha-beta model: per step, the slowest of (latency + bytes / bandwidth) over used links.
 
+    A host with an injection cap takes at least bytes / cap, out and in.
+
     Parameters
     ----------
     topology : Topology
@@ -102,7 +116,9 @@ def runtime_s(topology: Topology, schedule: StepSchedule, size_bytes: int, *, al
             used = np.flatnonzero(load)
             if used.size:
                 times = load[used] * chunk_bytes / topology.bandwidths[used]
-                total += float((topology.latencies_ns[used] * 1e-9 + times).max())
+                slowest = float((topology.latencies_ns[used] * 1e-9 + times).max())
+                hosts, caps = _host_loads(topology, load)
+                total += max(slowest, float((hosts * chunk_bytes / caps).max(initial=0.0)))
             total += alpha_s
     return total
 
