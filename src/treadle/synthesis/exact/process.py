@@ -67,6 +67,11 @@ class SolverProcess:
     ) -> None:
         self.close()
 
+    @property
+    def pid(self) -> int | None:
+        """The child's process id while it runs."""
+        return None if self._child is None else self._child.pid
+
     def close(self) -> None:
         """End the child."""
         child, self._child = self._child, None

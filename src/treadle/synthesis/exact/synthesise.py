@@ -124,6 +124,7 @@ def synthesise_exact(
     symmetric : bool
         Search only schedules that a group of automorphisms maps to themselves (allgather, reduce-scatter,
         allreduce): much smaller, but its failure proves nothing and is reported as unknown.
+        A fabric without such symmetry gets the complete search.
     solver : SolverProcess, optional
         A running one to use; default one of its own.
 
@@ -141,6 +142,7 @@ def synthesise_exact(
     <ExactStatus.INFEASIBLE: 'infeasible'>
     """
     check_root(topology, kind, root)
+    _check_search(time_limit_s, seed, workers)
     homes = range(topology.n_nodes) if root is None else (root,)
     if reduce_rounds is None:
         reduce_rounds = rounds if isinstance(rounds, FreeRounds) else tuple(rounds)[::-1]
@@ -233,7 +235,7 @@ def exact_steps(
     status = ExactStatus(answer["status"])
     if status is not ExactStatus.FOUND:
         reason = "search exhausted" if status is ExactStatus.INFEASIBLE else "time limit"
-        if symmetric and status is ExactStatus.INFEASIBLE:
+        if len(group) > 1 and status is ExactStatus.INFEASIBLE:
             status, reason = ExactStatus.UNKNOWN, f"no schedule with a symmetry of order {len(group)}"
         return ExactSteps(status, reason=reason, seconds=seconds)
     sends = _unfolded(problem, group, request["homes"], answer["sends"])
