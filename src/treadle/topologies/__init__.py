@@ -90,6 +90,7 @@ from treadle.topologies.properties import (
     non_eulerian_nodes,
     unreachable_pair,
 )
+from treadle.topologies.random_graphs import jellyfish, punctured, random_regular_digraph, xpander
 from treadle.topologies.registry import CatalogueEntry, catalogue, catalogue_entries
 from treadle.topologies.rings import bi_ring, double_binary_tree, shifted_ring, uni_ring
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
@@ -164,6 +165,7 @@ __all__ = [
     "is_moore_optimal",
     "is_regular",
     "is_symmetric",
+    "jellyfish",
     "kautz",
     "leaf_spine",
     "least_mean_distance",
@@ -187,7 +189,9 @@ __all__ = [
     "plane_cayley",
     "pods",
     "projective_plane",
+    "punctured",
     "rail_optimized",
+    "random_regular_digraph",
     "ring",
     "save_topology",
     "shifted_ring",
@@ -210,4 +214,5 @@ __all__ = [
     "with_links",
     "with_parallel_links",
     "with_reverse_links",
+    "xpander",
 ]

@@ -15,6 +15,7 @@ from treadle.topologies import (
     graphs,
     low_diameter,
     platforms,
+    random_graphs,
     rings,
     transforms,
     twisted,
@@ -82,6 +83,10 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
         ),
     ),
     (
+        "random graphs",
+        (random_graphs.jellyfish, random_graphs.random_regular_digraph, random_graphs.xpander),
+    ),
+    (
         "expansions",
         (
             *(expansions.line_graph, expansions.degree_expansion),
@@ -92,7 +97,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
         "transforms",
         (
             *(transforms.with_failed_links, transforms.with_failed_nodes),
-            *(transforms.subset, transforms.trimmed),
+            *(random_graphs.punctured, transforms.subset, transforms.trimmed),
             *(transforms.with_parallel_links, transforms.with_reverse_links, transforms.with_links),
         ),
     ),
