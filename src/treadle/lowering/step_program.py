@@ -257,7 +257,7 @@ def _waits(frame: Frame, flows: list[_Flow]) -> tuple[Int64Array, Int64Array]:
             order = np.argsort(flow.arrival, kind="stable")
             again = np.flatnonzero(flow.arrival[order][1:] == flow.arrival[order][:-1])
             pairs.append((receive[order[again + 1]], receive[order[again]]))
-            in_output = (flow.buffers[0] == Buffer.OUTPUT) | frame.in_place
+            in_output = flow.buffers[0] == Buffer.OUTPUT  # in place, INPUT goes by that name
             summed, emptied = arrived, _Last(flow.departure[in_output], send[in_output])
         elif summed is not None and emptied is not None:
             found = np.where(found < 0, summed.find(flow.departure), found)
