@@ -44,6 +44,13 @@ def reverse(steps: Steps) -> Steps:
     Notes
     -----
     Definition 5 and Theorem 1. `reverse(reverse(steps)) == steps`.
+
+    Examples
+    --------
+    >>> from treadle.schedules.steps import steps_from_sends
+    >>> chain = steps_from_sends(Direction.BROADCAST, 3, 1, [(0, 0, 0, 0, 1), (0, 1, 1, 0, 1)], homes=[0])
+    >>> reverse(chain), reverse(chain).link.tolist()
+    (<Steps reduce: 3 ranks, 1 shards of 1 chunks, 2 steps, 2 sends>, [1, 0])
     """
     turned = Direction.REDUCE if steps.direction is Direction.BROADCAST else Direction.BROADCAST
     offset = steps.n_sends - steps.step_offset[::-1]
@@ -326,6 +333,14 @@ def combine(parts: Sequence[Steps], *, shares: Sequence[int] | None = None) -> S
     ScheduleError
         If there is no part, the parts differ or their number from that of the shares, or the shard needs
         more than 2**24 chunks.
+
+    Examples
+    --------
+    >>> from treadle.schedules.steps import steps_from_sends
+    >>> pair = steps_from_sends(Direction.BROADCAST, 2, 1, [(0, 0, 0, 0, 1), (1, 1, 0, 0, 1)])
+    >>> both = combine([pair, pair], shares=[1, 2])
+    >>> both.n_chunks, both.low.tolist(), both.high.tolist()
+    (3, [0, 0, 1, 1], [1, 1, 3, 3])
     """
     _check_alike(parts)
     shares = [1] * len(parts) if shares is None else list(shares)

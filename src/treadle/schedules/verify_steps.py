@@ -77,6 +77,18 @@ def verify_steps(
 
     Linear in the sends, about 50 ns each; one to eight bytes for every node, shard, and up to 64 chunks (in
     between which some send begins or ends).
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import on_all_ranks
+    >>> from treadle.schedules.forest import Direction
+    >>> from treadle.schedules.steps import steps_from_sends
+    >>> from treadle.topologies.direct import from_arcs
+    >>> pair = from_arcs("pair", [0, 1], [1, 0], n=2)
+    >>> steps = steps_from_sends(Direction.BROADCAST, 2, 1, [(0, 0, 0, 0, 1)])
+    >>> schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
+    >>> print(*verify_steps(pair, on_all_ranks(pair, CollectiveKind.ALLGATHER), schedule).violations)
+    delivery: broadcast steps, shard 1: rank 0 (n0) never gets chunk 0
     """
     found = Findings(limit)
     check_members(topology, collective, found)
