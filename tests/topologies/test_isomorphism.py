@@ -197,6 +197,14 @@ def test_attributes_count(key: str) -> None:
     assert moved[0] == 2
 
 
+def test_bandwidths_and_latencies_guide_the_search() -> None:
+    """Some nodes apart by their links alone: one refinement of 64 nodes and 512 links settles the rest."""
+    fabric = hypercube(6)
+    for key in ("bandwidths", "latencies_ns"):
+        marked = replace(fabric, **{key: np.arange(1, fabric.n_links + 1)})
+        assert find_isomorphism(marked, relabelled(marked, 3), work_limit=6000) is not None
+
+
 def test_different_sizes_are_not_isomorphic() -> None:
     assert find_isomorphism(ring(4), ring(5)) is None
     assert find_isomorphism(ring(4), complete(4)) is None

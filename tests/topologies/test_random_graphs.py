@@ -73,6 +73,11 @@ def test_xpander_is_a_lift_of_the_complete_graph(d: int, lift: int) -> None:
     assert len(covered) == graph.n_links
 
 
+def test_disconnected_lifts_are_drawn_again() -> None:
+    """One 2-lift of K4 in eight is two copies of K4."""
+    assert all(are_ranks_connected(xpander(3, 2, seed=seed)) for seed in range(40))
+
+
 def test_random_graphs_have_short_distances() -> None:
     """Singla et al., Jellyfish, section 4.1: mean paths about log n; a ring of 512 nodes would have 256."""
     assert diameter(jellyfish(512, 4)) <= 9

@@ -320,7 +320,7 @@ def _search(
         if not level.candidates:
             stack.pop()
             continue
-        if _is_hopeless(other, level, len(stack), pinned, budget):
+        if _is_hopeless(other, level, budget):
             return None
         following = _descended(two, level, level.candidates.pop(), budget)
         level.tried += 1
@@ -329,12 +329,9 @@ def _search(
     return None
 
 
-def _is_hopeless(
-    other: Topology, level: _Level, depth: int, pinned: list[tuple[int, int]], budget: Budget
-) -> bool:
+def _is_hopeless(other: Topology, level: _Level, budget: Budget) -> bool:
     """Whether one image failed for the first node and automorphisms make all images alike."""
-    first_failed = depth == 1 and level.tried == 1 and not pinned
-    if not first_failed or len(np.unique(level.theirs)) > 1:
+    if level.tried != 1 or len(np.unique(level.theirs)) > 1:
         return False
     return _transitive_generators(other, 0, budget) is not None
 
