@@ -103,7 +103,7 @@ def assemble(frame: Frame, phases: list[Moves], *, merge: bool) -> Program:
     order = np.lexsort((operations[_PLACE], operations[_RANK]))
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
-    wait_offset, waits = _wait_lists(number, *_waits(frame, flows))
+    wait_offset, waits = _wait_lists(number, *_waits(flows))
     columns = operations[:, order]
     return Program(
         kind=frame.kind,
@@ -236,7 +236,7 @@ class _Last:
         return np.where(self._keys[place] == keys, self._values[place], -1).astype(np.int64)
 
 
-def _waits(frame: Frame, flows: list[_Flow]) -> tuple[Int64Array, Int64Array]:
+def _waits(flows: list[_Flow]) -> tuple[Int64Array, Int64Array]:
     """Pairs of operations, the second awaited by the first, numbered as in `_operations`.
 
     Each piece at a rank: sums follow each other; the send of a sum follows the last; a broadcast send follows
