@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import greedy_steps as samples
+from every_order import any_order_fails
 from program_cases import reference_errors
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.lowering.check import check_program
@@ -418,3 +419,14 @@ def test_only_ranks_have_programs() -> None:
         lower_steps(topology, collective, schedule(4, 2))
     with pytest.raises(ScheduleError, match="leads nowhere"):
         lower_steps(topology, collective, schedule(4, 5))
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_every_order_of_execution_is_right(kind: CollectiveKind, in_place: bool) -> None:
+    for topology in (samples.ring(2, links=2), samples.ring(3)):
+        if topology.n_nodes == 3 and kind is CollectiveKind.ALLREDUCE:
+            continue  # too many orders
+        collective, schedule = samples.greedy_schedule(topology, kind, n_chunks=4 - topology.n_nodes, root=1)
+        program = lower_steps(topology, collective, schedule, in_place=in_place)
+        assert not any_order_fails(program)

@@ -175,48 +175,31 @@ def _operations(
     frame: Frame, flows: list[_Flow], links: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """All sends, all receives, both by the number of their message, and the copies; fields by operations."""
-    parts: list[tuple[Int64Array, Int64Array]] = []
+    sent: list[Int64Array] = []
+    received: list[Int64Array] = []
     n_messages = 0
     for flow in flows:
         ends = np.append(flow.starts[1:], len(flow.moves)) - 1
         moves, (read, added, target) = flow.moves.part(flow.starts), flow.buffers[:, flow.starts]
-        place = n_messages + np.arange(len(moves))
-        n_messages += len(moves)
+        n = len(moves)
+        place = np.arange(n_messages, n_messages + n)
+        n_messages += n
         first = frame.bounds[0, moves.piece]
         count = frame.bounds[1, flow.moves.piece[ends]] - first
         kind = OperationKind.RECEIVE_REDUCE if flow.reduces else OperationKind.RECEIVE
-        sends = np.full(len(moves), OperationKind.SEND)
-        path, none = np.searchsorted(links, moves.link), np.full(len(moves), -1)
-        common = (moves.channel, moves.step)
-        parts.append(
-            (
-                np.stack(
-                    [moves.sender, place, sends, moves.receiver, *common, read, read, path, first, count]
-                ),
-                np.stack(
-                    [
-                        moves.receiver,
-                        place,
-                        sends * 0 + kind,
-                        moves.sender,
-                        *common,
-                        added,
-                        target,
-                        none,
-                        first,
-                        count,
-                    ]
-                ),
-            )
-        )
+        at_sender = (moves.sender, place, np.full(n, OperationKind.SEND), moves.receiver)
+        at_receiver = (moves.receiver, place, np.full(n, kind), moves.sender)
+        along = (moves.channel, moves.step)
+        path = np.searchsorted(links, moves.link)
+        sent.append(np.stack([*at_sender, *along, read, read, path, first, count]))
+        received.append(np.stack([*at_receiver, *along, added, target, np.full(n, -1), first, count]))
     ranks = frame.own_copies()
     copies = np.zeros((_FIELDS, len(ranks)), dtype=np.int64)
     copies[[_RANK, _FIRST]] = ranks, frame.shard_offset[ranks]
     copies[_COUNT] = frame.shard_offset[ranks + 1] - copies[_FIRST]
     copies[[_PLACE, _PEER, _PATH]] = -1
     copies[_KIND], copies[_SOURCE], copies[_TARGET] = OperationKind.COPY, Buffer.INPUT, Buffer.OUTPUT
-    sent, received = (np.concatenate(side, axis=1) for side in zip(*parts, strict=True))
-    return sent, received, copies
+    return np.concatenate(sent, axis=1), np.concatenate(received, axis=1), copies
 
 
 class _Last:
