@@ -323,17 +323,25 @@ def _survivable_links(topology: Topology, count: int, rng: np.random.Generator) 
     keys = low.astype(np.int64) * topology.n_nodes + high
     everywhere = np.ones(topology.n_nodes, dtype=np.bool_)
     keep = np.ones(topology.n_links, dtype=np.bool_)
-    failed: list[str] = []
-    for key in rng.permutation(np.unique(keys[low != high])).tolist() if count else []:
-        alive = keep & (keys != key)
+    failed: list[int] = []
+    # Batches, halved where they cannot fail as a whole: the same as one after another, since what connects
+    # the ranks without all of a batch does so without a part of it.
+    waiting = [rng.permutation(np.unique(keys[low != high]))]
+    while waiting and len(failed) < count:
+        batch = waiting.pop()
+        if len(batch) > count - len(failed):
+            waiting.append(batch[count - len(failed) :])
+            batch = batch[: count - len(failed)]
+        alive = keep & ~np.isin(keys, batch)
         if _stays_connected(topology, everywhere, alive):
             keep = alive
-            ends = (topology.node_names[node] for node in divmod(key, topology.n_nodes))
-            failed.append("--".join(ends))
-            if len(failed) == count:
-                break
+            failed.extend(batch.tolist())
+        elif len(batch) > 1:
+            half = len(batch) // 2
+            waiting += [batch[half:], batch[:half]]
     _check_failed(topology, "links", len(failed), count)
-    return failed
+    names = topology.node_names
+    return [f"{names[key // topology.n_nodes]}--{names[key % topology.n_nodes]}" for key in failed]
 
 
 def _check_failed(topology: Topology, what: str, found: int, count: int) -> None:
