@@ -26,6 +26,8 @@ from treadle.synthesis.exact import (
     SolverProcess,
     synthesise_exact,
 )
+from treadle.synthesis.exact.problem import exact_problem
+from treadle.synthesis.exact.symmetry import link_permutation, semiregular_group
 from treadle.topologies import parse
 from treadle.topologies.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -152,17 +154,42 @@ def test_symmetric_search_finds_more_and_claims_no_proof(solver: SolverProcess) 
         topology, ALLGATHER, chunks=4, rounds=[4, 6, 4, 1], symmetric=True, solver=solver
     )
     assert t_b(topology, checked(topology, ALLGATHER, result)) == Fraction(15, 16)
-    # One chunk and three symmetric links: one round cannot do in any symmetric way what it can do otherwise.
-    ring = parse("ring(4)")
-    plain = synthesise_exact(ring, ALLGATHER, chunks=1, rounds=[1, 1], solver=solver)
-    restricted = synthesise_exact(ring, ALLGATHER, chunks=1, rounds=[1, 1], symmetric=True, solver=solver)
-    assert plain.status is ExactStatus.FOUND
-    assert restricted.status in (ExactStatus.FOUND, ExactStatus.UNKNOWN)
-    free = parse("modified_de_bruijn(2, 3)")
-    asked = synthesise_exact(
-        free, ALLGATHER, chunks=2, rounds=FreeRounds(3, 7), symmetric=True, solver=solver
-    )
-    assert asked.status in (ExactStatus.UNKNOWN, ExactStatus.INFEASIBLE)
+    # DBJMod(2,3) has a symmetry of order 2; DBJMod(2,4) has none, so that the search is complete.
+    for name, chunks, rounds, status in (
+        ("modified_de_bruijn(2, 3)", 2, FreeRounds(3, 7), ExactStatus.UNKNOWN),
+        ("modified_de_bruijn(2, 4)", 2, FreeRounds(4, 15), ExactStatus.INFEASIBLE),
+    ):
+        failed = synthesise_exact(
+            parse(name), ALLGATHER, chunks=chunks, rounds=rounds, symmetric=True, solver=solver
+        )
+        assert failed.status is status
+    assert failed.phases[0].reason == "search exhausted"
+
+
+@pytest.mark.parametrize(
+    ("expression", "order"),
+    [("hypercube(3)", 8), ("torus(3, 3)", 9), ("torus(4, 4)", 16), ("directed_circulant(7, 1, 2)", 7),
+     ("complete(6)", 6), ("uni_ring(2, 4)", 4), ("modified_de_bruijn(2, 3)", 2),
+     ("modified_de_bruijn(2, 4)", 1)],
+)  # fmt: skip
+def test_imposed_groups(expression: str, order: int) -> None:
+    topology = parse(expression)
+    problem = exact_problem(topology, range(topology.n_nodes), chunks=1, rounds=[1] * topology.n_nodes)
+    group = semiregular_group(problem, seed=0)
+    nodes = list(range(topology.n_nodes))
+    assert group[0] == tuple(nodes)
+    assert len(set(group)) == len(group) == order
+    links = sorted(zip(problem.tails, problem.heads, strict=True))
+    for element in group:
+        assert sorted(element) == nodes
+        assert element == group[0] or all(image != node for node, image in enumerate(element))
+        assert sorted((element[u], element[w]) for u, w in links) == links
+        moved = link_permutation(problem, element)
+        assert sorted(moved) == list(range(len(links)))
+        for link, image in enumerate(moved):
+            assert problem.tails[image] == element[problem.tails[link]]
+            assert problem.heads[image] == element[problem.heads[link]]
+        assert all(tuple(other[v] for v in element) in group for other in group)
 
 
 @st.composite
