@@ -23,12 +23,13 @@ from treadle.finder.predict import (
     line_graph_t_b,
     measured,
 )
-from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.forest import Direction
 from treadle.schedules.step_cost import t_b
 from treadle.schedules.step_transforms import reverse
 from treadle.schedules.steps import Steps, StepSchedule, steps_from_sends
-from treadle.synthesis.bfb import bfb_allgather, bfb_value
+from treadle.schedules.verify_steps import verify_steps
+from treadle.synthesis.bfb import bfb_allgather, bfb_schedule, bfb_value
 from treadle.synthesis.expansions import (
     cartesian_power_schedule,
     cartesian_product_schedule,
@@ -231,6 +232,29 @@ def test_line_graphs_of_c8_stay_bandwidth_optimal_twice() -> None:
         found = measured(expanded, steps)
         assert found.is_bandwidth_optimal
         assert is_moore_optimal(found.nodes, 2, found.steps)
+
+
+@pytest.mark.parametrize(
+    ("text", "steps", "moore"),
+    [
+        ("metacyclic_cayley(8, 4, 3, 4, 19, 21, 30)", 4, True),
+        ("metacyclic_cayley(16, 4, 15, 9, 20, 58, 61)", 5, False),
+        ("metacyclic_cayley(16, 8, 11, 29, 50, 53, 76)", 5, True),
+        ("metacyclic_cayley(32, 8, 11, 45, 89, 104, 133)", 6, False),
+    ],
+)
+def test_cayley_digraphs_whose_line_graphs_are_bandwidth_optimal(text: str, steps: int, moore: bool) -> None:
+    """N = 128, 256, 512 and 1024 at degree 4, both ways; table A.1 has 16 and 20 steps for the last two."""
+    base = parse(text)
+    assert not keeps_best_line_graph(base, bfb_value(base))
+    topology = line_graph(base)
+    n = topology.n_nodes
+    for kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
+        schedule = bfb_schedule(topology, kind)
+        assert schedule.n_steps == steps
+        assert t_b(topology, schedule) == Fraction(n - 1, n)
+        assert verify_steps(topology, on_all_ranks(topology, kind), schedule).is_ok
+    assert is_moore_optimal(n, 4, steps) == moore
 
 
 @pytest.mark.parametrize(("d", "m"), [(2, 2), (2, 4), (3, 3)])
