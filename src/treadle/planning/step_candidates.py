@@ -15,6 +15,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.step_cost import algbw
 from treadle.schedules.steps import StepSchedule
 from treadle.synthesis.bfb import bfb_schedule
+from treadle.synthesis.step_baselines import STEP_BASELINES
 from treadle.topologies.topology import Topology
 
 BFB = "bfb"
@@ -33,8 +34,15 @@ def _breadth_first(topology: Topology, collective: Collective, options: Options)
     )
 
 
+def _unwatched(
+    generate: Callable[[Topology, Collective], StepSchedule],
+) -> Callable[[Topology, Collective, Options], StepSchedule]:
+    """A generator that is quick enough to need neither progress nor a deadline."""
+    return lambda topology, collective, _: generate(topology, collective)
+
+
 STEP_ALGORITHMS: Mapping[str, Callable[[Topology, Collective, Options], StepSchedule]] = MappingProxyType(
-    {BFB: _breadth_first}
+    {BFB: _breadth_first, **{name: _unwatched(generate) for name, generate in STEP_BASELINES.items()}}
 )
 """Generators of step schedules for direct-connect fabrics, by name."""
 
