@@ -219,12 +219,14 @@ def exact_steps(
     if reducing and not isinstance(rounds, FreeRounds):
         rounds = tuple(rounds)[::-1]
     problem = exact_problem(fabric, homes, chunks=chunks, rounds=rounds)
+    if symmetric and problem.homes != tuple(range(problem.n_nodes)):
+        raise ScheduleError("exact synthesis: symmetric search is for allgather, reduce-scatter, allreduce")
     obstruction = find_obstruction(problem)
     if obstruction is None:
         obstruction = find_obstruction(problem, (bottleneck(fabric, problem.homes),))
     if obstruction is not None:
         return ExactSteps(ExactStatus.INFEASIBLE, obstruction=obstruction, reason=_explained(obstruction))
-    group = _imposed_group(problem, seed) if symmetric else [tuple(range(problem.n_nodes))]
+    group = semiregular_group(problem, seed=seed) if symmetric else [tuple(range(problem.n_nodes))]
     request = _request(problem, group, seed, workers)
     if solver is not None:
         answer = solver.solve(request, time_limit_s=time_limit_s)
@@ -272,12 +274,6 @@ def _explained(obstruction: Obstruction) -> str:
         f"{obstruction.demand} chunks of {shards} shards must enter {place}, "
         f"whose links can bring {obstruction.supply} in time"
     )
-
-
-def _imposed_group(problem: ExactProblem, seed: int) -> list[tuple[int, ...]]:
-    if problem.homes != tuple(range(problem.n_nodes)):
-        raise ScheduleError("exact synthesis: symmetric search is for allgather, reduce-scatter, allreduce")
-    return semiregular_group(problem, seed=seed)
 
 
 def _request(problem: ExactProblem, group: list[tuple[int, ...]], seed: int, workers: int) -> dict[str, Any]:
