@@ -1,8 +1,8 @@
 """Computes the figures that `treadle.finder.tables` reads.
 
-``python -m treadle.finder.compute_tables PATH`` writes the file anew: for every generalized Kautz and de
-Bruijn graph of the listed degrees the steps and the exact T_B of the breadth-first broadcast, on the graph
-(allgather) and on its transpose (reduce-scatter).
+``python -m treadle.finder.compute_tables PATH`` writes the file anew: for every generalized Kautz, de Bruijn
+and random regular graph (one seed) of the listed degrees the steps and the exact T_B of the breadth-first
+broadcast, on the graph (allgather) and on its transpose (reduce-scatter).
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from pathlib import Path
 
 from treadle.atomic import write_bytes
 from treadle.synthesis.bfb import bfb_reduce_scatter_value, bfb_value
-from treadle.topologies import Topology, de_bruijn, generalized_kautz
+from treadle.topologies import Topology, de_bruijn, generalized_kautz, jellyfish
 
 MAX_NODES = 2000
 DEGREES = (2, 3, 4, 5, 6, 8, 16)
+JELLYFISH_DEGREES = (3, 4, 6, 8)
+JELLYFISH_SEED = 0
 
 
 def figures_of(topology: Topology) -> tuple[int, Fraction, Fraction]:
@@ -49,7 +51,21 @@ def compute_figures(max_nodes: int = MAX_NODES, degrees: Sequence[int] = DEGREES
         kautz[str(d)] = _columns([_row(generalized_kautz(d, n), n, d) for n in range(d + 1, max_nodes + 1)])
         sizes = [k for k in range(2, 12) if d**k <= max_nodes]
         bruijn[str(d)] = _columns([_row(de_bruijn(d, k), d**k, d) for k in sizes])
-    return {"generalized_kautz": kautz, "de_bruijn": bruijn}
+    return {"generalized_kautz": kautz, "de_bruijn": bruijn, "jellyfish": jellyfish_figures(max_nodes)}
+
+
+def jellyfish_figures(max_nodes: int, degrees: Sequence[int] = JELLYFISH_DEGREES) -> dict[str, object]:
+    """Random regular graphs: a bidirectional fabric of low diameter for every size."""
+    return {
+        str(d): _columns(
+            [
+                _row(jellyfish(n, d, seed=JELLYFISH_SEED), n, d)
+                for n in range(d + 2, max_nodes + 1)
+                if n * d % 2 == 0
+            ]
+        )
+        for d in degrees
+    }
 
 
 def main(arguments: Sequence[str]) -> int:

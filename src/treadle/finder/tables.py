@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -10,6 +11,7 @@ from functools import cache
 from importlib import resources
 from math import lcm
 
+from treadle.finder.cayley_library import LibraryEntry, load_library
 from treadle.finder.construction import Base, Scheduler
 from treadle.finder.predict import Performance
 from treadle.finder.search import Candidate
@@ -40,7 +42,10 @@ class Tables:
 
 def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fraction]) -> Candidate:
     steps, t_b, t_b_reduce = row
-    if family == "generalized_kautz":
+    if family == "jellyfish":
+        base = Base(f"jellyfish({n}, {d})", f"Jellyfish({d},{n})", Scheduler.BFB, "random regular")
+        has_loops = False
+    elif family == "generalized_kautz":
         base = Base(f"generalized_kautz({d}, {n})", f"Pi({d},{n})", Scheduler.BFB, "generalized Kautz")
         has_loops = n % (d + 1) != 0
     else:
@@ -52,21 +57,55 @@ def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fractio
         steps=steps,
         t_b=t_b,
         diameter=steps,
-        cycle=None,
+        cycle=2 if family == "jellyfish" else None,
         is_breadth_first=True,
         has_loops=has_loops,
         is_simple=not has_loops,
-        is_bidirectional=False,
+        is_bidirectional=family == "jellyfish",
         has_exact_line_graphs=False,
     )
-    return Candidate(base, gather, replace(gather, t_b=t_b_reduce) if t_b_reduce != t_b else gather)
+    reduce = replace(gather, t_b=t_b_reduce) if t_b_reduce != t_b else gather
+    return Candidate(base, gather, reduce, is_reverse_symmetric=family == "jellyfish")
 
 
 @cache
 def shipped_tables() -> Tables:
     """The data files of the package; read once, never changed."""
     text = resources.files("treadle.finder").joinpath("data", _FILE).read_text("utf-8")
-    return Tables(_decode(json.loads(text)))
+    library: dict[tuple[int, int], list[Candidate]] = {}
+    for entry in load_library():
+        library.setdefault((entry.nodes, entry.degree), []).append(_from_library(entry))
+    return Tables(_decode(json.loads(text)), library)
+
+
+def _from_library(entry: LibraryEntry) -> Candidate:
+    """A Cayley digraph that search found; the entry's T_B is that of the worse direction."""
+    n, d = entry.nodes, entry.degree
+    generators = re.findall(r"\d+", entry.expression)[-d:]
+    optimal = entry.t_b == Fraction(n - 1, n)
+    figures = Performance(
+        nodes=n,
+        degree=d,
+        steps=entry.t_l,
+        t_b=entry.t_b,
+        diameter=entry.t_l,
+        cycle=2 if entry.bidirectional else None,
+        is_breadth_first=True,
+        has_loops=False,
+        is_simple=len(set(generators)) == d,
+        is_bidirectional=entry.bidirectional,
+        has_exact_line_graphs=entry.bidirectional and n > 2,
+        is_exact=optimal,
+    )
+    base = Base(entry.expression, _short(entry.expression), Scheduler.BFB, "Cayley")
+    symmetric = entry.bidirectional or entry.expression.startswith("abelian")
+    return Candidate(base, figures, figures, symmetric)
+
+
+def _short(expression: str) -> str:
+    """The family and the arguments without blanks: ``Cay metacyclic(64,4,15,197,211,226,4)``."""
+    kind, _, arguments = expression.partition("_cayley")
+    return f"Cay {kind}{arguments.replace(' ', '')}"
 
 
 def _decode(

@@ -118,6 +118,12 @@ def _hint(name: str) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
+def _spelling(tree: ast.expr) -> str:
+    """The expression with single blanks and, as the catalogue's functions write them, double quotes."""
+    text = ast.unparse(tree)
+    return text if '"' in text or "\\" in text else text.replace("'", '"')
+
+
 class _Evaluation:
     """One expression on its way to a fabric; every error names the column."""
 
@@ -129,7 +135,7 @@ class _Evaluation:
         tree = self._tree()
         topology = self._call(tree, 1)
         # One spelling of the expression, whatever blanks and quotes the user typed; a long one is no name.
-        return replace(topology, name=ast.unparse(tree)) if len(self._text) <= 200 else topology
+        return replace(topology, name=_spelling(tree)) if len(self._text) <= 200 else topology
 
     def _tree(self) -> ast.expr:
         if self._nesting() > _MAX_DEPTH:
