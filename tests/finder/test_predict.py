@@ -141,7 +141,19 @@ def test_products(texts: tuple[str, ...]) -> None:
     topology, steps = cartesian_product_schedule(*(parse(text) for text in texts))
     _assert_told(told, topology, steps)
     assert told.is_bandwidth_optimal
-    _assert_told(line_graph_performance(told), *line_graph_schedule(topology, steps))
+    further = line_graph_performance(told)
+    _assert_told(further, *line_graph_schedule(topology, steps))
+    best = bfb_value(line_graph(topology)).t_b
+    assert best == further.t_b if further.is_exact else best <= further.t_b
+
+
+def test_line_graph_of_a_product_of_directed_rings() -> None:
+    """Definition 1 costs 1 on L(UniRing(1,4)^2), breadth-first broadcast only 31/32."""
+    topology, steps = cartesian_product_schedule(parse("uni_ring(1, 4)"), parse("uni_ring(1, 4)"))
+    told = line_graph_performance(cartesian_product_performance(*(_base("uni_ring(1, 4)")[2],) * 2))
+    assert (told.t_b, told.is_exact) == (1, False)
+    assert bfb_value(line_graph(topology)).t_b == Fraction(31, 32)
+    assert line_graph_t_b(topology, steps) <= 1
 
 
 def test_predictions_compose() -> None:

@@ -286,9 +286,8 @@ def _printed(t_b: Fraction) -> str:
 
 
 def _cost(built: Built) -> tuple[int, Fraction]:
-    """Steps and T_B of the allgather; just what was predicted."""
+    """Steps and T_B of the allgather: just what was predicted."""
     found = measured(built.topology, built.allgather)
-    assert built.told.is_exact
     assert (found.steps, found.t_b) == (built.told.steps, built.told.t_b)
     return found.steps, found.t_b
 
