@@ -277,6 +277,18 @@ def test_parallel_links_split_shards_and_beat_the_bound(d: int, m: int) -> None:
     assert line_graph_t_b(topology, steps) == Fraction(d * m - 1, d * m)
 
 
+def test_walks_must_be_endless() -> None:
+    """Round a ring a walk comes back to the shard that the link carries: L meets the bound, L^4 does not."""
+    topology = parse("uni_ring(2, 4)")
+    halves = [(link // 2, link, 0, link % 2, link % 2 + 1) for link in range(8)]
+    assert [int(tail) for tail in topology.tails] == [link // 2 for link in range(8)]
+    only_first = steps_from_sends(Direction.BROADCAST, 4, 2, halves)
+    assert line_graph_t_b(topology, only_first) == _t_b(topology, only_first) + Fraction(1, 4)
+    assert not has_exact_line_graphs(topology, only_first)
+    fourth = line_graph_schedule(topology, only_first, 4)
+    assert _t_b(*fourth) < _t_b(topology, only_first) + 2 * (Fraction(1, 4) - Fraction(1, 64))
+
+
 @pytest.mark.parametrize(
     "text", ["complete_bipartite(4, 4)", "circulant(16, 3, 4)", "hypercube(4)", "complete(4)"]
 )
