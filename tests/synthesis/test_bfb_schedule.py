@@ -126,6 +126,13 @@ def test_a_limit_on_chunks() -> None:
         bfb_allgather(topology, max_chunks=0)
 
 
+def test_the_optimum_is_never_missed_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.synthesis.bfb.schedule.MAX_CHUNKS", 3)
+    with pytest.raises(ScheduleError, match="needs 4 chunks per shard"):
+        bfb_allgather(parse("hypercube(4)"))
+    assert bfb_allgather(parse("hypercube(4)"), max_chunks=9).n_chunks == 2
+
+
 def test_unequal_links_with_a_limit_are_refused() -> None:
     topology = parse("torus(3, 3)")
     bandwidths = np.arange(1, topology.n_links + 1)

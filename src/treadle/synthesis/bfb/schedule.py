@@ -82,7 +82,12 @@ def bfb_allgather(
     instance = pose(topology)
     value = value_of(instance, progress=progress, deadline=deadline)
     chunks = chunk_count(value)
-    limit = MAX_CHUNKS if max_chunks is None else max_chunks
+    if max_chunks is None and chunks > MAX_CHUNKS:
+        raise ScheduleError(
+            f"{topology.name}: the optimum needs {chunks} chunks per shard, a schedule has at most "
+            f"{MAX_CHUNKS}; give max_chunks"
+        )
+    limit = MAX_CHUNKS if max_chunks is None else min(max_chunks, MAX_CHUNKS)
     if chunks > limit:
         if not instance.is_uniform:
             raise ScheduleError(
