@@ -28,7 +28,7 @@ from treadle.cli.problem import (
     WeightsOption,
     problem_options,
 )
-from treadle.cli.quantities import parse_seconds
+from treadle.cli.quantities import parse_integers, parse_seconds
 from treadle.cli.report import (
     print_bound,
     print_problem,
@@ -57,6 +57,20 @@ def solve_command(
     exact: Annotated[
         bool, typer.Option("--exact", help="The optimum, however many trees per root it takes.")
     ] = False,
+    chunks: Annotated[
+        int | None,
+        typer.Option(help="Chunks per shard: at most (bfb), or just so many (exact).", metavar="C"),
+    ] = None,
+    rounds: Annotated[
+        str | None,
+        typer.Option(help="Exact synthesis: chunks a link may carry in each step.", metavar="R,R,..."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Exact synthesis without --rounds: steps.", metavar="S")
+    ] = None,
+    symmetric: Annotated[
+        bool, typer.Option("--symmetric", help="Exact synthesis: only symmetric schedules; quick, no proof.")
+    ] = False,
     trim: TrimOption = False,
     multicast: Annotated[
         bool, typer.Option("--multicast", help="Prune trees at switches that multicast or aggregate.")
@@ -72,7 +86,6 @@ def solve_command(
     quiet: QuietOption = False,
 ) -> int:
     """Synthesise a schedule, verify it, report, and write a plan."""
-    del seed  # nothing in these algorithms is random
     output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
     try:
         result = planning.solve(
@@ -84,6 +97,11 @@ def solve_command(
             exact=exact,
             trim=trim,
             multicast=multicast,
+            chunks=chunks,
+            rounds=None if rounds is None else parse_integers(rounds, "--rounds"),
+            steps=steps,
+            symmetric=symmetric,
+            seed=seed,
             time_limit_s=None if time_limit is None else parse_seconds(time_limit),
             progress=progress,
             **problem_options(ranks, forward, root, weights, file_format),

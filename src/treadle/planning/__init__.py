@@ -3,6 +3,7 @@
 from treadle.planning.candidate import Bound
 from treadle.planning.comparison import Comparison, ComparisonRow, compare
 from treadle.planning.design import DesignResult, DesignRow, design, design_plan
+from treadle.planning.exact import DEFAULT_TIME_LIMIT_S, exact_front
 from treadle.planning.execution import (
     ElementType,
     Reduction,
@@ -25,6 +26,7 @@ from treadle.planning.verification import UnverifiedPlanError, VerifyResult, ver
 from treadle.synthesis.engine import TimeLimitError
 
 __all__ = [
+    "DEFAULT_TIME_LIMIT_S",
     "Bound",
     "BoundResult",
     "Comparison",
@@ -51,6 +53,7 @@ __all__ = [
     "compare",
     "design",
     "design_plan",
+    "exact_front",
     "has_process_per_rank",
     "is_reporter",
     "lower",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from time import monotonic
 
+from treadle.planning.exact import ExactRequest
 from treadle.planning.problem import Problem, model_of
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.schedule import Schedule
@@ -80,6 +81,10 @@ class Options:
         Build on the fabric without its surplus bandwidth (where nodes are not Eulerian), for the whole one.
     bound : Bound, optional
         If it is known already.
+    chunks : int, optional
+        Most chunks per shard of a breadth-first broadcast.
+    exact : ExactRequest
+        For exact synthesis.
     progress : callable, optional
         progress(stage, done, total).
     deadline : float, optional
@@ -89,6 +94,8 @@ class Options:
     budget: TreeBudget = field(default_factory=TreeBudget)
     trim: bool = False
     bound: Bound | None = None
+    chunks: int | None = None
+    exact: ExactRequest = field(default_factory=ExactRequest)
     progress: Progress | None = None
     deadline: float | None = None
 

@@ -12,7 +12,7 @@ from treadle.errors import TreadleError
 from treadle.planning.candidate import Bound, Options, find_bound, seconds_left
 from treadle.planning.generation import RS_AG, algorithm_names, check_algorithm, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
-from treadle.planning.step_candidates import STEP_ALGORITHMS
+from treadle.planning.step_candidates import EXACT, STEP_ALGORITHMS
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.verify import verify as verify_schedule
@@ -90,7 +90,7 @@ def compare(
     topology, collective, **problem_options
         See `treadle.planning.problem.pose`.
     algorithms : sequence of str, optional
-        Default: all that are known, without the step schedules where there are switches.
+        Default: all that are known but exact synthesis, without step schedules where there are switches.
     trim : bool
         Where nodes are not Eulerian, let ForestColl leave surplus bandwidth unused; baselines need no such
         thing.
@@ -121,7 +121,9 @@ def _fitting(problem: Problem) -> list[str]:
     return [
         name
         for name in algorithm_names()
-        if (name != RS_AG or is_allreduce) and not (has_switches and name in STEP_ALGORITHMS)
+        if (name != RS_AG or is_allreduce)
+        and not (has_switches and name in STEP_ALGORITHMS)
+        and name != EXACT  # it may take hours; name it to have it
     ]
 
 

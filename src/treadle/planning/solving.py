@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Unpack
@@ -10,6 +10,7 @@ from typing import Unpack
 from treadle._version import __version__
 from treadle.errors import ScheduleError
 from treadle.planning.candidate import Bound, Candidate, Options, find_bound, seconds_left
+from treadle.planning.exact import ExactRequest
 from treadle.planning.generation import FORESTCOLL, fall_back, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.stages import Stopwatch
@@ -168,6 +169,11 @@ def solve(
     exact: bool = False,
     trim: bool = False,
     multicast: bool = False,
+    chunks: int | None = None,
+    rounds: Sequence[int] | None = None,
+    steps: int | None = None,
+    symmetric: bool = False,
+    seed: int = 0,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
     **options: Unpack[ProblemOptions],
@@ -189,6 +195,12 @@ def solve(
         Where nodes are not Eulerian, leave surplus bandwidth unused.
     multicast : bool
         Prune trees at switches that multicast or aggregate.
+    chunks : int, optional
+        Chunks per shard: the most that breadth-first broadcast may use (default as many as it needs), or the
+        number that exact synthesis is to use (default 2).
+    rounds, steps, symmetric, seed
+        Of exact synthesis: chunks a link may carry in each step; or the number of steps; search symmetric
+        schedules only; the solver's seed.
     time_limit_s : float, optional
         Seconds after which a quick schedule takes the place of the wanted one.
     progress : callable, optional
@@ -214,6 +226,8 @@ def solve(
     how = Options(
         budget=TreeBudget(trees=trees, max_trees=max_trees, exact=exact),
         trim=trim,
+        chunks=chunks,
+        exact=ExactRequest(chunks or 2, rounds, steps, symmetric, seed),
         progress=progress,
         deadline=seconds_left(time_limit_s),
     )

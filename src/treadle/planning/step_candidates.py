@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from treadle.errors import ScheduleError
 from treadle.planning.candidate import Bound, Candidate, Options, find_bound
+from treadle.planning.exact import exact_schedule
 from treadle.planning.problem import Problem, model_of
 from treadle.schedules.allreduce_witness import LengthWitness
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -19,6 +20,7 @@ from treadle.synthesis.step_baselines import STEP_BASELINES
 from treadle.topologies.topology import Topology
 
 BFB = "bfb"
+EXACT = "exact"
 
 _LARGEST_EXACT_ALLREDUCE = 128
 """Ranks up to which the allreduce linear program is worth its time beside a step schedule."""
@@ -29,9 +31,14 @@ def _breadth_first(topology: Topology, collective: Collective, options: Options)
         topology,
         collective.kind,
         root=collective.root,
+        max_chunks=options.chunks,
         progress=options.progress,
         deadline=options.deadline,
     )
+
+
+def _exact(topology: Topology, collective: Collective, options: Options) -> StepSchedule:
+    return exact_schedule(Problem(topology, collective), options.exact, options.deadline)
 
 
 def _unwatched(
@@ -42,7 +49,11 @@ def _unwatched(
 
 
 STEP_ALGORITHMS: Mapping[str, Callable[[Topology, Collective, Options], StepSchedule]] = MappingProxyType(
-    {BFB: _breadth_first, **{name: _unwatched(generate) for name, generate in STEP_BASELINES.items()}}
+    {
+        BFB: _breadth_first,
+        EXACT: _exact,
+        **{name: _unwatched(generate) for name, generate in STEP_BASELINES.items()},
+    }
 )
 """Generators of step schedules for direct-connect fabrics, by name."""
 

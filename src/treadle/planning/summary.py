@@ -18,6 +18,7 @@ from treadle.schedules.step_cost import node_bandwidth
 from treadle.schedules.steps import StepSchedule
 from treadle.schedules.violations import Report
 from treadle.schedules.witness import CutWitness, Witness
+from treadle.synthesis.exact.pareto import ParetoFront
 from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
 
@@ -30,7 +31,7 @@ def exact_text(value: Fraction) -> str:
 def bound_summary(result: BoundResult) -> dict[str, object]:
     """What ``bound --json`` prints."""
     return {
-        **_problem(result.topology, result.collective),
+        **problem_summary(result.topology, result.collective),
         **_bound(result.bound, result.topology),
         "seconds": dict(result.seconds),
     }
@@ -40,7 +41,7 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
     """What ``solve --json`` prints, but for the plan's path."""
     plan = result.plan
     values: dict[str, object] = {
-        **_problem(plan.topology, plan.collective),
+        **problem_summary(plan.topology, plan.collective),
         "algorithm": plan.algorithm,
         **throughput(plan),
         **({} if result.bound is None else _bound(result.bound, plan.topology)),
@@ -64,7 +65,7 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
 def verify_summary(plan: Plan, topology: Topology, report: Report) -> dict[str, object]:
     """What ``verify --json`` prints, but for the plan's path."""
     values: dict[str, object] = {
-        **_problem(topology, plan.collective),
+        **problem_summary(topology, plan.collective),
         "algorithm": plan.algorithm,
         **throughput(plan),
     }
@@ -75,6 +76,34 @@ def verify_summary(plan: Plan, topology: Topology, report: Report) -> dict[str, 
     if report.algbw is not None and report.bound is not None:
         values["gap"] = float(1 - report.algbw / report.bound)
     return {**values, **_verification(report), **_shape(plan.entries[-1].schedule)}
+
+
+def front_summary(front: ParetoFront) -> dict[str, object]:
+    """The points and what was excluded, of ``pareto --json``."""
+    return {
+        "least_steps": front.least_steps,
+        "least_rounds_per_chunk": exact_text(front.least_ratio),
+        "points": [
+            {
+                "steps": point.steps,
+                "rounds": list(point.rounds),
+                "chunks_per_shard": point.chunks,
+                "rounds_per_chunk": exact_text(point.ratio),
+                "proved": point.is_proved,
+            }
+            for point in front.points
+        ],
+        "excluded": [
+            {
+                "steps": entry.steps,
+                "total_rounds": entry.total_rounds,
+                "chunks_per_shard": entry.chunks,
+                "status": entry.status.value,
+                "reason": entry.reason,
+            }
+            for entry in front.excluded
+        ],
+    }
 
 
 def plan_summary(plan: Plan) -> dict[str, object]:
@@ -136,7 +165,7 @@ def _design_row(row: DesignRow) -> dict[str, object]:
 def comparison_summary(result: Comparison) -> dict[str, object]:
     """What ``compare --json`` prints."""
     return {
-        **_problem(result.topology, result.collective),
+        **problem_summary(result.topology, result.collective),
         **_bound(result.bound, result.topology),
         "schedules": [_row(result, row) for row in result.rows],
     }
@@ -158,7 +187,8 @@ def _row(result: Comparison, row: ComparisonRow) -> dict[str, object]:
     return {**values, **_verification(row.report)}
 
 
-def _problem(topology: Topology, collective: Collective) -> dict[str, object]:
+def problem_summary(topology: Topology, collective: Collective) -> dict[str, object]:
+    """Fabric and collective, in the keys that every command shares."""
     values: dict[str, object] = {
         "topology": topology.name,
         "collective": collective.kind.value,
