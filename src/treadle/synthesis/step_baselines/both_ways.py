@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.step_transforms import reverse_by_transpose
+from treadle.schedules.step_transforms import reverse
 from treadle.schedules.steps import Steps, StepSchedule
 from treadle.topologies.topology import Topology
 
@@ -14,9 +15,19 @@ _GATHERING = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, Collectiv
 
 
 def both_ways(
-    name: str, topology: Topology, collective: Collective, allgather: Callable[[Topology], Steps]
+    name: str, topology: Topology, collective: Collective, spread: Callable[[Topology], Steps]
 ) -> StepSchedule:
-    """The collective by `allgather` on the fabric and, reversed, on its transpose.
+    """The collective by `spread` on the fabric and, reversed, on its transpose.
+
+    Parameters
+    ----------
+    name : str
+        Of the algorithm, for messages.
+    topology : Topology
+    collective : Collective
+    spread : callable
+        An allgather for the topology that it is given. For an allreduce its shards may have other homes than
+        one on each rank.
 
     Raises
     ------
@@ -27,9 +38,17 @@ def both_ways(
     check_collective(name, topology, collective, _GATHERING)
     return StepSchedule(
         kind,
-        reduce=reverse_by_transpose(topology, allgather) if kind.reduces else None,
-        broadcast=allgather(topology) if kind.broadcasts else None,
+        reduce=gathered(topology, spread) if kind.reduces else None,
+        broadcast=spread(topology) if kind.broadcasts else None,
     )
+
+
+def gathered(topology: Topology, spread: Callable[[Topology], Steps]) -> Steps:
+    """The reduction that is `spread` on the transpose, run backwards.
+
+    Messages of `spread` name the fabric that the user knows.
+    """
+    return reverse(spread(replace(topology.transpose(), name=topology.name)))
 
 
 def check_collective(
@@ -39,6 +58,8 @@ def check_collective(
     if collective.kind not in kinds:
         raise ScheduleError(f"{name}: serves {', '.join(kinds)}, not {collective.kind}")
     if topology.switches.size:
-        raise ScheduleError(f"{name}: {topology.name} has switches; step baselines are for fabrics without")
+        raise ScheduleError(f"{name}: {topology.name} has switches; expected compute nodes only")
     if collective.weights is not None or collective.ranks != tuple(range(topology.n_nodes)):
-        raise ScheduleError(f"{name}: serves all nodes with equal shards")
+        raise ScheduleError(
+            f"{name}: serves all nodes, in order and with equal shards; use bfb or forestcoll"
+        )

@@ -2,56 +2,115 @@
 
 Every logical message takes one shortest path, stored and forwarded a hop per step; the next exchange starts
 when the last message has come. A node keeps what passes through it and is not sent it again, so that every
-shard reaches every node once and the reversed schedule adds nothing twice. On a hypercube in rank order
-recursive doubling needs single hops only.
+shard reaches every node once and the reversed schedule adds nothing twice. Parallel links share a message.
+On a hypercube in rank order recursive doubling needs single hops only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
-from treadle.errors import InfeasibleError, ScheduleError
-from treadle.schedules.collective import Collective
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import Direction
+from treadle.schedules.step_transforms import combine
 from treadle.schedules.steps import Steps, StepSchedule, steps_from_sends
 from treadle.synthesis.step_baselines.both_ways import both_ways
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
+_Exchange = tuple[Int64Array, Int64Array, BoolArray]
+"""Senders, their receivers, and per sender the shards that it sends, shape (senders, shards)."""
+
 
 def recursive_doubling(topology: Topology, collective: Collective) -> StepSchedule:
-    """Recursive doubling allgather; as allreduce the halving and doubling of Rabenseifner.
+    """Recursive doubling; as reduce-scatter recursive halving, as allreduce Rabenseifner's algorithm.
+
+    Parameters
+    ----------
+    topology : Topology
+        Compute nodes only, any graph in which every node reaches every other.
+    collective : Collective
+        Allgather, reduce-scatter or allreduce on all nodes.
 
     Raises
     ------
-    ScheduleError
-        If the number of nodes is no power of two.
+    InfeasibleError
+        If a node does not reach another.
 
     Notes
     -----
-    In exchange i ranks r and r xor 2^i swap all that they hold. Source: Thakur, Rabenseifner and Gropp,
-    Optimization of collective communication operations in MPICH (IJHPCA 19, 2005).
+    In exchange i ranks r and r xor 2^i swap all that they hold. With p the largest power of two up to N, the
+    first N - p pairs of neighbouring ranks take part as one rank each, the odd one: even ranks give it their
+    shards first and get the result last. An allreduce cuts the buffer into p shards, so that even ranks hand
+    in and get back the whole buffer once; an allgather has N. Sources: Thakur, Rabenseifner and Gropp,
+    Optimization of collective communication operations in MPICH (IJHPCA 19, 2005); Rabenseifner, Optimization
+    of collective reduction operations (ICCS 2004).
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import on_all_ranks
+    >>> from treadle.topologies import parse
+    >>> cube, six = parse("hypercube(3)"), parse("complete(6)")
+    >>> recursive_doubling(cube, on_all_ranks(cube, CollectiveKind.ALLREDUCE)).n_steps
+    6
+    >>> recursive_doubling(six, on_all_ranks(six, CollectiveKind.ALLREDUCE)).n_steps
+    6
     """
-    n = topology.n_nodes
-    if n & (n - 1):
-        raise ScheduleError(f"recursive-doubling: {n} nodes are no power of two; use bruck")
-    return both_ways("recursive-doubling", topology, collective, _doubling)
+    core, paired = _fold(topology.n_nodes)
+    if collective.kind is CollectiveKind.ALLREDUCE:
+        homes, owned = core, np.eye(len(core), dtype=np.bool_)
+    else:
+        homes = np.arange(topology.n_nodes)
+        owned = homes == core[:, None]
+        owned[np.arange(len(paired)), paired] = True
+    return both_ways(
+        "recursive-doubling",
+        topology,
+        collective,
+        lambda fabric: _routed(fabric, homes, _doubling(core, paired, owned)),
+    )
 
 
-def _doubling(topology: Topology) -> Steps:
-    n = topology.n_nodes
-    ranks = np.arange(n)
-    exchanges = []
-    for bit in range(n.bit_length() - 1):
-        held = ranks[:, None] // 2**bit * 2**bit + np.arange(2**bit)
-        exchanges.append((ranks, ranks ^ 2**bit, held))
-    return _routed(topology, exchanges)
+def _fold(n: int) -> tuple[Int64Array, Int64Array]:
+    """The power of two of ranks that take part, and the ranks that the first of them stand in for."""
+    surplus = n - (1 << (n.bit_length() - 1))
+    pairs = np.arange(surplus, dtype=np.int64)
+    return np.concatenate([2 * pairs + 1, np.arange(2 * surplus, n)]), 2 * pairs
+
+
+def _doubling(core: Int64Array, paired: Int64Array, owned: BoolArray) -> Iterator[_Exchange]:
+    """Exchanges of ranks `core`; owned[i] are the shards of core[i] and of the rank that it stands in for."""
+    stand_ins = core[: len(paired)]
+    if len(paired):
+        yield paired, stand_ins, owned[: len(paired)]
+    held = owned
+    index = np.arange(len(core))
+    for bit in range(len(core).bit_length() - 1):
+        yield core, core[index ^ 2**bit], held
+        held = held | held[index ^ 2**bit]
+    if len(paired):
+        yield stand_ins, paired, held[: len(paired)]
 
 
 def bruck(topology: Topology, collective: Collective) -> StepSchedule:
-    """Bruck's allgather for any number of nodes.
+    """Bruck's allgather, for any number of nodes in ceil(log2 N) exchanges.
+
+    Parameters
+    ----------
+    topology : Topology
+        Compute nodes only, any graph in which every node reaches every other.
+    collective : Collective
+        Allgather, reduce-scatter or allreduce on all nodes.
+
+    Raises
+    ------
+    InfeasibleError
+        If a node does not reach another.
 
     Notes
     -----
@@ -59,63 +118,86 @@ def bruck(topology: Topology, collective: Collective) -> StepSchedule:
     Upfal and Weathersby, Efficient algorithms for all-to-all communications in multiport message-passing
     systems (IEEE TPDS 8, 1997).
     """
-    return both_ways("bruck", topology, collective, _bruck)
+    homes = np.arange(topology.n_nodes)
+    return both_ways(
+        "bruck", topology, collective, lambda fabric: _routed(fabric, homes, _rotating(len(homes)))
+    )
 
 
-def _bruck(topology: Topology) -> Steps:
-    n = topology.n_nodes
+def _rotating(n: int) -> Iterator[_Exchange]:
     ranks = np.arange(n)
-    exchanges = []
+    ahead = (ranks - ranks[:, None]) % n  # [rank, shard]
     distance = 1
     while distance < n:
-        count = min(distance, n - distance)
-        held = (ranks[:, None] + np.arange(count)) % n
-        exchanges.append((ranks, (ranks - distance) % n, held))
+        yield ranks, (ranks - distance) % n, ahead < min(distance, n - distance)
         distance *= 2
-    return _routed(topology, exchanges)
 
 
-_Exchange = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-"""Senders, their receivers, and per sender the shards that it sends."""
-
-
-def _routed(topology: Topology, exchanges: list[_Exchange]) -> Steps:
-    """Steps of the exchanges, one after another."""
+def _routed(topology: Topology, homes: Int64Array, exchanges: Iterable[_Exchange]) -> Steps:
+    """Steps of the exchanges, one after another; a hop that brings nothing new takes no step."""
     onward = _next_links(topology)
-    n = topology.n_nodes
-    holds = np.eye(n, dtype=np.bool_)  # [node, shard]
-    columns: list[list[Int64Array]] = [[], [], []]
-    start = 0
-    for senders, receivers, held in exchanges:
-        place = np.array(senders)
-        hop = 0
+    heads = topology.heads.astype(np.int64)
+    n_shards = len(homes)
+    lacks = np.ones((topology.n_nodes, n_shards), dtype=np.bool_)
+    lacks[homes, np.arange(n_shards)] = False
+    shards: list[Int64Array] = []
+    links: list[Int64Array] = []
+    for senders, receivers, carried in exchanges:
+        place = senders
+        # what a message has to bring is decided when it sets out
+        carried = carried & lacks[receivers]
         while True:
-            moving = np.flatnonzero(place != receivers)
-            if not moving.size:
+            is_moving = (place != receivers) & carried.any(axis=1)
+            if not is_moving.any():
                 break
-            links = onward[place[moving], receivers[moving]]
-            place[moving] = topology.heads[links]
-            shards = held[moving].ravel()
-            crossed = np.repeat(links, held.shape[1])
-            arrivals = topology.heads[crossed].astype(np.int64) * n + shards
-            first = np.unique(arrivals, return_index=True)[1]
-            first = first[~holds.ravel()[arrivals[first]]]
-            columns[0].append(shards[first])
-            columns[1].append(crossed[first])
-            columns[2].append(np.full(len(first), start + hop))
-            holds.ravel()[arrivals[first]] = True
-            hop += 1
-        start += hop
-    shard, link, step = (np.concatenate(column) for column in columns)
-    return steps_from_sends(
+            if not is_moving.all():
+                place, receivers, carried = place[is_moving], receivers[is_moving], carried[is_moving]
+            link = onward[place, receivers]
+            place = heads[link]
+            shard, crossed = _arriving(carried, link, place, lacks)
+            lacks[heads[crossed], shard] = False
+            if shard.size:
+                shards.append(shard)
+                links.append(crossed)
+    step = np.repeat(np.arange(len(shards)), [len(part) for part in shards])
+    shard, link = np.concatenate(shards), np.concatenate(links)
+    steps = steps_from_sends(
         Direction.BROADCAST,
         topology.n_nodes,
         1,
         [shard, link, step, np.zeros_like(shard), np.ones_like(shard)],
+        homes=homes.tolist(),
     )
+    return combine([replace(steps, link=copy[steps.link]) for copy in _parallel_links(topology)])
 
 
-def _next_links(topology: Topology) -> Int64Array:
+def _parallel_links(topology: Topology) -> list[Int32Array]:
+    """Per part of a shard, the link to take for the first link of each pair of neighbours.
+
+    There are as many parts as every pair has links.
+    """
+    joined = topology.tails.astype(np.int64) * topology.n_nodes + topology.heads
+    order = np.argsort(joined, kind="stable")
+    pairs, first, count = np.unique(joined[order], return_index=True, return_counts=True)
+    is_loop = pairs // topology.n_nodes == pairs % topology.n_nodes
+    copies = []
+    for copy in range(int(count[~is_loop].min())):
+        links = np.arange(topology.n_links, dtype=np.int32)
+        links[order[first]] = order[first + np.minimum(copy, count - 1)]
+        copies.append(links)
+    return copies
+
+
+def _arriving(
+    carried: BoolArray, link: Int64Array, place: Int64Array, lacks: BoolArray
+) -> tuple[Int64Array, Int64Array]:
+    """Shards that come to a node that lacks them, and the link that each comes over: once per node."""
+    message, shard = np.nonzero(carried & lacks[place])
+    first = np.unique(place[message] * lacks.shape[1] + shard, return_index=True)[1]
+    return shard[first], link[message[first]]
+
+
+def _next_links(topology: Topology) -> NDArray[np.int64]:
     """First link of a shortest path from each node to each, shape (N, N): the lowest link number that fits.
 
     Raises
@@ -123,13 +205,9 @@ def _next_links(topology: Topology) -> Int64Array:
     InfeasibleError
         If a node does not reach another.
     """
-    n = topology.n_nodes
     distance = distance_matrix(topology)
-    onward = np.full((n, n), -1, dtype=np.int64)
+    onward = np.zeros((topology.n_nodes, topology.n_nodes), dtype=np.int64)
     for link in range(topology.n_links - 1, -1, -1):
         tail, head = int(topology.tails[link]), int(topology.heads[link])
-        onward[tail, distance[tail] == distance[head].astype(np.int64) + 1] = link
-    np.fill_diagonal(onward, 0)
-    if (onward < 0).any():
-        raise InfeasibleError(f"{topology.name}: a node does not reach another")
+        onward[tail, distance[tail] == distance[head] + 1] = link
     return onward

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
@@ -19,11 +20,26 @@ from treadle.topologies.direct import from_arcs
 from treadle.topologies.topology import Topology
 
 
+@dataclass(frozen=True)
+class _Ring:
+    """Links from every node x, in order, to x + offset modulo N; a part of each shard is meant for them."""
+
+    offset: int
+    links: Int64Array
+    bandwidth: int
+
+
 def ring_steps(topology: Topology, collective: Collective) -> StepSchedule:
     """Ring allgather on every Hamiltonian ring of a graph made of shifts, each for its part of the shards.
 
-    Serves graphs whose links run from node x to x + a modulo N for some offsets a: rings of one or two
-    directions and with parallel links, ShiftedRing, circulants; every offset must be coprime to N.
+    Parameters
+    ----------
+    topology : Topology
+        Links run from node x to x + a modulo N for some offsets a, all coprime to N: rings of one or two
+        directions, with parallel links, ShiftedRing, many circulants. Rings get parts of the shards as large
+        as their slowest links allow.
+    collective : Collective
+        Allgather, reduce-scatter or allreduce on all nodes.
 
     Raises
     ------
@@ -32,49 +48,79 @@ def ring_steps(topology: Topology, collective: Collective) -> StepSchedule:
 
     Notes
     -----
-    T_L = N - 1 and bandwidth-optimal; ShiftedRing of section 3.8.2 with this schedule is TopoOpt's.
+    T_L = N - 1 and bandwidth-optimal (section A.6.1); on ShiftedRing this is TopoOpt's algorithm (3.8.2).
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies import parse
+    >>> fabric = parse("shifted_ring(7)")
+    >>> ring_steps(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE)).n_steps
+    12
     """
     return both_ways("ring-steps", topology, collective, _ring_allgather)
 
 
 def _ring_allgather(topology: Topology) -> Steps:
     rings = _rings("ring-steps", topology)
-    return combine([_around(topology.n_nodes, links, offset) for offset, links in rings])
+    return _side_by_side(rings, lambda ring: _around(topology.n_nodes, ring))
 
 
-def _around(n: int, links: Int64Array, offset: int) -> Steps:
-    """In step t every node x passes on the shard of x - t * offset over `links[x]`."""
+def _around(n: int, ring: _Ring) -> Steps:
+    """In step t every node x passes on the shard of x - t * offset."""
     step = np.repeat(np.arange(n - 1), n)
     node = np.tile(np.arange(n), n - 1)
     return steps_from_sends(
         Direction.BROADCAST,
         n,
         1,
-        [(node - step * offset) % n, links[node], step, np.zeros_like(step), np.ones_like(step)],
+        [(node - step * ring.offset) % n, ring.links[node], step, np.zeros_like(step), np.ones_like(step)],
     )
 
 
-def _rings(name: str, topology: Topology) -> list[tuple[int, Int64Array]]:
-    """(offset, link out of each node) of every Hamiltonian ring, so that each link is in one."""
+def _side_by_side(rings: Sequence[_Ring], serve: Callable[[_Ring], Steps]) -> Steps:
+    """Every ring's schedule for a part of the shards that is in proportion to its bandwidth."""
+    common = gcd(*(ring.bandwidth for ring in rings))
+    return combine(
+        [serve(ring) for ring in rings],
+        shares=[ring.bandwidth // common for ring in rings],
+    )
+
+
+def _rings(name: str, topology: Topology) -> list[_Ring]:
+    """Hamiltonian rings, so that each link is in one: by offset, then by number of parallel links.
+
+    Of parallel links the fastest make one ring, and so on.
+    """
     n = topology.n_nodes
     offsets = (topology.heads.astype(np.int64) - topology.tails) % n
     found = []
     for offset in np.unique(offsets).tolist():
         links = np.flatnonzero(offsets == offset)
-        order = links[np.argsort(topology.tails[links], kind="stable")]
+        order = links[np.lexsort((-topology.bandwidths[links], topology.tails[links]))]
         copies, rest = divmod(len(order), n)
         tails = topology.tails[order]
-        if rest or not np.array_equal(tails, np.repeat(np.arange(n), copies)) or gcd(offset, n) != 1:
+        if rest or gcd(offset, n) != 1 or not np.array_equal(tails, np.repeat(np.arange(n), copies)):
             raise ScheduleError(
                 f"{name}: {topology.name} is not made of Hamiltonian rings x -> x + a with a coprime to {n}; "
                 f"use bfb"
             )
-        found += [(offset, order[copy::copies]) for copy in range(copies)]
+        rings = order.reshape(n, copies).T
+        found += [_Ring(offset, ring, int(topology.bandwidths[ring].min())) for ring in rings]
+    if not found:
+        raise ScheduleError(f"{name}: {topology.name} has no links; expected rings")
     return found
 
 
 def shifted_bfb_ring(topology: Topology, collective: Collective) -> StepSchedule:
     """Breadth-first broadcast on each bidirectional ring by itself, each for its part of the shards.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `ring_steps`, with a ring of offset -a for every ring of offset a.
+    collective : Collective
+        Allgather, reduce-scatter or allreduce on all nodes.
 
     Raises
     ------
@@ -84,26 +130,33 @@ def shifted_bfb_ring(topology: Topology, collective: Collective) -> StepSchedule
     Notes
     -----
     T_L = floor(N / 2) and bandwidth-optimal (sections 3.8.3 and A.6.1): half the steps of the ring algorithm
-    on the same cables.
+    on the same cables. Breadth-first broadcast on the whole graph ("bfb") takes fewer steps still, as it
+    does not keep the rings apart.
     """
     return both_ways("shifted-bfb-ring", topology, collective, _bfb_ring_allgather)
 
 
 def _bfb_ring_allgather(topology: Topology) -> Steps:
     n = topology.n_nodes
-    parts = []
-    waiting: dict[int, list[Int64Array]] = {}
-    for offset, links in _rings("shifted-bfb-ring", topology):
-        partners = waiting.get(-offset % n)
+    pairs: list[_Ring] = []
+    waiting: dict[int, list[_Ring]] = {}
+    for ring in _rings("shifted-bfb-ring", topology):
+        partners = waiting.get(-ring.offset % n)
         if partners:
-            both = np.concatenate([partners.pop(), links])
-            ring = from_arcs("ring", topology.tails[both], topology.heads[both], n=n)
-            steps = bfb_allgather(ring)
-            parts.append(replace(steps, link=both.astype(np.int32)[steps.link]))
+            other = partners.pop(0)
+            slower = min(ring.bandwidth, other.bandwidth)
+            pairs.append(_Ring(other.offset, np.concatenate([other.links, ring.links]), slower))
         else:
-            waiting.setdefault(offset, []).append(links)
+            waiting.setdefault(ring.offset, []).append(ring)
     if any(waiting.values()):
         raise ScheduleError(
             f"shifted-bfb-ring: some ring of {topology.name} has no ring the other way; use bfb"
         )
-    return combine(parts)
+    return _side_by_side(pairs, lambda pair: _breadth_first(topology, pair))
+
+
+def _breadth_first(topology: Topology, pair: _Ring) -> Steps:
+    """Breadth-first broadcast over the links of two opposite rings, taken as equally fast."""
+    ring = from_arcs("ring", topology.tails[pair.links], topology.heads[pair.links], n=topology.n_nodes)
+    steps = bfb_allgather(ring)
+    return replace(steps, link=pair.links.astype(np.int32)[steps.link])

@@ -13,11 +13,36 @@ from treadle.topologies.topology import Topology
 
 
 def one_diameter(topology: Topology, collective: Collective) -> StepSchedule:
-    """Allreduce within one diameter: the whole buffer is reduced to every node at once, breadth first.
+    """Allreduce within one diameter: every node gets the whole buffer of every other, breadth first.
+
+    Partial sums that travel towards the same node are added on the way, so this is a reduce-scatter whose
+    shards are as large as the buffer.
+
+    Parameters
+    ----------
+    topology : Topology
+        Compute nodes only, any graph in which every node reaches every other.
+    collective : Collective
+        Allreduce on all nodes.
+
+    Raises
+    ------
+    ScheduleError, TopologyError
+        For other collectives and fabrics.
+    InfeasibleError
+        If a node does not reach another.
 
     Notes
     -----
-    T_L = D instead of 2 D; T_B is N times that of a reduce-scatter.
+    T_L = D instead of 2 D; T_B is N times that of a reduce-scatter: at least (N - 1) M/B.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import on_all_ranks
+    >>> from treadle.topologies import parse
+    >>> fabric = parse("kautz(2, 2)")
+    >>> one_diameter(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE)).n_steps
+    3
     """
     check_collective("one-diameter", topology, collective, (CollectiveKind.ALLREDUCE,))
     return StepSchedule(CollectiveKind.ALLREDUCE, reduce=bfb_reduce_scatter(topology))
@@ -26,10 +51,24 @@ def one_diameter(topology: Topology, collective: Collective) -> StepSchedule:
 def reduce_broadcast(topology: Topology, collective: Collective) -> StepSchedule:
     """Allreduce within twice the radius: reduce to a central node, broadcast from there.
 
+    Parameters
+    ----------
+    topology : Topology
+        Compute nodes only, any graph in which every node reaches every other.
+    collective : Collective
+        Allreduce on all nodes.
+
+    Raises
+    ------
+    ScheduleError, TopologyError
+        For other collectives and fabrics.
+    InfeasibleError
+        If a node does not reach another.
+
     Notes
     -----
     The centre is the node whose largest distance to and from the others together is least, the first of
-    these. Poor in bandwidth time, as one node's links carry everything.
+    these. Poor in bandwidth time: the whole buffer goes through the links of one node, step after step.
     """
     check_collective("reduce-broadcast", topology, collective, (CollectiveKind.ALLREDUCE,))
     distance = distance_matrix(topology)

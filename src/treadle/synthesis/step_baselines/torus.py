@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from treadle.arrays import Int64Array
@@ -13,98 +15,115 @@ from treadle.schedules.steps import Steps, StepSchedule, steps_from_sends
 from treadle.synthesis.step_baselines.both_ways import both_ways
 from treadle.topologies.topology import Topology
 
+_NAME = "traditional-torus"
+
 
 def traditional_torus(topology: Topology, collective: Collective) -> StepSchedule:
     """Ring allgathers along one dimension after another, on all ports: one part of each shard per port.
 
+    Parameters
+    ----------
+    topology : Topology
+        A torus with sides of at least 3, nodes in row-major order, links in any order.
+    collective : Collective
+        Allgather, reduce-scatter or allreduce on all nodes.
+
     Raises
     ------
     ScheduleError
-        If the graph is not a torus of the catalogue (nodes in row-major order, sides of at least 3).
+        If the links are not just those of such a torus.
 
     Notes
     -----
     Part r starts with dimension r and goes on to r + 1, ..., half of it each way round. T_L is the sum of
     (side - 1); bandwidth-optimal for equal sides, else parts meet on the same links (section 3.6.2). Source:
     Sack and Gropp, Collective algorithms for multiported torus networks (ACM TOPC 1, 2015), as cited there.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies import parse
+    >>> fabric = parse("torus(3, 4)")
+    >>> traditional_torus(fabric, on_all_ranks(fabric, CollectiveKind.ALLGATHER)).n_steps
+    5
     """
-    return both_ways("traditional-torus", topology, collective, _allgather)
+    return both_ways(_NAME, topology, collective, _allgather)
 
 
 def _allgather(topology: Topology) -> Steps:
     dims = _sides(topology)
-    out = _links(topology, dims)
+    out = _out_links(topology, dims)
     sends = [_part(dims, out, first, way) for first in range(len(dims)) for way in (1, -1)]
-    parts = [steps_from_sends(Direction.BROADCAST, topology.n_nodes, 1, list(part)) for part in sends]
-    return combine(parts)
+    return combine([steps_from_sends(Direction.BROADCAST, topology.n_nodes, 1, part) for part in sends])
 
 
 def _part(
     dims: tuple[int, ...], out: dict[tuple[int, int], Int64Array], first: int, way: int
-) -> tuple[Int64Array, ...]:
+) -> list[Int64Array]:
     """Shard, link, step, low and high of one part: phase j runs along dimension first + j."""
-    n = int(np.prod(dims))
-    place = np.array(np.unravel_index(np.arange(n), dims))
-    columns: list[list[Int64Array]] = [[], [], []]
+    place = _places(dims)
+    # [node, i]: what a node holds when a phase begins
+    held = np.arange(prod(dims))[:, None]
+    shards, links, steps = [], [], []
     start = 0
-    done: list[int] = []
     for phase in range(len(dims)):
         axis = (first + phase) % len(dims)
+        gathered = [held]
+        back = _neighbour(dims, place, axis, -way)
         for step in range(dims[axis] - 1):
-            # what came from `step` nodes back along the axis, with all that it gathered in earlier phases
-            for held in _held(dims, done):
-                origin = place.copy()
-                origin[axis] = (origin[axis] - way * step) % dims[axis]
-                for q, shift in zip(done, held, strict=True):
-                    origin[q] = (origin[q] + shift) % dims[q]
-                columns[0].append(np.ravel_multi_index(tuple(origin), dims).astype(np.int64))
-                columns[1].append(out[axis, way])
-                columns[2].append(np.full(n, start + step))
+            # pass on what came from `step` nodes back, then learn what the neighbour back passed on
+            moving = gathered[-1]
+            shards.append(moving.ravel())
+            links.append(np.repeat(out[axis, way], moving.shape[1]))
+            steps.append(np.full(moving.size, start + step))
+            gathered.append(moving[back])
+        held = np.concatenate(gathered, axis=1)
         start += dims[axis] - 1
-        done.append(axis)
-    shard, link, step_column = (np.concatenate(column) for column in columns)
-    return shard, link, step_column, np.zeros_like(shard), np.ones_like(shard)
+    shard = np.concatenate(shards)
+    return [shard, np.concatenate(links), np.concatenate(steps), np.zeros_like(shard), np.ones_like(shard)]
 
 
-def _held(dims: tuple[int, ...], done: list[int]) -> list[tuple[int, ...]]:
-    """Every combination of shifts along the dimensions that are done."""
-    shifts: list[tuple[int, ...]] = [()]
-    for axis in done:
-        shifts = [(*prefix, shift) for prefix in shifts for shift in range(dims[axis])]
-    return shifts
+def _places(dims: tuple[int, ...]) -> Int64Array:
+    """Coordinates of every node, shape (dimensions, N)."""
+    return np.array(np.unravel_index(np.arange(prod(dims)), dims), dtype=np.int64)
+
+
+def _neighbour(dims: tuple[int, ...], place: Int64Array, axis: int, way: int) -> Int64Array:
+    moved = place.copy()
+    moved[axis] = (moved[axis] + way) % dims[axis]
+    nodes: Int64Array = np.ravel_multi_index(tuple(moved), dims).astype(np.int64)
+    return nodes
 
 
 def _sides(topology: Topology) -> tuple[int, ...]:
-    """Sides of the torus, from the coordinates in its nodes' names."""
-    try:
-        places = [tuple(int(part) for part in name[1:].split("_")) for name in topology.node_names]
-        dims = tuple(max(column) + 1 for column in zip(*places, strict=True))
-    except (ValueError, TypeError):
-        dims = ()
-    if len(dims) < 1 or min(dims, default=0) < 3 or int(np.prod(dims)) != topology.n_nodes:
-        raise ScheduleError(
-            f"traditional-torus: {topology.name} is no torus of the catalogue with sides of at least 3; "
-            f"use bfb"
-        )
-    return dims
+    """Sides of the torus that the links out of node 0 belong to.
+
+    They lead to w and (side - 1) w for every dimension, w being the distance of its neighbours in row-major
+    order. Sorted, these alternate, and one dimension's w is the w of the next one times that one's side.
+    """
+    heads = np.sort(topology.heads[topology.tails == 0]).tolist()
+    apart = heads[::2][::-1]
+    if heads and len(heads) % 2 == 0 and apart[-1] == 1:
+        dims = tuple(more // less for more, less in zip([topology.n_nodes, *apart], apart, strict=False))
+        if min(dims) >= 3 and prod(dims) == topology.n_nodes:
+            return dims
+    raise _refusal(topology)
 
 
-def _links(topology: Topology, dims: tuple[int, ...]) -> dict[tuple[int, int], Int64Array]:
-    """The link out of each node along each axis, up and down."""
-    n = topology.n_nodes
-    numbers = {
-        (int(u), int(v)): e for e, (u, v) in enumerate(zip(topology.tails, topology.heads, strict=True))
-    }
-    found: dict[tuple[int, int], Int64Array] = {}
-    place = np.array(np.unravel_index(np.arange(n), dims))
-    for axis in range(len(dims)):
-        for way in (1, -1):
-            moved = place.copy()
-            moved[axis] = (moved[axis] + way) % dims[axis]
-            heads = np.ravel_multi_index(tuple(moved), dims)
-            try:
-                links = [numbers[u, int(v)] for u, v in enumerate(heads)]
-            except KeyError:
-                raise ScheduleError(f"traditional-torus: {topology.name} is no torus; use bfb") from None
-            found[axis, way] = np.array(links, dtype=np.int64)
-    return found
+def _out_links(topology: Topology, dims: tuple[int, ...]) -> dict[tuple[int, int], Int64Array]:
+    """The link out of each node along each axis, up and down; ScheduleError unless there are just these."""
+    n, place = topology.n_nodes, _places(dims)
+    ports = [(axis, way) for axis in range(len(dims)) for way in (1, -1)]
+    wanted = np.concatenate([np.arange(n) * n + _neighbour(dims, place, *port) for port in ports])
+    present = topology.tails.astype(np.int64) * n + topology.heads
+    order = np.argsort(present)
+    if not np.array_equal(present[order], np.sort(wanted)):
+        raise _refusal(topology)
+    links = order[np.searchsorted(present[order], wanted)].reshape(len(ports), n)
+    return dict(zip(ports, links, strict=True))
+
+
+def _refusal(topology: Topology) -> ScheduleError:
+    return ScheduleError(
+        f"{_NAME}: {topology.name} is not a torus with sides of at least 3 in row-major order; use bfb"
+    )
