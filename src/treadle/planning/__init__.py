@@ -17,6 +17,14 @@ from treadle.planning.execution import (
     run,
     table_lines,
 )
+from treadle.planning.fabric import (
+    DistanceFacts,
+    FabricFacts,
+    FactLimits,
+    SizeBounds,
+    describe_fabric,
+)
+from treadle.planning.fabric_summary import fabric_summary
 from treadle.planning.generation import algorithm_names
 from treadle.planning.lowering import Lowered, Profile, TargetFormat, lower
 from treadle.planning.point_to_point import Shortfall
@@ -33,7 +41,10 @@ __all__ = [
     "ComparisonRow",
     "DesignResult",
     "DesignRow",
+    "DistanceFacts",
     "ElementType",
+    "FabricFacts",
+    "FactLimits",
     "Lowered",
     "Problem",
     "Profile",
@@ -42,6 +53,7 @@ __all__ = [
     "RunResult",
     "RuntimeName",
     "Shortfall",
+    "SizeBounds",
     "SolveResult",
     "SweepRow",
     "TargetFormat",
@@ -51,9 +63,11 @@ __all__ = [
     "algorithm_names",
     "bound",
     "compare",
+    "describe_fabric",
     "design",
     "design_plan",
     "exact_front",
+    "fabric_summary",
     "has_process_per_rank",
     "is_reporter",
     "lower",
