@@ -94,7 +94,14 @@ def algbw(topology: Topology, schedule: StepSchedule) -> Fraction:
     return 1 / time
 
 
-def runtime_s(topology: Topology, schedule: StepSchedule, size_bytes: int, *, alpha_s: float = 0.0) -> float:
+def runtime_s(
+    topology: Topology,
+    schedule: StepSchedule,
+    size_bytes: int,
+    *,
+    alpha_s: float = 0.0,
+    gamma_s_per_byte: float = 0.0,
+) -> float:
     """Time of the alpha-beta model: per step, the slowest of (latency + bytes / bandwidth) over used links.
 
     A host with an injection cap takes at least bytes / cap, out and in.
@@ -108,8 +115,10 @@ def runtime_s(topology: Topology, schedule: StepSchedule, size_bytes: int, *, al
         As nccl-tests defines it: the larger per-rank buffer.
     alpha_s : float
         Added per step, seconds.
+    gamma_s_per_byte : float
+        Time to add up a byte that has come, between steps (section A.3.4): T_C of `reduction_time`.
     """
-    total = 0.0
+    total = gamma_s_per_byte * size_bytes * float(reduction_time(topology, schedule))
     for steps in schedule.phases:
         chunk_bytes = float(shard_fraction(schedule, steps) / steps.n_chunks) * size_bytes
         for load in step_loads(topology, steps):
