@@ -13,7 +13,11 @@ from treadle.synthesis.step_baselines.exchanges import bruck, recursive_doubling
 from treadle.synthesis.step_baselines.rings import ring_steps, shifted_bfb_ring
 from treadle.synthesis.step_baselines.roots import one_diameter, reduce_broadcast
 from treadle.synthesis.step_baselines.torus import traditional_torus
-from treadle.synthesis.step_baselines.trees import double_binary_tree_steps
+from treadle.synthesis.step_baselines.trees import (
+    best_chunk_count,
+    double_binary_tree_steps,
+    double_binary_tree_time_s,
+)
 from treadle.topologies.topology import Topology
 
 STEP_BASELINES: Mapping[str, Callable[[Topology, Collective], StepSchedule]] = MappingProxyType(
@@ -32,8 +36,10 @@ STEP_BASELINES: Mapping[str, Callable[[Topology, Collective], StepSchedule]] = M
 
 __all__ = [
     "STEP_BASELINES",
+    "best_chunk_count",
     "bruck",
     "double_binary_tree_steps",
+    "double_binary_tree_time_s",
     "one_diameter",
     "recursive_doubling",
     "reduce_broadcast",

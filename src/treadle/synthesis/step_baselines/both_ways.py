@@ -9,6 +9,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.step_transforms import reverse
 from treadle.schedules.steps import Steps, StepSchedule
+from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
 _GATHERING = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
@@ -63,3 +64,11 @@ def check_collective(
         raise ScheduleError(
             f"{name}: serves all nodes, in order and with equal shards; use bfb or forestcoll"
         )
+
+
+def check_connected(topology: Topology) -> None:
+    """InfeasibleError, about the fabric and not its transpose, unless every node reaches every other.
+
+    For algorithms that take the square of the number of nodes anyway.
+    """
+    distance_matrix(topology)

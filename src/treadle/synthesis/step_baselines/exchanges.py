@@ -8,7 +8,7 @@ On a hypercube in rank order recursive doubling needs single hops only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import Direction
 from treadle.schedules.step_transforms import combine
 from treadle.schedules.steps import Steps, StepSchedule, steps_from_sends
-from treadle.synthesis.step_baselines.both_ways import both_ways
+from treadle.synthesis.step_baselines.both_ways import both_ways, check_connected
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
@@ -68,11 +68,8 @@ def recursive_doubling(topology: Topology, collective: Collective) -> StepSchedu
         homes = np.arange(topology.n_nodes)
         owned = homes == core[:, None]
         owned[np.arange(len(paired)), paired] = True
-    return both_ways(
-        "recursive-doubling",
-        topology,
-        collective,
-        lambda fabric: _routed(fabric, homes, _doubling(core, paired, owned)),
+    return _exchanging(
+        "recursive-doubling", topology, collective, homes, lambda: _doubling(core, paired, owned)
     )
 
 
@@ -118,10 +115,8 @@ def bruck(topology: Topology, collective: Collective) -> StepSchedule:
     Upfal and Weathersby, Efficient algorithms for all-to-all communications in multiport message-passing
     systems (IEEE TPDS 8, 1997).
     """
-    homes = np.arange(topology.n_nodes)
-    return both_ways(
-        "bruck", topology, collective, lambda fabric: _routed(fabric, homes, _rotating(len(homes)))
-    )
+    n = topology.n_nodes
+    return _exchanging("bruck", topology, collective, np.arange(n), lambda: _rotating(n))
 
 
 def _rotating(n: int) -> Iterator[_Exchange]:
@@ -131,6 +126,22 @@ def _rotating(n: int) -> Iterator[_Exchange]:
     while distance < n:
         yield ranks, (ranks - distance) % n, ahead < min(distance, n - distance)
         distance *= 2
+
+
+def _exchanging(
+    name: str,
+    topology: Topology,
+    collective: Collective,
+    homes: Int64Array,
+    exchanges: Callable[[], Iterable[_Exchange]],
+) -> StepSchedule:
+    """The collective by an allgather whose shards are at home at `homes`, and its reverse."""
+
+    def spread(fabric: Topology) -> Steps:
+        check_connected(topology)
+        return _routed(fabric, homes, exchanges())
+
+    return both_ways(name, topology, collective, spread)
 
 
 def _routed(topology: Topology, homes: Int64Array, exchanges: Iterable[_Exchange]) -> Steps:
@@ -198,13 +209,7 @@ def _arriving(
 
 
 def _next_links(topology: Topology) -> NDArray[np.int64]:
-    """First link of a shortest path from each node to each, shape (N, N): the lowest link number that fits.
-
-    Raises
-    ------
-    InfeasibleError
-        If a node does not reach another.
-    """
+    """First link of a shortest path from each node to each, shape (N, N): the lowest that fits."""
     distance = distance_matrix(topology)
     onward = np.zeros((topology.n_nodes, topology.n_nodes), dtype=np.int64)
     for link in range(topology.n_links - 1, -1, -1):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps import StepSchedule
 from treadle.synthesis.bfb import bfb_broadcast, bfb_reduce_scatter, bfb_schedule
-from treadle.synthesis.step_baselines.both_ways import check_collective
+from treadle.synthesis.step_baselines.both_ways import check_collective, check_connected
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
@@ -15,36 +16,38 @@ from treadle.topologies.topology import Topology
 def one_diameter(topology: Topology, collective: Collective) -> StepSchedule:
     """Allreduce within one diameter: every node gets the whole buffer of every other, breadth first.
 
-    Partial sums that travel towards the same node are added on the way, so this is a reduce-scatter whose
-    shards are as large as the buffer.
+        Partial sums that travel towards the same node are added on the way, so this is a reduce-scatter whose
+        shards are as large as the buffer.
 
-    Parameters
-    ----------
-    topology : Topology
-        Compute nodes only, any graph in which every node reaches every other.
-    collective : Collective
-        Allreduce on all nodes.
+        Parameters
+        ----------
+        topology : Topology
+            Compute nodes only, any graph in which every node reaches every other.
+        collective : Collective
+            Allreduce on all nodes.
 
-    Raises
-    ------
-    ScheduleError, TopologyError
-        For other collectives and fabrics.
-    InfeasibleError
-        If a node does not reach another.
+        Raises
+        ------
+        ScheduleError
+            For other collectives and fabrics.
+        InfeasibleError
+            If a node does not reach another.
 
-    Notes
-    -----
-    T_L = D instead of 2 D; T_B is N times that of a reduce-scatter: at least (N - 1) M/B.
+        Notes
+        -----
+        T_L = D instead of 2 D; T_B is N times that of a reduce-scatter: at least (N - 1) M/B.
 
-    Examples
-    --------
-    >>> from treadle.schedules.collective import on_all_ranks
-    >>> from treadle.topologies import parse
-    >>> fabric = parse("kautz(2, 2)")
-    >>> one_diameter(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE)).n_steps
-    3
+        Examples
+        --------
+        >>> from treadle.errors import ScheduleError
+    from treadle.schedules.collective import on_all_ranks
+        >>> from treadle.topologies import parse
+        >>> fabric = parse("kautz(2, 2)")
+        >>> one_diameter(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE)).n_steps
+        3
     """
     check_collective("one-diameter", topology, collective, (CollectiveKind.ALLREDUCE,))
+    check_connected(topology)
     return StepSchedule(CollectiveKind.ALLREDUCE, reduce=bfb_reduce_scatter(topology))
 
 
@@ -54,13 +57,13 @@ def reduce_broadcast(topology: Topology, collective: Collective) -> StepSchedule
     Parameters
     ----------
     topology : Topology
-        Compute nodes only, any graph in which every node reaches every other.
+        Compute nodes only, links of one bandwidth, every node reaches every other.
     collective : Collective
         Allreduce on all nodes.
 
     Raises
     ------
-    ScheduleError, TopologyError
+    ScheduleError
         For other collectives and fabrics.
     InfeasibleError
         If a node does not reach another.
@@ -71,6 +74,9 @@ def reduce_broadcast(topology: Topology, collective: Collective) -> StepSchedule
     these. Poor in bandwidth time: the whole buffer goes through the links of one node, step after step.
     """
     check_collective("reduce-broadcast", topology, collective, (CollectiveKind.ALLREDUCE,))
+    carries = topology.bandwidths[topology.tails != topology.heads]
+    if carries.size and carries.min() != carries.max():
+        raise ScheduleError(f"reduce-broadcast: {topology.name} has links of different bandwidths; use bfb")
     distance = distance_matrix(topology)
     centre = int(np.argmin(distance.max(axis=1).astype(np.int64) + distance.max(axis=0)))
     to_centre = bfb_schedule(topology, CollectiveKind.REDUCE, root=centre)

@@ -42,10 +42,9 @@ def double_binary_tree_steps(
     Notes
     -----
     A node has links of its own to parent and children, so all of them work at once: h + chunks - 1 steps each
-    way for trees of depth h = floor(log2 N), a chunk on every used link. Where both trees join the same nodes
-    in the same direction and there is one link only, they share it. The broadcast starts when the reduction
-    is over. Source: Sanders, Speck and Traeff, Two-tree algorithms for full bandwidth broadcast, reduction
-    and scan (Parallel Computing 35, 2009).
+    way for trees of depth h = floor(log2 N), a chunk on every used link. The broadcast starts when the
+    reduction is over. Source: Sanders, Speck and Traeff, Two-tree algorithms for full bandwidth broadcast,
+    reduction and scan (Parallel Computing 35, 2009).
 
     Examples
     --------
@@ -86,24 +85,22 @@ def _broadcast(topology: Topology, chunks: int) -> Steps:
 
 
 def _links(topology: Topology, tails: Int64Array, heads: Int64Array) -> Int64Array:
-    """A link for every arc; an arc that occurs twice gets two parallel links where there are two."""
+    """The first link for every arc. All arcs differ: no node has children in both trees."""
     n = topology.n_nodes
     present = topology.tails.astype(np.int64) * n + topology.heads
     order = np.argsort(present, kind="stable")
     present = present[order]
     wanted = tails * n + heads
-    first = np.searchsorted(present, wanted)
-    count = np.searchsorted(present, wanted, side="right") - first
-    if not count.all():
-        arc = int(np.argmin(count))
+    place = np.searchsorted(present, wanted)
+    is_there = np.append(present, -1)[place] == wanted
+    if not is_there.all():
+        arc = int(np.argmin(is_there))
         ends = "->".join(topology.node_names[int(end[arc])] for end in (tails, heads))
         raise ScheduleError(
             f"double-binary-tree-steps: {topology.name} has no link {ends}; it needs those of "
             f"double_binary_tree({n})"
         )
-    is_again = np.zeros(len(wanted), dtype=np.int64)
-    is_again[np.setdiff1d(np.arange(len(wanted)), np.unique(wanted, return_index=True)[1])] = 1
-    links: Int64Array = order[first + np.minimum(is_again, count - 1)]
+    links: Int64Array = order[place]
     return links
 
 
