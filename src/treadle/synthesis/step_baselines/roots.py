@@ -16,35 +16,34 @@ from treadle.topologies.topology import Topology
 def one_diameter(topology: Topology, collective: Collective) -> StepSchedule:
     """Allreduce within one diameter: every node gets the whole buffer of every other, breadth first.
 
-        Partial sums that travel towards the same node are added on the way, so this is a reduce-scatter whose
-        shards are as large as the buffer.
+    Partial sums that travel towards the same node are added on the way, so this is a reduce-scatter whose
+    shards are as large as the buffer.
 
-        Parameters
-        ----------
-        topology : Topology
-            Compute nodes only, any graph in which every node reaches every other.
-        collective : Collective
-            Allreduce on all nodes.
+    Parameters
+    ----------
+    topology : Topology
+        Compute nodes only, any graph in which every node reaches every other.
+    collective : Collective
+        Allreduce on all nodes.
 
-        Raises
-        ------
-        ScheduleError
-            For other collectives and fabrics.
-        InfeasibleError
-            If a node does not reach another.
+    Raises
+    ------
+    ScheduleError
+        For other collectives and fabrics.
+    InfeasibleError
+        If a node does not reach another.
 
-        Notes
-        -----
-        T_L = D instead of 2 D; T_B is N times that of a reduce-scatter: at least (N - 1) M/B.
+    Notes
+    -----
+    T_L = D instead of 2 D; T_B is N times that of a reduce-scatter: at least (N - 1) M/B.
 
-        Examples
-        --------
-        >>> from treadle.errors import ScheduleError
-    from treadle.schedules.collective import on_all_ranks
-        >>> from treadle.topologies import parse
-        >>> fabric = parse("kautz(2, 2)")
-        >>> one_diameter(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE)).n_steps
-        3
+    Examples
+    --------
+    >>> from treadle.schedules.collective import on_all_ranks
+    >>> from treadle.topologies import parse
+    >>> fabric = parse("kautz(2, 2)")
+    >>> one_diameter(fabric, on_all_ranks(fabric, CollectiveKind.ALLREDUCE)).n_steps
+    3
     """
     check_collective("one-diameter", topology, collective, (CollectiveKind.ALLREDUCE,))
     check_connected(topology)
