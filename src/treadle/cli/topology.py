@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from treadle.atomic import write_bytes
+from treadle.cli.fabric import fact_lines
 from treadle.cli.output import JsonOption, Output, QuietOption
+from treadle.planning import FactLimits, describe_fabric, fabric_summary
 from treadle.topologies import (
+    CatalogueEntry,
     Topology,
     catalogue_entries,
     dump_topology,
@@ -23,6 +28,9 @@ from treadle.topologies import (
 )
 from treadle.units import format_bandwidth
 
+_LINK_KEYWORDS = re.compile(r'(, )?(\*, )?bandwidth="1B/s", latency="0ns"\)$')
+"""What the direct-connect graphs take besides their own arguments, at the end of a signature."""
+
 app = typer.Typer(help="The catalogue of fabrics; one fabric in detail; its JSON.", no_args_is_help=True)
 
 TopologyArgument = Annotated[
@@ -32,29 +40,54 @@ FormatOption = Annotated[str | None, typer.Option("--format", help="Format of a 
 
 
 @app.command("list")
-def list_command(json: JsonOption = False, quiet: QuietOption = False) -> int:
+def list_command(
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="Only entries with this in name, group or summary.")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
     """List the catalogue: every name with its arguments and their defaults."""
     output = Output(json, quiet)
-    entries = catalogue_entries()
+    entries = [entry for entry in catalogue_entries() if _matches(entry, text or "")]
+    if not entries:
+        output.line(f"nothing in the catalogue matches {text!r}; 'treadle topology list' shows all of it")
     for group in dict.fromkeys(entry.group for entry in entries):
-        output.line(f"{group}:")
-        for entry in entries:
-            if entry.group == group:
-                output.line(f"  {entry.signature}")
-                output.line(f"      {entry.summary}")
+        for line in _group_lines(group, [entry for entry in entries if entry.group == group]):
+            output.line(line)
     keys = ("name", "group", "signature", "summary")
     output.result({"catalogue": [{key: getattr(entry, key) for key in keys} for entry in entries]})
     return 0
+
+
+def _group_lines(group: str, entries: Sequence[CatalogueEntry]) -> Iterator[str]:
+    """The entries of a group; link keywords that all of them share stand in its heading only."""
+    short = [_LINK_KEYWORDS.sub(")", entry.signature) for entry in entries]
+    shared = all(text != entry.signature for text, entry in zip(short, entries, strict=True))
+    yield f'{group} (also bandwidth="1B/s", latency="0ns"):' if shared else f"{group}:"
+    for text, entry in zip(short, entries, strict=True):
+        yield f"  {text if shared else entry.signature}"
+        yield f"      {entry.summary.replace('`', '')}"
+
+
+def _matches(entry: CatalogueEntry, text: str) -> bool:
+    """Whether every word is in the entry's name, group or summary; a hyphen or underscore is a space."""
+    where, words = (
+        part.casefold().replace("_", " ").replace("-", " ")
+        for part in (f"{entry.name} {entry.group} {entry.summary}", text)
+    )
+    return all(word in where for word in words.split())
 
 
 @app.command("show")
 def show_command(
     topology: TopologyArgument,
     file_format: FormatOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Find out everything, however long it takes.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Show a fabric: nodes, links, balance, whether all ranks reach each other."""
+    """Show a fabric: nodes, links, balance; of a direct-connect one distances, bounds and symmetries."""
     fabric = parse(topology, format=file_format)
     output = Output(json, quiet)
     values = _summary(fabric)
@@ -67,8 +100,11 @@ def show_command(
     output.line(f"connected  {_connection(fabric)}")
     for switch, capability in _capable(fabric):
         output.line(f"in-network {switch}: {capability}")
+    facts = describe_fabric(fabric, limits=FactLimits.lifted() if full else FactLimits())
+    for line in fact_lines(fabric, facts):
+        output.line(line)
     output.line(f"hash       {values['hash']}")
-    output.result(values)
+    output.result({**values, **fabric_summary(facts)})
     return 0
 
 

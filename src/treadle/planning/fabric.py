@@ -11,6 +11,7 @@ from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
 from treadle.schedules.forest import Direction
 from treadle.synthesis.bfb import BfbValue, bfb_reduce_scatter_value, bfb_value, orbit_value
+from treadle.synthesis.bfb.instance import MAX_NODES
 from treadle.topologies import (
     CayleyGraph,
     IntersectionArray,
@@ -27,7 +28,12 @@ from treadle.topologies import (
 )
 from treadle.topologies.cayley import cayley_graph_of
 from treadle.topologies.distances import distance_distribution
-from treadle.topologies.isomorphism import UndecidedError, is_reverse_symmetric, is_vertex_transitive
+from treadle.topologies.isomorphism import (
+    DEFAULT_WORK,
+    UndecidedError,
+    is_reverse_symmetric,
+    is_vertex_transitive,
+)
 
 
 @dataclass(frozen=True)
@@ -51,10 +57,21 @@ class FactLimits:
     """
 
     distance_nodes: int = 6000
-    breadth_first_pairs: int = 4 * 10**8
+    breadth_first_pairs: int = 2 * 10**8
     regularity_pairs: int = 3 * 10**7
     symmetry_work: int = 3 * 10**7
-    symmetry_links: int = 400_000
+    symmetry_links: int = 150_000
+
+    @classmethod
+    def lifted(cls) -> FactLimits:
+        """Limits for those who have time: minutes, and gigabytes for tens of thousands of nodes."""
+        return cls(
+            distance_nodes=MAX_NODES,
+            breadth_first_pairs=2**62,
+            regularity_pairs=2**62,
+            symmetry_work=10 * DEFAULT_WORK,
+            symmetry_links=2**62,
+        )
 
 
 @dataclass(frozen=True)
@@ -311,9 +328,9 @@ def _with_reversal(
     """Whether the fabric is its own transpose: by the values of both first, since these may differ."""
     if facts.is_bidirectional:
         return replace(facts, is_reverse_symmetric=True)
-    if facts.allgather is not None and facts.reduce_scatter is not None:
-        if facts.allgather.loads != facts.reduce_scatter.loads:
-            return replace(facts, is_reverse_symmetric=False)
+    gather, scatter = facts.allgather, facts.reduce_scatter
+    if gather is not None and scatter is not None and gather.loads != scatter.loads:
+        return replace(facts, is_reverse_symmetric=False)
     if topology.n_links > limits.symmetry_links:
         omissions.append(f"reverse-symmetric: {topology.n_links} links, at most {limits.symmetry_links}")
         return facts
@@ -365,6 +382,8 @@ def _with_breadth_first(
             allgather=_orbit(topology, cayley, Direction.BROADCAST),
             reduce_scatter=_orbit(topology, cayley, Direction.REDUCE),
         )
+    elif topology.n_nodes > MAX_NODES:
+        omissions.append(f"breadth-first broadcast: {topology.n_nodes} nodes, at most {MAX_NODES}")
     elif work > limits.breadth_first_pairs:
         omissions.append(
             f"breadth-first broadcast: {work:.1e} pairs of nodes and links, at most "

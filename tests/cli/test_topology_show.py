@@ -1,0 +1,158 @@
+"""`treadle topology show` and `list`: what a designer reads about a direct-connect fabric."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.cli.main import main
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["topology", "show", *arguments]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(shown(capsys, *arguments, "--json"))
+    return values
+
+
+def test_a_distance_regular_fabric(capsys: pytest.CaptureFixture[str]) -> None:
+    # Table A.2: DistReg(4, 32) has T_L = 4, T_L* = 3 and {4,3,3,1;1,1,3,4}
+    text = shown(capsys, "distance_regular(4, 32)")
+    for line in (
+        "distance_regular(4, 32): 32 compute nodes, 0 switches",
+        "degree     4, regular; links come in opposite pairs",
+        "diameter   4 hops; the degree allows 3",
+        "           4, 12, 12, 3 nodes at 1 to 4 hops from every node",
+        "           allgather      4 steps, T_B = 31/32 M/B = 0.9688, bandwidth-optimal",
+        "           reduce-scatter 4 steps, T_B = 31/32 M/B = 0.9688, bandwidth-optimal",
+        "symmetries vertex-transitive: yes; reverse-symmetric: yes",
+        "           distance-regular, intersection array {4,3,3,1;1,1,3,4}",
+    ):
+        assert line in text.splitlines()
+    assert "left out" not in text
+
+
+def test_a_one_way_fabric(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, "kautz(4, 2)")
+    assert "Moore-optimal" in text
+    assert "some links are one-way" in text
+    # 1 + (d^(n-1) - 1) / (d^(n-1) (d^2 - 1)) = 21/20, where 79/80 would be the least
+    assert "T_B = 21/20 M/B = 1.0500, at least 79/80" in text
+    assert "intersection" not in text
+
+
+def test_bidirectional_moore_optimality(capsys: pytest.CaptureFixture[str]) -> None:
+    # 17 = 1 + 4 + 12 nodes at most within two hops, 21 with one-way links
+    values = as_json(capsys, "circulant(20, 3, 4)")
+    assert (values["diameter"], values["moore_steps"], values["moore_steps_bidirectional"]) == (3, 2, 3)
+    assert (values["moore_optimal"], values["moore_optimal_bidirectional"]) == (False, True)
+    text = shown(capsys, "circulant(20, 3, 4)")
+    assert "Moore-optimal for links that come in pairs (one-way links: at least 2)" in text
+
+
+def test_json_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    values = as_json(capsys, 'torus(3, 3, bandwidth="25GB/s")')
+    assert values["ranks"] == 9
+    assert values["hash"]
+    assert values["degree"] == 4
+    assert values["regular"] is values["bidirectional"] is values["moore_optimal"] is True
+    assert values["pairs_by_distance"] == [9, 36, 36]
+    assert values["mean_distance_exact"] == "3/2"
+    # 36 links of 25 GB/s over a sum of distances of 108
+    assert values["alltoall_pair_rate_bound_exact"] == "25000000000/3"
+    assert values["alltoall_pair_rate_limit_exact"] == "25000000000/3"
+    for key in ("allgather_breadth_first", "reduce_scatter_breadth_first"):
+        assert values[key] == {
+            "steps": 2,
+            "t_b_exact": "8/9",
+            "bw_optimal": True,
+            "algbw_exact": "112500000000/1",
+            "algbw_bytes_per_s": 112.5e9,
+        }
+    assert values["intersection_array"] == {"b": [4, 2], "c": [1, 2]}
+    assert values["omitted"] == []
+
+
+def test_only_what_applies(capsys: pytest.CaptureFixture[str]) -> None:
+    switched = as_json(capsys, "dgx_a100:2")
+    assert switched["diameter"] == 6
+    assert not switched.keys() & {"degree", "regular", "moore_steps", "vertex_transitive"}
+    assert "breadth-first" not in shown(capsys, "dgx_a100:2")
+    irregular = as_json(capsys, "double_binary_tree(5)")
+    assert (irregular["degree_min"], irregular["degree_max"], irregular["regular"]) == (2, 4, False)
+    assert "degree" not in irregular
+    assert "t_b_exact" not in irregular["allgather_breadth_first"]
+    assert "3 steps, algbw 1.33 B/s" in shown(capsys, "path(4)")
+    text = shown(capsys, 'with_failed_links(ring(4), "n0--n1", "n2--n3")')
+    assert "connected  no: n0 does not reach n1" in text
+    assert "diameter" not in text
+    text = shown(capsys, 'with_failed_nodes(ring(2), "n0")')
+    assert text.splitlines()[0].endswith("1 compute nodes, 0 switches")
+    assert "diameter" not in text
+
+
+def test_large_fabrics_leave_out_what_would_take_long(capsys: pytest.CaptureFixture[str]) -> None:
+    fabric = "circulant(40000, 200, 201)"
+    values = as_json(capsys, fabric)
+    assert len(values["omitted"]) == 4
+    assert "diameter" not in values
+    assert values["vertex_transitive"] is None
+    assert values["reverse_symmetric"] is True
+    assert values["moore_steps"] == 8
+    text = shown(capsys, fabric)
+    assert "diameter   not known; the degree allows 8 (10 if links come in pairs)" in text
+    assert "left out   distances: 40000 nodes, searched from at most 6000" in text
+    assert "vertex-transitive: undecided" in text
+
+
+def test_a_large_cayley_digraph_is_known_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    values = as_json(capsys, 'abelian_cayley("10000", 1, 9999, 100, 9900)')
+    assert values["vertex_transitive"] is True
+    assert values["allgather_breadth_first"]["bw_optimal"] is True
+    assert values["allgather_breadth_first"]["steps"] == values["diameter"]
+
+
+def test_full_lifts_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert as_json(capsys, "complete(30)", "--full")["omitted"] == []
+
+
+def test_a_file_is_shown_like_the_catalogue(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "fabric.json"
+    assert main(["topology", "export", "diamond()", "-o", str(path)]) == 0
+    values = as_json(capsys, str(path))
+    # Table A.3: Diamond, N = 8, d = 2, T_L = 3
+    assert (values["ranks"], values["degree"], values["diameter"], values["moore_optimal"]) == (8, 2, 3, True)
+
+
+def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["topology", "list", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_list_is_filtered_by_name_group_or_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    by_name = json.loads(listed(capsys, "kautz", "--json"))["catalogue"]
+    assert [entry["name"] for entry in by_name] == ["kautz", "generalized_kautz"]
+    by_group = json.loads(listed(capsys, "distance regular", "--json"))["catalogue"]
+    assert {entry["group"] for entry in by_group} == {"distance-regular graphs"}
+    by_summary = json.loads(listed(capsys, "INFINIBAND", "--json"))["catalogue"]
+    assert "dgx_h100" in {entry["name"] for entry in by_summary}
+    assert json.loads(listed(capsys, "no such thing", "--json")) == {"catalogue": []}
+    assert "nothing in the catalogue matches 'no such thing'" in listed(capsys, "no such thing")
+
+
+def test_list_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    text = listed(capsys)
+    assert max(map(len, text.splitlines())) <= 130
+    assert 'direct-connect graphs (also bandwidth="1B/s", latency="0ns"):' in text
+    for line in ("  kautz(d, n)", "  diamond()", "  torus(*dims)", "  jellyfish(n, d, *, seed=0)"):
+        assert line in text.splitlines()
+    assert "  ring(n, *, bidirectional=True)" in text.splitlines()
+    assert '  fat_tree(k, *, bandwidth="50GB/s")' in text.splitlines()
