@@ -12,7 +12,8 @@ from importlib import resources
 from math import lcm
 
 from treadle.finder.cayley_library import LibraryEntry, load_library
-from treadle.finder.construction import Base, Scheduler
+from treadle.finder.construction import Base, LineGraph, Scheduler
+from treadle.finder.line_graph_library import LineGraphEntry, load_line_graphs
 from treadle.finder.predict import Performance
 from treadle.finder.search import Candidate
 
@@ -69,12 +70,14 @@ def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fractio
 
 
 @cache
-def shipped_tables() -> Tables:
-    """The data files of the package; read once, never changed."""
+def shipped_tables(*, line_graphs: bool = True) -> Tables:
+    """The data files of the package, with or without the library of line graphs; read once, never changed."""
     text = resources.files("treadle.finder").joinpath("data", _FILE).read_text("utf-8")
     library: dict[tuple[int, int], list[Candidate]] = {}
     for entry in load_library():
         library.setdefault((entry.nodes, entry.degree), []).append(_from_library(entry))
+    for found in load_line_graphs() if line_graphs else ():
+        library.setdefault((found.nodes, found.degree), []).append(_from_line_graphs(found))
     return Tables(_decode(json.loads(text)), library)
 
 
@@ -100,6 +103,26 @@ def _from_library(entry: LibraryEntry) -> Candidate:
     base = Base(entry.expression, _short(entry.expression), Scheduler.BFB, "Cayley")
     symmetric = entry.bidirectional or entry.expression.startswith("abelian")
     return Candidate(base, figures, figures, symmetric)
+
+
+def _from_line_graphs(entry: LineGraphEntry) -> Candidate:
+    """A searched line graph of a Cayley digraph with breadth-first broadcast of its own; exact both ways."""
+    gather = Performance(
+        nodes=entry.nodes,
+        degree=entry.degree,
+        steps=entry.t_l,
+        t_b=entry.gather_t_b,
+        diameter=entry.t_l,
+        cycle=None,
+        is_breadth_first=True,
+        has_loops=False,
+        is_simple=True,  # Cayley digraphs have no self-loops, and parallel links become different nodes
+        is_bidirectional=False,
+        has_exact_line_graphs=False,
+    )
+    reduce = gather if entry.reduce_t_b == entry.gather_t_b else replace(gather, t_b=entry.reduce_t_b)
+    base = Base(entry.base, _short(entry.base), Scheduler.BFB, "Cayley")
+    return Candidate(LineGraph(base, entry.power), gather, reduce)
 
 
 def _short(expression: str) -> str:
