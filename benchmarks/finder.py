@@ -11,14 +11,26 @@ import csv
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
-from treadle.finder.bases import closed_form_bases
+import numpy as np
+
+from treadle.finder.bases import closed_form_bases, least_circulant_diameter
 from treadle.finder.construction import notation, summary_letters
 from treadle.finder.search import Candidate, Finder
 from treadle.finder.tables import Tables, shipped_tables
-from treadle.topologies.moore import bandwidth_optimum, moore_steps
+from treadle.synthesis.step_baselines import best_chunk_count, double_binary_tree_time_s
+from treadle.synthesis.step_baselines.trees import published_tree_time_s
+from treadle.topologies.circulants import circulant
+from treadle.topologies.distances import all_to_all_bound
+from treadle.topologies.graphs import torus
+from treadle.topologies.kautz import generalized_kautz
+from treadle.topologies.moore import all_to_all_limit, bandwidth_optimum, moore_steps
+from treadle.topologies.rings import double_binary_tree, shifted_ring
+from treadle.topologies.topology import Topology
 
 ALPHA_S = 10e-6
 BYTES_PER_S = 12.5e9
@@ -96,7 +108,7 @@ def write_figure_a4(tables: Tables, nodes: int, out: Path) -> None:
         write_csv(path, header, rows)
         counts = Counter(row[1] for row in rows).most_common(8)
         print(f"{path}: " + ", ".join(f"{kind} {count}" for kind, count in counts))
-        draw(path.with_suffix(".png"), lambda axes, rows=rows, label=label: plot_a4(axes, rows, label))
+        draw(path.with_suffix(".png"), partial(plot_a4, rows=rows, label=label))
 
 
 def plot_a4(axes: Any, rows: Sequence[Sequence[object]], label: str) -> None:
@@ -107,6 +119,124 @@ def plot_a4(axes: Any, rows: Sequence[Sequence[object]], label: str) -> None:
     axes.plot([r[0] for r in rows], [r[6] for r in rows], lw=0.5, label="best bidirectional")
     axes.plot([r[0] for r in rows], [r[7] for r in rows], "k--", lw=0.5, label="bound")
     axes.set(xlabel="N", ylabel="allreduce, us", title=f"d = 4, alpha = 10 us, {label} at 100 Gbit/s")
+    axes.legend(fontsize=6, ncols=2)
+
+
+def write_figure_3_7(tables: Tables, nodes: int, out: Path) -> None:
+    """Figure 3.7: allreduce and all-to-all times at d = 4 and 1 MB of the best topologies and the baselines.
+
+    All-to-all times are lower bounds by distances and, for ShiftedRing and double binary trees, by cuts
+    between nodes 0 to i and the others: a multi-commodity flow may take longer.
+    """
+    search, size = finder(tables), SIZES["1MB"]
+    reduced = [(n, *allreduce_row(search, n, size)) for n in range(7, nodes + 1)]
+    sampled = [n for n in range(7, nodes + 1) if n % 5 == 0 or side(n) or 900 <= n <= 1000]
+    exchanged = [(n, *all_to_all_row(n, size)) for n in sampled]
+    for kind, names, rows in (("allreduce", ALLREDUCE, reduced), ("all_to_all", ALL_TO_ALL, exchanged)):
+        path = out / f"figure_3_7_{kind}.csv"
+        write_csv(path, ("n", *(f"{name}_us" for name in names)), rows)
+        draw(path.with_suffix(".png"), partial(plot_3_7, kind=kind, names=names, rows=rows))
+    print_claims(reduced, exchanged)
+
+
+ALLREDUCE = (
+    "best",
+    "shifted_ring",
+    "shifted_bfb_ring",
+    "double_binary_tree_published",
+    "double_binary_tree",
+    "torus_traditional",
+    "torus_bfb",
+    "bound",
+)
+ALL_TO_ALL = ("generalized_kautz", "circulant", "shifted_ring", "double_binary_tree", "torus", "bound")
+
+
+def side(n: int) -> int:
+    """Of the square torus with n nodes; 0 where there is none."""
+    root = isqrt(n)
+    return root if root * root == n and root > 2 else 0
+
+
+def allreduce_row(search: Finder, n: int, size: int) -> list[float | None]:
+    """Microseconds of every curve, None where it has no point."""
+    link = {"alpha_s": ALPHA_S, "bandwidth_bytes_per_s": BYTES_PER_S / 4, "size_bytes": size}
+    transfer = float(bandwidth_optimum(n)) * size / BYTES_PER_S
+
+    def optimal(steps: int) -> float:
+        return 2e6 * (steps * ALPHA_S + transfer)
+
+    return [
+        min(allreduce_us(candidate, size) for candidate in search.frontier(n, 4)),
+        optimal(n - 1),
+        optimal(n // 2),
+        1e6 * published_tree_time_s(n, ALPHA_S, size / BYTES_PER_S),
+        1e6 * double_binary_tree_time_s(n, best_chunk_count(n, **link), **link),
+        optimal(2 * (side(n) - 1)) if side(n) else None,
+        optimal(2 * (side(n) // 2)) if side(n) else None,
+        bound_us(n, size),
+    ]
+
+
+def all_to_all_row(n: int, size: int) -> list[float | None]:
+    """Microseconds of every curve for `size` bytes out of each node, None where it has no point."""
+    jump = least_circulant_diameter(n)
+
+    def by_distances(topology: Topology, sources: Sequence[int] | None = None) -> float:
+        return exchange_us(n, float(all_to_all_bound(topology, sources=sources)), size)
+
+    ring, trees = shifted_ring(n), double_binary_tree(n)
+    return [
+        by_distances(generalized_kautz(4, n)),
+        by_distances(circulant(n, jump, jump + 1), [0]),
+        max(by_distances(ring, [0]), by_prefixes(ring, size)),
+        max(by_distances(trees), by_prefixes(trees, size)),
+        by_distances(torus(side(n), side(n)), [0]) if side(n) else None,
+        exchange_us(n, float(all_to_all_limit(n, 4)), size),
+    ]
+
+
+def exchange_us(n: int, rate: float, size: int) -> float:
+    """Time of size / n bytes per pair at a rate in link bandwidths."""
+    return 1e6 * size / n / (rate * BYTES_PER_S / 4)
+
+
+def by_prefixes(topology: Topology, size: int) -> float:
+    """The slowest cut between nodes 0 to i and the others, microseconds."""
+    n = topology.n_nodes
+    crossing = np.zeros((2, n), dtype=np.int64)
+    for way, (ends, others) in enumerate(
+        ((topology.tails, topology.heads), (topology.heads, topology.tails))
+    ):
+        is_up = ends < others
+        np.add.at(crossing[way], ends[is_up], 1)
+        np.subtract.at(crossing[way], others[is_up], 1)
+    below = np.arange(1, n)
+    links = np.cumsum(crossing, axis=1).min(axis=0)[: n - 1]
+    return exchange_us(n, float((links / (below * (n - below))).min()), size)
+
+
+def print_claims(reduced: Sequence[Sequence[Any]], exchanged: Sequence[Sequence[Any]]) -> None:
+    """The ratios of section 3.8.3's text, means over N from 900 to 1000."""
+    for kind, names, rows in (("allreduce", ALLREDUCE, reduced), ("all-to-all", ALL_TO_ALL, exchanged)):
+        late = [row for row in rows if 900 <= row[0] <= 1000]
+        for ours in range(1, 2 if kind == "allreduce" else 3):
+            ratios = []
+            for column in range(ours + 1, len(names) + 1):
+                found = [row[column] / row[ours] for row in late if row[column] is not None]
+                if found:
+                    ratios.append(f"{names[column - 1]} {sum(found) / len(found):.3f}")
+            print(f"{kind}, times that of {names[ours - 1]}, N from 900 to 1000: {', '.join(ratios)}")
+
+
+def plot_3_7(axes: Any, kind: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A line per topology; marks for square tori."""
+    for column, name in enumerate(names, start=1):
+        points = [(row[0], row[column]) for row in rows if row[column] is not None]
+        style = "k--" if name == "bound" else "." if name.startswith("torus") else "-"
+        axes.plot(*zip(*points, strict=True), style, lw=0.8, ms=3, label=name)
+    note = " (lower bounds)" if kind == "all_to_all" else ""
+    axes.set(xlabel="N", ylabel=f"{kind}{note}, us", yscale="log", title="d = 4, 10 us, 1 MB at 100 Gbit/s")
     axes.legend(fontsize=6, ncols=2)
 
 
@@ -149,6 +279,7 @@ def main() -> None:
     print_search_times(tables, options.nodes)
     print_table_a1(tables)
     write_figure_a4(tables, options.nodes, options.out)
+    write_figure_3_7(tables, options.nodes, options.out)
 
 
 if __name__ == "__main__":
