@@ -10,14 +10,14 @@ import greedy_steps as samples
 from treadle.lowering.lower import lower
 from treadle.lowering.program import Program
 from treadle.runtime.mpi import load_mpi, measure_mpi
-from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.collective import SPANNING_KINDS
 
 SIZES = [0, 4, 36, 4096, 50_000]
 
 
 def cases(n: int) -> Iterator[tuple[str, Program]]:
     for topology in (samples.ring(n, both=True), samples.ring(n, links=2)):
-        for kind in CollectiveKind:
+        for kind in SPANNING_KINDS:
             collective, schedule = samples.greedy_schedule(topology, kind, seed=5, root=1)
             for in_place in (False, True):
                 label = f"{topology.name} {kind} in_place={in_place}"

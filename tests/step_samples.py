@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind
 from treadle.schedules.forest import Direction
 from treadle.schedules.steps import Send, Steps, StepSchedule, steps_from_sends
 from treadle.topologies.direct import from_arcs
@@ -90,7 +90,7 @@ def random_case(rng: random.Random, *, is_frugal: bool = True, n_chunks: int | N
 
     Not frugal: chunks may arrive twice and forwarders may keep what they got, which reducing does not allow.
     """
-    kind = rng.choice(tuple(CollectiveKind))
+    kind = rng.choice(SPANNING_KINDS)
     n_ranks, n_forwarders = rng.randint(2, 4), rng.choice((0, 0, 1, 2))
     n = n_ranks + n_forwarders
     topology = random_fabric(rng, n)

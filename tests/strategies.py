@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 SHARDED = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
@@ -120,7 +120,7 @@ def collectives(
     draw: Any,
     topology: Topology,
     *,
-    kinds: tuple[CollectiveKind, ...] = tuple(CollectiveKind),
+    kinds: tuple[CollectiveKind, ...] = SPANNING_KINDS,
     weighted: bool = True,
 ) -> Collective:
     """A collective over every compute node of `topology`, at times with a root or unequal shards."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.cost import algbw
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.verify import verify
@@ -51,7 +51,7 @@ FABRICS: dict[str, Callable[[], Topology]] = {
 }
 
 KINDS = {
-    "ring": set(K),
+    "ring": set(SPANNING_KINDS),
     "double-binary-tree": {K.ALLREDUCE, K.BROADCAST, K.REDUCE},
     "halving-doubling": {K.ALLGATHER, K.REDUCE_SCATTER, K.ALLREDUCE},
     "hierarchical-ring": {K.ALLGATHER, K.REDUCE_SCATTER, K.ALLREDUCE},

@@ -22,7 +22,7 @@ from strategies import (
     symmetric_topologies,
 )
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.verify import verify
 from treadle.synthesis.forestcoll import TreeBudget, optimum, pack_forest, synthesise
@@ -33,7 +33,7 @@ from treadle.synthesis.forestcoll.switch_removal import remove_switches, splitta
 from treadle.synthesis.forestcoll.tree_packing import pack_trees, to_forest
 from treadle.topologies import Topology, TopologyBuilder, parse
 
-ONE_WAY = tuple(kind for kind in CollectiveKind if kind is not CollectiveKind.ALLREDUCE)
+ONE_WAY = tuple(kind for kind in SPANNING_KINDS if kind is not CollectiveKind.ALLREDUCE)
 
 
 @settings(max_examples=200)

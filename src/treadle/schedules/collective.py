@@ -7,6 +7,7 @@ from enum import StrEnum
 from math import gcd
 
 from treadle.errors import ScheduleError
+from treadle.schedules.demands import Demands, uniform_demands
 from treadle.topologies.topology import Topology
 
 
@@ -18,6 +19,7 @@ class CollectiveKind(StrEnum):
     ALLREDUCE = "allreduce"
     BROADCAST = "broadcast"
     REDUCE = "reduce"
+    ALLTOALL = "alltoall"
 
     @property
     def is_rooted(self) -> bool:
@@ -35,6 +37,10 @@ class CollectiveKind(StrEnum):
         return self in (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST)
 
 
+SPANNING_KINDS = tuple(kind for kind in CollectiveKind if kind.reduces or kind.broadcasts)
+"""Collectives that spread or gather along spanning trees: all but all-to-all."""
+
+
 @dataclass(frozen=True)
 class Collective:
     """A collective on some compute nodes of a fabric.
@@ -50,6 +56,8 @@ class Collective:
         Relative shard sizes per rank, not negative, of allgather and reduce-scatter; default all equal.
     forwarders : tuple of int
         Node indices of compute nodes outside `ranks` that may forward.
+    demands : Demands, optional
+        Relative amounts between ranks of an all-to-all; default all equal.
 
     Raises
     ------
@@ -62,6 +70,7 @@ class Collective:
     root: int | None = None
     weights: tuple[int, ...] | None = None
     forwarders: tuple[int, ...] = ()
+    demands: Demands | None = None
 
     def __post_init__(self) -> None:
         n = len(self.ranks)
@@ -76,6 +85,8 @@ class Collective:
             raise ScheduleError(f"root {self.root}: expected a rank from 0 to {n - 1}")
         if self.weights is not None:
             self._check_weights(self.weights)
+        if self.demands is not None:
+            self._check_demands(self.demands)
 
     def _check_weights(self, weights: tuple[int, ...]) -> None:
         if self.kind not in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
@@ -84,6 +95,25 @@ class Collective:
             raise ScheduleError(f"weights: expected {self.n_ranks} values, found {len(weights)}")
         if min(weights) < 0 or max(weights) == 0 or max(weights) > 2**20:
             raise ScheduleError("weights must be integers from 0 to 2**20, not all 0")
+
+    def _check_demands(self, demands: Demands) -> None:
+        if self.kind is not CollectiveKind.ALLTOALL:
+            raise ScheduleError(f"{self.kind} has no demands between pairs; only an all-to-all has")
+        if demands.n_ranks != self.n_ranks:
+            raise ScheduleError(f"demands: of {demands.n_ranks} ranks, the collective has {self.n_ranks}")
+
+    @property
+    def pair_demands(self) -> Demands:
+        """What each rank has for each other in an all-to-all.
+
+        Raises
+        ------
+        ScheduleError
+            For the other collectives.
+        """
+        if self.kind is not CollectiveKind.ALLTOALL:
+            raise ScheduleError(f"{self.kind} has no demands between pairs; only an all-to-all has")
+        return uniform_demands(self.n_ranks) if self.demands is None else self.demands
 
     @property
     def n_ranks(self) -> int:
@@ -95,7 +125,16 @@ class Collective:
         """Relative amount of data that starts (or ends) at each rank, in lowest terms.
 
         One-hot at the root for broadcast and reduce.
+
+        Raises
+        ------
+        ScheduleError
+            For an all-to-all, whose data goes from one rank to one rank (`pair_demands`).
         """
+        if self.kind is CollectiveKind.ALLTOALL:
+            raise ScheduleError(
+                "an all-to-all sends something else to every rank; spanning trees do not serve it"
+            )
         if self.root is not None:
             return tuple(int(rank == self.root) for rank in range(self.n_ranks))
         if self.weights is None:

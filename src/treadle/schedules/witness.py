@@ -13,6 +13,7 @@ import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
+from treadle.schedules.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies.topology import Topology
 
@@ -96,6 +97,7 @@ WITNESS_READERS: Mapping[str, Callable[[Mapping[str, object]], Witness]] = Mappi
         CutWitness.kind: CutWitness.from_json,
         LengthWitness.kind: LengthWitness.from_json,
         CutCombinationWitness.kind: CutCombinationWitness.from_json,
+        DistanceWitness.kind: DistanceWitness.from_json,
     }
 )
 """Reader of each witness kind's JSON object."""

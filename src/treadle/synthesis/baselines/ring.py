@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import SPANNING_KINDS, Collective
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.synthesis.baselines.boxes import Arcs, CycleFinder, direct_arcs, find_boxes
 from treadle.synthesis.baselines.embedding import ForestBuilder, check_supported, compose
@@ -45,7 +45,7 @@ def ring(topology: Topology, collective: Collective) -> ForestSchedule:
     fabric gets Hamiltonian cycles in both directions; where none is found the ring goes in rank order and
     ranks pass on what is not theirs.
     """
-    check_supported("ring", topology, collective, tuple(CollectiveKind))
+    check_supported("ring", topology, collective, SPANNING_KINDS)
     return compose(topology, collective, _ring_forest)
 
 

@@ -1,0 +1,83 @@
+"""How much each rank has for each other in an all-to-all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int64Array, frozen
+from treadle.errors import ScheduleError
+
+MAX_DEMAND = 2**20
+"""Largest entry."""
+
+
+@dataclass(frozen=True, eq=False)
+class Demands:
+    """Relative amounts of data between ranks.
+
+    Parameters
+    ----------
+    matrix : array of int64, shape (N, N)
+        Row i: what rank i sends to each rank, 0 to 2**20. The diagonal stays within the rank; it counts in
+        the size of the buffer only. At least one entry off the diagonal is positive.
+
+    Raises
+    ------
+    ScheduleError
+        If any of the above does not hold.
+
+    Examples
+    --------
+    >>> Demands([[0, 3], [1, 0]]).buffer_units
+    3
+    """
+
+    matrix: Int64Array
+
+    def __post_init__(self) -> None:
+        raw = np.asarray(self.matrix)
+        if raw.dtype.kind not in "iu":
+            raise ScheduleError(f"demands: expected integers, found {raw.dtype}; scale the matrix")
+        if raw.ndim != 2 or raw.shape[0] != raw.shape[1] or raw.shape[0] < 2:
+            raise ScheduleError(
+                f"demands: expected a square matrix of at least 2 ranks, found shape {raw.shape}"
+            )
+        if raw.min() < 0 or raw.max() > MAX_DEMAND:
+            raise ScheduleError("demands: entries must be integers from 0 to 2**20")
+        object.__setattr__(self, "matrix", frozen(raw, np.int64))
+        if not self.between.any():
+            raise ScheduleError("demands: no rank has anything for another; expected a positive entry")
+
+    @property
+    def n_ranks(self) -> int:
+        """N."""
+        return len(self.matrix)
+
+    @property
+    def between(self) -> Int64Array:
+        """The matrix with a diagonal of zeros: what has to cross the fabric, shape (N, N)."""
+        off: Int64Array = self.matrix - np.diag(np.diag(self.matrix))
+        return off
+
+    @property
+    def buffer_units(self) -> int:
+        """Units in the largest per-rank buffer, sent or received: what `size` is in units of demand."""
+        return int(max(self.matrix.sum(axis=0).max(), self.matrix.sum(axis=1).max()))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Demands):
+            return NotImplemented
+        return np.array_equal(self.matrix, other.matrix)
+
+    def __hash__(self) -> int:
+        return hash(self.matrix.tobytes())
+
+    def __repr__(self) -> str:
+        return f"<Demands of {self.n_ranks} ranks>"
+
+
+def uniform_demands(n: int) -> Demands:
+    """Every rank has one unit for every rank, itself included: the plain all-to-all."""
+    return Demands(np.ones((n, n), dtype=np.int64))

@@ -1,0 +1,136 @@
+"""Demands and the distance witness of an all-to-all."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strategies import digraphs
+from treadle.errors import ScheduleError
+from treadle.schedules.alltoall_witness import DistanceWitness
+from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.demands import Demands, uniform_demands
+from treadle.schedules.witness import witness_from_json
+from treadle.topologies import complete, hypercube, parse, ring, torus
+from treadle.topologies.topology import Topology
+
+A2A = CollectiveKind.ALLTOALL
+
+
+def test_demands_are_values() -> None:
+    assert Demands([[0, 1], [2, 0]]) == Demands(np.array([[0, 1], [2, 0]], dtype=np.int32))
+    assert hash(uniform_demands(3)) == hash(uniform_demands(3))
+    assert uniform_demands(5).buffer_units == 5
+    assert Demands([[4, 1], [2, 0]]).buffer_units == 6
+    assert Demands([[4, 1], [2, 0]]).between.tolist() == [[0, 1], [2, 0]]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        ([[0, 1]], "square matrix"),
+        ([[1]], "at least 2 ranks"),
+        ([[0, -1], [1, 0]], "0 to 2"),
+        ([[0, 2**21], [1, 0]], "0 to 2"),
+        ([[0.0, 1.0], [1.0, 0.0]], "expected integers"),
+        ([[float("nan"), 1.0], [1.0, 0.0]], "expected integers"),
+        ([[3, 0], [0, 3]], "anything for another"),
+    ],
+)
+def test_malformed_demands_are_refused(matrix: list[list[float]], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        Demands(matrix)
+
+
+def test_only_an_all_to_all_has_demands() -> None:
+    demands = uniform_demands(3)
+    assert Collective(A2A, (0, 1, 2)).pair_demands == demands
+    with pytest.raises(ScheduleError, match="of 3 ranks, the collective has 2"):
+        Collective(A2A, (0, 1), demands=demands)
+    for kind in SPANNING_KINDS:
+        root = 0 if kind.is_rooted else None
+        with pytest.raises(ScheduleError, match="only an all-to-all"):
+            Collective(kind, (0, 1, 2), root=root, demands=demands)
+        with pytest.raises(ScheduleError, match="only an all-to-all"):
+            _ = Collective(kind, (0, 1, 2), root=root).pair_demands
+    with pytest.raises(ScheduleError, match="spanning trees do not serve it"):
+        _ = Collective(A2A, (0, 1, 2)).shard_weights
+
+
+@pytest.mark.parametrize(
+    ("topology", "rate"),
+    [
+        (complete(4), Fraction(1)),
+        (hypercube(3), Fraction(1, 4)),
+        (torus(3, 3, 3), Fraction(1, 9)),
+        (ring(4, bidirectional=False), Fraction(1, 6)),
+        (ring(5), Fraction(1, 3)),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_unit_lengths_bound_symmetric_graphs(topology: Topology, rate: Fraction) -> None:
+    """1/9 on the 3x3x3 torus as published; 1/4 on the 3-cube: 1/F = 4.0 (notes)."""
+    witness = DistanceWitness(np.ones(topology.n_links, dtype=np.int64))
+    collective = on_all_ranks(topology, A2A)
+    assert witness.pair_rate_bound(topology, collective) == rate
+    assert witness.bound(topology, collective) == rate * topology.n_nodes
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(digraphs(), st.data())
+def test_bound_is_volume_over_demand_times_distance(topology: Topology, data: st.DataObject) -> None:
+    """Against networkx's Dijkstra, with any demands."""
+    ranks = tuple(topology.compute_nodes.tolist())
+    n = len(ranks)
+    lengths = data.draw(st.lists(st.integers(1, 9), min_size=topology.n_links, max_size=topology.n_links))
+    matrix = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n * n, max_size=n * n))).reshape(n, n)
+    matrix[0, 1] += 1
+    graph = nx.MultiDiGraph()
+    graph.add_nodes_from(range(topology.n_nodes))
+    ends = zip(topology.tails.tolist(), topology.heads.tolist(), lengths, strict=True)
+    graph.add_weighted_edges_from(ends)
+    distance = dict(nx.all_pairs_dijkstra_path_length(graph))
+    volume = sum(
+        int(b) * length
+        for b, length, u, v in zip(topology.bandwidths, lengths, topology.tails, topology.heads, strict=True)
+        if u != v
+    )
+    witness = DistanceWitness(np.array(lengths))
+    collective = Collective(A2A, ranks, demands=Demands(matrix))
+    pairs = [(i, j) for i in range(n) for j in range(n) if i != j and matrix[i, j]]
+    if any(ranks[j] not in distance[ranks[i]] for i, j in pairs):
+        with pytest.raises(ScheduleError, match="cannot be reached"):
+            witness.pair_rate_bound(topology, collective)
+        return
+    needed = sum(int(matrix[i, j]) * distance[ranks[i]][ranks[j]] for i, j in pairs)
+    assert witness.pair_rate_bound(topology, collective) == Fraction(volume, needed)
+
+
+def test_json_round_trip_and_bad_lengths() -> None:
+    witness = DistanceWitness(np.array([0, 2**40, 3, 3, 1, 1]))
+    again = witness_from_json(json.loads(json.dumps(witness.to_json())))
+    assert again == witness
+    collective = on_all_ranks(ring(3), A2A)
+    assert again.bound(ring(3), collective) == witness.bound(ring(3), collective)
+    with pytest.raises(ScheduleError, match="6 lengths, expected 8"):
+        witness.bound(ring(4), on_all_ranks(ring(4), A2A))
+    with pytest.raises(ScheduleError, match="distance 0"):
+        DistanceWitness(np.zeros(6, dtype=np.int64)).bound(ring(3), collective)
+    for wrong in ([-1], [2**40 + 1], [[1]], [0.5]):
+        with pytest.raises(ScheduleError, match="distance witness"):
+            DistanceWitness(np.array(wrong))
+    for text in ('{"kind": "distances"}', '{"kind": "distances", "lengths": [true]}'):
+        with pytest.raises(ValueError, match="distance witness"):
+            witness_from_json(json.loads(text))
+
+
+def test_switches_only_forward() -> None:
+    topology = parse("star(4)")
+    witness = DistanceWitness(np.ones(topology.n_links, dtype=np.int64))
+    assert witness.pair_rate_bound(topology, on_all_ranks(topology, A2A)) == Fraction(8, 12 * 2)
