@@ -98,7 +98,10 @@ class Forest:
         for key, dtype in _DTYPES.items():
             array = getattr(self, key)
             if not (isinstance(array, np.ndarray) and array.dtype == dtype and not array.flags.writeable):
-                object.__setattr__(self, key, frozen(array, dtype))
+                try:
+                    object.__setattr__(self, key, frozen(array, dtype))
+                except (OverflowError, TypeError, ValueError) as error:
+                    raise ScheduleError(f"forest: {key}: expected {np.dtype(dtype).name} ({error})") from None
         n, t = len(self.root_multiplicity), len(self.tree_root)
         if self.parent.shape != (t, n):
             raise ScheduleError(f"forest: parent has shape {self.parent.shape}, expected {(t, n)}")
