@@ -28,6 +28,7 @@ VERIFIER_MAY_IMPORT = {
     "treadle.schedules.collective",
     "treadle.schedules.forest",
     "treadle.schedules.plan",
+    "treadle.schedules.routes",
     "treadle.schedules.schedule",
     "treadle.schedules.steps",
     "treadle.schedules.violations",
