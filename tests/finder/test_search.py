@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from treadle.finder.bases import closed_form_bases
+from treadle.finder.bases import bandwidth_optimal, closed_form_bases
 from treadle.finder.build import build
-from treadle.finder.construction import expression, notation
+from treadle.finder.construction import Base, Scheduler, expression, notation
 from treadle.finder.measure import measured_options
 from treadle.finder.search import Candidate, Finder, pareto
 from treadle.finder.tables import Tables, shipped_tables
@@ -124,3 +125,33 @@ def test_bidirectional_search_needs_no_one_way_link() -> None:
 def test_impossible_sizes_have_no_candidate() -> None:
     assert finder(bidirectional=True).frontier(7, 3) == []  # an odd number of odd degrees
     assert finder(bidirectional=True).frontier(5, 1) == []
+
+
+def test_line_graphs_that_may_turn_out_better_are_measured() -> None:
+    """L(C8{1,3}) is predicted to cost what an exact rival costs, and so left out; it costs 15/16."""
+    circulant = Base("directed_circulant(8, 1, 3)", "DiC(8,{1,3})", Scheduler.BFB, "directed circulant")
+    plain = bandwidth_optimal(circulant, 8, 2, 3)
+    rival_graph = Base("de_bruijn(2, 4)", "DBJ(2,4)", Scheduler.BFB, "de Bruijn")
+    figures = replace(plain.gather, nodes=16, steps=4, t_b=Fraction(1), diameter=4, is_exact=True)
+
+    def bases(nodes: int, degree: int) -> Iterator[Candidate]:
+        if degree == 2:
+            yield from {8: [plain], 16: [Candidate(rival_graph, figures, figures, True)]}.get(nodes, [])
+
+    search = Finder(bases)
+    front = search.frontier(16, 2)
+    assert [expression(c.construction) for c in front] == ["de_bruijn(2, 4)"]
+    hopes = search.hopeful(16, 2)
+    assert [expression(c.construction) for c in hopes] == ["line_graph(directed_circulant(8, 1, 3))"]
+    assert search.hopeful(16, 2, limit=0) == []
+    best = measured_options([*front, *hopes])
+    assert [(o.candidate.steps, o.candidate.gather.t_b) for o in best] == [(4, Fraction(15, 16))]
+
+
+def test_nothing_is_hoped_for_beyond_the_optimum() -> None:
+    search = finder(shipped_tables())
+    for nodes, degree in ((128, 4), (96, 3), (48, 2)):
+        least = min(c.steps for c in search.frontier(nodes, degree) if c.is_bandwidth_optimal)
+        for hope in search.hopeful(nodes, degree):
+            assert hope.steps < least
+            assert not hope.is_exact

@@ -25,7 +25,6 @@ from treadle.finder.cayley_search import least_steps
 from treadle.finder.cayley_value import load_scale
 from treadle.finder.line_graph_library import LineGraphEntry, library_text, pareto_entries, read_entries
 from treadle.finder.line_graph_value import batch_line_graph_costs, check_power, line_graph_value
-from treadle.finder.measure import measured_options
 from treadle.finder.search import Candidate, Finder
 from treadle.finder.tables import shipped_tables
 from treadle.topologies.cayley import cayley_graph
@@ -223,9 +222,10 @@ def _thinned(pool: Iterable[_Candidate]) -> list[_Candidate]:
 
 
 def unknown_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, ...]:
-    """Those that beat, in T_L or T_B, everything that the finder offers without the line graph library.
+    """Those that beat, in T_L or T_B, all that the finder predicts without the line graph library.
 
-    The finder's own line graphs are measured, so that they count with their exact figures.
+    Measured, some of its own line graphs may turn out as good; but as bases of further expansions, and when
+    it discards, only predictions count.
     """
     tables = shipped_tables(line_graphs=False)
 
@@ -239,7 +239,7 @@ def unknown_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, 
     for entry in pareto_entries(entries):
         place = entry.nodes, entry.degree
         if place not in known:
-            known[place] = [option.candidate for option in measured_options(finder.frontier(*place))]
+            known[place] = finder.frontier(*place)
         both = entry.gather_t_b + entry.reduce_t_b
         if not any(c.steps <= entry.t_l and c.t_b_both <= both for c in known[place]):
             kept.append(entry)

@@ -200,6 +200,28 @@ class Finder:
         """
         return pareto(self._useful(nodes, degree), _figures)
 
+    def hopeful(self, nodes: int, degree: int, *, limit: int = 24) -> list[Candidate]:
+        """Candidates that the frontier leaves out but that may beat it once measured, by rising predictions.
+
+        Their figures are upper bounds, such as those of line graphs of bases whose links do not come in
+        opposite pairs; nothing else of as few steps or fewer is known to be bandwidth-optimal.
+
+        Parameters
+        ----------
+        nodes, degree : int
+        limit : int
+            At most so many.
+        """
+        kept = self.frontier(nodes, degree)
+        best = [found.steps for found in kept if found.is_bandwidth_optimal]
+        known = {found.construction for found in kept}
+        hopes = {
+            found.construction: found
+            for found in self._candidates(nodes, degree)
+            if not (found.is_exact or found.construction in known or found.steps >= min(best, default=nodes))
+        }
+        return sorted(hopes.values(), key=_figures)[:limit]
+
     def _useful(self, nodes: int, degree: int) -> list[Candidate]:
         """The candidates worth expanding; recursion ends because nodes or degree shrink."""
         place = nodes, degree

@@ -36,6 +36,8 @@ from treadle.topologies.topology import Topology
 
 MAX_NODES = 100_000
 MAX_DEGREE = 64
+_SURELY_MEASURED = 2048
+"""Nodes up to which candidates that only may be good are measured too: at most a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -240,6 +242,8 @@ def _options(finder: Finder, nodes: int, degree: int) -> tuple[Option, ...]:
             f"design: no fabric with {nodes} nodes of degree {degree} is known with links in opposite pairs; "
             f"drop --bidirectional or change a number"
         )
+    if nodes <= _SURELY_MEASURED:
+        candidates = [*candidates, *finder.hopeful(nodes, degree)]
     return measured_options(candidates)
 
 
