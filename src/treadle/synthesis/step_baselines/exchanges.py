@@ -203,7 +203,8 @@ def _arriving(
     carried: BoolArray, link: Int64Array, place: Int64Array, lacks: BoolArray
 ) -> tuple[Int64Array, Int64Array]:
     """Shards that come to a node that lacks them, and the link that each comes over: once per node."""
-    message, shard = np.nonzero(carried & lacks[place])
+    # numpy finds what is set several times as fast in one dimension
+    message, shard = np.divmod(np.flatnonzero(carried & lacks[place]), lacks.shape[1])
     first = np.unique(place[message] * lacks.shape[1] + shard, return_index=True)[1]
     return shard[first], link[message[first]]
 
