@@ -233,6 +233,21 @@ def test_the_search_depends_on_its_arguments_only() -> None:
         assert [entry.t_l for entry in one] == sorted({entry.t_l for entry in one})
 
 
+@pytest.mark.parametrize(("degree", "power"), [(2, 1), (2, 2), (3, 1), (4, 1), (8, 1)])
+def test_the_shipped_commands_find_their_entries(degree: int, power: int) -> None:
+    entry = next(entry for entry in LIBRARY if (entry.degree, entry.power) == (degree, power))
+    words = entry.command.split()
+    options = dict(zip(words[3::2], words[4::2], strict=True))
+    found = search_line_graphs(
+        entry.nodes,
+        int(options["--degree"]),
+        trials=int(options["--trials"]),
+        seed=int(options.get("--seed", 0)),
+        power=int(options.get("--power", 1)),
+    )
+    assert entry in [one.made_with(entry.command) for one in found]
+
+
 def test_equals_and_dominated_entries_are_dropped() -> None:
     one = LineGraphEntry(2, 16, 1, "a", 4, Fraction(1), Fraction(15, 16))
     assert one.t_b == 1
