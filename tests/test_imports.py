@@ -26,6 +26,7 @@ ALLOWED = {
 VERIFIER_MAY_IMPORT = {
     "treadle.topologies.topology",
     "treadle.schedules.collective",
+    "treadle.schedules.exchange",
     "treadle.schedules.forest",
     "treadle.schedules.plan",
     "treadle.schedules.routes",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.steps import StepSchedule
 
-Schedule = ForestSchedule | StepSchedule
-"""Both have `kind` and `n_ranks`; `isinstance` tells them apart where a stage needs more."""
+Schedule = ForestSchedule | StepSchedule | ExchangeSchedule
+"""All have `kind` and `n_ranks`; `isinstance` tells them apart where a stage needs more."""

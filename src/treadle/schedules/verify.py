@@ -11,11 +11,13 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective
+from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps import StepSchedule
 from treadle.schedules.verify_claims import check_algbw, check_bound, check_kind, check_members
+from treadle.schedules.verify_exchange import verify_exchange
 from treadle.schedules.verify_forest import ForestCheck
 from treadle.schedules.verify_steps import verify_steps
 from treadle.schedules.violations import Findings, Report, Violation, ViolationKind
@@ -41,7 +43,7 @@ def verify(
     ----------
     topology : Topology
     collective : Collective
-    schedule : ForestSchedule or StepSchedule
+    schedule : ForestSchedule, StepSchedule or ExchangeSchedule
     claimed_algbw : Fraction, optional
         Bytes/s; must be exactly what the loads give, neither more nor less.
     claimed_optimal_algbw : Fraction, optional
@@ -57,7 +59,8 @@ def verify(
 
     Notes
     -----
-    What makes a step schedule correct is said at `treadle.schedules.verify_steps.verify_steps`.
+    What makes a step schedule correct is said at `treadle.schedules.verify_steps.verify_steps`, and for an
+    all-to-all at `treadle.schedules.verify_exchange.verify_exchange`.
 
     Forests are correct if every tree spans the ranks from its root; every edge's paths carry the tree's
     multiplicity along links that join, through switches and declared forwarders only; and the trees per root
@@ -72,6 +75,16 @@ def verify(
     """
     if isinstance(schedule, StepSchedule):
         return verify_steps(
+            topology,
+            collective,
+            schedule,
+            claimed_algbw=claimed_algbw,
+            claimed_optimal_algbw=claimed_optimal_algbw,
+            witness=witness,
+            limit=limit,
+        )
+    if isinstance(schedule, ExchangeSchedule):
+        return verify_exchange(
             topology,
             collective,
             schedule,
