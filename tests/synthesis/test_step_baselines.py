@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from step_samples import is_correct, slow_algbw
 from strategies import digraphs
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
+from treadle.planning import solve
 from treadle.planning.generation import algorithm_names
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.step_cost import algbw, bandwidth_time, reduction_time, runtime_s, t_b
@@ -315,6 +316,17 @@ def test_trees_never_meet_on_a_link() -> None:
     dense, sparse = parse("complete(9)"), parse("double_binary_tree(9)")
     times = [bandwidth_time(g, made("double-binary-tree-steps", g, ALLREDUCE)) for g in (dense, sparse)]
     assert times[0] == times[1]
+
+
+def test_chunks_of_trees_from_the_command_line_down() -> None:
+    """`solve --chunks`; the default is 16."""
+    for chunks, steps in ((4, 2 * (2 + 4)), (None, 2 * (2 + 16))):
+        found = solve(
+            "double_binary_tree(8)", "allreduce", algorithm="double-binary-tree-steps", chunks=chunks
+        )
+        schedule = found.plan.entries[0].schedule
+        assert isinstance(schedule, StepSchedule)
+        assert schedule.n_steps == steps
 
 
 @pytest.mark.parametrize("chunks", [0, -1, 2**30])

@@ -59,7 +59,7 @@ def solve_command(
     ] = False,
     chunks: Annotated[
         int | None,
-        typer.Option(help="Chunks per shard: at most (bfb), or just so many (exact).", metavar="C"),
+        typer.Option(help="Chunks per shard: at most (bfb), or so many (exact, double trees).", metavar="C"),
     ] = None,
     rounds: Annotated[
         str | None,

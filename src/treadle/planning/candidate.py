@@ -82,7 +82,7 @@ class Options:
     bound : Bound, optional
         If it is known already.
     chunks : int, optional
-        Most chunks per shard of a breadth-first broadcast.
+        Most chunks per shard of a breadth-first broadcast; pieces of each half in double binary trees.
     exact : ExactRequest
         For exact synthesis.
     progress : callable, optional

@@ -197,7 +197,7 @@ def solve(
         Prune trees at switches that multicast or aggregate.
     chunks : int, optional
         Chunks per shard: the most that breadth-first broadcast may use (default as many as it needs), or the
-        number that exact synthesis is to use (default 2).
+        number that exact synthesis (default 2) and pipelined double binary trees (default 16) are to use.
     rounds, steps, symmetric, seed
         Of exact synthesis: chunks a link may carry in each step; or the number of steps; search symmetric
         schedules only; the solver's seed.

@@ -16,11 +16,12 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.step_cost import algbw
 from treadle.schedules.steps import StepSchedule
 from treadle.synthesis.bfb import bfb_schedule
-from treadle.synthesis.step_baselines import STEP_BASELINES
+from treadle.synthesis.step_baselines import STEP_BASELINES, double_binary_tree_steps
 from treadle.topologies.topology import Topology
 
 BFB = "bfb"
 EXACT = "exact"
+TREES = "double-binary-tree-steps"
 
 _LARGEST_EXACT_ALLREDUCE = 128
 """Ranks up to which the allreduce linear program is worth its time beside a step schedule."""
@@ -41,6 +42,12 @@ def _exact(topology: Topology, collective: Collective, options: Options) -> Step
     return exact_schedule(Problem(topology, collective), options.exact, options.deadline)
 
 
+def _pipelined_trees(topology: Topology, collective: Collective, options: Options) -> StepSchedule:
+    if options.chunks is None:
+        return double_binary_tree_steps(topology, collective)
+    return double_binary_tree_steps(topology, collective, chunks=options.chunks)
+
+
 def _unwatched(
     generate: Callable[[Topology, Collective], StepSchedule],
 ) -> Callable[[Topology, Collective, Options], StepSchedule]:
@@ -53,6 +60,7 @@ STEP_ALGORITHMS: Mapping[str, Callable[[Topology, Collective, Options], StepSche
         BFB: _breadth_first,
         EXACT: _exact,
         **{name: _unwatched(generate) for name, generate in STEP_BASELINES.items()},
+        TREES: _pipelined_trees,
     }
 )
 """Generators of step schedules for direct-connect fabrics, by name."""
