@@ -133,6 +133,13 @@ def test_limits_are_said() -> None:
     assert fabric_summary(far)["moore_steps"] == 2
 
 
+def test_long_fabrics_are_not_searched_for_long() -> None:
+    chain = describe_fabric(parse("path(4000)"))
+    assert chain.distances is None
+    assert any(text.startswith("distances") for text in chain.omissions)
+    assert chain.diameter == 3999
+
+
 def test_lifted_limits_compute_more() -> None:
     topology = parse("complete(30)")
     assert describe_fabric(topology, limits=FactLimits(regularity_pairs=0)).is_distance_regular is None

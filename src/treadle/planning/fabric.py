@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import TopologyError
+from treadle.errors import ScheduleError, TopologyError
 from treadle.schedules.forest import Direction
 from treadle.synthesis.bfb import BfbValue, bfb_reduce_scatter_value, bfb_value, orbit_value
 from treadle.synthesis.bfb.instance import MAX_NODES
@@ -44,7 +44,9 @@ class FactLimits:
     ----------
     distance_nodes : int
         Nodes up to which distances are searched from all of them. Where the fabric is known to be
-        vertex-transitive one node is enough, and there is no limit.
+        vertex-transitive one node is enough.
+    distance_work : int
+        Most links times hops, for every 64 nodes from which distances are searched; 10**8 take a second.
     breadth_first_pairs : int
         Most pairs of nodes times links per node for breadth-first values. Cayley digraphs that are
         called so have no limit.
@@ -57,16 +59,18 @@ class FactLimits:
     """
 
     distance_nodes: int = 6000
+    distance_work: int = 2 * 10**8
     breadth_first_pairs: int = 2 * 10**8
     regularity_pairs: int = 3 * 10**7
     symmetry_work: int = 3 * 10**7
-    symmetry_links: int = 150_000
+    symmetry_links: int = 50_000
 
     @classmethod
     def lifted(cls) -> FactLimits:
         """Limits for those who have time: minutes, and gigabytes for tens of thousands of nodes."""
         return cls(
             distance_nodes=MAX_NODES,
+            distance_work=2**62,
             breadth_first_pairs=2**62,
             regularity_pairs=2**62,
             symmetry_work=10 * DEFAULT_WORK,
@@ -239,7 +243,7 @@ def describe_fabric(topology: Topology, *, limits: FactLimits | None = None) -> 
     omissions: list[str] = []
     n = len(topology.compute_nodes)
     connected = unreachable_pair(topology) is None
-    rows = distance_distribution(topology) if connected and n <= limits.distance_nodes else None
+    rows = _rows(topology, n, limits) if connected and n <= limits.distance_nodes else None
     facts = FabricFacts(n_ranks=n, is_direct=not has_switches(topology))
     if not facts.is_direct:
         distances = _distances(topology, rows, None, limits, omissions) if connected else None
@@ -259,6 +263,30 @@ def describe_fabric(topology: Topology, *, limits: FactLimits | None = None) -> 
         facts = _with_regularity(facts, topology, limits, omissions)
     facts = _with_reversal(facts, topology, limits, omissions)
     return replace(facts, omissions=tuple(omissions))
+
+
+def _rows(topology: Topology, sources: int, limits: FactLimits) -> Int64Array | None:
+    """Ranks at each distance from all ranks or from the first one; None if that takes too long."""
+    hops = _hops_from_first(topology)
+    if -(-sources // 64) * topology.n_links * hops > limits.distance_work:
+        return None
+    return distance_distribution(topology, sources=None if sources > 1 else [0])
+
+
+def _hops_from_first(topology: Topology) -> int:
+    """Largest distance from the first compute node, in time linear in links: the diameter's order."""
+    order = np.argsort(topology.tails, kind="stable")
+    starts = np.searchsorted(topology.tails[order], np.arange(topology.n_nodes + 1)).tolist()
+    ends = topology.heads[order].tolist()
+    level = topology.compute_nodes[:1].tolist()
+    found = set(level)
+    hops = -1
+    while level:
+        hops += 1
+        reached = {end for node in level for end in ends[starts[node] : starts[node + 1]]}
+        level = list(reached - found)
+        found |= reached
+    return hops
 
 
 def _degrees(topology: Topology) -> tuple[int, int]:
@@ -355,9 +383,9 @@ def _distances(
 ) -> DistanceFacts | None:
     n = len(topology.compute_nodes)
     if rows is None and transitive:
-        rows = distance_distribution(topology, sources=[0])
+        rows = _rows(topology, 1, limits)
     if rows is None:
-        omissions.append(f"distances: {n} nodes, searched from at most {limits.distance_nodes}")
+        omissions.append(f"distances: {n} nodes and {topology.n_links} links are too many to search")
         return None
     alike = _is_alike(rows)
     pairs = tuple(int(count) * (n // len(rows)) for count in rows.sum(axis=0))
@@ -377,11 +405,14 @@ def _with_breadth_first(
     if topology.injection_bytes_per_s.any():
         omissions.append("breadth-first broadcast: hosts have injection caps, which it does not know")
     elif cayley is not None:
-        return replace(
-            facts,
-            allgather=_orbit(topology, cayley, Direction.BROADCAST),
-            reduce_scatter=_orbit(topology, cayley, Direction.REDUCE),
-        )
+        try:
+            return replace(
+                facts,
+                allgather=_orbit(topology, cayley, Direction.BROADCAST),
+                reduce_scatter=_orbit(topology, cayley, Direction.REDUCE),
+            )
+        except ScheduleError as refusal:
+            omissions.append(f"breadth-first broadcast: {refusal}")
     elif topology.n_nodes > MAX_NODES:
         omissions.append(f"breadth-first broadcast: {topology.n_nodes} nodes, at most {MAX_NODES}")
     elif work > limits.breadth_first_pairs:

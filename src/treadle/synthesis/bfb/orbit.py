@@ -129,13 +129,13 @@ def _distance_rows(graph: CayleyGraph, tails: Int64Array) -> NDArray[np.uint16]:
     distance = np.full(n, np.iinfo(np.uint16).max, dtype=np.uint16)
     frontier, step = np.zeros(1, dtype=np.int64), 0
     while frontier.size:
+        if step == np.iinfo(np.uint16).max:
+            raise ScheduleError(f"{graph.expression}: a diameter beyond 65,534 steps; expected fewer")
         distance[frontier] = step
         step += 1
         # The tails of the links into x are x s.
         reached = np.unique(graph.group.multiply(frontier[:, None], tails))
         frontier = reached[distance[reached] == np.iinfo(np.uint16).max]
-    if step > np.iinfo(np.uint16).max:
-        raise ScheduleError(f"{graph.expression}: a diameter of {step - 1} is beyond 65,534 steps")
     # d(v, s) = d(inverse(s) v, 0).
     moved = graph.group.multiply(graph.group.inverse(tails)[:, None], nodes)
     rows: NDArray[np.uint16] = np.ascontiguousarray(np.concatenate([distance[None, :], distance[moved]]))
