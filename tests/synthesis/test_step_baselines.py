@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 from math import gcd
 
@@ -394,7 +395,19 @@ def _schedules(topology: Topology) -> list[StepSchedule]:
 )
 def test_theorem_6_additions_take_at_most_the_bandwidth_time(text: str) -> None:
     """T_C <= M gamma y where T_B = y M/B, of the reducing phase; never below (N - 1) / N (A.3.4)."""
-    topology = parse(text)
+    _check_theorem_6(parse(text))
+
+
+@given(st.integers(3, 8), st.integers(1, 3), st.randoms(use_true_random=False))
+@settings(max_examples=15, deadline=None, derandomize=True)
+def test_theorem_6_on_random_regular_digraphs(n: int, d: int, rng: random.Random) -> None:
+    """A ring and d permutations: loops and parallel links among them."""
+    rounds = [[(v + 1) % n for v in range(n)], *(rng.sample(range(n), n) for _ in range(d))]
+    tails, heads = zip(*((v, heads[v]) for heads in rounds for v in range(n)), strict=True)
+    _check_theorem_6(from_arcs("regular", tails, heads, n=n))
+
+
+def _check_theorem_6(topology: Topology) -> None:
     for schedule in _schedules(topology):
         if schedule.reduce is None:
             assert reduction_time(topology, schedule) == 0
@@ -451,6 +464,13 @@ def test_unreachable_nodes(name: str) -> None:
     for kind in KINDS if name not in ALLREDUCE_ONLY else (ALLREDUCE,):
         with pytest.raises(InfeasibleError, match="oneway: n0 cannot be reached from n"):
             made(name, topology, kind)
+
+
+@pytest.mark.parametrize("name", sorted(set(STEP_BASELINES) - {"double-binary-tree-steps"}))
+def test_absurd_sizes_are_refused_before_they_are_made(name: str) -> None:
+    topology = parse("torus(90, 90)" if name == "traditional-torus" else "bi_ring(2, 90001)")
+    with pytest.raises(ScheduleError, match=r"would take about \d+ sends, more than 50000000"):
+        made(name, topology, ALLREDUCE)
 
 
 def test_one_root_needs_equal_links() -> None:

@@ -12,6 +12,9 @@ from treadle.schedules.steps import Steps, StepSchedule
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
+MAX_SENDS = 5 * 10**7
+"""Most sends of a phase: some 4 GB of memory while they are made."""
+
 _GATHERING = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 
 
@@ -63,6 +66,15 @@ def check_collective(
     if collective.weights is not None or collective.ranks != tuple(range(topology.n_nodes)):
         raise ScheduleError(
             f"{name}: serves all nodes, in order and with equal shards; use bfb or forestcoll"
+        )
+
+
+def check_sends(name: str, topology: Topology, parts: int = 1) -> None:
+    """ScheduleError, before anything large is made, if N^2 sends for each of `parts` are too many."""
+    sends = parts * topology.n_nodes**2
+    if sends > MAX_SENDS:
+        raise ScheduleError(
+            f"{name}: {topology.name} would take about {sends} sends, more than {MAX_SENDS}; use fewer nodes"
         )
 
 

@@ -19,7 +19,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import Direction
 from treadle.schedules.step_transforms import combine
 from treadle.schedules.steps import Steps, StepSchedule, steps_from_sends
-from treadle.synthesis.step_baselines.both_ways import both_ways, check_connected
+from treadle.synthesis.step_baselines.both_ways import both_ways, check_connected, check_sends
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
@@ -61,6 +61,7 @@ def recursive_doubling(topology: Topology, collective: Collective) -> StepSchedu
     >>> recursive_doubling(six, on_all_ranks(six, CollectiveKind.ALLREDUCE)).n_steps
     6
     """
+    check_sends("recursive-doubling", topology)
     core, paired = _fold(topology.n_nodes)
     if collective.kind is CollectiveKind.ALLREDUCE:
         homes, owned = core, np.eye(len(core), dtype=np.bool_)
@@ -115,6 +116,7 @@ def bruck(topology: Topology, collective: Collective) -> StepSchedule:
     Upfal and Weathersby, Efficient algorithms for all-to-all communications in multiport message-passing
     systems (IEEE TPDS 8, 1997).
     """
+    check_sends("bruck", topology)
     n = topology.n_nodes
     return _exchanging("bruck", topology, collective, np.arange(n), lambda: _rotating(n))
 

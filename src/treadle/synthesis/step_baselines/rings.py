@@ -15,7 +15,7 @@ from treadle.schedules.forest import Direction
 from treadle.schedules.step_transforms import combine
 from treadle.schedules.steps import Steps, StepSchedule, steps_from_sends
 from treadle.synthesis.bfb import bfb_allgather
-from treadle.synthesis.step_baselines.both_ways import both_ways
+from treadle.synthesis.step_baselines.both_ways import both_ways, check_sends
 from treadle.topologies.direct import from_arcs
 from treadle.topologies.topology import Topology
 
@@ -63,6 +63,7 @@ def ring_steps(topology: Topology, collective: Collective) -> StepSchedule:
 
 def _ring_allgather(topology: Topology) -> Steps:
     rings = _rings("ring-steps", topology)
+    check_sends("ring-steps", topology, len(rings))
     return _side_by_side(rings, lambda ring: _around(topology.n_nodes, ring))
 
 
@@ -152,6 +153,7 @@ def _bfb_ring_allgather(topology: Topology) -> Steps:
         raise ScheduleError(
             f"shifted-bfb-ring: some ring of {topology.name} has no ring the other way; use bfb"
         )
+    check_sends("shifted-bfb-ring", topology, len(pairs))
     return _side_by_side(pairs, lambda pair: _breadth_first(topology, pair))
 
 

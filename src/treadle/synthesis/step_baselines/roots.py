@@ -8,8 +8,8 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps import StepSchedule
 from treadle.synthesis.bfb import bfb_broadcast, bfb_reduce_scatter, bfb_schedule
-from treadle.synthesis.step_baselines.both_ways import check_collective, check_connected
-from treadle.topologies.distances import distance_matrix
+from treadle.synthesis.step_baselines.both_ways import check_collective, check_connected, check_sends
+from treadle.topologies.distances import eccentricities
 from treadle.topologies.topology import Topology
 
 
@@ -46,6 +46,7 @@ def one_diameter(topology: Topology, collective: Collective) -> StepSchedule:
     3
     """
     check_collective("one-diameter", topology, collective, (CollectiveKind.ALLREDUCE,))
+    check_sends("one-diameter", topology)
     check_connected(topology)
     return StepSchedule(CollectiveKind.ALLREDUCE, reduce=bfb_reduce_scatter(topology))
 
@@ -76,8 +77,8 @@ def reduce_broadcast(topology: Topology, collective: Collective) -> StepSchedule
     carries = topology.bandwidths[topology.tails != topology.heads]
     if carries.size and carries.min() != carries.max():
         raise ScheduleError(f"reduce-broadcast: {topology.name} has links of different bandwidths; use bfb")
-    distance = distance_matrix(topology)
-    centre = int(np.argmin(distance.max(axis=1).astype(np.int64) + distance.max(axis=0)))
+    check_sends("reduce-broadcast", topology)  # not that many, but as many distances
+    centre = int(np.argmin(eccentricities(topology) + eccentricities(topology.transpose())))
     to_centre = bfb_schedule(topology, CollectiveKind.REDUCE, root=centre)
     return StepSchedule(
         CollectiveKind.ALLREDUCE, reduce=to_centre.reduce, broadcast=bfb_broadcast(topology, centre)

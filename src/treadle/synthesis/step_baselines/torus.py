@@ -12,7 +12,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.forest import Direction
 from treadle.schedules.step_transforms import combine
 from treadle.schedules.steps import Steps, StepSchedule, steps_from_sends
-from treadle.synthesis.step_baselines.both_ways import both_ways
+from treadle.synthesis.step_baselines.both_ways import both_ways, check_sends
 from treadle.topologies.topology import Topology
 
 _NAME = "traditional-torus"
@@ -52,6 +52,7 @@ def traditional_torus(topology: Topology, collective: Collective) -> StepSchedul
 
 def _allgather(topology: Topology) -> Steps:
     dims = _sides(topology)
+    check_sends(_NAME, topology, 2 * len(dims))
     out = _out_links(topology, dims)
     sends = [_part(dims, out, first, way) for first in range(len(dims)) for way in (1, -1)]
     return combine([steps_from_sends(Direction.BROADCAST, topology.n_nodes, 1, part) for part in sends])

@@ -12,12 +12,11 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import Direction
 from treadle.schedules.steps import MAX_CHUNKS, Steps, StepSchedule, steps_from_sends
-from treadle.synthesis.step_baselines.both_ways import check_collective, gathered
+from treadle.synthesis.step_baselines.both_ways import MAX_SENDS, check_collective, gathered
 from treadle.topologies.rings import two_trees
 from treadle.topologies.topology import Topology
 
 DEFAULT_CHUNKS = 16
-_MAX_SENDS = 10**8
 
 
 def double_binary_tree_steps(
@@ -55,7 +54,7 @@ def double_binary_tree_steps(
     12
     """
     check_collective("double-binary-tree-steps", topology, collective, (CollectiveKind.ALLREDUCE,))
-    most = min(MAX_CHUNKS, _MAX_SENDS // (2 * topology.n_nodes))
+    most = min(MAX_CHUNKS, MAX_SENDS // (2 * topology.n_nodes))
     if not 1 <= chunks <= most:
         raise ScheduleError(f"double-binary-tree-steps: chunks must be from 1 to {most}, found {chunks}")
     return StepSchedule(
