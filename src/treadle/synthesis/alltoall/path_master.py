@@ -1,0 +1,172 @@
+"""The path LP (21)-(24) as a linear program that grows by columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import highspy
+import numpy as np
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.paths import Float64Array, PathSet, WeightedPaths, demanded_pairs
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True, eq=False)
+class MasterSolution:
+    """An optimal solution over the columns so far.
+
+    Parameters
+    ----------
+    time : float
+        Largest load over bandwidth, where demands and bandwidths are in units of their largest.
+    weights : array of float64, shape (columns,)
+        Share of the pair's demand per column; a column is basic or 0.
+    lengths : array of float64, shape (m,)
+        Duals of the links, not negative; bandwidths times lengths add up to 1.
+    values : array of float64, shape (pairs,)
+        Duals of the pairs: the least length of a path among the columns, times the demand.
+    """
+
+    time: float
+    weights: Float64Array
+    lengths: Float64Array
+    values: Float64Array
+
+
+class PathMaster:
+    """Minimise T: every pair's shares add up to 1, every link's load is at most T times its bandwidth.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+
+    Notes
+    -----
+    F = 1 / T turns (21)-(24) inside out, so that every choice of paths is feasible. Columns are paths; rows
+    are the demanded pairs and then the links.
+    """
+
+    def __init__(self, topology: Topology, collective: Collective) -> None:
+        _, _, demand = demanded_pairs(collective)
+        self.n_pairs, self.n_links = len(demand), topology.n_links
+        self.demand = demand / demand.max()
+        self.bandwidth = topology.bandwidths / topology.bandwidths.max()
+        make_solver: Any = highspy.Highs  # its constructor has no type annotations
+        self._solver = make_solver()
+        for option, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("presolve", "off"),
+            ("primal_feasibility_tolerance", 1e-9),
+            ("dual_feasibility_tolerance", 1e-9),
+        ):
+            self._solver.setOptionValue(option, value)
+        self._build()
+        self.pair: Int64Array = np.zeros(0, dtype=np.int64)
+
+    def _build(self) -> None:
+        """Rows, and the column of T."""
+        n, m = self.n_pairs, self.n_links
+        empty_index, empty_value = np.zeros(0, dtype=np.int32), np.zeros(0)
+        lower = np.concatenate([np.ones(n), np.full(m, -highspy.kHighsInf)])
+        upper = np.concatenate([np.ones(n), np.zeros(m)])
+        self._solver.addRows(
+            n + m, lower, upper, 0, np.zeros(n + m, dtype=np.int32), empty_index, empty_value
+        )
+        rows = np.arange(n, n + m, dtype=np.int32)
+        self._solver.addCol(1.0, 0.0, highspy.kHighsInf, m, rows, -self.bandwidth)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of paths."""
+        return len(self.pair)
+
+    def add(self, paths: PathSet, pair: Int64Array) -> None:
+        """Append a column for each path; `pair` numbers the demanded pairs."""
+        count, hops = paths.n_paths, paths.hops
+        starts = paths.offset[:-1] + np.arange(count)
+        index = np.empty(len(paths.links) + count, dtype=np.int32)
+        value = np.empty(len(index))
+        index[starts], value[starts] = pair, 1.0
+        inner = np.ones(len(index), dtype=np.bool_)
+        inner[starts] = False
+        index[inner] = self.n_pairs + paths.links
+        value[inner] = np.repeat(self.demand[pair], hops)
+        self._solver.addCols(
+            count,
+            np.zeros(count),
+            np.zeros(count),
+            np.full(count, highspy.kHighsInf),
+            len(index),
+            starts.astype(np.int32),
+            index,
+            value,
+        )
+        self.pair = np.concatenate([self.pair, pair])
+
+    def start_from(self, chosen: Int64Array, tightest: int) -> None:
+        """Begin the simplex method from one path a pair and the link that limits T.
+
+        Parameters
+        ----------
+        chosen : array of int, shape (pairs,)
+            Column of each pair.
+        tightest : int
+            Link of the largest load over bandwidth.
+        """
+        status = highspy.HighsBasisStatus
+        columns = [status.kLower] * (self.n_columns + 1)
+        columns[0] = status.kBasic
+        for column in chosen.tolist():
+            columns[column + 1] = status.kBasic
+        rows = [status.kLower] * self.n_pairs + [status.kBasic] * self.n_links
+        rows[self.n_pairs + tightest] = status.kUpper
+        basis = highspy.HighsBasis()
+        basis.col_status, basis.row_status, basis.valid = columns, rows, True
+        self._solver.setBasis(basis)
+
+    def solve(self, *, method: str = "simplex", crossover: bool = True) -> MasterSolution:
+        """An optimum; basic unless an interior one is asked for."""
+        self._solver.setOptionValue("solver", method)
+        self._solver.setOptionValue("run_crossover", "on" if crossover else "off")
+        self._solver.run()
+        status = self._solver.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise InfeasibleError(f"path LP: solver ended with {status.name}, expected an optimum")
+        solution = self._solver.getSolution()
+        values = np.array(solution.col_value)
+        duals = np.array(solution.row_dual)
+        lengths = np.maximum(-duals[self.n_pairs :], 0.0)
+        return MasterSolution(float(values[0]), np.maximum(values[1:], 0), lengths, duals[: self.n_pairs])
+
+    def basis(self) -> tuple[BoolArray, BoolArray]:
+        """Which columns (the first is T) and which rows are basic."""
+        basis = self._solver.getBasis()
+        basic = highspy.HighsBasisStatus.kBasic
+        return (
+            np.array([status == basic for status in basis.col_status]),
+            np.array([status == basic for status in basis.row_status]),
+        )
+
+
+def weighted(paths: PathSet, pair: Int64Array, weights: Float64Array, demand: Int64Array) -> WeightedPaths:
+    """The paths that carry something, every pair's weights scaled to add up to its demand exactly.
+
+    Parameters
+    ----------
+    paths : PathSet
+    pair : array of int64, shape (k,)
+        Number of each path's pair.
+    weights : array of float64, shape (k,)
+        Shares that add up to about 1 a pair; below 1e-9 counts as none.
+    demand : array of int64, shape (pairs,)
+    """
+    keep = weights > 1e-9
+    pair, weights = pair[keep], weights[keep]
+    total = np.bincount(pair, weights=weights, minlength=len(demand))
+    return WeightedPaths(paths.take(keep), weights * (demand / total)[pair])

@@ -1,0 +1,293 @@
+"""Paths of the pairs of an all-to-all as arrays, and the usual sets to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.topologies.topology import Topology
+
+Float64Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PathSet:
+    """Simple paths between ranks, sorted by source, then by target, none twice.
+
+    Parameters
+    ----------
+    source, target : arrays of int32, shape (k,)
+        Ranks.
+    offset : array of int64, shape (k + 1,)
+    links : array of int32
+        Links of path p are links[offset[p]:offset[p + 1]].
+    """
+
+    source: Int32Array
+    target: Int32Array
+    offset: Int64Array
+    links: Int32Array
+
+    @property
+    def n_paths(self) -> int:
+        """Number of paths."""
+        return len(self.source)
+
+    @property
+    def hops(self) -> Int64Array:
+        """Links of each path."""
+        return np.diff(self.offset)
+
+    @property
+    def owner(self) -> Int64Array:
+        """Path of every entry of `links`."""
+        return np.repeat(np.arange(self.n_paths), self.hops)
+
+    def take(self, chosen: NDArray[np.integer] | NDArray[np.bool_]) -> PathSet:
+        """The chosen paths; numbers must rise."""
+        keep = np.arange(self.n_paths)[chosen]
+        hops = self.hops[keep]
+        offset = np.concatenate([[0], np.cumsum(hops)])
+        places = np.repeat(self.offset[keep] - offset[:-1], hops) + np.arange(offset[-1])
+        return PathSet(self.source[keep], self.target[keep], offset, self.links[places])
+
+    def links_of(self, path: int) -> Int32Array:
+        """Links of one path."""
+        return self.links[self.offset[path] : self.offset[path + 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedPaths:
+    """A fractional routing: how much of its pair's demand each path carries.
+
+    Parameters
+    ----------
+    paths : PathSet
+    weights : array of float64, shape (k,)
+        In units of demand; a pair's add up to its demand.
+    """
+
+    paths: PathSet
+    weights: Float64Array
+
+    def loads(self, n_links: int) -> Float64Array:
+        """Units of demand over each link, shape (m,)."""
+        return np.bincount(
+            self.paths.links, weights=self.weights[self.paths.owner], minlength=n_links
+        ).astype(np.float64)
+
+    def rate(self, topology: Topology) -> float:
+        """F, bytes/s per unit of demand, that the links allow."""
+        return float(1 / np.max(self.loads(topology.n_links) / topology.bandwidths))
+
+
+def demanded_pairs(collective: Collective) -> tuple[Int32Array, Int32Array, Int64Array]:
+    """Source, target and demand of every pair that has something to send, in the order of a PathSet."""
+    between = collective.pair_demands.between
+    source, target = np.nonzero(between)
+    return source.astype(np.int32), target.astype(np.int32), between[source, target]
+
+
+def path_set(source: NDArray[np.integer], target: NDArray[np.integer], rows: NDArray[np.integer]) -> PathSet:
+    """Sort paths by pair and drop duplicates, keeping the first; the order within a pair is kept.
+
+    Parameters
+    ----------
+    source, target : arrays of int, shape (k,)
+    rows : array of int, shape (k, longest)
+        Links of each path, in order, then -1.
+    """
+    table = np.column_stack([source, target, rows]).astype(np.int64)
+    _, first = np.unique(fingerprints(table[:, 0], table[:, 1], table[:, 2:]), return_index=True)
+    table = table[np.sort(first)]
+    table = table[np.lexsort((table[:, 1], table[:, 0]))]
+    used = table[:, 2:] >= 0
+    offset = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+    return PathSet(
+        table[:, 0].astype(np.int32),
+        table[:, 1].astype(np.int32),
+        offset,
+        table[:, 2:][used].astype(np.int32),
+    )
+
+
+def fingerprints(
+    source: NDArray[np.integer], target: NDArray[np.integer], rows: NDArray[np.integer]
+) -> NDArray[np.uint64]:
+    """64 bits that tell paths apart: simple paths of a pair differ in their sets of links."""
+    total = _mixed(source.astype(np.uint64) << np.uint64(32) | target.astype(np.uint64))
+    for column in rows.T:
+        total += np.where(column >= 0, _mixed(column.astype(np.uint64) ^ np.uint64(2**63)), np.uint64(0))
+    return total
+
+
+def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Steele, Lea and Flood's splitmix64, one round."""
+    value = value * np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ value >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ value >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return value ^ value >> np.uint64(31)
+
+
+def path_rows(paths: PathSet) -> Int32Array:
+    """Links of each path in a table padded by -1, shape (k, longest)."""
+    rows = np.full((paths.n_paths, int(paths.hops.max(initial=0))), -1, dtype=np.int32)
+    rows[paths.owner, np.arange(len(paths.links)) - np.repeat(paths.offset[:-1], paths.hops)] = paths.links
+    return rows
+
+
+def from_lists(paths: Iterable[tuple[int, int, Sequence[int]]]) -> PathSet:
+    """A path set from (source, target, links) in any order."""
+    given = list(paths)
+    longest = max((len(links) for _, _, links in given), default=0)
+    rows = np.full((len(given), longest), -1, dtype=np.int64)
+    for row, (_, _, links) in zip(rows, given, strict=True):
+        row[: len(links)] = links
+    source = np.array([one for one, _, _ in given], dtype=np.int64)
+    return path_set(source, np.array([other for _, other, _ in given], dtype=np.int64), rows)
+
+
+def merge(*sets: PathSet) -> PathSet:
+    """All paths of several sets, each once; of equal ones the first."""
+    longest = max(int(paths.hops.max(initial=0)) for paths in sets)
+    rows = [
+        np.pad(row, ((0, 0), (0, longest - row.shape[1])), constant_values=-1) for row in map(path_rows, sets)
+    ]
+    source = np.concatenate([paths.source for paths in sets])
+    return path_set(source, np.concatenate([paths.target for paths in sets]), np.concatenate(rows))
+
+
+class ShortestPaths:
+    """Shortest paths from every rank under changing link lengths; self-loops are left out.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    """
+
+    def __init__(self, topology: Topology, collective: Collective) -> None:
+        carries = np.flatnonzero(topology.tails != topology.heads)
+        self._order = carries[np.argsort(topology.heads[carries], kind="stable")]
+        self._tails = topology.tails[self._order].astype(np.int64)
+        self._heads, self._starts = np.unique(topology.heads[self._order], return_index=True)
+        self._widths = np.diff(np.append(self._starts, len(self._order)))
+        self._all_tails = topology.tails.astype(np.int64)
+        self.ranks = np.array(collective.ranks)
+        self._n = topology.n_nodes
+        self._name = topology.name
+
+    def distances(self, lengths: Float64Array) -> Float64Array:
+        """From every rank to every node, shape (N, n); inf where there is no way."""
+        distance = np.full((len(self.ranks), self._n), np.inf)
+        distance[np.arange(len(self.ranks)), self.ranks] = 0
+        own = lengths[self._order]
+        while len(self._order):
+            reached = np.minimum.reduceat(distance[:, self._tails] + own, self._starts, axis=1)
+            nearer = np.minimum(distance[:, self._heads], reached)
+            if np.array_equal(nearer, distance[:, self._heads]):
+                break
+            distance[:, self._heads] = nearer
+        return distance
+
+    def paths(
+        self,
+        lengths: Float64Array,
+        distance: Float64Array,
+        source: NDArray[np.integer],
+        target: NDArray[np.integer],
+    ) -> NDArray[np.int64]:
+        """A shortest path for each (source, target) of ranks, as rows of links padded by -1.
+
+        Lengths must be positive, so that going back along tight links ends at the source.
+        """
+        into = np.full((len(self.ranks), self._n), -1, dtype=np.int64)
+        slack = distance[:, self._tails] + lengths[self._order]
+        slack -= np.repeat(distance[:, self._heads], self._widths, axis=1)
+        slack[np.isnan(slack)] = np.inf
+        best = np.minimum.reduceat(slack, self._starts, axis=1)
+        tight = slack == np.repeat(best, self._widths, axis=1)
+        place = np.where(tight, np.arange(len(self._order)), len(self._order))
+        into[:, self._heads] = self._order[np.minimum.reduceat(place, self._starts, axis=1)]
+        return walk_back(into, self._all_tails, source, self.ranks[source], self.ranks[target])
+
+
+def walk_back(
+    into: NDArray[np.int64],
+    tails: NDArray[np.int64],
+    row: NDArray[np.integer],
+    start: NDArray[np.integer],
+    end: NDArray[np.integer],
+) -> NDArray[np.int64]:
+    """Paths from `start` to `end` nodes along the links into[row, node], as rows padded by -1.
+
+    Raises
+    ------
+    InfeasibleError
+        If some walk does not come to its start within as many hops as there are nodes.
+    """
+    at = np.array(end, dtype=np.int64)
+    columns: list[NDArray[np.int64]] = []
+    going = at != start
+    while going.any():
+        if len(columns) > into.shape[1]:
+            raise InfeasibleError("paths: some rank cannot be reached from another; connect the fabric")
+        link = np.where(going, into[row, at], -1)
+        columns.append(link)
+        at = np.where(link >= 0, tails[link], at)
+        going = at != start
+    if not columns:
+        return np.full((len(at), 0), -1, dtype=np.int64)
+    back = np.column_stack(columns)
+    hops = (back >= 0).sum(axis=1)
+    place = hops[:, None] - 1 - np.arange(back.shape[1])
+    forward: NDArray[np.int64] = np.where(
+        place >= 0, np.take_along_axis(back, np.maximum(place, 0), axis=1), -1
+    )
+    return forward
+
+
+def shortest_path_set(topology: Topology, collective: Collective) -> PathSet:
+    """One path of fewest hops for every demanded pair.
+
+    Raises
+    ------
+    InfeasibleError
+        If some rank cannot be reached.
+    """
+    finder = ShortestPaths(topology, collective)
+    lengths = np.ones(topology.n_links)
+    source, target, _ = demanded_pairs(collective)
+    distance = finder.distances(lengths)
+    check_reachable(topology, collective, distance)
+    return path_set(source, target, finder.paths(lengths, distance, source, target))
+
+
+def check_reachable(topology: Topology, collective: Collective, distance: Float64Array) -> None:
+    """InfeasibleError, naming a pair, if a demanded one is at infinite distance."""
+    source, target, _ = demanded_pairs(collective)
+    ranks = np.array(collective.ranks)
+    for i in np.flatnonzero(np.isinf(distance[source, ranks[target]]))[:1]:
+        one, other = (topology.node_names[ranks[end[i]]] for end in (source, target))
+        raise InfeasibleError(f"{topology.name}: no path leads from {one!r} to {other!r}; connect the fabric")
+
+
+def check_paths(collective: Collective, paths: PathSet) -> Int64Array:
+    """Number of each path's pair among the demanded ones; ScheduleError if a pair has none, or too many."""
+    source, target, _ = demanded_pairs(collective)
+    n = collective.n_ranks
+    wanted = source.astype(np.int64) * n + target
+    given = paths.source.astype(np.int64) * n + paths.target
+    place = np.minimum(np.searchsorted(wanted, given), len(wanted) - 1)
+    if np.any(wanted[place] != given):
+        raise ScheduleError("paths: some join ranks that have nothing to exchange; drop them")
+    missing = np.flatnonzero(np.bincount(place, minlength=len(wanted)) == 0)
+    for i in missing[:1]:
+        raise InfeasibleError(f"paths: rank {source[i]} has none to rank {target[i]}, expected at least one")
+    return place

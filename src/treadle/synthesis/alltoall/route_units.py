@@ -1,0 +1,235 @@
+"""From a fractional routing to a route schedule: whole chunks on at most R routes a pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.schedules.routes import MAX_UNITS, RouteSchedule
+from treadle.synthesis.alltoall.paths import (
+    Float64Array,
+    PathSet,
+    WeightedPaths,
+    check_paths,
+    demanded_pairs,
+)
+from treadle.topologies.topology import Topology
+
+DEFAULT_CHUNKS = 64
+"""Chunks per unit of demand where no smaller number divides every share."""
+
+_TRIES = 20000
+"""Most chunks that are moved to a better path after rounding."""
+
+
+@dataclass(frozen=True)
+class ChunkedRoutes:
+    """A route schedule and what rounding to whole chunks cost.
+
+    Parameters
+    ----------
+    schedule : RouteSchedule
+    algbw : Fraction
+        Bytes/s by the exact loads of the links (injection caps left out).
+    loss : float
+        Part of the fractional routing's rate that is lost; at times below 0, as moving chunks also repairs
+        a routing that was not the best.
+    """
+
+    schedule: RouteSchedule
+    algbw: Fraction
+    loss: float
+
+
+def common_chunks(routing: WeightedPaths, *, limit: int = DEFAULT_CHUNKS) -> int | None:
+    """The least number of chunks per unit of demand, up to `limit`, that makes every weight whole.
+
+    This is the highest common factor of the weights, as the paper chooses the size of its chunks; None where
+    it needs more chunks than the limit.
+    """
+    for chunks in range(1, limit + 1):
+        scaled = routing.weights * chunks
+        if np.all(np.abs(scaled - np.rint(scaled)) < 1e-6):
+            return chunks
+    return None
+
+
+def route_schedule(
+    topology: Topology,
+    collective: Collective,
+    paths: PathSet,
+    weights: Float64Array,
+    *,
+    chunks: int | None = None,
+    max_routes: int | None = None,
+    layer: NDArray[np.integer] | None = None,
+) -> ChunkedRoutes:
+    """Steer whole chunks to paths in proportion to the weights.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    paths : PathSet
+    weights : array of float64, shape (k,)
+        Not negative; only a pair's proportions count. Each demanded pair needs a positive one.
+    chunks : int, optional
+        P per unit of demand; default the least that makes every weight whole, or 64.
+    max_routes : int, optional
+        Most paths a pair; the heaviest stay.
+    layer : array of int, shape (k,), optional
+        Of each path; default all 0 (see `layers`).
+
+    Returns
+    -------
+    ChunkedRoutes
+
+    Raises
+    ------
+    ScheduleError
+        If an argument is out of range.
+    InfeasibleError
+        If a demanded pair has no path.
+
+    Notes
+    -----
+    Largest remainders first, then single chunks move from paths over the most loaded link to other paths of
+    their pair while that lowers the load.
+    """
+    if chunks is not None and not 1 <= chunks <= MAX_UNITS:
+        raise ScheduleError(f"routes: {chunks} chunks per unit of demand, expected 1 to 2**24")
+    if max_routes is not None and max_routes < 1:
+        raise ScheduleError(f"routes: at most {max_routes} routes a pair, expected at least 1")
+    if len(weights) != paths.n_paths or (weights.size and not np.all(np.isfinite(weights) & (weights >= 0))):
+        raise ScheduleError("routes: expected one finite weight, not negative, for every path")
+    positive = weights > 0
+    paths, weights = paths.take(positive), weights[positive]
+    number = np.zeros(paths.n_paths, dtype=np.int64) if layer is None else np.asarray(layer)[positive]
+    pair = check_paths(collective, paths)
+    _, _, demand = demanded_pairs(collective)
+    whole = weights * (demand / np.bincount(pair, weights=weights))[pair]
+    ideal = WeightedPaths(paths, whole).rate(topology)
+    kept = _heaviest(pair, weights, max_routes)
+    paths, pair, weights, number = paths.take(kept), pair[kept], weights[kept], number[kept]
+    shares = weights / np.bincount(pair, weights=weights)[pair]
+    if chunks is None:
+        chunks = common_chunks(WeightedPaths(paths, shares * demand[pair])) or DEFAULT_CHUNKS
+    units = _largest_remainders(pair, shares * demand[pair] * chunks, demand * chunks)
+    units = _move_chunks(topology, paths, pair, units)
+    used = units > 0
+    paths, units, number = paths.take(used), units[used], number[used]
+    schedule = RouteSchedule(
+        n_ranks=collective.n_ranks,
+        n_chunks=chunks,
+        source=paths.source,
+        target=paths.target,
+        units=units,
+        layer=_renumbered(number),
+        path_offset=paths.offset,
+        path_links=paths.links,
+    )
+    rate = 1 / _slowest(topology, schedule) * chunks
+    algbw = rate * collective.pair_demands.buffer_units
+    return ChunkedRoutes(schedule, algbw, 1 - float(rate) / ideal)
+
+
+def _renumbered(layer: NDArray[np.integer]) -> Int32Array:
+    """Layers without gaps."""
+    number: Int32Array = np.unique(layer, return_inverse=True)[1].astype(np.int32)
+    return number
+
+
+def _heaviest(pair: Int64Array, weights: Float64Array, most: int | None) -> NDArray[np.int64]:
+    """Paths that stay, rising."""
+    if most is None:
+        return np.arange(len(pair))
+    order = np.lexsort((-weights, pair))
+    first = np.searchsorted(pair[order], pair[order])
+    return np.sort(order[np.arange(len(pair)) - first < most])
+
+
+def _largest_remainders(pair: Int64Array, wanted: Float64Array, total: Int64Array) -> Int64Array:
+    """Whole numbers near `wanted` that add up to `total` for each pair."""
+    units = np.floor(wanted + 1e-9).astype(np.int64)
+    left = total - np.bincount(pair, weights=units, minlength=len(total)).astype(np.int64)
+    order = np.lexsort((units - wanted, pair))
+    first = np.searchsorted(pair[order], pair[order])
+    place = np.empty(len(pair), dtype=np.int64)
+    place[order] = np.arange(len(pair)) - first
+    count = np.bincount(pair, minlength=len(total))
+    # left is below the number of paths; a deficit of 1 can come from the 1e-9 alone
+    extra = np.where(place < left[pair], 1, 0) + np.where(
+        (left[pair] < 0) & (place >= (count + left)[pair]), -1, 0
+    )
+    rounded: Int64Array = units + extra
+    return rounded
+
+
+def _move_chunks(topology: Topology, paths: PathSet, pair: Int64Array, units: Int64Array) -> Int64Array:
+    """Move single chunks off the most loaded link while some other path of their pair is better."""
+    units = units.copy()
+    bandwidth = topology.bandwidths.astype(np.float64)
+    load = np.bincount(paths.links, weights=units[paths.owner], minlength=topology.n_links).astype(np.float64)
+    order = np.argsort(paths.links, kind="stable")
+    over = paths.owner[order]
+    starts = np.searchsorted(paths.links[order], np.arange(topology.n_links + 1))
+    first = np.searchsorted(pair, np.arange(int(pair[-1]) + 2)) if len(pair) else np.zeros(1, np.int64)
+    for _ in range(_TRIES):
+        time = load / bandwidth
+        worst = int(np.argmax(time))
+        move = _best_move(
+            paths,
+            units,
+            (load, bandwidth, float(time[worst])),
+            (pair, first),
+            over[starts[worst] : starts[worst + 1]],
+        )
+        if move is None:
+            break
+        giver, taker = move
+        units[giver] -= 1
+        units[taker] += 1
+        load[paths.links_of(giver)] -= 1
+        load[paths.links_of(taker)] += 1
+    return units
+
+
+def _best_move(
+    paths: PathSet,
+    units: Int64Array,
+    loads: tuple[Float64Array, Float64Array, float],
+    pairs: tuple[Int64Array, Int64Array],
+    users: NDArray[np.int64],
+) -> tuple[int, int] | None:
+    """(from, to) whose taker's links stay furthest below the worst time; None if none stay below it."""
+    load, bandwidth, worst = loads
+    pair, first = pairs
+    best, move = worst * (1 - 1e-12), None
+    for giver in users[units[users] > 0].tolist():
+        mine = set(paths.links_of(giver).tolist())
+        number = int(pair[giver])
+        for taker in range(int(first[number]), int(first[number + 1])):
+            if taker == giver:
+                continue
+            theirs = [link for link in paths.links_of(taker).tolist() if link not in mine]
+            after = max(((load[link] + 1) / bandwidth[link] for link in theirs), default=worst)
+            if after < best and (mine - set(paths.links_of(taker).tolist())):
+                best, move = after, (giver, taker)
+    return move
+
+
+def _slowest(topology: Topology, schedule: RouteSchedule) -> Fraction:
+    """Largest chunks over bandwidth of a link."""
+    owner = np.repeat(schedule.units, schedule.hops)
+    load = np.zeros(topology.n_links, dtype=np.int64)
+    np.add.at(load, schedule.path_links, owner)
+    return max(
+        Fraction(units, width)
+        for units, width in zip(load.tolist(), topology.bandwidths.tolist(), strict=True)
+    )
