@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "bfb.hpp"
+#include "concurrent_flow.hpp"
 #include "packing.hpp"
 #include "residual.hpp"
 #include "splitting.hpp"
@@ -18,6 +19,8 @@ using namespace treadle;
 
 using Int64In = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Int32In = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FloatIn = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FloatRows = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using UInt64In = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using UInt16Rows = nb::ndarray<const std::uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using ControlIn = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -271,6 +274,64 @@ auto bfb_counts(Int64In offset, Int32In tail, ControlIn control) {
                            to_numpy(std::move(counts.usable_max)), to_numpy(std::move(failure)));
 }
 
+FlowProblem to_flow_problem(int n_nodes, const Int32In& tail, const Int32In& head, const FloatIn& capacity,
+                            const Int32In& source, const FloatRows& demand, const FloatIn& weight,
+                            const Int32In& orbit) {
+    FlowProblem problem;
+    problem.n_nodes = n_nodes;
+    problem.n_links = static_cast<int>(tail.shape(0));
+    problem.n_sources = static_cast<int>(source.shape(0));
+    problem.tail = tail.data();
+    problem.head = head.data();
+    problem.capacity = capacity.data();
+    problem.source = source.data();
+    problem.demand = demand.data();
+    problem.weight = weight.data();
+    problem.orbit = orbit.data();
+    for (std::size_t e = 0; e < orbit.shape(0); e++) problem.n_orbits = std::max(problem.n_orbits, orbit.data()[e] + 1);
+    return problem;
+}
+
+// Empty `start_flow` or `start_length`: none.
+auto concurrent_flow(int n_nodes, Int32In tail, Int32In head, FloatIn capacity, Int32In source, FloatRows demand,
+                     FloatIn weight, Int32In orbit, FloatRows start_flow, FloatIn start_length, double gap,
+                     double time_limit_s, std::int64_t max_iterations, int threads, bool wide, ControlIn control) {
+    FlowResult result;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        FlowOptions options;
+        options.gap = gap;
+        options.time_limit_s = time_limit_s;
+        options.max_iterations = max_iterations;
+        options.threads = threads;
+        options.wide = wide;
+        if (start_flow.shape(0)) options.start_flow = start_flow.data();
+        if (start_length.shape(0)) options.start_length = start_length.data();
+        status = maximise_concurrent_flow(to_flow_problem(n_nodes, tail, head, capacity, source, demand, weight, orbit),
+                                          options, Control{control.data()}, result);
+    }
+    std::vector<double> sides{result.load, result.bound};
+    std::vector<std::int64_t> counts{result.iterations, result.certificates};
+    std::vector<std::int32_t> failed{result.failed_source, result.failed_node};
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(result.flow)),
+                           to_numpy(std::move(result.length)), to_numpy(std::move(sides)),
+                           to_numpy(std::move(counts)), to_numpy(std::move(failed)));
+}
+
+auto demand_distance_sum(int n_nodes, Int32In tail, Int32In head, FloatIn capacity, Int32In source, FloatRows demand,
+                         FloatIn weight, Int32In orbit, FloatIn length, int threads) {
+    FlowResult result;
+    double total;
+    {
+        nb::gil_scoped_release release;
+        total = demand_distance(to_flow_problem(n_nodes, tail, head, capacity, source, demand, weight, orbit),
+                                length.data(), threads, result);
+    }
+    std::vector<std::int32_t> failed{result.failed_source, result.failed_node};
+    return std::make_tuple(total, to_numpy(std::move(failed)));
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -294,5 +355,12 @@ NB_MODULE(_core, m) {
     m.def("bfb_orbit_split", &bfb_orbit_split, nb::arg("rows"), nb::arg("capacity"), nb::arg("chunks"));
     m.def("bfb_cuts", &bfb_cuts, nb::arg("offset"), nb::arg("tail"), nb::arg("step"), nb::arg("capacity_high"),
           nb::arg("capacity_low"), nb::arg("units_high"), nb::arg("units_low"), nb::arg("control"));
+    m.def("concurrent_flow", &concurrent_flow, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
+          nb::arg("capacity"), nb::arg("source"), nb::arg("demand"), nb::arg("weight"), nb::arg("orbit"),
+          nb::arg("start_flow"), nb::arg("start_length"), nb::arg("gap"), nb::arg("time_limit_s"),
+          nb::arg("max_iterations"), nb::arg("threads"), nb::arg("wide"), nb::arg("control"));
+    m.def("demand_distance_sum", &demand_distance_sum, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
+          nb::arg("capacity"), nb::arg("source"), nb::arg("demand"), nb::arg("weight"), nb::arg("orbit"),
+          nb::arg("length"), nb::arg("threads"));
     m.def("bfb_counts", &bfb_counts, nb::arg("offset"), nb::arg("tail"), nb::arg("control"));
 }

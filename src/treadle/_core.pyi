@@ -10,6 +10,7 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 UInt64 = NDArray[np.uint64]
 UInt16 = NDArray[np.uint16]
+Float64 = NDArray[np.float64]
 
 def find_violated_cut(
     n_nodes: int,
@@ -81,3 +82,33 @@ def bfb_cuts(
 def bfb_counts(
     offset: Int64, tail: Int32, control: Int64
 ) -> tuple[int, Int64, Int64, Int64, Int64, Int64, Int64, Int32]: ...
+def concurrent_flow(
+    n_nodes: int,
+    tail: Int32,
+    head: Int32,
+    capacity: Float64,
+    source: Int32,
+    demand: Float64,
+    weight: Float64,
+    orbit: Int32,
+    start_flow: Float64,
+    start_length: Float64,
+    gap: float,
+    time_limit_s: float,
+    max_iterations: int,
+    threads: int,
+    wide: bool,
+    control: Int64,
+) -> tuple[int, Float64, Float64, Float64, Int64, Int32]: ...
+def demand_distance_sum(
+    n_nodes: int,
+    tail: Int32,
+    head: Int32,
+    capacity: Float64,
+    source: Int32,
+    demand: Float64,
+    weight: Float64,
+    orbit: Int32,
+    length: Float64,
+    threads: int,
+) -> tuple[float, Int32]: ...

@@ -1,0 +1,95 @@
+"""A certified all-to-all rate: a flow from below, link lengths from above."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.schedules.alltoall_witness import DistanceWitness
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.flow import ConcurrentFlow
+from treadle.synthesis.alltoall.instance import FloatArray
+from treadle.topologies.topology import Topology
+
+_FINEST = 2**30
+_COARSE = (1, 2, 3, 4, 5, 6, 8, 10, 12)
+_NEAR = 1e-6
+_BINDING = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class RateResult:
+    """The optimum of an all-to-all between two certified sides.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    rate : float
+        Lower side: what `flow` reaches, bytes/s per unit of demand.
+    upper : Fraction
+        Upper side, exact: what `witness` proves.
+    exact : Fraction, optional
+        F where both sides are known to meet exactly.
+    flow : ConcurrentFlow
+    witness : DistanceWitness
+    method : str
+        What found it.
+    seconds : float
+        CPU seconds.
+    is_late : bool
+        Time or iterations ran out before the wanted gap was reached.
+    """
+
+    topology: Topology
+    collective: Collective
+    rate: float
+    upper: Fraction
+    exact: Fraction | None
+    flow: ConcurrentFlow
+    witness: DistanceWitness
+    method: str
+    seconds: float
+    is_late: bool = False
+
+    @property
+    def gap(self) -> float:
+        """How far the optimum may be above `rate`, as a share of the upper side."""
+        return 0.0 if self.exact is not None else max(0.0, 1 - self.rate / float(self.upper))
+
+    @property
+    def algbw(self) -> float:
+        """Certified algbw, bytes/s: size over time, where size is the largest per-rank buffer."""
+        return self.rate * self.collective.pair_demands.buffer_units
+
+    def binding_links(self) -> Int64Array:
+        """Links that have a length and are full, or as good as full: those that set the rate."""
+        lengths = self.witness.lengths
+        fullness = self.flow.loads / self.topology.bandwidths
+        full = fullness >= (1 - max(_BINDING, 2 * self.gap)) * fullness.max()
+        found: Int64Array = np.flatnonzero(full & (lengths > 1e-6 * lengths.max()))
+        return found
+
+
+def rounded_witness(lengths: FloatArray) -> DistanceWitness:
+    """Lengths as integers in proportion: small ones where that is true to 1e-6, else up to 2**30.
+
+    Parameters
+    ----------
+    lengths : array of float64, shape (m,)
+        Not negative, not all 0.
+
+    Examples
+    --------
+    >>> rounded_witness(np.array([0.1, 0.3, 0.0])).lengths.tolist()
+    [1, 3, 0]
+    """
+    shares = np.maximum(lengths, 0) / lengths.max()
+    for top in _COARSE:
+        whole = np.rint(shares * top)
+        if np.abs(shares * top - whole).max() <= _NEAR:
+            return DistanceWitness(whole.astype(np.int64))
+    return DistanceWitness(np.rint(shares * _FINEST).astype(np.int64))

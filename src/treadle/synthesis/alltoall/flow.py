@@ -1,0 +1,121 @@
+"""Concurrent flows by source, and a check of them that shares nothing with the solvers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import frozen
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.topologies.topology import Topology
+
+FloatArray = NDArray[np.float64]
+
+TOLERANCE = 1e-9
+"""Of a source's whole demand: what rounding may create or lose at a node."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConcurrentFlow:
+    """How much of each rank's data crosses each link, at one unit of rate per unit of demand.
+
+    Parameters
+    ----------
+    by_source : array of float64, shape (N, m)
+        Row i: the flow of rank i's data, w_ij of which stays at each rank j. Not negative, 0 on self-loops.
+
+    Raises
+    ------
+    ScheduleError
+        If it is no matrix of finite numbers of at least 0.
+    """
+
+    by_source: FloatArray
+
+    def __post_init__(self) -> None:
+        flow = np.asarray(self.by_source)
+        if flow.ndim != 2 or flow.dtype != np.float64:
+            raise ScheduleError(f"flow: expected a matrix of float64, found {flow.dtype}, shape {flow.shape}")
+        if not (np.isfinite(flow).all() and (flow >= 0).all()):
+            raise ScheduleError("flow: expected finite numbers of at least 0")
+        kept = flow if not flow.flags.writeable and flow.flags.c_contiguous else frozen(flow, np.float64)
+        object.__setattr__(self, "by_source", kept)
+
+    @cached_property
+    def loads(self) -> FloatArray:
+        """What each link carries, shape (m,)."""
+        return frozen(self.by_source.sum(axis=0), np.float64)
+
+    def rate(self, topology: Topology) -> float:
+        """Largest F at which the fullest link holds, bytes/s per unit of demand."""
+        return float(1 / (self.loads / topology.bandwidths).max())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ConcurrentFlow):
+            return NotImplemented
+        return np.array_equal(self.by_source, other.by_source)
+
+    def __hash__(self) -> int:
+        return hash(self.by_source.tobytes())
+
+
+def check_flow(
+    topology: Topology, collective: Collective, flow: ConcurrentFlow, *, tolerance: float = TOLERANCE
+) -> float:
+    """The rate that a flow certifies: every demand is delivered, and no link is overfull at it.
+
+    Parameters
+    ----------
+    topology, collective
+    flow : ConcurrentFlow
+    tolerance : float
+        Of a source's whole demand: what may appear from nowhere at a node, or be missing.
+
+    Returns
+    -------
+    float
+        Bytes/s per unit of demand; lower than the loads allow by the share that is missing of any demand.
+
+    Raises
+    ------
+    ScheduleError
+        If something is not delivered, comes from nowhere, or uses a self-loop.
+    """
+    demands = collective.pair_demands.between
+    n_ranks, by_source = len(demands), flow.by_source
+    if by_source.shape != (n_ranks, topology.n_links):
+        expected = (n_ranks, topology.n_links)
+        raise ScheduleError(f"flow: expected shape {expected} on {topology.name}, found {by_source.shape}")
+    if by_source[:, topology.tails == topology.heads].any():
+        raise ScheduleError("flow: a self-loop carries data")
+    ranks = np.array(collective.ranks)
+    stays = _sums(by_source, topology.heads, topology.n_nodes)
+    stays -= _sums(by_source, topology.tails, topology.n_nodes)
+    wanted = np.zeros_like(stays)
+    wanted[:, ranks] = demands
+    stays[np.arange(n_ranks), ranks] = 0
+    slack = tolerance * demands.sum(axis=1, keepdims=True)
+    short = stays < wanted - slack
+    if short.any():
+        source, node = np.argwhere(short)[0]
+        raise ScheduleError(
+            f"flow of rank {source}: leaves {stays[source, node]:.9g} at {topology.node_names[node]!r}, "
+            f"expected {wanted[source, node]:.9g}"
+        )
+    loads = np.array([np.sum(column) for column in np.ascontiguousarray(by_source.T)])
+    served = (stays[wanted > 0] / wanted[wanted > 0]).min()
+    return float(min(1.0, served) / (loads / topology.bandwidths).max())
+
+
+def _sums(by_source: FloatArray, ends: NDArray[np.int32], n_nodes: int) -> FloatArray:
+    """Row sums over the links of each node, shape (N, n)."""
+    total = np.zeros((len(by_source), n_nodes))
+    order = np.argsort(ends, kind="stable")
+    nodes, starts = np.unique(ends[order], return_index=True)
+    if len(nodes):
+        total[:, nodes] = np.add.reduceat(by_source[:, order], starts, axis=1)
+    return total

@@ -1,0 +1,89 @@
+"""An all-to-all on a fabric as arrays: who sends how much to which node, over links of what capacity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective, check_membership
+from treadle.topologies.topology import Topology
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class FlowInstance:
+    """A maximum concurrent flow problem by source.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    links : array of int32, shape (k,)
+        Links that carry something: all but self-loops.
+    tails, heads : array of int32, shape (k,)
+        Their ends.
+    bandwidths : array of int64, shape (k,)
+        Bytes/s.
+    senders : array of int32, shape (S,)
+        Ranks that have something for others.
+    sources : array of int32, shape (S,)
+        Their nodes.
+    demands : array of int64, shape (S, n)
+        What each sender has for each node; 0 at its own node and where there is no rank.
+    """
+
+    topology: Topology
+    collective: Collective
+    links: Int32Array
+    tails: Int32Array
+    heads: Int32Array
+    bandwidths: Int64Array
+    senders: Int32Array
+    sources: Int32Array
+    demands: Int64Array
+
+    @property
+    def n_sources(self) -> int:
+        """S."""
+        return len(self.senders)
+
+    def unreachable(self, sender: int, node: int) -> InfeasibleError:
+        """The error that no path serves the demand of row `sender` for `node`."""
+        names = self.topology.node_names
+        return InfeasibleError(
+            f"{self.topology.name}: {names[self.sources[sender]]!r} has data for {names[node]!r}, but no "
+            f"path leads there; add links, or leave one of them out of the ranks"
+        )
+
+
+def flow_instance(topology: Topology, collective: Collective) -> FlowInstance:
+    """The arrays of an all-to-all.
+
+    Raises
+    ------
+    ScheduleError
+        If the collective is no all-to-all, or does not fit the fabric.
+    """
+    check_membership(topology, collective)
+    between = collective.pair_demands.between
+    senders = np.flatnonzero(between.any(axis=1)).astype(np.int32)
+    ranks = np.array(collective.ranks, dtype=np.int32)
+    demands = np.zeros((len(senders), topology.n_nodes), dtype=np.int64)
+    demands[:, ranks] = between[senders]
+    links = np.flatnonzero(topology.tails != topology.heads).astype(np.int32)
+    return FlowInstance(
+        topology=topology,
+        collective=collective,
+        links=links,
+        tails=topology.tails[links],
+        heads=topology.heads[links],
+        bandwidths=topology.bandwidths[links],
+        senders=senders,
+        sources=ranks[senders],
+        demands=demands,
+    )
