@@ -58,7 +58,7 @@ def random_graphs(order: int, degree: int, count: int) -> list[CayleyGraph]:
 @pytest.mark.parametrize(
     ("order", "degree", "n"),
     [
-        *((order, 2, n) for order in (3, 4, 6, 8, 12) for n in (1, 2, 3)),
+        *((order, 2, n) for order in (2, 3, 4, 6, 8, 12) for n in (1, 2, 3)),
         *((order, 3, n) for order in (4, 8, 12) for n in (1, 2)),
         (6, 3, 3),
         (16, 4, 1),
