@@ -18,6 +18,8 @@ from treadle.finder.measure import Option
 from treadle.finder.workload import Call, Exchange, Network
 from treadle.topologies.direct import in_links
 from treadle.topologies.distances import distance_matrix
+from treadle.topologies.properties import is_symmetric
+from treadle.topologies.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,15 @@ class GroupFigures:
         Longest distance within a group.
     t_b : Fraction
         Of the allgather along pruned trees, in M/B.
+    t_b_reduce : Fraction
+        Of the reduce-scatter, the same on the transpose; equal where links come in opposite pairs.
     distance_sum : int
         Over all ordered pairs within groups.
     """
 
     steps: int
     t_b: Fraction
+    t_b_reduce: Fraction
     distance_sum: int
 
 
@@ -71,7 +76,7 @@ def call_seconds(
     if groups is None:
         steps, gather, reduce = figures.steps, figures.gather.t_b, figures.reduce.t_b
     else:
-        steps, gather, reduce = groups.steps, groups.t_b, groups.t_b
+        steps, gather, reduce = groups.steps, groups.t_b, groups.t_b_reduce
     reducing = steps * alpha + float(reduce) * (transfer + network.gamma_s_per_byte * call.size_bytes)
     gathering = steps * alpha + float(gather) * transfer
     return {
@@ -87,6 +92,15 @@ def group_figures(option: Option, groups: Sequence[Sequence[int]]) -> GroupFigur
     Each tree may pass through nodes of other groups. The load of a link counts every group.
     """
     topology = option.topology
+    share = Fraction(option.degree, len(groups[0]))
+    gather, steps, total = _fullest_link(topology, groups)
+    # Opposite links carry the same trees backwards.
+    reduce = gather if is_symmetric(topology) else _fullest_link(topology.transpose(), groups)[0]
+    return GroupFigures(steps, share * gather, share * reduce, total)
+
+
+def _fullest_link(topology: Topology, groups: Sequence[Sequence[int]]) -> tuple[int, int, int]:
+    """Trees over the fullest link; the longest distance within a group, and the sum of all such distances."""
     into = in_links(topology)
     tails = topology.tails.astype(np.int64)
     distances = distance_matrix(topology)
@@ -98,8 +112,7 @@ def group_figures(option: Option, groups: Sequence[Sequence[int]]) -> GroupFigur
             steps = max(steps, int(row[list(members)].max()))
             total += int(row[list(members)].sum())
             _add_pruned_tree(into, tails, row, members, load)
-    share = Fraction(option.degree, len(groups[0]))
-    return GroupFigures(steps, share * int(load.max()), total)
+    return int(load.max()), steps, total
 
 
 def _add_pruned_tree(
