@@ -171,6 +171,8 @@ class StepSchedule:
 
     def __post_init__(self) -> None:
         kind, reducing, broadcasting = self.kind, self.reduce, self.broadcast
+        if not (kind.reduces or kind.broadcasts):
+            raise ScheduleError(f"{kind}: its schedules have no reducing or broadcasting phase")
         if kind.reduces != (reducing is not None):
             raise ScheduleError(
                 f"{kind}: a reducing phase {'is missing' if kind.reduces else 'is of no use'}"

@@ -162,7 +162,7 @@ def exact_problem(topology: Topology, homes: Sequence[int], *, chunks: int, roun
     if topology.n_nodes < 2:
         raise ScheduleError(f"exact synthesis: {topology.name} has fewer than 2 nodes")
     useful = np.flatnonzero(topology.tails != topology.heads)
-    unit = reduce(gcd, (int(bandwidth) for bandwidth in topology.bandwidths), 0) or 1
+    unit = reduce(gcd, (int(bandwidth) for bandwidth in topology.bandwidths[useful]), 0) or 1
     return ExactProblem(
         n_nodes=topology.n_nodes,
         tails=tuple(int(v) for v in topology.tails[useful]),

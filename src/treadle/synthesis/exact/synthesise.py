@@ -176,8 +176,10 @@ def synthesise_exact(
 
 
 def check_root(topology: Topology, kind: CollectiveKind, root: int | None) -> None:
-    """Raise ScheduleError unless there is a root just when the collective has one."""
+    """Raise ScheduleError unless the kind reduces or broadcasts, and has a root just when it needs one."""
     n = topology.n_nodes
+    if not (kind.reduces or kind.broadcasts):
+        raise ScheduleError(f"exact synthesis: {kind} is neither a reducing nor a broadcasting collective")
     if kind.is_rooted and (root is None or not 0 <= root < n):
         raise ScheduleError(f"exact synthesis: {kind} needs a root from 0 to {n - 1}, found {root}")
     if not kind.is_rooted and root is not None:
