@@ -66,7 +66,8 @@ class Interleavings:
         memory = {
             self.place(rank, Buffer.INPUT, chunk): self.BASE**rank
             for rank in range(program.n_ranks)
-            for chunk in range(*program.extent(rank, Buffer.INPUT))
+            for span in program.ranges(rank, Buffer.INPUT)
+            for chunk in range(*span)
         }
         first = (frozenset[int](), tuple(sorted(memory.items())))
         seen, stack = {first}, [first]
@@ -109,7 +110,7 @@ class Interleavings:
         program = self.program
         everyone = sum(self.BASE**rank for rank in range(program.n_ranks))
         for rank in range(program.n_ranks):
-            for chunk in range(*program.extent(rank, Buffer.OUTPUT)):
+            for chunk in (c for span in program.ranges(rank, Buffer.OUTPUT) for c in range(*span)):
                 owner = next(
                     v for v in range(program.n_ranks) if program.shard(v)[0] <= chunk < program.shard(v)[1]
                 )

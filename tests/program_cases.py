@@ -99,7 +99,8 @@ def reference_errors(program: Program) -> list[str]:
             errors.append(f"rank {rank} is stuck")
         errors.extend(
             f"rank {rank} chunk {chunk}"
-            for chunk in range(*program.extent(rank, Buffer.OUTPUT))
+            for span in program.ranges(rank, Buffer.OUTPUT)
+            for chunk in range(*span)
             if memory[rank][_place(program, Buffer.OUTPUT, chunk)] != _wanted(program, chunk)
         )
     return errors
@@ -111,7 +112,7 @@ def _place(program: Program, buffer: int, chunk: int) -> tuple[int, int]:
 
 def _input(program: Program, rank: int) -> dict:
     memory: dict = defaultdict(Counter)
-    for chunk in range(*program.extent(rank, Buffer.INPUT)):
+    for chunk in (c for span in program.ranges(rank, Buffer.INPUT) for c in range(*span)):
         memory[_place(program, Buffer.INPUT, chunk)] = Counter({(rank, chunk): 1})
     return memory
 

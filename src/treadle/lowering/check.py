@@ -64,7 +64,7 @@ def _mismatches(program: Program, streams: dict[_Stream, tuple[list[int], list[i
 def _range_errors(program: Program) -> list[str]:
     found = []
     for rank in range(program.n_ranks):
-        extents = {buffer: program.extent(rank, buffer) for buffer in Buffer}
+        ranges = {buffer: program.ranges(rank, buffer) for buffer in Buffer}
         for number in program.operations(rank):
             kind = program.operation_kind[number]
             first = int(program.first[number])
@@ -77,11 +77,11 @@ def _range_errors(program: Program) -> list[str]:
                 if used[-1] is Buffer.INPUT and not program.in_place:
                     found.append(f"rank {rank}: operation {number} writes INPUT out of place")
             for buffer in used:
-                low, high = extents[buffer]
-                if not low <= first < last <= high:
+                if not any(low <= first < last <= high for low, high in ranges[buffer]):
+                    has = ", ".join(_range(low, high - low) for low, high in ranges[buffer]) or "none"
                     found.append(
                         f"rank {rank}: operation {number} uses {buffer.name} chunks "
-                        f"{_range(first, last - first)}, which has {_range(low, high - low)}"
+                        f"{_range(first, last - first)}, which has {has}"
                     )
     return found
 
@@ -97,7 +97,7 @@ def _races(program: Program, rank: int) -> list[str]:
     writers: dict[tuple[int, int], int] = {}
     readers: dict[tuple[int, int], list[int]] = defaultdict(list)
     held_in = Buffer.OUTPUT if program.in_place else Buffer.INPUT
-    own_input = range(*program.extent(rank, Buffer.INPUT))
+    own_input = [range(*span) for span in program.ranges(rank, Buffer.INPUT)]
     for number in program.operations(rank):
         before = 0
         for wait in program.waits_of(number).tolist():
@@ -112,7 +112,9 @@ def _races(program: Program, rank: int) -> list[str]:
         chunks = range(first, first + int(program.count[number]))
         conflicts: set[int] = set()
         for chunk in chunks if kind != OperationKind.RECEIVE else ():
-            if (source, chunk) not in writers and not (source == held_in and chunk in own_input):
+            if (source, chunk) not in writers and not (
+                source == held_in and any(chunk in span for span in own_input)
+            ):
                 found.append(f"rank {rank}: operation {number} reads chunk {chunk}, which is not there yet")
             conflicts.add(writers.get((source, chunk), number))
             if kind != OperationKind.RECEIVE_REDUCE or source != target:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from treadle.lowering import forest, steps
+from treadle.lowering.exchange import lower_exchange
 from treadle.lowering.program import Program
 from treadle.schedules.collective import Collective
+from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.schedule import Schedule
 from treadle.topologies.topology import Topology
@@ -25,7 +27,7 @@ def lower(
     ----------
     topology : Topology
     collective : Collective
-    schedule : ForestSchedule or StepSchedule
+    schedule : ForestSchedule, StepSchedule or ExchangeSchedule
         Verified by the caller.
     channels : int
         Independent streams between two ranks (steps: of each link) that the data are dealt out to.
@@ -43,6 +45,10 @@ def lower(
     """
     if isinstance(schedule, ForestSchedule):
         return forest.lower(topology, collective, schedule, channels=channels, in_place=in_place, merge=merge)
+    if isinstance(schedule, ExchangeSchedule):
+        return lower_exchange(
+            topology, collective, schedule, channels=channels, in_place=in_place, merge=merge
+        )
     return steps.lower_steps(
         topology, collective, schedule, channels=channels, in_place=in_place, merge=merge
     )

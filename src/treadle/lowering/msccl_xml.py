@@ -31,6 +31,7 @@ _NAMES = {
     CollectiveKind.ALLREDUCE: "allreduce",
     CollectiveKind.BROADCAST: "broadcast",
     CollectiveKind.REDUCE: "reduce",
+    CollectiveKind.ALLTOALL: "alltoall",
 }
 _STEP_TYPES = {
     OperationKind.SEND: "s",
@@ -109,10 +110,9 @@ def _check_arguments(program: Program, name: str, protocol: str, min_bytes: int,
         raise FormatError(f"MSCCL XML: protocol {protocol!r}: expected Simple, LL or LL128")
     if min_bytes < 0 or max_bytes < 0 or 0 < max_bytes < min_bytes:
         raise FormatError(f"MSCCL XML: sizes {min_bytes} to {max_bytes} bytes are no range")
-    if program.kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER) and (
-        len(set(np.diff(program.shard_offset).tolist())) > 1
-    ):
-        sizes = np.diff(program.shard_offset)
+    with_shards = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL)
+    sizes = np.diff(program.shard_offset)
+    if program.kind in with_shards and sizes.min() != sizes.max():
         raise ScheduleError(
             f"MSCCL XML: {program.kind} with unequal shards ({sizes.min()} to {sizes.max()} chunks) cannot "
             "be expressed: the format has no weights; solve without them, or execute the plan by treadle run"
@@ -153,12 +153,12 @@ class _Addresses:
     """Places in one rank's buffers, in chunks; scratch holds only the chunks that are used."""
 
     def __init__(self, program: Program, rank: int) -> None:
-        shard = program.shard(rank)
-        whole = (0, program.n_chunks)
-        input_ = shard if program.kind is CollectiveKind.ALLGATHER else whole
-        output = shard if program.kind is CollectiveKind.REDUCE_SCATTER else whole
-        self.base = {Buffer.INPUT: input_[0], Buffer.OUTPUT: output[0]}
-        self.input_chunks, self.output_chunks = input_[1] - input_[0], output[1] - output[0]
+        self._ranges = {buffer: program.ranges(rank, buffer) for buffer in (Buffer.INPUT, Buffer.OUTPUT)}
+        self.input_chunks, self.output_chunks = (
+            # a buffer that only the root has is declared everywhere
+            sum(past - low for low, past in ranges) if ranges else program.n_chunks
+            for ranges in self._ranges.values()
+        )
         used: set[int] = set()
         for number in program.operations(rank):
             if Buffer.SCRATCH in (program.source[number], program.target[number]):
@@ -168,11 +168,12 @@ class _Addresses:
 
     def text(self, side: str, buffer: Buffer, chunk: int) -> str:
         """Attributes of one end of a step."""
+        return f'{side}buf="{"ios"[buffer]}" {side}off="{self._offset(buffer, chunk)}"'
+
+    def _offset(self, buffer: Buffer, chunk: int) -> int:
         if buffer is Buffer.SCRATCH:
-            offset = int(np.searchsorted(self.scratch, chunk))
-        else:
-            offset = chunk - self.base[buffer]
-        return f'{side}buf="{"ios"[buffer]}" {side}off="{offset}"'
+            return int(np.searchsorted(self.scratch, chunk))
+        return sum(min(past, chunk) - low for low, past in self._ranges[buffer] if low < chunk)
 
 
 def _action(pieces: Pieces, piece: int, addresses: _Addresses) -> str:

@@ -28,7 +28,7 @@ class OperationKind(IntEnum):
 
 
 class Buffer(IntEnum):
-    """Memory of a rank; every buffer is addressed by global chunk numbers 0 to n_chunks - 1."""
+    """Memory of a rank; every buffer is addressed by global chunk numbers."""
 
     INPUT = 0
     OUTPUT = 1
@@ -61,9 +61,9 @@ class Program:
     **Data.** The collective's larger per-rank buffer of `size` elements is cut into P = `n_chunks` chunks:
     chunk i covers elements floor(i * size / P) to floor((i + 1) * size / P), so any element count works and
     some chunks may be empty. All three buffers are addressed by these global chunk numbers; shard v is chunks
-    [shard_offset[v], shard_offset[v + 1]). A buffer that holds a shard only is the shard's elements, so the
-    address of chunk c within it is (first element of c) - (first element of the shard). With x_v[c] the
-    contribution of rank v to chunk c and sums over all ranks:
+    [shard_offset[v], shard_offset[v + 1]). A buffer that holds some shards only is these shards' elements one
+    after another: one that holds shard v alone has chunk c at (first element of c) - (first element of the
+    shard). With x_v[c] the contribution of rank v to chunk c and sums over all ranks:
 
     ==============  =============================  ==========================================
     kind            INPUT of rank v holds          OUTPUT of rank v must hold at the end
@@ -73,16 +73,22 @@ class Program:
     allreduce       x_v[c] for all c               sum_u x_u[c] for all c
     broadcast       x_root[c], all c, root only    x_root[c] for all c
     reduce          x_v[c] for all c               sum_u x_u[c] for all c, root only
+    alltoall        x_v[c] for c in shards (v, *)  x_u[c] for c in shard (u, v), every u
     ==============  =============================  ==========================================
 
+    An all-to-all has a shard for each pair: (u, v) is number u * N + v. Its chunks are as large as the
+    others', size / P, but the shards of all ranks together have more than P of them (`n_addresses`).
+
     What the table does not name does not exist: a rank other than the root has no INPUT in a broadcast and
-    no OUTPUT in a reduce. SCRATCH has room for all P chunks, is undefined at first, and need only exist at
-    ranks where `uses_scratch`. For allreduce `shard_offset` says at which rank a chunk's sum is complete
-    first; for broadcast and reduce all chunks are the root's shard.
+    no OUTPUT in a reduce. SCRATCH has room for all P chunks (all-to-all: for those that the rank's operations
+    name), is undefined at first, and need only exist at ranks where `uses_scratch`. For allreduce
+    `shard_offset` says at which rank a chunk's sum is complete first; for broadcast and reduce all chunks are
+    the root's shard.
 
     **In place.** If `in_place`, INPUT and OUTPUT of a rank are one memory: chunk c of either is the same
     elements, wherever both exist. (In an allgather INPUT is shard v within OUTPUT, mirrored for
-    reduce-scatter, as in NCCL.) Otherwise no operation writes INPUT.
+    reduce-scatter, as in NCCL.) Otherwise no operation writes INPUT. An all-to-all is never in place: what a
+    rank sends and what it receives are different chunks.
 
     **Order.** An operation starts after all operations that it waits for are complete; those are earlier
     operations of the same rank, so the list order is always a legal serial order of a rank. Nothing else
@@ -104,8 +110,8 @@ class Program:
         Rank of the root of broadcast and reduce, else -1.
     n_chunks : int
         P >= 1.
-    shard_offset : array of int64, shape (N + 1,)
-        From 0 to P.
+    shard_offset : array of int64, shape (N + 1,); all-to-all (N * N + 1,)
+        From 0 to P; all-to-all: to `n_addresses`.
     in_place : bool
     operation_offset : array of int64, shape (N + 1,)
         Operations of rank v are operation_offset[v] up to operation_offset[v + 1], in order.
@@ -161,7 +167,13 @@ class Program:
             raise ScheduleError("program: needs at least 1 rank and 1 chunk")
         if not (0 <= self.root < n if self.kind.is_rooted else self.root == -1):
             raise ScheduleError(f"program: root {self.root} does not fit {self.kind} of {n} ranks")
-        _check_offsets("shard_offset", self.shard_offset, n, self.n_chunks)
+        if self.kind is CollectiveKind.ALLTOALL:
+            if self.in_place:
+                raise ScheduleError("program: an all-to-all cannot be in place")
+            total_chunks = int(self.shard_offset[-1]) if len(self.shard_offset) else 0
+            _check_offsets("shard_offset", self.shard_offset, n * n, total_chunks)
+        else:
+            _check_offsets("shard_offset", self.shard_offset, n, self.n_chunks)
         _check_offsets("operation_offset", self.operation_offset, n, total)
         _check_offsets("wait_offset", self.wait_offset, total, len(self.waits))
         _check_offsets("path_offset", self.path_offset, len(self.path_offset) - 1, len(self.path_links))
@@ -179,8 +191,8 @@ class Program:
             ("source", 0, len(Buffer)),
             ("target", 0, len(Buffer)),
             ("path", -1, self.n_paths),
-            ("first", 0, self.n_chunks),
-            ("count", 1, self.n_chunks + 1),
+            ("first", 0, self.n_addresses),
+            ("count", 1, self.n_addresses + 1),
         ):
             values = getattr(self, key)
             wrong = np.flatnonzero((values < low) | (values >= high))
@@ -189,8 +201,8 @@ class Program:
                 raise ScheduleError(
                     f"program: operation {wrong[0]}: {key} {found}, expected {low} to {high - 1}"
                 )
-        if np.any(self.first + self.count > self.n_chunks):
-            raise ScheduleError(f"program: a chunk range ends past chunk {self.n_chunks}")
+        if np.any(self.first + self.count > self.n_addresses):
+            raise ScheduleError(f"program: a chunk range ends past chunk {self.n_addresses}")
         owner = self.operation_rank
         local = self.operation_kind == OperationKind.COPY
         if np.any(local != (self.peer < 0)) or np.any(self.peer == owner):
@@ -240,21 +252,39 @@ class Program:
         """Links of a physical path, in order."""
         return self.path_links[int(self.path_offset[path]) : int(self.path_offset[path + 1])]
 
-    def shard(self, rank: int) -> tuple[int, int]:
-        """First and one past the last chunk of a rank's shard."""
-        return int(self.shard_offset[rank]), int(self.shard_offset[rank + 1])
+    @property
+    def n_addresses(self) -> int:
+        """One more than the largest chunk number: P, but for an all-to-all."""
+        return int(self.shard_offset[-1])
 
-    def extent(self, rank: int, buffer: Buffer) -> tuple[int, int]:
-        """First and one past the last chunk that a buffer of `rank` has, as tabulated above."""
+    def shard(self, number: int) -> tuple[int, int]:
+        """First and one past the last chunk of a rank's shard; all-to-all: of pair (u, v) = u * N + v."""
+        return int(self.shard_offset[number]), int(self.shard_offset[number + 1])
+
+    def ranges(self, rank: int, buffer: Buffer) -> list[tuple[int, int]]:
+        """Chunks that a buffer of `rank` has, as tabulated above: ranges that rise and do not touch."""
+        is_input = buffer is Buffer.INPUT
+        if self.kind is CollectiveKind.ALLTOALL:
+            if buffer is Buffer.SCRATCH:
+                return self._named_in_scratch(rank)
+            n = self.n_ranks
+            numbers = range(rank * n, rank * n + n) if is_input else range(rank, n * n, n)
+            return _joined(self.shard(number) for number in numbers)
         whole = (0, self.n_chunks)
         if buffer is Buffer.SCRATCH:
-            return whole
-        is_input = buffer is Buffer.INPUT
+            return [whole]
         if self.kind is (CollectiveKind.ALLGATHER if is_input else CollectiveKind.REDUCE_SCATTER):
-            return self.shard(rank)
+            return _joined([self.shard(rank)])
         if self.kind is (CollectiveKind.BROADCAST if is_input else CollectiveKind.REDUCE):
-            return whole if rank == self.root else (0, 0)
-        return whole
+            return [whole] if rank == self.root else []
+        return [whole]
+
+    def _named_in_scratch(self, rank: int) -> list[tuple[int, int]]:
+        span = slice(int(self.operation_offset[rank]), int(self.operation_offset[rank + 1]))
+        named = (self.source[span] == Buffer.SCRATCH) | (self.target[span] == Buffer.SCRATCH)
+        first, count = self.first[span][named], self.count[span][named]
+        order = np.argsort(first, kind="stable")
+        return _joined(zip(first[order].tolist(), (first + count)[order].tolist(), strict=True))
 
     def uses_scratch(self, rank: int) -> bool:
         """Whether some operation of `rank` touches SCRATCH."""
@@ -319,6 +349,17 @@ def _check_offsets(key: str, offsets: Int64Array, rows: int, total: int) -> None
         or bool(np.any(np.diff(offsets) < 0))
     ):
         raise ScheduleError(f"program: {key} must rise from 0 to {total} in {rows + 1} values")
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges by rising start without empty ones, those that touch or overlap made one."""
+    result: list[tuple[int, int]] = []
+    for low, high in ranges:
+        if result and low <= result[-1][1]:
+            result[-1] = result[-1][0], max(high, result[-1][1])
+        elif high > low:
+            result.append((low, high))
+    return result
 
 
 def program_from_operations(

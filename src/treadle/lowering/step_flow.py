@@ -8,9 +8,10 @@ from typing import Self
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
-from treadle.errors import ScheduleError
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.forest import Direction
+from treadle.topologies.topology import Topology
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,3 +117,39 @@ def _refuse_any(rows: Int64Array, moves: Moves, what: str) -> None:
         raise ScheduleError(
             f"steps: step {moves.step[row]}: rank {moves.sender[row]} {what}, to rank {moves.receiver[row]}"
         )
+
+
+def check_links(topology: Topology, links: Int32Array, tails: Int64Array, heads: Int64Array) -> None:
+    """Programs are run by ranks, and each link of a step schedule is a message.
+
+    Parameters
+    ----------
+    topology : Topology
+    links : array of int32
+        That the sends use.
+    tails, heads : array of int64, shape (m,)
+        Ranks at the ends of each link, -1 where there is none.
+
+    Raises
+    ------
+    InfeasibleError, ScheduleError
+        If a link ends at no rank, or leads nowhere.
+    """
+    used = np.unique(links)
+    for link in used[(tails[used] < 0) | (heads[used] < 0)][:1]:
+        node = int(topology.tails[link] if tails[link] < 0 else topology.heads[link])
+        raise InfeasibleError(
+            f"the steps use link {topology.link_name(int(link))}, but {topology.node_names[node]!r} is no "
+            f"rank and has no program; only steps between ranks can be lowered"
+        )
+    for link in used[tails[used] == heads[used]][:1]:
+        raise ScheduleError(f"the steps use link {topology.link_name(int(link))}, which leads nowhere")
+
+
+def parallel_places(topology: Topology) -> Int64Array:
+    """Number of each link among those with the same ends, in the links' order, shape (m,)."""
+    ends = topology.tails.astype(np.int64) * topology.n_nodes + topology.heads
+    order = np.argsort(ends, kind="stable")
+    places = np.empty(len(ends), dtype=np.int64)
+    places[order] = np.arange(len(ends)) - np.searchsorted(ends[order], ends[order])
+    return places

@@ -22,10 +22,13 @@ class Frame:
     holdings : Holdings
     n_chunks : int
         Of the program.
-    shard_offset : array of int64, shape (N + 1,)
+    shard_offset : array of int64
+        As `Program` has it.
     bounds : array of int64, shape (2, n_pieces)
         First and one past the last chunk of each piece.
     in_place : bool
+    targets : array of int64, shape (n_pieces,), optional
+        The rank to which each piece goes, where it goes to one only.
     """
 
     collective: Collective
@@ -34,6 +37,7 @@ class Frame:
     shard_offset: Int64Array
     bounds: Int64Array
     in_place: bool
+    targets: Int64Array | None = None
 
     @property
     def kind(self) -> CollectiveKind:
@@ -45,11 +49,20 @@ class Frame:
         has_output = self.holdings.is_home(rank, piece) | (self.kind is CollectiveKind.ALLREDUCE)
         return np.where(has_output, Buffer.OUTPUT, Buffer.SCRATCH).astype(np.int64)
 
-    def own_copies(self) -> Int64Array:
-        """Ranks that copy their own shard to OUTPUT, because nothing else brings it there."""
+    def stored(self, rank: Int64Array, piece: Int64Array) -> Int64Array:
+        """Buffer in which each rank stores each piece that comes as it is."""
+        if self.targets is None:
+            return np.full(len(rank), int(Buffer.OUTPUT))
+        return np.where(self.targets[piece] == rank, Buffer.OUTPUT, Buffer.SCRATCH).astype(np.int64)
+
+    def own_copies(self) -> tuple[Int64Array, Int64Array]:
+        """Ranks that copy a shard to their OUTPUT because nothing else brings it there, and the shards."""
+        n = self.collective.n_ranks
         if self.kind.reduces or self.in_place:
-            return np.zeros(0, dtype=np.int64)
-        return np.flatnonzero(np.diff(self.shard_offset))
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        own = np.arange(n) * (n + 1 if self.kind is CollectiveKind.ALLTOALL else 1)
+        has = np.flatnonzero(np.diff(self.shard_offset)[own])
+        return has, own[has]
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,9 +156,9 @@ def _flow(frame: Frame, moves: Moves, *, reduces: bool, merge: bool) -> _Flow:
         has_sum = _Last(arrival, arrival).find(departure) >= 0
         read = np.where(has_sum, frame.sums(moves.sender, moves.piece), Buffer.INPUT)
     else:
-        added = target = np.full(len(moves), Buffer.OUTPUT)
+        added = target = frame.stored(moves.receiver, moves.piece)
         is_own = ~np.bool_(frame.kind.reduces) & frame.holdings.is_home(moves.sender, moves.piece)
-        read = np.where(is_own, Buffer.INPUT, Buffer.OUTPUT)
+        read = np.where(is_own, Buffer.INPUT, frame.stored(moves.sender, moves.piece))
     buffers = np.stack([read, added, target]).astype(np.int64)
     if frame.in_place and frame.kind.broadcasts:  # one name for one memory lets more moves share a message
         buffers[buffers == Buffer.INPUT] = Buffer.OUTPUT
@@ -193,10 +206,10 @@ def _operations(
         path = np.searchsorted(links, moves.link)
         sent.append(np.stack([*at_sender, *along, read, read, path, first, count]))
         received.append(np.stack([*at_receiver, *along, added, target, np.full(n, -1), first, count]))
-    ranks = frame.own_copies()
+    ranks, shards = frame.own_copies()
     copies = np.zeros((_FIELDS, len(ranks)), dtype=np.int64)
-    copies[[_RANK, _FIRST]] = ranks, frame.shard_offset[ranks]
-    copies[_COUNT] = frame.shard_offset[ranks + 1] - copies[_FIRST]
+    copies[[_RANK, _FIRST]] = ranks, frame.shard_offset[shards]
+    copies[_COUNT] = frame.shard_offset[shards + 1] - copies[_FIRST]
     copies[[_PLACE, _PEER, _PATH]] = -1
     copies[_KIND], copies[_SOURCE], copies[_TARGET] = OperationKind.COPY, Buffer.INPUT, Buffer.OUTPUT
     return np.concatenate(sent, axis=1), np.concatenate(received, axis=1), copies

@@ -10,7 +10,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.lowering.program import Program
-from treadle.lowering.step_flow import Holdings, Moves, useful
+from treadle.lowering.step_flow import Holdings, Moves, check_links, parallel_places, useful
 from treadle.lowering.step_program import Frame, assemble
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.steps import Steps, StepSchedule
@@ -199,7 +199,7 @@ def _moves(topology: Topology, collective: Collective, steps: Steps, layout: _La
     rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
     rank_of[list(collective.ranks)] = np.arange(collective.n_ranks)
     tails, heads = rank_of[topology.tails], rank_of[topology.heads]
-    _check_links(topology, steps, tails, heads)
+    check_links(topology, steps.link, tails, heads)
     # both bounds are cuts, so that these are exact; in program chunks as the cuts are
     unit = layout.fine // int(layout.cuts[-1])
     scale = layout.fine // steps.n_chunks
@@ -214,7 +214,7 @@ def _moves(topology: Topology, collective: Collective, steps: Steps, layout: _La
         step=steps.send_steps()[send].astype(np.int64),
         sender=tails[link],
         receiver=heads[link],
-        channel=_parallel_places(topology)[link] * channels + stream,
+        channel=parallel_places(topology)[link] * channels + stream,
         link=link,
         send=send,
         piece=place * (len(layout.cuts) - 1) + low[send] + within,
@@ -223,28 +223,6 @@ def _moves(topology: Topology, collective: Collective, steps: Steps, layout: _La
 
 def _bounds_of(steps: Steps) -> tuple[Int64Array, Int64Array]:
     return steps.low.astype(np.int64), steps.high.astype(np.int64)
-
-
-def _check_links(topology: Topology, steps: Steps, tails: Int64Array, heads: Int64Array) -> None:
-    """Programs are run by ranks, and each link of a step schedule is a message."""
-    used = np.unique(steps.link)
-    for link in used[(tails[used] < 0) | (heads[used] < 0)][:1]:
-        node = int(topology.tails[link] if tails[link] < 0 else topology.heads[link])
-        raise InfeasibleError(
-            f"the steps use link {topology.link_name(int(link))}, but {topology.node_names[node]!r} is no "
-            f"rank and has no program; only steps between ranks can be lowered"
-        )
-    for link in used[tails[used] == heads[used]][:1]:
-        raise ScheduleError(f"the steps use link {topology.link_name(int(link))}, which leads nowhere")
-
-
-def _parallel_places(topology: Topology) -> Int64Array:
-    """Number of each link among those with the same ends, in the links' order, shape (m,)."""
-    ends = topology.tails.astype(np.int64) * topology.n_nodes + topology.heads
-    order = np.argsort(ends, kind="stable")
-    places = np.empty(len(ends), dtype=np.int64)
-    places[order] = np.arange(len(ends)) - np.searchsorted(ends[order], ends[order])
-    return places
 
 
 def _check_direct(moves: Moves, holdings: Holdings, *, in_place: bool) -> None:

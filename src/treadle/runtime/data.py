@@ -134,8 +134,10 @@ def expected(
     root : int, optional
         Rank, for broadcast and reduce.
     reduction : Reduction
-    shard_bounds : N + 1 integers, optional
-        Elements that reduce-scatter leaves at rank v: shard_bounds[v] up to shard_bounds[v + 1].
+    shard_bounds : integers, optional
+        Elements that reduce-scatter leaves at rank v: shard_bounds[v] up to shard_bounds[v + 1]. Elements of
+        all ranks' inputs, one after another, that rank u has for rank v in an all-to-all: shard_bounds[i] up
+        to shard_bounds[i + 1] with i = u * N + v.
 
     Returns
     -------
@@ -148,6 +150,11 @@ def expected(
     if kind is CollectiveKind.BROADCAST:
         assert root is not None
         return [inputs[root]] * n
+    if kind is CollectiveKind.ALLTOALL:
+        if shard_bounds is None or len(shard_bounds) != n * n + 1:
+            raise ScheduleError(f"all-to-all of {n} ranks needs {n * n + 1} shard bounds")
+        shards = np.split(np.concatenate(inputs), shard_bounds[1:-1])
+        return [np.concatenate(shards[rank::n]) for rank in range(n)]
     total = reduced(np.stack(inputs), reduction)
     if kind is CollectiveKind.ALLREDUCE:
         return [total] * n

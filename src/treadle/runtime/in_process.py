@@ -169,8 +169,7 @@ def _check_memory(layout: Layout, element_bytes: int) -> None:
     program = layout.program
     elements = 0
     for rank in range(program.n_ranks):
-        spans = {buffer: layout.span(rank, buffer) for buffer in Buffer}
-        sizes = {buffer: past - first for buffer, (first, past) in spans.items()}
+        sizes = {buffer: layout.length(rank, buffer) for buffer in Buffer}
         if not program.uses_scratch(rank):
             sizes[Buffer.SCRATCH] = 0
         if program.in_place:
@@ -190,9 +189,8 @@ def physical_memory_bytes() -> int:
 
 
 def _exists(program: Program, rank: int, buffer: Buffer) -> bool:
-    first, past = program.extent(rank, buffer)
     # an empty shard is still a buffer; the absent ones are those of broadcast and reduce
-    return past > first or not program.kind.is_rooted
+    return bool(program.ranges(rank, buffer)) or not program.kind.is_rooted
 
 
 def _element_type(inputs: Sequence[NDArray[Any]]) -> ElementType:
@@ -208,6 +206,8 @@ def _count(program: Program, inputs: Sequence[NDArray[Any]]) -> int:
     """Elements of the whole buffer, from the inputs."""
     if program.kind is CollectiveKind.ALLGATHER:
         return sum(len(array) for array in inputs)
+    if program.kind is CollectiveKind.ALLTOALL:  # all shards together have more chunks than a buffer
+        return -(-sum(len(array) for array in inputs) * program.n_chunks // program.n_addresses)
     return len(inputs[max(program.root, 0)])
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -35,14 +37,20 @@ class Layout:
     count: int
     n_slices: int = 1
 
-    def span(self, rank: int, buffer: Buffer) -> tuple[int, int]:
-        """First and one past the last element that a rank's buffer has, in the collective's whole buffer."""
-        first, past = self.program.extent(rank, buffer)
-        return self.program.element(first, self.count), self.program.element(past, self.count)
+    def spans(self, rank: int, buffer: Buffer) -> list[tuple[int, int]]:
+        """Elements of the collective's whole buffer that a rank's buffer has: ranges, some perhaps empty."""
+        return [
+            (self.program.element(first, self.count), self.program.element(past, self.count))
+            for first, past in self.program.ranges(rank, buffer)
+        ]
+
+    def length(self, rank: int, buffer: Buffer) -> int:
+        """Elements of a rank's buffer."""
+        return sum(past - first for first, past in self.spans(rank, buffer))
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [self.program.element(chunk, self.count) for chunk in range(self.program.n_chunks + 1)]
+        return [self.program.element(chunk, self.count) for chunk in range(self.program.n_addresses + 1)]
 
     @cached_property
     def _chunks(self) -> list[tuple[int, int]]:
@@ -79,17 +87,35 @@ class RankMemory:
     ----------
     arrays : mapping of Buffer to array of one dimension
         Buffers that do not exist are empty. In place, INPUT and OUTPUT share memory.
-    origin : mapping of Buffer to int
-        Element of the collective's whole buffer that comes first in the array.
+    spans : mapping of Buffer to list of (first, past)
+        Elements of the collective's whole buffer that lie in the array, one range after another.
     """
 
     arrays: Mapping[Buffer, NDArray[Any]]
-    origin: Mapping[Buffer, int]
+    spans: Mapping[Buffer, Sequence[tuple[int, int]]]
+
+    @cached_property
+    def _bases(self) -> dict[Buffer, tuple[list[int], list[int]]]:
+        """Of each range: its first element, and what to subtract from an element for its place."""
+        bases = {}
+        for buffer, spans in self.spans.items():
+            places = accumulate((past - first for first, past in spans), initial=0)
+            firsts = [first for first, _ in spans]
+            bases[buffer] = firsts, [first - place for first, place in zip(firsts, places, strict=False)]
+        return bases
 
     def view(self, buffer: Buffer, start: int, end: int) -> NDArray[Any]:
-        """Elements `start` to `end` - 1 of the collective's whole buffer, as a view."""
-        origin = self.origin[buffer]
-        return self.arrays[buffer][start - origin : end - origin]
+        """A view of elements `start` to `end` - 1 of the collective's whole buffer, all of one range."""
+        firsts, bases = self._bases[buffer]
+        base = bases[bisect_right(firsts, start) - 1] if firsts else 0
+        return self.arrays[buffer][start - base : end - base]
+
+    def parts(self, buffer: Buffer) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Every range of a buffer: its first element, and a view of it."""
+        place = 0
+        for first, past in self.spans[buffer]:
+            yield first, self.arrays[buffer][place : place + past - first]
+            place += past - first
 
 
 def allocate(
@@ -106,23 +132,22 @@ def allocate(
         The rank's memory for the same program and dtype at this size or a larger one, to be used again.
     """
     program = layout.program
-    spans = {buffer: layout.span(rank, buffer) for buffer in Buffer}
-    origin = {buffer: span[0] for buffer, span in spans.items()}
-    lengths = {buffer: past - first for buffer, (first, past) in spans.items()}
+    spans = {buffer: layout.spans(rank, buffer) for buffer in Buffer}
     arrays: dict[Buffer, NDArray[Any]] = {}
-    for buffer, length in lengths.items():
+    for buffer in Buffer:
+        length = layout.length(rank, buffer)
         # by the floor rule a shard may be longer by one element at a smaller size
         room = np.empty(0, dtype=dtype) if storage is None else storage.arrays[buffer]
         arrays[buffer] = room[:length] if len(room) >= length else np.empty(length, dtype=dtype)
     if not program.uses_scratch(rank):
         arrays[Buffer.SCRATCH] = np.empty(0, dtype=dtype)
     if program.in_place:
-        # one of the two covers the other, or does not exist
+        # one of the two covers the other, or does not exist; both are one range
         large, small = sorted((Buffer.INPUT, Buffer.OUTPUT), key=lambda b: -len(arrays[b]))
         if len(arrays[small]):
-            low, high = (element - origin[large] for element in spans[small])
+            low, high = (element - spans[large][0][0] for element in spans[small][0])
             arrays[small] = arrays[large][low:high]
-    return RankMemory(arrays, origin)
+    return RankMemory(arrays, spans)
 
 
 def is_same_memory(program: Program, one: Buffer, other: Buffer) -> bool:
@@ -132,19 +157,23 @@ def is_same_memory(program: Program, one: Buffer, other: Buffer) -> bool:
 
 def fill_input(rank: int, memory: RankMemory, pattern: Pattern) -> None:
     """Write the rank's input."""
-    pattern.fill(rank, memory.arrays[Buffer.INPUT], start=memory.origin[Buffer.INPUT])
+    for start, part in memory.parts(Buffer.INPUT):
+        pattern.fill(rank, part, start=start)
 
 
-def count_wrong(layout: Layout, memory: RankMemory, pattern: Pattern) -> int:
+def count_wrong(layout: Layout, rank: int, memory: RankMemory, pattern: Pattern) -> int:
     """Elements of a rank's OUTPUT that are not what the collective's definition asks for."""
-    program, output = layout.program, memory.arrays[Buffer.OUTPUT]
-    start = memory.origin[Buffer.OUTPUT]
-    if program.kind.reduces:
-        return pattern.count_wrong_result(output, start=start)
-    if program.kind is CollectiveKind.BROADCAST:
-        return pattern.count_wrong_copy(program.root, output, start=start)
+    program, kind = layout.program, layout.program.kind
+    if kind.reduces or kind is CollectiveKind.BROADCAST:
+        return sum(
+            pattern.count_wrong_result(part, start=start)
+            if kind.reduces
+            else pattern.count_wrong_copy(program.root, part, start=start)
+            for start, part in memory.parts(Buffer.OUTPUT)
+        )
     wrong = 0
     for owner in range(program.n_ranks):
-        low, high = (program.element(chunk, layout.count) for chunk in program.shard(owner))
+        shard = program.shard(owner * program.n_ranks + rank if kind is CollectiveKind.ALLTOALL else owner)
+        low, high = (program.element(chunk, layout.count) for chunk in shard)
         wrong += pattern.count_wrong_copy(owner, memory.view(Buffer.OUTPUT, low, high), start=low)
     return wrong

@@ -209,7 +209,7 @@ def _checked_run(run: RankExecution, pattern: Pattern) -> tuple[int, float]:
     for buffer in (Buffer.SCRATCH, Buffer.OUTPUT):
         poison(run.memory.arrays[buffer])
     seconds = _timed_run(run, pattern, refill=True)
-    wrong = count_wrong(run.layout, run.memory, pattern)
+    wrong = count_wrong(run.layout, run.prepared.rank, run.memory, pattern)
     return int(run.communicator.allreduce(wrong)), seconds
 
 
@@ -236,6 +236,14 @@ def _reference_times(run: RankExecution, pattern: Pattern, iterations: int) -> l
     kind, operation = types[run.element], operations.get(run.reduction, mpi.SUM)
     bounds = [program.element(int(chunk), count) for chunk in program.shard_offset]
     shards = [high - low for low, high in pairwise(bounds)]
+    if program.kind is CollectiveKind.ALLTOALL:
+        n = program.n_ranks
+        sent, received = shards[rank * n : rank * n + n], shards[rank::n]
+        ends = [
+            [np.zeros(sum(counts), dtype=numpy_dtype(run.element)), counts, kind]
+            for counts in (sent, received)
+        ]
+        return _times(run, lambda: world.Alltoallv(*ends), iterations)
     whole = np.zeros(count, dtype=numpy_dtype(run.element))
     pattern.fill(rank, whole, start=0)
     part, other = np.ones(shards[rank], dtype=whole.dtype), np.ones_like(whole)
@@ -248,10 +256,15 @@ def _reference_times(run: RankExecution, pattern: Pattern, iterations: int) -> l
         CollectiveKind.BROADCAST: lambda: world.Bcast([other, kind], program.root),
         CollectiveKind.REDUCE: lambda: world.Reduce([whole, kind], [other, kind], operation, program.root),
     }
+    return _times(run, calls[program.kind], iterations)
+
+
+def _times(run: RankExecution, call: Callable[[], None], iterations: int) -> list[float]:
+    """Seconds of the slowest process of each call but the first."""
     times: list[float] = []
     for _ in range(iterations + 1):
-        world.Barrier()
-        start = mpi.Wtime()
-        calls[program.kind]()
-        times.append(float(world.allreduce(mpi.Wtime() - start, op=mpi.MAX)))
+        run.communicator.Barrier()
+        start = run.mpi.Wtime()
+        call()
+        times.append(float(run.communicator.allreduce(run.mpi.Wtime() - start, op=run.mpi.MAX)))
     return times[1:]

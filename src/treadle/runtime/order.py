@@ -53,28 +53,37 @@ def check_extents(program: Program) -> None:
 
     INPUT may be written by in-place programs only.
     """
-    kind, rank = program.operation_kind, program.operation_rank
-    extents = np.array(
-        [[program.extent(v, buffer) for buffer in Buffer] for v in range(program.n_ranks)], dtype=np.int64
-    )
+    kind = program.operation_kind
     reads = kind != OperationKind.RECEIVE
     writes = kind != OperationKind.SEND
-    first, past = program.first, program.first + program.count
-    for uses, buffer, word in ((reads, program.source, "reads"), (writes, program.target, "writes")):
-        low, high = extents[rank, buffer].T
-        for place in np.flatnonzero(uses & ((first < low) | (past > high)))[:1]:
-            raise ScheduleError(
-                f"program: {describe(program, int(place))} {word} {Buffer(buffer[place]).name}, "
-                f"which has chunks {low[place]} to {high[place] - 1} there"
-                if high[place] > low[place]
-                else f"program: {describe(program, int(place))} {word} {Buffer(buffer[place]).name}, "
-                f"which does not exist there"
-            )
+    for rank in range(program.n_ranks):
+        for uses, buffers, word in ((reads, program.source, "reads"), (writes, program.target, "writes")):
+            for buffer in Buffer:
+                own = np.arange(*program.operation_offset[rank : rank + 2])
+                own = own[uses[own] & (buffers[own] == buffer)]
+                if own.size:
+                    _check_ranges(program, own, buffer, program.ranges(rank, buffer), word)
     if not program.in_place:
         for place in np.flatnonzero(writes & (program.target == Buffer.INPUT))[:1]:
             raise ScheduleError(
                 f"program: {describe(program, int(place))} writes INPUT, but the program is not in place"
             )
+
+
+def _check_ranges(
+    program: Program, operations: Int64Array, buffer: Buffer, ranges: list[tuple[int, int]], word: str
+) -> None:
+    """Each of the operations must lie within one of the ranges."""
+    low, high = np.array([(-1, -1), *ranges], dtype=np.int64).T
+    first = program.first[operations]
+    place = np.searchsorted(low, first, side="right") - 1
+    for wrong in operations[first + program.count[operations] > high[place]][:1]:
+        has = ", ".join(f"{start} to {past - 1}" for start, past in ranges[:4])
+        more = ", ..." if len(ranges) > 4 else ""
+        raise ScheduleError(
+            f"program: {describe(program, int(wrong))} {word} {buffer.name}, "
+            + (f"which has chunks {has}{more} there" if ranges else "which does not exist there")
+        )
 
 
 def execution_order(program: Program, partner: Int64Array) -> Int64Array:

@@ -32,8 +32,8 @@ class SweepRow:
     size_bytes : int
         The larger per-rank buffer.
     count : int
-        Elements as nccl-tests counts them: of the largest shard for allgather and reduce-scatter, of the
-        buffer for the others.
+        Elements as nccl-tests counts them: of the largest shard for allgather, reduce-scatter and all-to-all,
+        of the buffer for the others.
     element : ElementType
     reduction : Reduction or None
         None where nothing is reduced.
@@ -284,7 +284,9 @@ def _checked_run(execution: Execution, pattern: Pattern) -> tuple[int, float]:
         for buffer in (Buffer.SCRATCH, Buffer.OUTPUT):
             poison(memory.arrays[buffer])
     seconds = _timed_run(execution, pattern, refill=True)
-    wrong = sum(count_wrong(execution.layout, memory, pattern) for memory in execution.memories)
+    wrong = sum(
+        count_wrong(execution.layout, rank, memory, pattern) for rank, memory in enumerate(execution.memories)
+    )
     return wrong, seconds
 
 
