@@ -12,8 +12,9 @@ from treadle.planning import Bound, Shortfall, SolveResult
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.collective import Collective
 from treadle.schedules.cost import link_loads
+from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
-from treadle.schedules.steps import StepSchedule
 from treadle.schedules.violations import Report
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import Topology
@@ -82,7 +83,7 @@ def _scarce_links(topology: Topology, witness: LengthWitness) -> str:
 def saturated_links(plan: Plan) -> list[int]:
     """Links that the schedule for the largest sizes keeps busy all the time: they set its throughput."""
     schedule = plan.entries[-1].schedule
-    if isinstance(schedule, StepSchedule):
+    if not isinstance(schedule, ForestSchedule):
         return []
     loads = link_loads(plan.topology, schedule).tolist()
     rates = zip(plan.topology.bandwidths.tolist(), loads, strict=True)
@@ -116,8 +117,9 @@ def print_schedule(output: Output, result: SolveResult) -> None:
 def _print_shape(output: Output, result: SolveResult) -> None:
     """Trees of a forest, or steps and sends."""
     schedule, name = result.plan.entries[-1].schedule, result.plan.algorithm
-    if isinstance(schedule, StepSchedule):
-        chunks = " and ".join(dict.fromkeys(counted(steps.n_chunks, "chunk") for steps in schedule.phases))
+    if not isinstance(schedule, ForestSchedule):
+        phases = (schedule.sends,) if isinstance(schedule, ExchangeSchedule) else schedule.phases
+        chunks = " and ".join(dict.fromkeys(counted(steps.n_chunks, "chunk") for steps in phases))
         output.line(
             f"steps       {schedule.n_steps}, {chunks} per shard, "
             f"{counted(schedule.n_sends, 'send')} ({name})"

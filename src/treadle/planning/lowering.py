@@ -13,9 +13,9 @@ from treadle.lowering.msccl_xml import Profile, emit_msccl_xml
 from treadle.planning.execution import program_of
 from treadle.planning.point_to_point import Shortfall, shortfall
 from treadle.planning.verification import require_verified
+from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
-from treadle.schedules.steps import StepSchedule
 
 __all__ = ["Lowered", "Profile", "TargetFormat", "lower"]
 
@@ -106,7 +106,7 @@ def lower(
 
 def _refuse_forwarders(plan: Plan, schedule: Schedule) -> None:
     """A forwarder is a process of its own, and the format's collectives know only ranks."""
-    if isinstance(schedule, StepSchedule):
+    if not isinstance(schedule, ForestSchedule):
         return  # lowering refuses those that pass forwarders
     forwarders = np.array(plan.collective.forwarders, dtype=np.int32)
     for forest in schedule.forests:

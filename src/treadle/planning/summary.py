@@ -12,6 +12,7 @@ from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import model_of
 from treadle.planning.solving import BoundResult, SolveResult
 from treadle.schedules.collective import Collective
+from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.step_cost import node_bandwidth
@@ -267,6 +268,8 @@ def _shape(schedule: Schedule) -> dict[str, object]:
     if isinstance(schedule, StepSchedule):
         chunks = max(steps.n_chunks for steps in schedule.phases)
         return {"sends": schedule.n_sends, "chunks_per_shard": chunks}
+    if isinstance(schedule, ExchangeSchedule):
+        return {"sends": schedule.n_sends, "chunks_per_shard": schedule.n_chunks}
     values: dict[str, object] = {"trees": schedule.total_units}
     multiplicity = schedule.root_multiplicity
     if (multiplicity == multiplicity[0]).all():

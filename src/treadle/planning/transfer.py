@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
+from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.schedule import Schedule
-from treadle.schedules.steps import Steps, StepSchedule
+from treadle.schedules.steps import Steps
 from treadle.topologies.topology import Topology
-
-_S = TypeVar("_S", ForestSchedule, StepSchedule, Schedule)
 
 
 def transfer_collective(collective: Collective, source: Topology, target: Topology) -> Collective:
@@ -29,7 +27,7 @@ def transfer_collective(collective: Collective, source: Topology, target: Topolo
     )
 
 
-def transfer_schedule(schedule: _S, source: Topology, target: Topology) -> _S:
+def transfer_schedule(schedule: Schedule, source: Topology, target: Topology) -> Schedule:
     """The schedule with the link numbers of `target`.
 
     Parallel links correspond in their order.
@@ -50,6 +48,8 @@ def transfer_schedule(schedule: _S, source: Topology, target: Topology) -> _S:
             reduce=_moved_forest(schedule.reduce, moved),
             broadcast=_moved_forest(schedule.broadcast, moved),
         )
+    if isinstance(schedule, ExchangeSchedule):
+        return replace(schedule, sends=replace(schedule.sends, link=moved(schedule.sends.link)))
     return replace(
         schedule,
         reduce=_moved_steps(schedule.reduce, moved),

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.errors import FormatError
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.demands import Demands
+from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.file_members import MemberReader
 from treadle.schedules.file_values import (
     read_fraction,
@@ -47,6 +49,8 @@ STEP_COLUMNS = ("homes", "shard", "link", "low", "high")
 STEP_COUNTS = {"step_count": "step_offset"}
 """Members, and those that hold the differences of an offset array."""
 
+DEMANDS_MEMBER = "demands.npy"
+
 _MAX_ITEMS = 1000  # forests, and steps
 _MAX_STEPS = 2**20
 _NARROW = {"tree_root", "parent", "entry_path", "path_links", *STEP_COLUMNS}
@@ -66,6 +70,11 @@ _KEYS = {
 }
 
 
+def targets_member(number: int) -> str:
+    """Member with the targets of an exchange's shards, by the number of its steps."""
+    return f"steps/{number}/targets.npy"
+
+
 def read_plan(archive: zipfile.ZipFile, max_bytes: int) -> Plan:
     """The plan in an archive; FormatError, another TreadleError or zipfile's own if it is none."""
     members = MemberReader(archive, max_bytes)
@@ -75,7 +84,7 @@ def read_plan(archive: zipfile.ZipFile, max_bytes: int) -> Plan:
     found = topology_hash(topology)
     if manifest["topology_sha256"] != found:
         raise FormatError(f"topology_sha256: does not belong to topology.json, which has {found}")
-    collective = _collective(manifest["collective"])
+    collective = _collective(manifest["collective"], members)
     return Plan(
         topology=topology,
         collective=collective,
@@ -120,11 +129,14 @@ class _Items:
             for item in steps
         ]
         expected = {"manifest.json", "topology.json"}
+        if isinstance(manifest["collective"], dict) and "demands" in manifest["collective"]:
+            expected.add(DEMANDS_MEMBER)
         for folder, number, keys in (
             ("forests", self._n_forests, (*FOREST_COLUMNS, *FOREST_COUNTS)),
             ("steps", len(steps), (*STEP_COLUMNS, *STEP_COUNTS)),
         ):
             expected |= {f"{folder}/{i}/{key}.npy" for i in range(number) for key in keys}
+        expected |= {targets_member(number) for number in self._exchanged()}
         members.check_names(expected)
 
     def entries(self, collective: Collective) -> tuple[PlanEntry, ...]:
@@ -136,9 +148,23 @@ class _Items:
         steps = [self._step_phase(number, way, n_ranks) for number, way in enumerate(ways)]
         return tuple(self._entry(value, kind, forests, steps) for value in self._entries)
 
+    def _exchanged(self) -> dict[int, None]:
+        """Numbers of the steps that exchanges name."""
+        return {self._sends(entry): None for entry in self._entries if self._type(entry) == "exchange"}
+
+    def _sends(self, entry: Mapping[str, Any]) -> int:
+        number = read_whole(entry.get("sends"), "entries: sends")
+        if not 0 <= number < len(self._n_chunks):
+            raise FormatError(f"entries: sends {number} do not exist")
+        return number
+
     def _entry(
         self, value: Any, kind: CollectiveKind, forests: list[Forest], steps: list[Steps]
     ) -> PlanEntry:
+        if self._type(value) == "exchange":
+            return self._exchange_entry(value, kind, steps)
+        if kind is CollectiveKind.ALLTOALL:
+            raise FormatError('entries: an all-to-all has entries of "type": "exchange"')
         is_forest = self._type(value) == "forests"
         roles = {
             role for role, needed in (("reduce", kind.reduces), ("broadcast", kind.broadcasts)) if needed
@@ -152,24 +178,30 @@ class _Items:
             schedule = ForestSchedule(kind, **{role: forests[fields[role]] for role in roles})
         else:
             schedule = StepSchedule(kind, **{role: steps[fields[role]] for role in roles & set(fields)})
-        return PlanEntry(
-            read_whole(fields["min_bytes"], "entries: min_bytes"),
-            read_optional(fields["max_bytes"], read_whole, "entries: max_bytes"),
-            schedule,
-        )
+        return _sized(fields, schedule)
+
+    def _exchange_entry(self, value: Any, kind: CollectiveKind, steps: list[Steps]) -> PlanEntry:
+        if kind is not CollectiveKind.ALLTOALL:
+            raise FormatError(f'entries: {kind} has no entries of "type": "exchange"')
+        fields = read_object(value, "entries", {"min_bytes", "max_bytes", "type", "sends"})
+        number = self._sends(fields)
+        targets = self._members.array(targets_member(number), np.int32)
+        return _sized(fields, ExchangeSchedule(steps[number], targets))
 
     def _type(self, entry: Any) -> str:
         """What an entry's numbers count; in version 1 always forests."""
         if not isinstance(entry, dict):
             raise FormatError("entries: expected objects")
         found = entry.get("type") if self._has_types else "forests"
-        if found not in ("forests", "steps"):
-            raise FormatError('entries: expected "type": "forests" or "steps"')
+        if found not in ("forests", "steps", "exchange"):
+            raise FormatError('entries: expected "type": "forests", "steps" or "exchange"')
         return str(found)
 
     def _directions(self, folder: str, number: int) -> list[Direction]:
         """Which way each forest (or steps) flows: the role that the entries give it says so."""
         ways: dict[int, Direction] = {}
+        if folder == "steps":
+            ways = dict.fromkeys(self._exchanged(), Direction.BROADCAST)
         for entry in self._entries:
             if self._type(entry) != folder:
                 continue
@@ -215,6 +247,15 @@ class _Items:
         return Steps(direction=direction, n_ranks=n_ranks, n_chunks=self._n_chunks[number], **columns)
 
 
+def _sized(fields: Mapping[str, Any], schedule: Schedule) -> PlanEntry:
+    """An entry with the sizes that it serves."""
+    return PlanEntry(
+        read_whole(fields["min_bytes"], "entries: min_bytes"),
+        read_optional(fields["max_bytes"], read_whole, "entries: max_bytes"),
+        schedule,
+    )
+
+
 def _offsets(counts: Int64Array, place: str) -> Int64Array:
     if counts.size and (counts.min() < 0 or counts.max() >= 2**31):
         raise FormatError(f"{place} has a value out of range")
@@ -233,16 +274,22 @@ def _provenance(value: Any) -> dict[str, Scalar]:
     return value
 
 
-def _collective(value: Any) -> Collective:
+def _collective(value: Any, members: MemberReader) -> Collective:
     keys = {"kind", "ranks", "root", "weights", "forwarders"}
-    fields = read_object(value, "collective", keys)
+    fields = read_object(value, "collective", keys, {"demands"})
     kind = read_string(fields["kind"], "collective.kind")
     if kind not in set(CollectiveKind):
         raise FormatError(f"collective.kind: {kind[:100]!r}, expected one of {', '.join(CollectiveKind)}")
+    demands = None
+    if "demands" in fields:
+        if fields["demands"] != DEMANDS_MEMBER:
+            raise FormatError(f"collective.demands: expected {DEMANDS_MEMBER!r}")
+        demands = Demands(members.array(DEMANDS_MEMBER, np.int64, n_dimensions=2))
     return Collective(
         CollectiveKind(kind),
         read_wholes(fields["ranks"], "collective.ranks"),
         root=read_optional(fields["root"], read_whole, "collective.root"),
         weights=read_optional(fields["weights"], read_wholes, "collective.weights"),
         forwarders=read_wholes(fields["forwarders"], "collective.forwarders"),
+        demands=demands,
     )
