@@ -62,6 +62,7 @@ class PathMaster:
             ("output_flag", False),
             ("threads", 1),
             ("presolve", "off"),
+            ("simplex_strategy", 4),  # primal: more columns leave the basis feasible
             ("primal_feasibility_tolerance", 1e-9),
             ("dual_feasibility_tolerance", 1e-9),
         ):
