@@ -64,6 +64,8 @@ def design_command(
     """Find the best topologies for N nodes of degree D, and their schedules."""
     del seed  # the search is exhaustive
     output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    if plan is not None and cabling is not None and plan.resolve() == cabling.resolve():
+        raise FormatError(f"--output and --cabling are both {plan}; expected two files")
     job, network = _problem(alpha, bandwidth, size, workload)
     kind = _kind(collective)
     delay = None if reconfiguration_delay is None else parse_time_ns(reconfiguration_delay) / 10**9
@@ -83,7 +85,8 @@ def design_command(
         raise FormatError(f"--pick {pick}: the frontier has {counted(len(result.rows), 'row')}")
     chosen = result.best if pick is None else result.rows[pick - 1]
     _print_frontier(output, result, chosen)
-    _print_reconfiguration(output, result)
+    if delay is not None:
+        _print_reconfiguration(output, result)
     values = design_summary(result, chosen)
     if cabling is not None:
         fabric = result.topology(chosen)
@@ -111,13 +114,20 @@ def _problem(
     """The workload, and the network by the options, else the file, else the dissertation's."""
     if path is not None and size is not None:
         raise FormatError("--size and --workload exclude each other; the file has the sizes")
-    job = allreduce_of(parse_size(size or "1MB")) if path is None else load_workload(path)
+    job = allreduce_of(_size("1MB" if size is None else size)) if path is None else load_workload(path)
     alpha_s = job.alpha_s if alpha is None else parse_time_ns(alpha) / 10**9
     rate = job.bandwidth_bytes_per_s if bandwidth is None else parse_bandwidth(bandwidth)
     return job, Network(
         alpha_s=10e-6 if alpha_s is None else alpha_s,
         bandwidth_bytes_per_s=parse_bandwidth("100Gbit/s") if rate is None else rate,
     )
+
+
+def _size(text: str) -> int:
+    size = parse_size(text)
+    if size < 1:
+        raise FormatError(f"--size {text}: expected at least 1 byte")
+    return size
 
 
 def _kind(name: str) -> CollectiveKind:
@@ -174,6 +184,7 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
 def _print_reconfiguration(output: Output, result: planning.DesignResult) -> None:
     found = result.reconfiguration
     if found is None:
+        output.line("changing    not known: the fabrics are too large for the time of some collective")
         return
     static = result.best.seconds
     gain = "" if static is None else f", {_microseconds(static)} us with one topology"

@@ -18,8 +18,22 @@ from treadle.topologies import parse
 from treadle.topologies.distances import distance_distribution
 from treadle.topologies.topology import Topology
 
-LARGEST_MEASURED = 20_000
-"""Nodes up to which all distances are computed; beyond, only what the theorems predict is told."""
+LARGEST_MEASURED = 10_000
+"""Nodes up to which all distances are computed, in a few seconds; beyond, only predictions are told."""
+
+_BREADTH_FIRST_WORK = 5 * 10**8
+"""About four seconds for both values; N = 4000 with d = 64 and N = 8000 with d = 4, 1.28 10**9, take nine."""
+
+
+def is_quick_breadth_first(nodes: int, degree: int) -> bool:
+    """Whether the values of breadth-first broadcast on a fabric of this size are a matter of seconds.
+
+    Examples
+    --------
+    >>> is_quick_breadth_first(5000, 4), is_quick_breadth_first(4000, 64)
+    (True, False)
+    """
+    return nodes**2 * (degree + 16) <= _BREADTH_FIRST_WORK
 
 
 @dataclass(frozen=True)
@@ -102,7 +116,7 @@ def measured_options(candidates: Iterable[Candidate]) -> tuple[Option, ...]:
 
 def _exact(candidate: Candidate) -> Iterator[Candidate]:
     construction = candidate.construction
-    if candidate.gather.nodes > LARGEST_MEASURED:
+    if not is_quick_breadth_first(candidate.gather.nodes, candidate.gather.degree):
         yield candidate
     elif is_breadth_first(construction):
         yield candidate if candidate.is_exact else _with_breadth_first(candidate)

@@ -15,6 +15,8 @@ from treadle.units import parse_bandwidth, parse_size, parse_time_ns
 
 MAX_FILE_BYTES = 2**20
 MAX_CALLS = 10_000
+_MAX_LINE = 1000
+"""Characters; a dotted key costs memory by the square of its parts."""
 
 
 class Exchange(StrEnum):
@@ -46,7 +48,10 @@ class Network:
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha_s < 1e6 or self.bandwidth_bytes_per_s < 1 or self.gamma_s_per_byte < 0:
-            raise ScheduleError("network: latency must not be negative, bandwidth must be at least 1 byte/s")
+            raise ScheduleError(
+                f"network: latency must be from 0 to less than 10**6 s, found {self.alpha_s:g} s, and "
+                f"bandwidth must be at least 1 byte/s, found {self.bandwidth_bytes_per_s}"
+            )
 
 
 @dataclass(frozen=True)
@@ -152,10 +157,14 @@ def load_workload(path: str | Path) -> Workload:
 
 def parse_workload(text: str, *, default_name: str = "workload") -> Workload:
     """A workload from TOML text; see `load_workload`."""
+    if any(len(line) > _MAX_LINE for line in text.splitlines()):
+        raise FormatError(f"a line is longer than {_MAX_LINE} characters")
     try:
         values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise FormatError(f"not TOML: {error or 'nested too deep'}") from None
+    except RecursionError:
+        raise FormatError("not TOML that can be read: nested too deep") from None
+    except ValueError as error:  # TOMLDecodeError is one; integers of very many digits are another
+        raise FormatError(f"not TOML: {error}") from None
     _check_keys(values, "the file", {"collectives"}, {"name", "network"})
     network = _table(values.get("network", {}), "network")
     _check_keys(network, "network", set(), {"alpha", "bandwidth"})
@@ -178,9 +187,9 @@ def parse_workload(text: str, *, default_name: str = "workload") -> Workload:
 def _call(value: Any, place: str) -> Call:
     fields = _table(value, place)
     _check_keys(fields, place, {"kind", "size"}, {"count", "group_size", "stride"})
-    kind = _text(fields["kind"], f"{place}.kind")
-    if kind not in set(Exchange):
-        raise FormatError(f"{place}.kind: {kind[:100]!r}, expected one of {', '.join(Exchange)}")
+    kind = fields["kind"]
+    if not isinstance(kind, str) or kind not in set(Exchange):
+        raise FormatError(f"{place}.kind: {str(kind)[:100]!r}, expected one of {', '.join(Exchange)}")
     size = parse_size(_text(fields["size"], f"{place}.size"))
     if size < 1:
         raise FormatError(f"{place}.size: expected at least 1 byte")

@@ -8,12 +8,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from treadle._version import __version__
-from treadle.errors import InfeasibleError
+from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.bases import closed_form_bases
 from treadle.finder.build import build
 from treadle.finder.compute_tables import figures_of
 from treadle.finder.evaluate import call_seconds, cheapest_sequence, group_figures
-from treadle.finder.measure import LARGEST_MEASURED, Option, measured_options
+from treadle.finder.measure import LARGEST_MEASURED, Option, is_quick_breadth_first, measured_options
 from treadle.finder.search import Candidate, Finder
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.finder.workload import Call, Exchange, Network, Workload
@@ -38,6 +38,8 @@ MAX_NODES = 100_000
 MAX_DEGREE = 64
 _SURELY_MEASURED = 2048
 """Nodes up to which candidates that only may be good are measured too: at most a few seconds."""
+_MAX_GROUP_PAIRS = 2**20
+"""Ordered pairs of nodes within groups up to which trees are built for them: some ten seconds a fabric."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class DesignResult:
         The fastest for the workload.
     limits : Limits
     reconfiguration : Reconfiguration, optional
+        If asked for, and the time of every call is known on some fabric.
     seconds : mapping of stage to CPU seconds
     """
 
@@ -184,6 +187,11 @@ def design(
     """
     check_count("design", "nodes", nodes, least=2, most=MAX_NODES)
     check_count("design", "degree", degree, most=MAX_DEGREE)
+    if network.bandwidth_bytes_per_s < degree:
+        raise ScheduleError(
+            f"design: a bandwidth of {network.bandwidth_bytes_per_s} bytes/s leaves each of {degree} links "
+            f"less than 1 byte/s; expected at least {degree} bytes/s"
+        )
     report = progress or no_progress
     watch = Stopwatch()
     for call in workload.calls:
@@ -191,6 +199,11 @@ def design(
     with watch.stage("search"):
         finder = Finder(_bases(nodes, degree), bidirectional=bidirectional)
         options = _options(finder, nodes, degree)
+    if not options:
+        raise InfeasibleError(
+            f"design: no fabric with {nodes} nodes of degree {degree} is known with links in opposite pairs; "
+            f"drop --bidirectional or change a number"
+        )
     report("measuring", 1, 2)
     shown = _shown_bytes(workload)
     with watch.stage("workload"):
@@ -224,7 +237,7 @@ def _bases(nodes: int, degree: int) -> Callable[[int, int], Iterator[Candidate]]
     """The known bases; a generalized Kautz graph of the target's size is computed if no table has it."""
     tables = shipped_tables()
     kautz = tables.figures["generalized_kautz"]
-    if (nodes, degree) not in kautz and 1 < degree < nodes <= LARGEST_MEASURED:
+    if (nodes, degree) not in kautz and 1 < degree < nodes and is_quick_breadth_first(nodes, degree):
         more = {(nodes, degree): figures_of(generalized_kautz(degree, nodes))}
         tables = Tables({**tables.figures, "generalized_kautz": {**kautz, **more}}, tables.library)
 
@@ -236,12 +249,8 @@ def _bases(nodes: int, degree: int) -> Callable[[int, int], Iterator[Candidate]]
 
 
 def _options(finder: Finder, nodes: int, degree: int) -> tuple[Option, ...]:
+    """The frontier; empty where no fabric is known."""
     candidates = finder.frontier(nodes, degree)
-    if not candidates:
-        raise InfeasibleError(
-            f"design: no fabric with {nodes} nodes of degree {degree} is known with links in opposite pairs; "
-            f"drop --bidirectional or change a number"
-        )
     if nodes <= _SURELY_MEASURED:
         candidates = [*candidates, *finder.hopeful(nodes, degree)]
     return measured_options(candidates)
@@ -253,16 +262,25 @@ def _shown_bytes(workload: Workload) -> int:
 
 
 def _costs(option: Option, workload: Workload, network: Network, nodes: int) -> list[float | None]:
-    """Seconds of each call on one fabric for everything."""
+    """Seconds of each call on one fabric for everything; None where that is not known."""
     shared = {
         (call.group_size, call.stride): group_figures(option, call.groups(nodes))
         for call in workload.calls
-        if call.group_size is not None and call.group_size != nodes
+        if call.group_size is not None and call.group_size != nodes and _is_quick_in_groups(call, nodes)
     }
     return [
         call_seconds(call, option, network, shared.get((call.group_size or nodes, call.stride)))
+        if _is_quick_in_groups(call, nodes)
+        else None
         for call in workload.calls
     ]
+
+
+def _is_quick_in_groups(call: Call, nodes: int) -> bool:
+    """Whether the call's trees, if it runs in groups, can be built in seconds."""
+    if call.group_size is None or call.group_size == nodes:
+        return True
+    return nodes <= LARGEST_MEASURED and nodes * call.group_size <= _MAX_GROUP_PAIRS
 
 
 def _row(
@@ -306,8 +324,11 @@ def _reconfigured(
     network: Network,
     nodes: int,
     delay_s: float,
-) -> Reconfiguration:
-    """The cheapest fabric per call: those of the frontier, or for groups a fabric of their own."""
+) -> Reconfiguration | None:
+    """The cheapest fabric per call: those of the frontier, or for groups a fabric of their own.
+
+    None if there is a call whose time is known on none.
+    """
     own = {
         size: _options(finder, size, options[0].degree)
         for size in {call.group_size for call in workload.calls}
@@ -326,6 +347,8 @@ def _reconfigured(
             if alone is not None:
                 row[f"{nodes // option.nodes} x {option.expression}, stride {call.stride}"] = count * alone
         table.append(row)
+    if not all(table):
+        return None
     fabrics, seconds = cheapest_sequence(table, delay_s)
     changes = sum(one != other for one, other in zip(fabrics, (*fabrics[1:], fabrics[0]), strict=True))
     return Reconfiguration(fabrics, seconds, changes)
