@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from treadle.errors import ScheduleError, TopologyError
 from treadle.finder.construction import Base, Scheduler
-from treadle.finder.evaluate import call_seconds, group_figures
+from treadle.finder.evaluate import call_seconds, cheapest_sequence, group_figures
 from treadle.finder.measure import Option
 from treadle.finder.predict import Performance
 from treadle.finder.search import Candidate
@@ -77,3 +77,10 @@ def test_self_loops_do_not_decide_what_a_round_is(loop: int) -> None:
     """Rounds of exact synthesis count chunks of the links that carry something."""
     fabric = Topology("loop", ("a", "b"), [True, True], [0, 0, 1], [0, 1, 0], [loop, 4, 4])
     assert exact_problem(fabric, [0, 1], chunks=1, rounds=[1]).capacity == (1, 1)
+
+
+@pytest.mark.parametrize("delay", [1.0, 1e17, float("inf")])
+def test_no_call_is_given_to_a_fabric_that_cannot_serve_it(delay: float) -> None:
+    """Costs so large that a second more makes no difference."""
+    fabrics, seconds = cheapest_sequence([{"a": 1.0}, {"b": 1.0}], delay)
+    assert (fabrics, seconds) == (("a", "b"), 2 + 2 * delay)

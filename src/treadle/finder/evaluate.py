@@ -174,7 +174,7 @@ def _from_first(costs: Sequence[Mapping[str, float]], delay_s: float, first: str
         reached: dict[str, float] = {}
         for fabric, own in call.items():
             change = spent[nearest] + delay_s
-            came[fabric] = fabric if spent.get(fabric, change + 1) <= change else nearest
+            came[fabric] = fabric if fabric in spent and spent[fabric] <= change else nearest
             reached[fabric] = own + min(spent.get(fabric, change), change)
         spent = reached
         before.append(came)
