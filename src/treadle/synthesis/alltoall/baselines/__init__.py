@@ -1,0 +1,63 @@
+"""Classic ways to do an all-to-all, to compare with: routes, and steps.
+
+Each takes a fabric and an all-to-all on some of its compute nodes, and raises ScheduleError where it cannot
+serve them.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from treadle.schedules.collective import Collective
+from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.routes import RouteSchedule
+from treadle.synthesis.alltoall.baselines.dimension_order import dimension_order
+from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_loads, equal_weight_shortest_paths
+from treadle.synthesis.alltoall.baselines.layered import with_layers
+from treadle.synthesis.alltoall.baselines.native import native_round_times, native_routes
+from treadle.synthesis.alltoall.baselines.route_values import route_algbw, route_loads, route_time
+from treadle.synthesis.alltoall.baselines.sssp import single_source_shortest_paths
+from treadle.topologies.topology import Topology
+
+Baseline = Callable[[Topology, Collective], RouteSchedule | ExchangeSchedule]
+
+
+def _ewsp(topology: Topology, collective: Collective) -> RouteSchedule:
+    return with_layers(topology, equal_weight_shortest_paths(topology, collective).schedule)
+
+
+def _sssp(topology: Topology, collective: Collective) -> RouteSchedule:
+    return with_layers(topology, single_source_shortest_paths(topology, collective))
+
+
+def _dor(topology: Topology, collective: Collective) -> RouteSchedule:
+    return with_layers(topology, dimension_order(topology, collective))
+
+
+def _native(topology: Topology, collective: Collective) -> RouteSchedule:
+    return with_layers(topology, native_routes(topology, collective))
+
+
+ALLTOALL_BASELINES: Mapping[str, Baseline] = MappingProxyType(
+    {
+        "ewsp": _ewsp,
+        "sssp": _sssp,
+        "dor": _dor,
+        "native": _native,
+    }
+)
+"""Generators by name, with their defaults; routes have layers without deadlock."""
+
+__all__ = [
+    "ALLTOALL_BASELINES",
+    "Baseline",
+    "dimension_order",
+    "equal_weight_loads",
+    "equal_weight_shortest_paths",
+    "native_round_times",
+    "native_routes",
+    "route_algbw",
+    "route_loads",
+    "route_time",
+    "single_source_shortest_paths",
+    "with_layers",
+]

@@ -1,0 +1,123 @@
+"""DOR: dimension-ordered routing on meshes, tori and hypercubes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.schedules.routes import RouteSchedule
+from treadle.synthesis.alltoall.baselines.grids import Grid, find_grid
+from treadle.synthesis.alltoall.baselines.route_values import routes_of
+from treadle.synthesis.alltoall.paths import demanded_pairs, path_set
+from treadle.topologies.topology import Topology
+
+_MAX_HOPS = 2**26
+
+
+def dimension_order(
+    topology: Topology, collective: Collective, *, order: Sequence[int] | None = None
+) -> RouteSchedule:
+    """Correct one coordinate after another, each the shorter way round.
+
+    Parameters
+    ----------
+    topology : Topology
+        A mesh, torus or hypercube (axes may mix), nodes in row-major order.
+    collective : Collective
+        An all-to-all.
+    order : sequence of int, optional
+        The axes in the order in which they are corrected; default the last one, which varies fastest, first.
+
+    Returns
+    -------
+    RouteSchedule
+        All in layer 0. Half of a pair's data takes each way round where both are equally far: with h such
+        axes a pair has 2**h paths.
+
+    Raises
+    ------
+    ScheduleError
+        If the fabric is no such grid, or `order` is no order of its axes.
+
+    Notes
+    -----
+    Optimal on tori and meshes of equal sides. Source: Dally and Seitz, Deadlock-free message routing in
+    multiprocessor interconnection networks (IEEE TC 36, 1987), who also change the channel where a ring
+    closes; a path here has one layer, so rings of 4 nodes and more need several (see `lash_layers`).
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies.graphs import torus
+    >>> fabric = torus(8, 8)
+    >>> dimension_order(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
+    <RouteSchedule: 64 ranks, 4 chunks, 5120 paths, 23040 hops, 1 layers>
+    """
+    grid = find_grid(topology, "dor")
+    axes = list(range(grid.n_axes))[::-1] if order is None else list(order)
+    if sorted(axes) != list(range(grid.n_axes)):
+        raise ScheduleError(f"dor: order {axes}: expected each axis from 0 to {grid.n_axes - 1} once")
+    source, target, demand = demanded_pairs(collective)
+    ranks = np.array(collective.ranks)
+    begin, end = ranks[source], ranks[target]
+    ahead = _ahead(grid, begin, end)
+    sides = np.array(grid.sides)[:, None]
+    closed = np.array(grid.wraps)[:, None]
+    tied = closed & (2 * ahead == sides)
+    # steps along each axis, signed; a tie goes up here and down in the other half
+    signed = np.where(closed & (2 * ahead > sides), ahead - sides, ahead)
+    if float(np.abs(signed).sum() * 2.0 ** int(tied.sum(axis=0).max(initial=0))) > _MAX_HOPS:
+        raise ScheduleError(
+            f"dor: the routes of {topology.name} have over {_MAX_HOPS} links in all; use fewer ranks"
+        )
+    halves = np.flatnonzero(tied.any(axis=1)).tolist()
+    chunks = 2 ** len(halves)
+    pair = np.arange(len(source))
+    for axis in halves:
+        twice = tied[axis, pair]
+        flipped = signed[:, twice].copy()
+        flipped[axis] *= -1
+        signed = np.concatenate([signed, flipped], axis=1)
+        pair = np.concatenate([pair, pair[twice]])
+    shares = np.left_shift(1, tied[:, pair].sum(axis=0))
+    rows = _rows(grid, axes, begin[pair], signed)
+    by_pair = np.argsort(pair, kind="stable")  # path_set keeps the order within a pair
+    paths = path_set(source[pair[by_pair]], target[pair[by_pair]], rows[by_pair])
+    units = (demand[pair] * chunks // shares)[by_pair]
+    return routes_of(collective, paths, units, chunks)
+
+
+def _ahead(grid: Grid, begin: NDArray[np.integer], end: NDArray[np.integer]) -> Int64Array:
+    """Steps up from begin to end along each axis, shape (axes, pairs); negative on open axes."""
+    apart = grid.places[:, end] - grid.places[:, begin]
+    sides = np.array(grid.sides)[:, None]
+    closed: BoolArray = np.array(grid.wraps)[:, None]
+    steps: Int64Array = np.where(closed, apart % sides, apart)
+    return steps
+
+
+def _rows(grid: Grid, axes: list[int], begin: NDArray[np.integer], signed: Int64Array) -> NDArray[np.int64]:
+    """Links of the walks, padded by -1."""
+    strides = np.ones(grid.n_axes, dtype=np.int64)
+    for axis in range(grid.n_axes - 1, 0, -1):
+        strides[axis - 1] = strides[axis] * grid.sides[axis]
+    longest = int(np.abs(signed).sum(axis=0).max(initial=0))
+    rows = np.full((len(begin), longest), -1, dtype=np.int64)
+    node, walked = begin.astype(np.int64), np.zeros(len(begin), dtype=np.int64)
+    for axis in axes:
+        left = signed[axis].copy()
+        while left.any():
+            row = np.flatnonzero(left)
+            way = np.sign(left[row])
+            at = node[row]
+            rows[row, walked[row]] = np.where(way > 0, grid.up[axis, at], grid.down[axis, at])
+            place = grid.places[axis, at]
+            node[row] = at + ((place + way) % grid.sides[axis] - place) * strides[axis]
+            walked[row] += 1
+            left[row] -= way
+    return rows

@@ -1,0 +1,24 @@
+"""Layers for the baselines' routes, so that fabrics whose adapters forward can run them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from treadle.schedules.routes import RouteSchedule
+from treadle.synthesis.alltoall.layers import lash_layers
+from treadle.synthesis.alltoall.paths import PathSet
+from treadle.topologies.topology import Topology
+
+
+def with_layers(
+    topology: Topology, schedule: RouteSchedule, *, max_layers: int | None = None
+) -> RouteSchedule:
+    """The same routes in layers without cycles of waiting, by LASH, long paths first.
+
+    Raises
+    ------
+    InfeasibleError
+        If `max_layers` do not do.
+    """
+    paths = PathSet(schedule.source, schedule.target, schedule.path_offset, schedule.path_links)
+    return replace(schedule, layer=lash_layers(paths, topology.n_links, max_layers=max_layers))

@@ -1,0 +1,121 @@
+"""SSSP routing: single shortest paths under link weights that grow with what is already routed."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import numpy as np
+
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective
+from treadle.schedules.routes import RouteSchedule
+from treadle.synthesis.alltoall.baselines.route_values import single_routes
+from treadle.synthesis.alltoall.paths import from_lists
+from treadle.topologies.topology import Topology
+
+
+def single_source_shortest_paths(
+    topology: Topology, collective: Collective, *, minimal: bool = True
+) -> RouteSchedule:
+    """One path for every pair, source by source, by Dijkstra's algorithm on weights that record congestion.
+
+    Parameters
+    ----------
+    topology : Topology
+        Every node may forward.
+    collective : Collective
+        An all-to-all.
+    minimal : bool
+        True: links begin so heavy that all paths have fewest hops, and congestion decides between them.
+        False: links begin with weight 1 and a crowded short path may lose to a longer one.
+
+    Returns
+    -------
+    RouteSchedule
+        All in layer 0.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached.
+
+    Notes
+    -----
+    After a source's tree is found, each link gains what it carries over its bandwidth. Source: Hoefler,
+    Schneider and Lumsdaine, Optimized routing for large-scale InfiniBand networks (HOTI 2009); Domke, Hoefler
+    and Nagel (IPDPS 2011). The result depends on how ties are broken: here the node of the smallest number
+    leaves the queue first, and the first link (in order) to reach a node at its distance keeps it. Other
+    rules gave 1.0 to 2.4 times the optimum on torus(3, 3, 3), this one 1.78. N m log n operations.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies.graphs import torus
+    >>> fabric = torus(3, 3, 3)
+    >>> single_source_shortest_paths(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
+    <RouteSchedule: 27 ranks, 1 chunks, 702 paths, 1458 hops, 1 layers>
+    """
+    between = collective.pair_demands.between
+    scale = int(topology.bandwidths.max(initial=1))
+    per_unit = [scale // int(rate) for rate in topology.bandwidths]
+    heaviest = max(per_unit, default=1) * int(between.sum())
+    base = 1 + heaviest * topology.n_nodes if minimal else scale
+    weight = [base] * topology.n_links
+    out = _out_links(topology)
+    tails = topology.tails.tolist()
+    found: list[tuple[int, int, list[int]]] = []
+    for rank, node in enumerate(collective.ranks):
+        targets = np.flatnonzero(between[rank]).tolist()
+        if not targets:
+            continue
+        into = _tree(out, weight, node)
+        for target in targets:
+            path = _back(topology, into, tails, node, collective.ranks[target])
+            found.append((rank, target, path))
+        for _, target, path in found[-len(targets) :]:
+            for link in path:
+                weight[link] += int(between[rank, target]) * per_unit[link]
+    return single_routes(collective, from_lists(found))
+
+
+def _out_links(topology: Topology) -> list[list[tuple[int, int]]]:
+    """(link, head) out of every node, in order of the links; no self-loops."""
+    out: list[list[tuple[int, int]]] = [[] for _ in range(topology.n_nodes)]
+    ends = zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
+    for link, (tail, head) in enumerate(ends):
+        if tail != head:
+            out[tail].append((link, head))
+    return out
+
+
+def _tree(out: list[list[tuple[int, int]]], weight: list[int], source: int) -> list[int]:
+    """Last link of the path to every node, -1 where there is none."""
+    into = [-1] * len(out)
+    distance = [-1] * len(out)
+    distance[source] = 0
+    queue = [(0, source)]
+    while queue:
+        far, node = heappop(queue)
+        if far > distance[node]:
+            continue
+        for link, head in out[node]:
+            through = far + weight[link]
+            if distance[head] < 0 or through < distance[head]:
+                distance[head], into[head] = through, link
+                heappush(queue, (through, head))
+    return into
+
+
+def _back(topology: Topology, into: list[int], tails: list[int], source: int, target: int) -> list[int]:
+    path: list[int] = []
+    node = target
+    while node != source:
+        if into[node] < 0:
+            names = topology.node_names
+            raise InfeasibleError(
+                f"{topology.name}: no path leads from {names[source]!r} to {names[target]!r}; connect the "
+                f"fabric"
+            )
+        path.append(into[node])
+        node = tails[into[node]]
+    return path[::-1]
