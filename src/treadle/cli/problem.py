@@ -14,7 +14,10 @@ TopologyArgument = Annotated[
 ]
 CollectiveArgument = Annotated[
     str,
-    typer.Argument(metavar="COLLECTIVE", help="allgather, reduce-scatter, allreduce, broadcast or reduce."),
+    typer.Argument(
+        metavar="COLLECTIVE",
+        help="allgather, reduce-scatter, allreduce, broadcast, reduce or alltoall.",
+    ),
 ]
 RanksOption = Annotated[
     str | None,

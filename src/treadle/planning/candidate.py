@@ -14,6 +14,8 @@ from treadle.schedules.schedule import Schedule
 from treadle.schedules.witness import Witness
 from treadle.synthesis import forestcoll
 from treadle.synthesis.allreduce import AllreduceBound, allreduce_bound
+from treadle.synthesis.alltoall.certificate import RateResult
+from treadle.synthesis.alltoall.rate import optimal_rate
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll import TreeBudget
 from treadle.synthesis.watch import UNWATCHED, Watch
@@ -106,7 +108,7 @@ class Options:
 
 
 def find_bound(problem: Problem, watch: Watch = UNWATCHED) -> Bound:
-    """The exact optimum, or for an allreduce with capable switches an upper bound.
+    """The exact optimum; for an allreduce with capable switches, or an all-to-all, perhaps an upper bound.
 
     Raises
     ------
@@ -116,6 +118,10 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED) -> Bound:
     if problem.collective.kind is CollectiveKind.ALLREDUCE:
         found = allreduce_bound(problem.topology, problem.collective, watch=watch)
         return bound_of_allreduce(problem, found)
+    if problem.collective.kind is CollectiveKind.ALLTOALL:
+        left = None if watch.deadline is None else max(0.0, watch.deadline - monotonic())
+        rate = optimal_rate(problem.topology, problem.collective, time_limit_s=left, progress=watch.progress)
+        return bound_of_alltoall(rate)
     best = forestcoll.optimum(problem.topology, problem.collective)
     return Bound(best.algbw, best.witness)
 
@@ -124,6 +130,12 @@ def bound_of_allreduce(problem: Problem, found: AllreduceBound) -> Bound:
     """An allreduce bound as the other bounds are told."""
     model = model_of(problem.topology, problem.collective)
     return Bound(found.algbw, found.witness, found.is_attained is True, model)
+
+
+def bound_of_alltoall(found: RateResult) -> Bound:
+    """The upper side of an all-to-all's rate as the other bounds are told."""
+    units = found.collective.pair_demands.buffer_units
+    return Bound(units * found.upper, found.witness, found.exact is not None)
 
 
 def seconds_left(time_limit_s: float | None) -> float | None:

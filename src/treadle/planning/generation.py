@@ -7,6 +7,7 @@ from fractions import Fraction
 from time import process_time
 
 from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.planning.alltoall_candidates import ALLTOALL_ALGORITHMS, generate_alltoall, quick_alltoall
 from treadle.planning.candidate import (
     Bound,
     Candidate,
@@ -34,7 +35,7 @@ FALLBACKS = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
 
 def algorithm_names() -> tuple[str, ...]:
     """Every value of `algorithm`."""
-    return (FORESTCOLL, RS_AG, *BASELINES, *STEP_ALGORITHMS)
+    return (FORESTCOLL, RS_AG, *BASELINES, *STEP_ALGORITHMS, *ALLTOALL_ALGORITHMS)
 
 
 def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
@@ -65,7 +66,14 @@ def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
         return Candidate(algorithm, schedule, bound, seconds=seconds)
     if algorithm in STEP_ALGORITHMS:
         return generate_steps(problem, algorithm, options)
+    if algorithm in ALLTOALL_ALGORITHMS:
+        return generate_alltoall(problem, algorithm, options)
     check_algorithm(algorithm)
+    if collective.kind is CollectiveKind.ALLTOALL:
+        raise ScheduleError(
+            f"{algorithm} builds spanning trees, which do not serve an all-to-all; expected one of "
+            f"{', '.join(ALLTOALL_ALGORITHMS)}"
+        )
     if options.trim:
         return _on_trimmed(problem, algorithm, options)
     if collective.kind is CollectiveKind.ALLREDUCE:
@@ -145,6 +153,8 @@ def fall_back(problem: Problem) -> Candidate:
     ScheduleError
         If none fits.
     """
+    if problem.collective.kind is CollectiveKind.ALLTOALL:
+        return quick_alltoall(problem)
     # the cut search is quick enough to be worth waiting for; an allreduce's linear program may not be
     is_slow = problem.collective.kind is CollectiveKind.ALLREDUCE
     bound = None if is_slow else find_bound(problem)

@@ -1,4 +1,4 @@
-"""Time-stepped multi-commodity flow, (15)-(20): the least time of an all-to-all in a given number of steps."""
+"""Time-stepped multi-commodity flow, (15)-(20): an all-to-all in a given number of steps, in least time."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ class _Program:
         """(16) for links, and the like for hosts with an injection cap."""
         step, _, link = self.flows
         caps = self.topology.injection_bytes_per_s
-        groups = [(link, self.topology.bandwidths)]
+        groups: list[tuple[NDArray[Any], Int64Array]] = [(link, self.topology.bandwidths)]
         if caps.any():
             groups += [(ends[link], caps) for ends in (self.topology.tails, self.topology.heads)]
         rows: list[NDArray[Any]] = []

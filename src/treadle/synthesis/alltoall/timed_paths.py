@@ -151,7 +151,8 @@ class _Peeler:
             if step:
                 held[step] += held[step - 1]
             np.add.at(held[step], topology.tails, -by_step[step + 1])
-        return np.maximum(held, 0.0).tolist()
+        waiting: list[list[float]] = np.maximum(held, 0.0).tolist()
+        return waiting
 
     def take(self, target: int, demand: float) -> list[tuple[list[Hop], float]]:
         """Timed paths to the target that carry its demand, each with what it carries."""
@@ -214,7 +215,8 @@ class _Peeler:
                 visited = {node: place for node, place in visited.items() if place <= len(hops)}
             else:
                 visited[head] = len(hops)
-        assert hops and self._heads[hops[-1][1]] == target
+        assert hops
+        assert self._heads[hops[-1][1]] == target
         return hops
 
 

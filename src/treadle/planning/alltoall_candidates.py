@@ -1,0 +1,148 @@
+"""All-to-all schedules in steps for a problem by the name of their generator, and the bound beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from time import monotonic, process_time
+from types import MappingProxyType
+
+import numpy as np
+
+from treadle.errors import ScheduleError
+from treadle.planning.candidate import Bound, Candidate, Options, bound_of_alltoall, find_bound
+from treadle.planning.problem import Problem
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.exchange_cost import exchange_algbw
+from treadle.schedules.routes import RouteSchedule
+from treadle.synthesis.alltoall.extract import extract_paths
+from treadle.synthesis.alltoall.pipelined import hop_synchronous, pipelined
+from treadle.synthesis.alltoall.rate import optimal_rate
+from treadle.synthesis.alltoall.route_units import route_schedule
+from treadle.synthesis.alltoall.shortest_paths import MAX_CHUNKS, split_over_shortest_paths
+from treadle.synthesis.alltoall.time_stepped import least_steps, time_stepped_flow
+from treadle.synthesis.alltoall.timed_paths import chunked_exchange
+from treadle.topologies.topology import Topology
+
+TSMCF = "tsmcf"
+PIPELINED = "pipelined"
+SHORTEST_PATHS = "shortest-paths"
+
+ROUNDS = 16
+"""Rounds of a pipelined schedule where none are asked for; it has about as many steps."""
+
+Built = tuple[ExchangeSchedule, Bound | None, tuple[str, ...]]
+"""A schedule, the bound if one was found on the way, and notes."""
+
+
+def _time_stepped(problem: Problem, options: Options) -> Built:
+    """The steps asked for; or the fewest possible and one more, the better of the two."""
+    topology, collective = problem.topology, problem.collective
+    least = least_steps(topology, collective)
+    asked = options.exact.steps
+    found = None
+    for n_steps in (least, least + 1) if asked is None else (asked,):
+        flow = time_stepped_flow(topology, collective, n_steps, deadline=options.deadline)
+        built = chunked_exchange(topology, collective, flow, chunks=options.chunks, watch=options.watch)
+        if found is None or built.time < found.time:
+            found = built
+    assert found is not None
+    return found.schedule, None, _losses(found.loss, "the fractional flow in as many steps")
+
+
+def _pipelined(problem: Problem, options: Options) -> Built:
+    """The routes of an optimal flow, or shortest paths where these carry as much, in steps of one length."""
+    topology, collective = problem.topology, problem.collective
+    left = None if options.deadline is None else max(0.0, options.deadline - monotonic())
+    rate = optimal_rate(topology, collective, time_limit_s=left, progress=options.progress)
+    paths = extract_paths(topology, collective, rate.flow.by_source)
+    chunked = route_schedule(topology, collective, paths.paths, paths.weights, chunks=options.chunks)
+    routes, loss = chunked.schedule, chunked.loss
+    shortest = split_over_shortest_paths(topology, collective, max_chunks=options.chunks or MAX_CHUNKS)
+    if _busiest(topology, shortest) <= _busiest(topology, routes):
+        routes, loss = shortest, 0.0
+    rounds = _rounds(options)
+    candidates = [pipelined(topology, collective, routes, rounds=rounds, watch=options.watch)]
+    if options.exact.rounds is None:
+        candidates.append(hop_synchronous(topology, collective, routes))
+    best = max(
+        candidates, key=lambda one: (exchange_algbw(topology, collective, one), -one.n_steps, -one.n_sends)
+    )
+    return best, bound_of_alltoall(rate), _losses(loss, "the fractional flow")
+
+
+def _shortest_paths(problem: Problem, options: Options) -> Built:
+    topology, collective = problem.topology, problem.collective
+    routes = split_over_shortest_paths(topology, collective, max_chunks=options.chunks or MAX_CHUNKS)
+    if options.exact.rounds is None:
+        return hop_synchronous(topology, collective, routes), None, ()
+    rounds = _rounds(options)
+    return pipelined(topology, collective, routes, rounds=rounds, watch=options.watch), None, ()
+
+
+def _rounds(options: Options) -> int:
+    rounds = options.exact.rounds
+    if rounds is None:
+        return ROUNDS
+    if len(rounds) != 1:
+        raise ScheduleError(f"rounds: expected one number for an all-to-all, found {len(rounds)}")
+    return rounds[0]
+
+
+def _busiest(topology: Topology, routes: RouteSchedule) -> Fraction:
+    """Seconds per unit of demand for which the routes keep their busiest link busy."""
+    load = np.zeros(topology.n_links, dtype=np.int64)
+    np.add.at(load, routes.path_links, np.repeat(routes.units, routes.hops))
+    rates = zip(load.tolist(), topology.bandwidths.tolist(), strict=True)
+    return max(Fraction(units, bandwidth) for units, bandwidth in rates) / routes.n_chunks
+
+
+def _losses(loss: float, what: str) -> tuple[str, ...]:
+    """A note where whole chunks cost something."""
+    if loss < 1e-6:
+        return ()
+    return (f"whole chunks take {loss:.2%} longer than {what}; more of them (--chunks) lose less",)
+
+
+ALLTOALL_ALGORITHMS: Mapping[str, Callable[[Problem, Options], Built]] = MappingProxyType(
+    {TSMCF: _time_stepped, PIPELINED: _pipelined, SHORTEST_PATHS: _shortest_paths}
+)
+"""Generators of all-to-all steps for direct-connect fabrics, by name."""
+
+
+def generate_alltoall(problem: Problem, algorithm: str, options: Options) -> Candidate:
+    """All-to-all steps by the named algorithm.
+
+    Raises
+    ------
+    ScheduleError
+        If the collective is another one, or the fabric has switches.
+    InfeasibleError
+        If a rank cannot be reached.
+    """
+    topology, collective = problem.topology, problem.collective
+    if collective.kind is not CollectiveKind.ALLTOALL:
+        raise ScheduleError(
+            f"{algorithm} is for alltoall; {collective.kind} has spanning trees and steps of its own"
+        )
+    if topology.switches.size:
+        raise ScheduleError(
+            f"{algorithm}: steps store and forward, which the switches of {topology.name} cannot; expected a "
+            f"direct-connect fabric"
+        )
+    start = process_time()
+    schedule, bound, notes = ALLTOALL_ALGORITHMS[algorithm](problem, options)
+    seconds = {"schedule": process_time() - start}
+    start = process_time()
+    bound = options.bound or bound or find_bound(problem, options.watch)
+    seconds["bound"] = process_time() - start
+    return Candidate(algorithm, schedule, bound, seconds=seconds, notes=notes)
+
+
+def quick_alltoall(problem: Problem) -> Candidate:
+    """Steps over shortest paths, for when time has run out."""
+    start = process_time()
+    schedule, bound, notes = _shortest_paths(problem, Options())
+    seconds = {"schedule": process_time() - start}
+    return Candidate(SHORTEST_PATHS, schedule, bound, seconds=seconds, notes=notes)
