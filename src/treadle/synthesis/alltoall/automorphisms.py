@@ -1,0 +1,208 @@
+"""Automorphisms of the catalogue's fabrics, proposed by their names and confirmed link by link."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from math import gcd, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.errors import TreadleError
+from treadle.topologies import parse
+from treadle.topologies.cayley import cayley_graph_of
+from treadle.topologies.expansions import line_graph
+from treadle.topologies.isomorphism import link_map
+from treadle.topologies.topology import Topology
+
+_MAX_DEPTH = 8
+
+Proposals = Iterator[NDArray[np.int64]]
+
+
+def proposed_automorphisms(topology: Topology) -> tuple[Int64Array, ...]:
+    """Automorphisms that the fabric's name suggests; none if it suggests none.
+
+    Parameters
+    ----------
+    topology : Topology
+
+    Returns
+    -------
+    tuple of arrays of int64, shape (n,)
+        Each carries links to equal links: a wrong proposal, or a fabric that no longer is what its name
+        says, is found out and left out.
+
+    Examples
+    --------
+    >>> from treadle.topologies.graphs import ring
+    >>> [one.tolist() for one in proposed_automorphisms(ring(4))]
+    [[1, 2, 3, 0], [0, 3, 2, 1]]
+    """
+    return tuple(_confirmed(topology, _MAX_DEPTH))
+
+
+def _confirmed(topology: Topology, depth: int) -> list[Int64Array]:
+    kept: list[Int64Array] = []
+    seen: set[bytes] = {np.arange(topology.n_nodes, dtype=np.int64).tobytes()}
+    for proposal in _proposals(topology, depth):
+        if proposal.shape == (topology.n_nodes,) and proposal.tobytes() not in seen:
+            seen.add(proposal.tobytes())
+            try:
+                link_map(topology, topology, proposal.astype(np.int32))
+            except TreadleError:
+                continue
+            kept.append(proposal)
+    return kept
+
+
+def _proposals(topology: Topology, depth: int) -> Proposals:
+    """Maps of nodes, right or wrong, by the outermost function of the name."""
+    call = _call(topology.name)
+    if call is None or depth == 0:
+        return
+    name, numbers, fabrics = call
+    n = np.arange(topology.n_nodes, dtype=np.int64)
+    if name in ("ring", "circulant", "directed_circulant", "uni_ring", "bi_ring", "complete"):
+        yield from ((n + 1) % len(n), -n % len(n))
+        if name == "complete":
+            yield np.concatenate([[1, 0], n[2:]])
+    elif name == "complete_bipartite" and len(numbers) == 2:
+        yield from _bipartite(numbers[0], numbers[1])
+    elif name in ("torus", "mesh") and prod(numbers) == len(n):
+        yield from _grid(tuple(numbers))
+    elif name == "hypercube" and len(numbers) == 1:
+        yield from _grid((2,) * numbers[0])
+    elif name == "hamming" and len(numbers) == 2:
+        yield from _grid((numbers[1],) * numbers[0])
+    elif name == "generalized_kautz" and len(numbers) == 2:
+        yield from ((-n - 1) % len(n), (n + len(n) // gcd(len(n), numbers[0] + 1)) % len(n))
+    elif name in ("de_bruijn", "kautz") and len(numbers) == 2:
+        yield from _letters(numbers[0], numbers[1], len(n))
+    elif name.endswith("_cayley"):
+        yield from _translations(topology)
+    elif fabrics:
+        yield from _expanded(name, fabrics, numbers, depth)
+
+
+def _call(text: str) -> tuple[str, list[int], list[str]] | None:
+    """Function, integers and inner expressions of a catalogue expression."""
+    try:
+        call = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return None
+    numbers = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and type(arg.value) is int]
+    fabrics = [ast.unparse(arg) for arg in call.args if isinstance(arg, ast.Call)]
+    return call.func.id, numbers, fabrics
+
+
+def _bipartite(a: int, b: int) -> Proposals:
+    n = np.arange(a + b, dtype=np.int64)
+    for first, size in ((0, a), (a, b)):
+        side = (n >= first) & (n < first + size)
+        yield np.where(side, first + (n - first + 1) % size, n)
+        if size > 2:
+            yield np.where(n == first, first + 1, np.where(n == first + 1, first, n))
+    if a == b:
+        yield (n + a) % (a + b)
+
+
+def _grid(dims: tuple[int, ...]) -> Proposals:
+    """Shifts and reflections of each coordinate, exchanges of neighbouring ones; last one fastest."""
+    places = np.indices(dims).reshape(len(dims), -1)
+    for axis, size in enumerate(dims):
+        for image in ((places[axis] + 1) % size, -places[axis] % size, size - 1 - places[axis]):
+            moved = places.copy()
+            moved[axis] = image
+            yield _numbered(moved, dims)
+    for axis in range(len(dims) - 1):
+        if dims[axis] == dims[axis + 1]:
+            moved = places.copy()
+            moved[[axis, axis + 1]] = places[[axis + 1, axis]]
+            yield _numbered(moved, dims)
+
+
+def _numbered(places: Int64Array, dims: tuple[int, ...]) -> Int64Array:
+    """Node numbers of coordinates, shape (dimensions, n)."""
+    return np.asarray(np.ravel_multi_index(tuple(places), dims), dtype=np.int64)
+
+
+def _letters(d: int, length: int, n: int) -> Proposals:
+    """The same permutation of letters at every place of a de Bruijn word."""
+    if d**length != n:
+        return
+    digits = np.arange(n, dtype=np.int64)[:, None] // d ** np.arange(length) % d
+    turn = np.roll(np.arange(d), 1)
+    swap = np.arange(d)
+    swap[:2] = 1, 0
+    for letters in (turn, swap):
+        yield (letters[digits] * d ** np.arange(length)).sum(axis=1)
+
+
+def _translations(topology: Topology) -> Proposals:
+    """Products from the left with each generator, and inversion, which suits abelian groups."""
+    graph = cayley_graph_of(topology)
+    if graph is None:
+        return
+    nodes = np.arange(graph.n_nodes)
+    for generator in sorted(set(graph.generators)):
+        yield graph.translate(generator, nodes)
+    yield graph.group.inverse(nodes)
+
+
+def _expanded(name: str, fabrics: list[str], numbers: list[int], depth: int) -> Proposals:
+    """What automorphisms of the inner fabrics become in a line graph, an expansion or a product."""
+    try:
+        inner = [parse(text) for text in fabrics]
+    except TreadleError:
+        return
+    if name == "line_graph" and len(inner) == 1:
+        yield from _lifted_to_lines(inner[0], (numbers or [1])[0], depth)
+    elif name == "degree_expansion" and len(inner) == 1 and numbers:
+        copies, size = numbers[0], inner[0].n_nodes
+        node = np.arange(copies * size, dtype=np.int64)
+        yield (node + size) % (copies * size)
+        for one in _confirmed(inner[0], depth - 1):
+            yield node // size * size + one[node % size]
+    elif name == "cartesian_power" and len(inner) == 1 and numbers:
+        yield from _product_maps(inner * numbers[0], depth)
+    elif name == "cartesian_product":
+        yield from _product_maps(inner, depth)
+    elif name == "with_parallel_links" and len(inner) == 1:
+        yield from _confirmed(inner[0], depth - 1)
+
+
+def _lifted_to_lines(inner: Topology, times: int, depth: int) -> list[Int64Array]:
+    """Automorphisms of G as maps of the arcs of G, which are the nodes of L(G); repeatedly."""
+    graph, maps = inner, [one.astype(np.int32) for one in _confirmed(inner, depth - 1)]
+    for level in range(times):
+        maps = [_as_link_map(graph, one) for one in maps]
+        if level + 1 < times:
+            graph = line_graph(graph)
+    return [one.astype(np.int64) for one in maps]
+
+
+def _as_link_map(graph: Topology, node_map: Int32Array) -> Int32Array:
+    return link_map(graph, graph, node_map)
+
+
+def _product_maps(factors: list[Topology], depth: int) -> Proposals:
+    """Automorphisms of each factor, and exchanges of neighbouring equal factors."""
+    dims = tuple(factor.n_nodes for factor in factors)
+    places = np.indices(dims).reshape(len(dims), -1)
+    known: dict[str, list[Int64Array]] = {}
+    for axis, factor in enumerate(factors):
+        if factor.name not in known:
+            known[factor.name] = _confirmed(factor, depth - 1)
+        for one in known[factor.name]:
+            moved = places.copy()
+            moved[axis] = one[places[axis]]
+            yield _numbered(moved, dims)
+        if axis and factors[axis - 1] == factor:
+            moved = places.copy()
+            moved[[axis - 1, axis]] = places[[axis, axis - 1]]
+            yield _numbered(moved, dims)
