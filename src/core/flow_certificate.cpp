@@ -133,13 +133,14 @@ FlowRepair::FlowRepair(const FlowLayout& layout)
 
 void FlowRepair::rank_nodes(int lane, const std::vector<double>& distance) {
     const int j = lane % flow_lanes;
-    order_.clear();
+    ranked_.clear();
     for (int v = 0; v < layout_.n; v++) {
         far_[v] = distance[static_cast<std::size_t>(v) * flow_lanes + j];
-        if (!std::isinf(far_[v])) order_.push_back(v);
+        if (!std::isinf(far_[v])) ranked_.push_back({-far_[v], v});
     }
-    std::sort(order_.begin(), order_.end(),
-              [&](int a, int b) { return far_[a] > far_[b] || (far_[a] == far_[b] && a < b); });
+    std::sort(ranked_.begin(), ranked_.end());
+    order_.clear();
+    for (const auto& entry : ranked_) order_.push_back(entry.second);
 }
 
 void FlowRepair::run(int lane, const std::vector<double>& distance, const double* length, int rounds) {

@@ -1,6 +1,7 @@
 // Both sides of a concurrent flow's certificate: distances under link lengths, and flows that deliver the demands.
 #pragma once
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "concurrent_flow.hpp"
@@ -59,6 +60,7 @@ private:
 
     const FlowLayout& layout_;
     std::vector<double> lack_, far_;
+    std::vector<std::pair<double, std::int32_t>> ranked_;
     std::vector<std::int32_t> order_;
 };
 
