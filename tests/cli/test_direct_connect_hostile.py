@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,39 @@ def test_option_that_cannot_be(
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "x").exists()
+
+
+def test_plan_with_very_many_steps_is_refused_before_they_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half a gigabyte of zeros packs into a small file; the declared number alone must be enough."""
+    good, bad = tmp_path / "good.plan", tmp_path / "bad.plan"
+    assert main(["solve", "ring(4)", "allgather", "--algorithm", "bfb", "-o", str(good)]) == 0
+    header = b"{'descr': '|i1', 'fortran_order': False, 'shape': (536870912,), }".ljust(117) + b"\n"
+    with zipfile.ZipFile(good) as old, zipfile.ZipFile(bad, "w") as new:
+        for name in old.namelist():
+            counts = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+            new.writestr(name, counts if name == "steps/0/step_count.npy" else old.read(name))
+    capsys.readouterr()
+    assert main(["verify", str(bad)]) == 2
+    error = capsys.readouterr().err
+    assert "step_count.npy: 536870912 values, expected at most 1048576" in error
+    assert error.count("\n") == 1
+
+
+def test_cache_that_cannot_be_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name too long, a file in place of the directory, and a user without a home."""
+    plan = tmp_path / "x.plan"
+    command = ["design", "--nodes", "6", "--degree", "2", "-o", str(plan)]
+    (tmp_path / "file").write_text("")
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    for place in ("x" * 5000, str(tmp_path / "file"), ""):
+        monkeypatch.setenv("TREADLE_CACHE_DIR", place)
+        monkeypatch.setenv("XDG_CACHE_HOME", "")
+        assert main(command) == 0
+        assert plan.exists()
+        plan.unlink()

@@ -221,7 +221,7 @@ def test_bombs_are_refused_before_they_unfold(saved: Path) -> None:
     with pytest.raises(FormatError, match="memory limit"):
         load_plan(saved, max_bytes=10**7)
     write(saved, {**content, "steps/1/step_count.npy": npy(np.zeros(2 * 10**6), "|i1")})
-    refuse(saved, "2000000 steps, expected at most")
+    refuse(saved, "2000000 values, expected at most")
 
 
 def test_version_1_is_still_read(tmp_path: Path) -> None:

@@ -17,13 +17,16 @@ MAX_BYTES = 2**30
 """Size to which the cache is cut back, least recently used plans first."""
 
 
-def default_directory() -> Path:
-    """``$TREADLE_CACHE_DIR``, or ``treadle/plans`` under the user's cache directory."""
+def default_directory() -> Path | None:
+    """``$TREADLE_CACHE_DIR``, or ``treadle/plans`` under the user's cache directory; None without a home."""
     chosen = os.environ.get("TREADLE_CACHE_DIR")
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "treadle" / "plans"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "treadle" / "plans"
+    except RuntimeError:  # neither $HOME nor an entry in the list of users
+        return None
 
 
 def cached_plan(
@@ -69,9 +72,9 @@ def _key(question: Mapping[str, str]) -> str:
 
 def _trusted(path: Path, question: Mapping[str, str]) -> Plan | None:
     """The plan of a file, if there is one, it is about the fabric asked for, and its claims hold."""
-    if not path.is_file():
-        return None
     try:
+        if not path.is_file():
+            return None
         plan = load_plan(path)
         about = (plan.topology.name, plan.collective.kind.value)
         if (

@@ -74,8 +74,15 @@ class MemberReader:
                 raise FormatError(f"member {name}: {size} bytes, expected at most {_MAX_TEXT}")
             return _read_exactly(stream, size, name).decode("utf-8")
 
-    def array(self, name: str, wide: type[np.signedinteger[Any]], *, n_dimensions: int = 1) -> NDArray[Any]:
-        """A read-only array of the type `wide`, whatever narrower one it is stored in."""
+    def array(
+        self,
+        name: str,
+        wide: type[np.signedinteger[Any]],
+        *,
+        n_dimensions: int = 1,
+        most: int | None = None,
+    ) -> NDArray[Any]:
+        """A read-only array of the type `wide`, stored in it or a narrower one; at most `most` values."""
         stream, size = self._open(name)
         with stream:
             start = stream.read(10)
@@ -89,6 +96,8 @@ class MemberReader:
             dtype = np.dtype(match[1].decode())
             if len(shape) != n_dimensions:
                 raise FormatError(f"member {name}: shape {shape} has the wrong number of dimensions")
+            if most is not None and prod(shape) > most:
+                raise FormatError(f"member {name}: {prod(shape)} values, expected at most {most}")
             if size != 10 + length + prod(shape) * dtype.itemsize:
                 raise FormatError(f"member {name}: {size} bytes do not hold shape {shape} of {dtype}")
             self._left -= prod(shape) * np.dtype(wide).itemsize
