@@ -10,12 +10,17 @@ from types import MappingProxyType
 from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.routes import RouteSchedule
+from treadle.synthesis.alltoall.baselines.bruck import bruck_exchange
 from treadle.synthesis.alltoall.baselines.dimension_order import dimension_order
 from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_loads, equal_weight_shortest_paths
+from treadle.synthesis.alltoall.baselines.hypercube_exchange import hypercube_exchange
 from treadle.synthesis.alltoall.baselines.layered import with_layers
+from treadle.synthesis.alltoall.baselines.mesh_exchange import mesh_exchange
 from treadle.synthesis.alltoall.baselines.native import native_round_times, native_routes
+from treadle.synthesis.alltoall.baselines.pairwise import pairwise_exchange
 from treadle.synthesis.alltoall.baselines.route_values import route_algbw, route_loads, route_time
 from treadle.synthesis.alltoall.baselines.sssp import single_source_shortest_paths
+from treadle.synthesis.alltoall.baselines.torus_exchange import torus_exchange
 from treadle.topologies.topology import Topology
 
 Baseline = Callable[[Topology, Collective], RouteSchedule | ExchangeSchedule]
@@ -43,6 +48,11 @@ ALLTOALL_BASELINES: Mapping[str, Baseline] = MappingProxyType(
         "sssp": _sssp,
         "dor": _dor,
         "native": _native,
+        "pairwise": pairwise_exchange,
+        "bruck-exchange": bruck_exchange,
+        "hypercube-exchange": hypercube_exchange,
+        "mesh-exchange": mesh_exchange,
+        "torus-exchange": torus_exchange,
     }
 )
 """Generators by name, with their defaults; routes have layers without deadlock."""
@@ -50,14 +60,19 @@ ALLTOALL_BASELINES: Mapping[str, Baseline] = MappingProxyType(
 __all__ = [
     "ALLTOALL_BASELINES",
     "Baseline",
+    "bruck_exchange",
     "dimension_order",
     "equal_weight_loads",
     "equal_weight_shortest_paths",
+    "hypercube_exchange",
+    "mesh_exchange",
     "native_round_times",
     "native_routes",
+    "pairwise_exchange",
     "route_algbw",
     "route_loads",
     "route_time",
     "single_source_shortest_paths",
+    "torus_exchange",
     "with_layers",
 ]

@@ -1,0 +1,124 @@
+"""Rounds of messages between ranks on the links that are there: stored and forwarded, a hop per step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.forest import Direction
+from treadle.schedules.steps import steps_from_sends
+from treadle.synthesis.alltoall.paths import ShortestPaths, demanded_pairs
+from treadle.topologies.topology import Topology
+
+MAX_SENDS = 5 * 10**7
+"""Most sends of a baseline's schedule."""
+
+Round = tuple[BoolArray, NDArray[np.integer]]
+"""Which shards move, shape (S,), and the ranks that they move to, shape (S,)."""
+
+
+def check_compute_only(name: str, topology: Topology) -> None:
+    """ScheduleError if the fabric has switches, which cannot hold chunks."""
+    if len(topology.switches):
+        raise ScheduleError(
+            f"{name}: {topology.name} has switches, which cannot store and forward; use routes"
+        )
+
+
+def check_size(name: str, sends: int) -> None:
+    """ScheduleError if a schedule would have too many sends."""
+    if sends > MAX_SENDS:
+        raise ScheduleError(f"{name}: the schedule would have over {MAX_SENDS} sends; use fewer ranks")
+
+
+def run_rounds(
+    name: str, topology: Topology, collective: Collective, rounds: Iterable[Round]
+) -> ExchangeSchedule:
+    """Shards move to ranks in rounds; a round begins when all of the one before have come.
+
+    Every message takes the shortest path whose links come first, a hop per step. A shard that passes its
+    target on the way to another rank stays there. Parallel links share a message as far as every pair of
+    neighbours has them.
+
+    Raises
+    ------
+    ScheduleError
+        If the fabric has switches, or the schedule would be too large.
+    InfeasibleError
+        If a rank cannot be reached.
+    """
+    check_compute_only(name, topology)
+    source, target, _ = demanded_pairs(collective)
+    ranks = np.array(collective.ranks)
+    onward = _next_links(topology, collective)
+    place, goal = ranks[source], ranks[target]
+    shards: list[Int64Array] = []
+    links: list[Int64Array] = []
+    total = 0
+    for moves, destination in rounds:
+        moving = np.flatnonzero(moves & (place != goal) & (place != ranks[destination]))
+        while moving.size:
+            link = onward[destination[moving], place[moving]]
+            _check_links(topology, link, place[moving], ranks[destination[moving]])
+            total += len(link)
+            check_size(name, total)
+            shards.append(moving)
+            links.append(link)
+            place[moving] = topology.heads[link]
+            at = place[moving]
+            moving = moving[(at != goal[moving]) & (at != ranks[destination[moving]])]
+    assert np.array_equal(place, goal)
+    copies = _parallel_links(topology)
+    step = np.repeat(np.arange(len(shards)), [len(part) for part in shards])
+    shard, link = np.concatenate(shards), np.concatenate(links)
+    check_size(name, total * len(copies))
+    chunk = np.repeat(np.arange(len(copies)), len(shard))
+    sends = steps_from_sends(
+        Direction.BROADCAST,
+        collective.n_ranks,
+        len(copies),
+        [np.tile(shard, len(copies)), copies[:, link].ravel(), np.tile(step, len(copies)), chunk, chunk + 1],
+        homes=source.tolist(),
+    )
+    return ExchangeSchedule(sends, target)
+
+
+def _next_links(topology: Topology, collective: Collective) -> Int64Array:
+    """First link of a shortest path from every node to each rank, shape (N, n): the lowest; -1 if none."""
+    distance = ShortestPaths(topology.transpose(), collective).distances(np.ones(topology.n_links))
+    onward = np.full(distance.shape, -1, dtype=np.int64)
+    for link in range(topology.n_links - 1, -1, -1):
+        tail, head = int(topology.tails[link]), int(topology.heads[link])
+        near = np.isfinite(distance[:, head]) & (distance[:, tail] == distance[:, head] + 1)
+        onward[near, tail] = link
+    return onward
+
+
+def _check_links(
+    topology: Topology, link: Int64Array, place: NDArray[np.integer], end: NDArray[np.integer]
+) -> None:
+    for i in np.flatnonzero(link < 0)[:1]:
+        one, other = (topology.node_names[node[i]] for node in (place, end))
+        raise InfeasibleError(f"{topology.name}: no path leads from {one!r} to {other!r}; connect the fabric")
+
+
+def _parallel_links(topology: Topology) -> Int64Array:
+    """For each part of a message, the link to take instead of each link, shape (parts, m).
+
+    There are as many parts as every pair of neighbours has links; where it has more, the rest stay idle.
+    """
+    joined = topology.tails.astype(np.int64) * topology.n_nodes + topology.heads
+    order = np.argsort(joined, kind="stable")
+    pairs, first, count = np.unique(joined[order], return_index=True, return_counts=True)
+    is_loop = pairs // topology.n_nodes == pairs % topology.n_nodes
+    parts = int(count[~is_loop].min())
+    copies = np.tile(np.arange(topology.n_links), (parts, 1))
+    for part in range(parts):
+        copies[part, order[first]] = order[first + np.minimum(part, count - 1)]
+    return copies
