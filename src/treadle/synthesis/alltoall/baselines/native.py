@@ -8,8 +8,8 @@ import numpy as np
 
 from treadle.schedules.collective import Collective
 from treadle.schedules.routes import RouteSchedule
+from treadle.synthesis.alltoall.baselines.first_paths import first_path_set
 from treadle.synthesis.alltoall.baselines.route_values import single_routes, slowest
-from treadle.synthesis.alltoall.paths import shortest_path_set
 from treadle.topologies.topology import Topology
 
 
@@ -26,8 +26,7 @@ def native_routes(topology: Topology, collective: Collective) -> RouteSchedule:
     Returns
     -------
     RouteSchedule
-        All in layer 0. Of equally short paths the one whose last link comes first in the fabric's links
-        sorted by head, and so on backwards.
+        All in layer 0. Of equally short paths the one whose first link has the lowest number, and so on.
 
     Raises
     ------
@@ -47,7 +46,7 @@ def native_routes(topology: Topology, collective: Collective) -> RouteSchedule:
     >>> native_routes(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
     <RouteSchedule: 5 ranks, 1 chunks, 20 paths, 30 hops, 1 layers>
     """
-    return single_routes(collective, shortest_path_set(topology, collective))
+    return single_routes(collective, first_path_set(topology, collective))
 
 
 def native_round_times(

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.forest import Direction
 from treadle.schedules.steps import steps_from_sends
-from treadle.synthesis.alltoall.paths import ShortestPaths, demanded_pairs
+from treadle.synthesis.alltoall.baselines.first_paths import check_links, next_links
+from treadle.synthesis.alltoall.paths import demanded_pairs
 from treadle.topologies.topology import Topology
 
 MAX_SENDS = 5 * 10**7
@@ -56,7 +57,7 @@ def run_rounds(
     check_compute_only(name, topology)
     source, target, _ = demanded_pairs(collective)
     ranks = np.array(collective.ranks)
-    onward = _next_links(topology, collective)
+    onward = next_links(topology, collective)
     place, goal = ranks[source], ranks[target]
     shards: list[Int64Array] = []
     links: list[Int64Array] = []
@@ -65,7 +66,7 @@ def run_rounds(
         moving = np.flatnonzero(moves & (place != goal) & (place != ranks[destination]))
         while moving.size:
             link = onward[destination[moving], place[moving]]
-            _check_links(topology, link, place[moving], ranks[destination[moving]])
+            check_links(topology, link, place[moving], ranks[destination[moving]])
             total += len(link)
             check_size(name, total)
             shards.append(moving)
@@ -87,25 +88,6 @@ def run_rounds(
         homes=source.tolist(),
     )
     return ExchangeSchedule(sends, target)
-
-
-def _next_links(topology: Topology, collective: Collective) -> Int64Array:
-    """First link of a shortest path from every node to each rank, shape (N, n): the lowest; -1 if none."""
-    distance = ShortestPaths(topology.transpose(), collective).distances(np.ones(topology.n_links))
-    onward = np.full(distance.shape, -1, dtype=np.int64)
-    for link in range(topology.n_links - 1, -1, -1):
-        tail, head = int(topology.tails[link]), int(topology.heads[link])
-        near = np.isfinite(distance[:, head]) & (distance[:, tail] == distance[:, head] + 1)
-        onward[near, tail] = link
-    return onward
-
-
-def _check_links(
-    topology: Topology, link: Int64Array, place: NDArray[np.integer], end: NDArray[np.integer]
-) -> None:
-    for i in np.flatnonzero(link < 0)[:1]:
-        one, other = (topology.node_names[node[i]] for node in (place, end))
-        raise InfeasibleError(f"{topology.name}: no path leads from {one!r} to {other!r}; connect the fabric")
 
 
 def _parallel_links(topology: Topology) -> Int64Array:
