@@ -1,0 +1,52 @@
+"""One shortest path for every pair: at each node the first link, in order, that leads nearer."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.paths import PathSet, ShortestPaths, demanded_pairs, path_set
+from treadle.topologies.topology import Topology
+
+
+def next_links(topology: Topology, collective: Collective) -> Int64Array:
+    """First link of a shortest path from every node to each rank, shape (N, n): the lowest; -1 if none."""
+    distance = ShortestPaths(topology.transpose(), collective).distances(np.ones(topology.n_links))
+    onward = np.full(distance.shape, -1, dtype=np.int64)
+    for link in range(topology.n_links - 1, -1, -1):
+        tail, head = int(topology.tails[link]), int(topology.heads[link])
+        near = np.isfinite(distance[:, head]) & (distance[:, tail] == distance[:, head] + 1)
+        onward[near, tail] = link
+    return onward
+
+
+def check_links(
+    topology: Topology, link: Int64Array, place: NDArray[np.integer], end: NDArray[np.integer]
+) -> None:
+    """InfeasibleError if there is no link on from a node towards its end."""
+    for i in np.flatnonzero(link < 0)[:1]:
+        one, other = (topology.node_names[node[i]] for node in (place, end))
+        raise InfeasibleError(f"{topology.name}: no path leads from {one!r} to {other!r}; connect the fabric")
+
+
+def first_path_set(topology: Topology, collective: Collective) -> PathSet:
+    """The paths of all demanded pairs.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached.
+    """
+    onward = next_links(topology, collective)
+    source, target, _ = demanded_pairs(collective)
+    ranks = np.array(collective.ranks)
+    place, columns = ranks[source], list[Int64Array]()
+    while np.any(going := place != ranks[target]):
+        link = np.where(going, onward[target, place], 0)
+        check_links(topology, link, place, ranks[target])
+        columns.append(np.where(going, link, -1))
+        place = np.where(going, topology.heads[link], place)
+    return path_set(source, target, np.column_stack(columns))
