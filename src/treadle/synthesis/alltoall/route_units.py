@@ -211,15 +211,16 @@ def _best_move(
     load, bandwidth, worst = loads
     pair, first = pairs
     best, move = worst * (1 - 1e-12), None
+    over = set(users.tolist())
     for giver in users[units[users] > 0].tolist():
         mine = set(paths.links_of(giver).tolist())
         number = int(pair[giver])
         for taker in range(int(first[number]), int(first[number + 1])):
-            if taker == giver:
+            if taker in over:  # moves there leave the worst link as it is
                 continue
             theirs = [link for link in paths.links_of(taker).tolist() if link not in mine]
             after = max(((load[link] + 1) / bandwidth[link] for link in theirs), default=worst)
-            if after < best and (mine - set(paths.links_of(taker).tolist())):
+            if after < best:
                 best, move = after, (giver, taker)
     return move
 
