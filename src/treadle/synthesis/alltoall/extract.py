@@ -20,6 +20,7 @@ from treadle.synthesis.alltoall.paths import (
     path_rows,
     path_set,
     shortest_path_set,
+    turned,
 )
 from treadle.topologies.topology import Topology
 
@@ -156,11 +157,7 @@ class _Peeler:
             columns.append(link)
             at = np.where(going, self.tails[link], at)
             going = (at != start) & (width > 0)
-        back = np.column_stack(columns)
-        hops = (back >= 0).sum(axis=1)
-        place = hops[:, None] - 1 - np.arange(back.shape[1])
-        forward = np.where(place >= 0, np.take_along_axis(back, np.maximum(place, 0), axis=1), -1)
-        return forward, width
+        return turned(np.column_stack(columns)), width
 
     def _widest(self, source: Int64Array) -> Int64Array:
         """The last link of a widest path to every node, by rounds over all links."""

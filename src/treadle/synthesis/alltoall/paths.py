@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,6 +164,27 @@ def merge(*sets: PathSet) -> PathSet:
     return path_set(source, np.concatenate([paths.target for paths in sets]), np.concatenate(rows))
 
 
+class PathSearch(Protocol):
+    """What a finder has found for some lengths."""
+
+    distance: Float64Array
+    """From every rank to every node, shape (N, n); inf where no path is permitted."""
+
+    def paths(self, source: NDArray[np.integer], target: NDArray[np.integer]) -> Int64Array:
+        """A shortest path for each (source, target) of ranks, as rows of links padded by -1."""
+        ...
+
+
+class PathFinder(Protocol):
+    """Finds the shortest paths that it permits."""
+
+    ranks: Int64Array
+
+    def search(self, lengths: Float64Array) -> PathSearch:
+        """Shortest paths from all ranks; lengths must be positive."""
+        ...
+
+
 class ShortestPaths:
     """Shortest paths from every rank under changing link lengths; self-loops are left out.
 
@@ -179,7 +201,7 @@ class ShortestPaths:
         self._heads, self._starts = np.unique(topology.heads[self._order], return_index=True)
         self._widths = np.diff(np.append(self._starts, len(self._order)))
         self._all_tails = topology.tails.astype(np.int64)
-        self.ranks = np.array(collective.ranks)
+        self.ranks: Int64Array = np.array(collective.ranks, dtype=np.int64)
         self._n = topology.n_nodes
         self._name = topology.name
 
@@ -196,26 +218,32 @@ class ShortestPaths:
             distance[:, self._heads] = nearer
         return distance
 
-    def paths(
-        self,
-        lengths: Float64Array,
-        distance: Float64Array,
-        source: NDArray[np.integer],
-        target: NDArray[np.integer],
-    ) -> NDArray[np.int64]:
-        """A shortest path for each (source, target) of ranks, as rows of links padded by -1.
-
-        Lengths must be positive, so that going back along tight links ends at the source.
-        """
+    def search(self, lengths: Float64Array) -> ShortestSearch:
+        """Shortest paths from all ranks; lengths must be positive, so that going back ends at the source."""
+        distance = self.distances(lengths)
         into = np.full((len(self.ranks), self._n), -1, dtype=np.int64)
         slack = distance[:, self._tails] + lengths[self._order]
         slack -= np.repeat(distance[:, self._heads], self._widths, axis=1)
         slack[np.isnan(slack)] = np.inf
         best = np.minimum.reduceat(slack, self._starts, axis=1)
         tight = slack == np.repeat(best, self._widths, axis=1)
-        place = np.where(tight, np.arange(len(self._order)), len(self._order))
+        place = np.where(tight, np.arange(len(self._order)), len(self._order) - 1)
         into[:, self._heads] = self._order[np.minimum.reduceat(place, self._starts, axis=1)]
-        return walk_back(into, self._all_tails, source, self.ranks[source], self.ranks[target])
+        return ShortestSearch(distance, into, self._all_tails, self.ranks)
+
+
+@dataclass(eq=False)
+class ShortestSearch:
+    """Distances, and the last link of a shortest path from every rank to every node."""
+
+    distance: Float64Array
+    into: Int64Array
+    tails: Int64Array
+    ranks: Int64Array
+
+    def paths(self, source: NDArray[np.integer], target: NDArray[np.integer]) -> Int64Array:
+        """A shortest path for each (source, target) of ranks, as rows of links padded by -1."""
+        return walk_back(self.into, self.tails, source, self.ranks[source], self.ranks[target])
 
 
 def walk_back(
@@ -244,7 +272,11 @@ def walk_back(
         going = at != start
     if not columns:
         return np.full((len(at), 0), -1, dtype=np.int64)
-    back = np.column_stack(columns)
+    return turned(np.column_stack(columns))
+
+
+def turned(back: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of links that were found from their ends, padded by -1, in the order of the walk."""
     hops = (back >= 0).sum(axis=1)
     place = hops[:, None] - 1 - np.arange(back.shape[1])
     forward: NDArray[np.int64] = np.where(
@@ -262,11 +294,10 @@ def shortest_path_set(topology: Topology, collective: Collective) -> PathSet:
         If some rank cannot be reached.
     """
     finder = ShortestPaths(topology, collective)
-    lengths = np.ones(topology.n_links)
     source, target, _ = demanded_pairs(collective)
-    distance = finder.distances(lengths)
-    check_reachable(topology, collective, distance)
-    return path_set(source, target, finder.paths(lengths, distance, source, target))
+    found = finder.search(np.ones(topology.n_links))
+    check_reachable(topology, collective, found.distance)
+    return path_set(source, target, found.paths(source, target))
 
 
 def check_reachable(topology: Topology, collective: Collective, distance: Float64Array) -> None:

@@ -12,6 +12,7 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.path_master import MasterSolution, PathMaster, weighted
 from treadle.synthesis.alltoall.paths import (
     Float64Array,
+    PathFinder,
     PathSet,
     ShortestPaths,
     WeightedPaths,
@@ -35,6 +36,9 @@ _STEEPNESS = 20.0
 _SPREAD_PATHS = 2
 """Paths a pair that the first linear program gets from there."""
 
+_NEAR = 0.02
+"""Relative excess over the distance up to which a path counts as nearly shortest."""
+
 _AVERAGING = (1.0, 0.5, 0.15)
 """Shares of the newest lengths among those at which paths are priced: the rest is the average so far."""
 
@@ -53,6 +57,8 @@ class RoutingResult:
         Basic: the number of paths is at most the pairs plus the links.
     lengths : array of float64, shape (m,)
         Of the bound; bandwidths times lengths add up to 1.
+    candidates : PathSet
+        Columns that are nearly shortest at these lengths.
     rounds : int
         Linear programs solved.
     """
@@ -61,6 +67,7 @@ class RoutingResult:
     bound: float
     routing: WeightedPaths
     lengths: Float64Array
+    candidates: PathSet
     rounds: int
 
     @property
@@ -77,6 +84,8 @@ def generate_routes(
     start: PathSet | None = None,
     lengths: Float64Array | None = None,
     max_rounds: int = 200,
+    finder: PathFinder | None = None,
+    cutoff: float = 0.0,
     watch: Watch = UNWATCHED,
 ) -> RoutingResult:
     """Route at the optimal rate F over few paths.
@@ -93,6 +102,10 @@ def generate_routes(
         Good link lengths to begin with, as the solver of the rate finds them.
     max_rounds : int
         Most linear programs; the best routing so far is returned after these.
+    finder : PathFinder, optional
+        Permits some paths only (see `layered_routes`), and the bound is then about these. Default: all.
+    cutoff : float
+        Give up when the bound falls to this rate.
     watch : Watch
 
     Raises
@@ -109,8 +122,7 @@ def generate_routes(
     sum(b l) / sum(w dist). Source: column generation of Ford and Fulkerson (1958) for multi-commodity flow,
     smoothing as in Pessoa et al. (2018).
     """
-    finder = ShortestPaths(topology, collective)
-    columns = _Columns(topology, collective, finder)
+    columns = _Columns(topology, collective, finder or ShortestPaths(topology, collective))
     columns.add_at(np.ones(topology.n_links) if lengths is None else lengths)
     if lengths is not None:
         columns.add_at(np.ones(topology.n_links))
@@ -119,8 +131,9 @@ def generate_routes(
         columns.add(start)
     if lengths is not None:
         average = columns.in_bytes(lengths)
-    bound, best_lengths = np.inf, np.zeros(topology.n_links)
-    solution = columns.solve_first()
+    bound, _ = columns.price(average)
+    best_lengths = average
+    solution = columns.solve_first(simplex=bound > cutoff)
     rounds = 1
     while True:
         now = columns.in_bytes(solution.lengths)
@@ -134,18 +147,20 @@ def generate_routes(
                 bound, best_lengths = proved, mixed
         rate = columns.rate(solution)
         watch.beat("routes", rounds, max_rounds)
-        if bound <= rate * (1 + gap) or not added or rounds >= max_rounds:
+        if bound <= max(rate * (1 + gap), cutoff) or not added or rounds >= max_rounds:
             break
         solution = columns.master.solve()
         rounds += 1
     routing = columns.routing(solution)
-    return RoutingResult(routing.rate(topology), bound, routing, best_lengths, rounds)
+    return RoutingResult(
+        routing.rate(topology), bound, routing, best_lengths, columns.near(best_lengths), rounds
+    )
 
 
 class _Columns:
     """The growing set of paths and its linear program."""
 
-    def __init__(self, topology: Topology, collective: Collective, finder: ShortestPaths) -> None:
+    def __init__(self, topology: Topology, collective: Collective, finder: PathFinder) -> None:
         self.topology, self.collective, self.finder = topology, collective, finder
         self.source, self.target, self.demand = demanded_pairs(collective)
         self.target_node = finder.ranks[self.target]
@@ -174,11 +189,9 @@ class _Columns:
 
     def add_at(self, lengths: Float64Array) -> None:
         """A shortest path for every pair; InfeasibleError if there is none."""
-        positive = self._positive(lengths)
-        distance = self.finder.distances(positive)
-        check_reachable(self.topology, self.collective, distance)
-        rows = self.finder.paths(positive, distance, self.source, self.target)
-        self.add(path_set(self.source, self.target, rows))
+        found = self.finder.search(self._positive(lengths))
+        check_reachable(self.topology, self.collective, found.distance)
+        self.add(path_set(self.source, self.target, found.paths(self.source, self.target)))
 
     def add_spread(self, rounds: int) -> Float64Array:
         """Shortest paths at lengths that grow steeply with the load of the mixture of those so far.
@@ -189,11 +202,8 @@ class _Columns:
         load, lengths, average = np.zeros(len(bandwidth)), 1 / bandwidth, np.zeros(len(bandwidth))
         kept: list[PathSet] = []
         for number in range(rounds):
-            positive = self._positive(lengths)
-            distance = self.finder.distances(positive)
-            paths = path_set(
-                self.source, self.target, self.finder.paths(positive, distance, self.source, self.target)
-            )
+            found = self.finder.search(self._positive(lengths))
+            paths = path_set(self.source, self.target, found.paths(self.source, self.target))
             if 2 * number >= rounds:
                 kept.append(paths)
             one = np.bincount(paths.links, weights=self.master.demand[paths.owner], minlength=len(load))
@@ -211,14 +221,13 @@ class _Columns:
     def price(self, lengths: Float64Array) -> tuple[float, int]:
         """The bound that the lengths prove, and how many new shortest paths joined."""
         positive = self._positive(lengths)
-        distance = self.finder.distances(positive)
-        needed = float(self.demand @ distance[self.source, self.target_node])
+        found = self.finder.search(positive)
+        needed = float(self.demand @ found.distance[self.source, self.target_node])
         proved = float(self.topology.bandwidths @ positive) / needed
-        rows = self.finder.paths(positive, distance, self.source, self.target)
-        return proved, self.add(path_set(self.source, self.target, rows))
+        return proved, self.add(path_set(self.source, self.target, found.paths(self.source, self.target)))
 
-    def solve_first(self) -> MasterSolution:
-        """The first optimum, from one path a pair at a low load."""
+    def solve_first(self, *, simplex: bool) -> MasterSolution:
+        """The first optimum, from one path a pair at a low load; or just that load."""
         paths, place = self._all()
         pair = self.master.pair[place]
         chosen = place[single_paths(paths, pair, self.master.demand, self.master.bandwidth)]
@@ -226,7 +235,13 @@ class _Columns:
         load = np.bincount(
             taken.links, weights=self.master.demand[taken.owner], minlength=self.topology.n_links
         )
-        self.master.start_from(chosen, int(np.argmax(load / self.master.bandwidth)))
+        times = load / self.master.bandwidth
+        if not simplex:
+            weights = np.zeros(self.master.n_columns)
+            weights[chosen] = 1.0
+            lengths = (times == times.max()).astype(np.float64)
+            return MasterSolution(float(times.max()), weights, lengths, self.master.demand)
+        self.master.start_from(chosen, int(np.argmax(times)))
         return self.master.solve()
 
     def _all(self) -> tuple[PathSet, Int64Array]:
@@ -246,6 +261,14 @@ class _Columns:
         weights = np.zeros(self.master.n_columns)
         weights[: len(solution.weights)] = solution.weights  # newer columns carry nothing
         return weighted(paths, self.master.pair[place], weights[place], self.demand)
+
+    def near(self, lengths: Float64Array) -> PathSet:
+        """Columns whose length exceeds the distance by little."""
+        paths, _ = self._all()
+        distance = self.finder.search(self._positive(lengths)).distance
+        length = np.bincount(paths.owner, weights=lengths[paths.links], minlength=paths.n_paths)
+        least = distance[paths.source, self.finder.ranks[paths.target]]
+        return paths.take(length <= least * (1 + _NEAR) + 1e-9 * least.mean())
 
 
 def _shortest_few(paths: PathSet, lengths: Float64Array, most: int) -> PathSet:

@@ -1,0 +1,272 @@
+"""Paths and layers chosen together: routes free of deadlock in few layers, near the optimal rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.disjoint_paths import bounded_paths
+from treadle.synthesis.alltoall.layers import AcyclicWaits, Waits, waits_of
+from treadle.synthesis.alltoall.link_orders import (
+    LayeredPaths,
+    grid_orders,
+    grid_sides,
+    is_two_way,
+    layers_of,
+    up_down_orders,
+)
+from treadle.synthesis.alltoall.paths import PathSet, WeightedPaths, demanded_pairs, merge
+from treadle.synthesis.alltoall.route_columns import RoutingResult, generate_routes
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies.topology import Topology
+
+_KEPT = 0.7
+"""Share of the incumbent's paths that a neighbourhood keeps in their layers."""
+
+_UP_DOWN_ROOTS = 24
+
+_SEARCH_GAP = 2e-4
+"""Gap to which layered linear programs are solved during the search."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayeredRouting:
+    """Weighted paths with layers.
+
+    Parameters
+    ----------
+    rate : float
+        F of the routing, bytes/s per unit of demand.
+    unlayered : RoutingResult
+        The routing without layers; its bound holds for every number of layers.
+    routing : WeightedPaths
+    layer : array of int32, shape (k,)
+        Layer of each path, from 0.
+    orders : array of int64, shape (L, m)
+        The links of each layer in an order that its paths climb: proof that nothing deadlocks.
+    """
+
+    rate: float
+    unlayered: RoutingResult
+    routing: WeightedPaths
+    layer: Int32Array
+    orders: Int64Array
+
+    @property
+    def efficiency(self) -> float:
+        """Rate over the bound of all routings; at most 1."""
+        return self.rate / self.unlayered.bound
+
+
+def layered_routes(
+    topology: Topology,
+    collective: Collective,
+    max_layers: int,
+    *,
+    unlayered: RoutingResult | None = None,
+    target: float = 0.9995,
+    neighbourhoods: int = 8,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
+) -> LayeredRouting:
+    """Route near the optimal rate in at most `max_layers` layers.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    max_layers : int
+        L >= 1; channels of the adapters.
+    unlayered : RoutingResult, optional
+        Of `generate_routes`, where it is at hand.
+    target : float
+        Stop at this part of the rate without layers.
+    neighbourhoods : int
+        Most rounds of search about the best routing.
+    seed : int
+    watch : Watch
+
+    Raises
+    ------
+    InfeasibleError
+        If no routing in so few layers was found (which proves nothing), or a rank cannot be reached.
+    ScheduleError
+        If `max_layers` is not positive.
+
+    Notes
+    -----
+    A layer is a total order of the links and permits the paths that climb it, so there is nothing to check.
+    For given orders the best routing is a linear program priced by one pass over the links. Orders come from
+    the structure of grids, from up*/down*, and from packing the paths of the routing without layers and its
+    nearly shortest alternatives into layers. The best is then improved: most of its paths keep their layers,
+    the others and the candidates are packed anew at random. A search is given up as soon as link lengths
+    prove that its orders cannot beat the best.
+    """
+    if max_layers < 1:
+        raise ScheduleError(f"layers: at most {max_layers}, expected at least 1")
+    base = generate_routes(topology, collective, watch=watch) if unlayered is None else unlayered
+    search = _Search(topology, collective, base, max_layers, np.random.default_rng(seed))
+    for orders in search.seeds():
+        watch.beat("layered routes", 0, neighbourhoods)
+        search.attempt(orders)
+        if search.efficiency >= target:
+            break
+    for number in range(neighbourhoods):
+        if search.efficiency >= target:
+            break
+        watch.beat("layered routes", number, neighbourhoods)
+        search.improve()
+    return search.result()
+
+
+class _Search:
+    """The best orders and routing so far."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        collective: Collective,
+        base: RoutingResult,
+        max_layers: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.topology, self.collective, self.base = topology, collective, base
+        self.n_layers, self.rng = max_layers, rng
+        self.best: RoutingResult | None = None
+        self.orders: Int64Array = np.zeros((0, topology.n_links), dtype=np.int64)
+        self._spare: PathSet | None = None
+
+    @property
+    def efficiency(self) -> float:
+        """Part of the rate without layers."""
+        return 0.0 if self.best is None else self.best.rate / self.base.rate
+
+    def attempt(self, orders: Int64Array, start: PathSet | None = None) -> None:
+        """Route over the orders; keep the result if it is the best."""
+        finder = LayeredPaths(self.topology, self.collective, orders)
+        source, target, _ = demanded_pairs(self.collective)
+        reach = finder.search(np.ones(self.topology.n_links)).distance[source, finder.ranks[target]]
+        if np.isinf(reach).any():
+            return
+        if start is not None:
+            start = start.take(layers_of(start, orders) >= 0)
+        found = generate_routes(
+            self.topology,
+            self.collective,
+            gap=_SEARCH_GAP,
+            start=start,
+            lengths=self.base.lengths if self.best is None else self.best.lengths,
+            finder=finder,
+            cutoff=0.0 if self.best is None else self.best.rate * (1 + _SEARCH_GAP),
+        )
+        if self.best is None or found.rate > self.best.rate:
+            self.best, self.orders = found, orders
+
+    def seeds(self) -> list[Int64Array]:
+        """Orders to begin with."""
+        seeds = []
+        sides = grid_sides(self.topology)
+        if sides is not None:
+            seeds.append(self._greedy(grid_orders(self.topology, sides, self.rng)))
+        seeds.append(self._packed(self._basic_order(), []))
+        if is_two_way(self.topology):
+            seeds.append(self._greedy(up_down_orders(self.topology, self.rng, _UP_DOWN_ROOTS)))
+        return seeds
+
+    def _greedy(self, candidates: Int64Array) -> Int64Array:
+        """L of the orders, each the one that, with those before, keeps the demands nearest."""
+        source, target, demand = demanded_pairs(self.collective)
+        tables = []
+        for order in candidates:
+            finder = LayeredPaths(self.topology, self.collective, order[None])
+            lengths = self.base.lengths + 1e-7 * self.base.lengths.mean()
+            tables.append(finder.search(lengths).distance[source, finder.ranks[target]])
+        far = 100 * max(float(table[np.isfinite(table)].max()) for table in tables)
+        distance = np.minimum(np.array(tables), far)
+        nearest, chosen = np.full(len(demand), far), list[int]()
+        for _ in range(self.n_layers):
+            pick = int((np.minimum(distance, nearest) @ demand).argmin())
+            chosen.append(pick)
+            nearest = np.minimum(nearest, distance[pick])
+        return candidates[chosen]
+
+    def _basic_order(self) -> list[PathSet]:
+        """The paths of the routing without layers, the long ones first, one set for each length."""
+        paths = self.base.routing.paths
+        return [paths.take(paths.hops == hops) for hops in np.unique(paths.hops)[::-1].tolist()]
+
+    def _packed(self, first: list[PathSet], kept: list[PathSet]) -> Int64Array:
+        """Orders that paths packed into layers climb: `kept` ones by layer, then `first`, then candidates."""
+        layers = [AcyclicWaits(self.topology.n_links) for _ in range(self.n_layers)]
+        shuffle = self.best is not None or bool(kept)
+        routed = np.zeros((self.collective.n_ranks, self.collective.n_ranks), dtype=np.bool_)
+        for layer, paths in zip(layers, kept, strict=False):
+            for waits in waits_of(paths):
+                layer.add(waits)
+            routed[paths.source, paths.target] = True
+        for paths in first:
+            self._pack(layers, paths, routed, shuffle=shuffle)
+        near = (
+            self.base.candidates if self.best is None else merge(self.base.candidates, self.best.candidates)
+        )
+        for wanted in (False, True):  # pairs without a path, then alternatives for all
+            self._pack(layers, near.take(routed[near.source, near.target] == wanted), routed, shuffle=True)
+            if not wanted and not self._all_routed(routed):
+                spare = self._spares()
+                self._pack(layers, spare.take(~routed[spare.source, spare.target]), routed, shuffle=True)
+        return np.array([np.argsort(layer.place) for layer in layers], dtype=np.int64)
+
+    def _all_routed(self, routed: BoolArray) -> bool:
+        source, target, _ = demanded_pairs(self.collective)
+        return bool(routed[source, target].all())
+
+    def _spares(self) -> PathSet:
+        """More paths for pairs that would have none."""
+        if self._spare is None:
+            self._spare = bounded_paths(self.topology, self.collective, slack=2, most=12)
+        return self._spare
+
+    def _pack(
+        self,
+        layers: list[AcyclicWaits],
+        paths: PathSet,
+        routed: BoolArray,
+        *,
+        shuffle: bool,
+    ) -> None:
+        """Put each path into the first layer that takes it."""
+        every: list[Waits] = waits_of(paths)
+        sequence = self.rng.permutation(paths.n_paths) if shuffle else np.arange(paths.n_paths)
+        for path in sequence.tolist():
+            turn = self.rng.permutation(len(layers)).tolist() if shuffle else range(len(layers))
+            if any(layers[number].add(every[path]) for number in turn):
+                routed[paths.source[path], paths.target[path]] = True
+
+    def improve(self) -> None:
+        """Keep most of the best routing's paths in their layers and pack the rest anew."""
+        if self.best is None:
+            paths = self.base.routing.paths  # packing at random is all that is left
+            self.attempt(self._packed([paths], [paths.take(np.zeros(0, dtype=np.int64))]))
+            return
+        paths = self.best.routing.paths
+        layer = layers_of(paths, self.orders)
+        stays = self.rng.random(paths.n_paths) < _KEPT
+        kept = [paths.take(stays & (layer == number)) for number in range(self.n_layers)]
+        orders = self._packed([self.base.routing.paths, paths.take(~stays)], kept)
+        self.attempt(orders, start=merge(self.base.candidates, self.best.candidates))
+
+    def result(self) -> LayeredRouting:
+        """The best found."""
+        if self.best is None:
+            raise InfeasibleError(
+                f"layers: no routing of {self.topology.name} in {self.n_layers} layers was found; allow more"
+            )
+        layer = layers_of(self.best.routing.paths, self.orders)
+        assert layer.min() >= 0
+        return LayeredRouting(
+            self.best.rate, self.base, self.best.routing, layer.astype(np.int32), self.orders
+        )
