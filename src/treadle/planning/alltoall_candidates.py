@@ -19,18 +19,21 @@ from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.extract import extract_paths
 from treadle.synthesis.alltoall.pipelined import hop_synchronous, pipelined
 from treadle.synthesis.alltoall.rate import optimal_rate
-from treadle.synthesis.alltoall.route_units import route_schedule
 from treadle.synthesis.alltoall.shortest_paths import MAX_CHUNKS, split_over_shortest_paths
 from treadle.synthesis.alltoall.time_stepped import least_steps, time_stepped_flow
 from treadle.synthesis.alltoall.timed_paths import chunked_exchange
+from treadle.synthesis.alltoall.whole_units import rounded_routes
 from treadle.topologies.topology import Topology
 
 TSMCF = "tsmcf"
 PIPELINED = "pipelined"
 SHORTEST_PATHS = "shortest-paths"
 
-ROUNDS = 16
-"""Rounds of a pipelined schedule where none are asked for; it has about as many steps."""
+ROUNDS = (8, 16, 32, 64, 128)
+"""Rounds that are tried where none are asked for; a schedule has about as many steps."""
+
+_NEAR = Fraction(199, 200)
+"""Share of the routes' throughput that is near enough."""
 
 Built = tuple[ExchangeSchedule, Bound | None, tuple[str, ...]]
 """A schedule, the bound if one was found on the way, and notes."""
@@ -57,19 +60,34 @@ def _pipelined(problem: Problem, options: Options) -> Built:
     left = None if options.deadline is None else max(0.0, options.deadline - monotonic())
     rate = optimal_rate(topology, collective, time_limit_s=left, progress=options.progress)
     paths = extract_paths(topology, collective, rate.flow.by_source)
-    chunked = route_schedule(topology, collective, paths.paths, paths.weights, chunks=options.chunks)
-    routes, loss = chunked.schedule, chunked.loss
+    routes = rounded_routes(collective, paths, chunks=options.chunks)
     shortest = split_over_shortest_paths(topology, collective, max_chunks=options.chunks or MAX_CHUNKS)
     if _busiest(topology, shortest) <= _busiest(topology, routes):
-        routes, loss = shortest, 0.0
-    rounds = _rounds(options)
-    candidates = [pipelined(topology, collective, routes, rounds=rounds, watch=options.watch)]
-    if options.exact.rounds is None:
-        candidates.append(hop_synchronous(topology, collective, routes))
-    best = max(
-        candidates, key=lambda one: (exchange_algbw(topology, collective, one), -one.n_steps, -one.n_sends)
-    )
-    return best, bound_of_alltoall(rate), _losses(loss, "the fractional flow")
+        routes = shortest
+    busiest = _busiest(topology, routes)
+    schedule = _in_rounds(problem, routes, busiest, options)
+    notes = _losses(float(busiest) * paths.rate(topology) - 1, "the fractional flow")
+    return schedule, bound_of_alltoall(rate), notes
+
+
+def _in_rounds(
+    problem: Problem, routes: RouteSchedule, busiest: Fraction, options: Options
+) -> ExchangeSchedule:
+    """In the rounds asked for; else hop by hop, or in as few rounds as come near the routes' own time."""
+    topology, collective = problem.topology, problem.collective
+    if options.exact.rounds is not None:
+        return pipelined(topology, collective, routes, rounds=_rounds(options), watch=options.watch)
+    units = collective.pair_demands.buffer_units
+    best = hop_synchronous(topology, collective, routes)
+    reached = exchange_algbw(topology, collective, best)
+    for rounds in ROUNDS:
+        if reached * busiest >= _NEAR * units:
+            break
+        found = pipelined(topology, collective, routes, rounds=rounds, watch=options.watch)
+        algbw = exchange_algbw(topology, collective, found)
+        if algbw > reached:
+            best, reached = found, algbw
+    return best
 
 
 def _shortest_paths(problem: Problem, options: Options) -> Built:
@@ -77,16 +95,14 @@ def _shortest_paths(problem: Problem, options: Options) -> Built:
     routes = split_over_shortest_paths(topology, collective, max_chunks=options.chunks or MAX_CHUNKS)
     if options.exact.rounds is None:
         return hop_synchronous(topology, collective, routes), None, ()
-    rounds = _rounds(options)
-    return pipelined(topology, collective, routes, rounds=rounds, watch=options.watch), None, ()
+    schedule = pipelined(topology, collective, routes, rounds=_rounds(options), watch=options.watch)
+    return schedule, None, ()
 
 
 def _rounds(options: Options) -> int:
     rounds = options.exact.rounds
-    if rounds is None:
-        return ROUNDS
-    if len(rounds) != 1:
-        raise ScheduleError(f"rounds: expected one number for an all-to-all, found {len(rounds)}")
+    if rounds is None or len(rounds) != 1:
+        raise ScheduleError(f"rounds: expected one number for an all-to-all, found {len(rounds or ())}")
     return rounds[0]
 
 

@@ -17,13 +17,11 @@ from treadle.schedules.exchange_cost import step_times
 from treadle.schedules.forest import Direction
 from treadle.schedules.steps import MAX_CHUNKS, steps_from_sends
 from treadle.synthesis.alltoall.time_stepped import TimeSteppedFlow
+from treadle.synthesis.alltoall.whole_units import least_whole, rounded_units
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
 Float64Array = NDArray[np.float64]
-
-DEFAULT_CHUNKS = 64
-"""Chunks per shard where no smaller number makes every share whole."""
 
 _DUST = 1e-9  # share of a demand below which a flow counts as rounding
 _LEAST = 0.99  # share of each demand that a flow must deliver to be taken for one
@@ -104,8 +102,8 @@ def chunked_exchange(
             targets.append(target)
     numbers = np.array(pair, dtype=np.int64)
     shares = np.array(share) / np.bincount(numbers, weights=share)[numbers]
-    n_chunks = _whole_chunks(shares) if chunks is None else chunks
-    units = _rounded(numbers, shares, n_chunks)
+    n_chunks = least_whole(shares) if chunks is None else chunks
+    units = rounded_units(numbers, shares * n_chunks, np.full(len(targets), n_chunks))
     sends = _sends(numbers, units, hops, n_chunks)
     steps = steps_from_sends(
         Direction.BROADCAST, collective.n_ranks, n_chunks, sends, homes=sources, n_steps=len(flow.step_times)
@@ -218,26 +216,6 @@ class _Peeler:
         assert hops
         assert self._heads[hops[-1][1]] == target
         return hops
-
-
-def _whole_chunks(shares: Float64Array) -> int:
-    """The least number of chunks up to the default that makes every share whole, or the default."""
-    for chunks in range(1, DEFAULT_CHUNKS):
-        scaled = shares * chunks
-        if np.all(np.abs(scaled - np.rint(scaled)) < 1e-6 * chunks):
-            return chunks
-    return DEFAULT_CHUNKS
-
-
-def _rounded(pair: Int64Array, shares: Float64Array, n_chunks: int) -> Int64Array:
-    """Whole chunks of each path that add up for each pair, by largest remainders."""
-    wanted = shares * n_chunks
-    units = np.floor(wanted + 1e-9).astype(np.int64)
-    missing = n_chunks - np.bincount(pair, weights=units).astype(np.int64)
-    order = np.lexsort((units - wanted, pair))
-    place = np.arange(len(order)) - np.searchsorted(pair[order], pair[order])
-    units[order[place < missing[pair[order]]]] += 1
-    return units
 
 
 def _sends(
