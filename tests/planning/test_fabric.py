@@ -165,3 +165,12 @@ def test_injection_caps_are_not_known_to_breadth_first_broadcast() -> None:
     facts = describe_fabric(capped)
     assert facts.allgather is None
     assert any("injection caps" in text for text in facts.omissions)
+
+
+def test_many_parallel_links_are_left_out() -> None:
+    """Breadth-first values take time with the square of a node's links."""
+    few = replace(FactLimits(), breadth_first_degree=5)
+    facts = describe_fabric(parse("uni_ring(6, 3)"), limits=few)
+    assert facts.allgather is None
+    assert any("6 links into a node, at most 5" in omission for omission in facts.omissions)
+    assert describe_fabric(parse("uni_ring(5, 3)"), limits=few).allgather is not None

@@ -86,3 +86,12 @@ def test_bad_arguments(solver: SolverProcess) -> None:
         pareto_front(ring, CollectiveKind.BROADCAST, max_steps=2, max_chunks=1, solver=solver)
     with pytest.raises(InfeasibleError, match="cannot be reached"):
         pareto_front(from_arcs("apart", [0, 1], [1, 0], n=3), ALLGATHER, max_steps=2, max_chunks=1)
+
+
+def test_a_passed_deadline_ends_the_walk(solver: SolverProcess) -> None:
+    """The deadline is of all candidates together; what was not tried is unknown, not infeasible."""
+    front = pareto_front(
+        parse("hypercube(3)"), ALLGATHER, max_steps=4, max_chunks=2, deadline=0.0, solver=solver
+    )
+    assert front.points == ()
+    assert [entry.status for entry in front.excluded] == [ExactStatus.UNKNOWN]

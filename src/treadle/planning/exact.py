@@ -104,6 +104,7 @@ def _last_point(
         max_chunks=request.chunks,
         root=problem.collective.root,
         time_limit_s=_left(deadline),
+        deadline=monotonic() + DEFAULT_TIME_LIMIT_S if deadline is None else deadline,
         seed=request.seed,
     )
     if found.points:

@@ -50,8 +50,10 @@ class FactLimits:
     breadth_first_pairs : int
         Most pairs of nodes times links per node for breadth-first values. Cayley digraphs that are
         called so have no limit.
+    breadth_first_degree : int
+        Most links into a node for breadth-first values, whose time grows with its square.
     regularity_pairs : int
-        The same for the intersection array.
+        As `breadth_first_pairs` for the intersection array.
     symmetry_work : int
         `work_limit` of each search for symmetries.
     symmetry_links : int
@@ -61,6 +63,7 @@ class FactLimits:
     distance_nodes: int = 6000
     distance_work: int = 2 * 10**8
     breadth_first_pairs: int = 2 * 10**8
+    breadth_first_degree: int = 4096
     regularity_pairs: int = 3 * 10**7
     symmetry_work: int = 3 * 10**7
     symmetry_links: int = 50_000
@@ -72,6 +75,7 @@ class FactLimits:
             distance_nodes=MAX_NODES,
             distance_work=2**62,
             breadth_first_pairs=2**62,
+            breadth_first_degree=2**62,
             regularity_pairs=2**62,
             symmetry_work=10 * DEFAULT_WORK,
             symmetry_links=2**62,
@@ -415,6 +419,10 @@ def _with_breadth_first(
             omissions.append(f"breadth-first broadcast: {refusal}")
     elif topology.n_nodes > MAX_NODES:
         omissions.append(f"breadth-first broadcast: {topology.n_nodes} nodes, at most {MAX_NODES}")
+    elif (most := int(np.bincount(topology.heads).max(initial=0))) > limits.breadth_first_degree:
+        omissions.append(
+            f"breadth-first broadcast: {most} links into a node, at most {limits.breadth_first_degree}"
+        )
     elif work > limits.breadth_first_pairs:
         omissions.append(
             f"breadth-first broadcast: {work:.1e} pairs of nodes and links, at most "

@@ -80,13 +80,17 @@ def generate_steps(problem: Problem, algorithm: str, options: Options) -> Candid
     for reason, holds in (
         ("switches", bool(topology.switches.size)),
         ("compute nodes that only forward", bool(collective.forwarders)),
-        ("shards of unequal size", collective.weights is not None),
     ):
         if holds:
             raise ScheduleError(
                 f"{algorithm}: step schedules are for direct-connect fabrics, and {topology.name} comes "
                 f"with {reason}; use --algorithm forestcoll"
             )
+    if collective.weights is not None:
+        raise ScheduleError(
+            f"{algorithm}: step schedules have shards of one size; leave out the weights or use "
+            f"--algorithm forestcoll"
+        )
     start = process_time()
     schedule = STEP_ALGORITHMS[algorithm](topology, collective, options)
     seconds = {"schedule": process_time() - start}

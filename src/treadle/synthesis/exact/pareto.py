@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
+from time import monotonic
 
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import CollectiveKind
@@ -106,6 +107,7 @@ def pareto_front(
     max_extra_rounds: int | None = None,
     root: int | None = None,
     time_limit_s: float = 60.0,
+    deadline: float | None = None,
     seed: int = 0,
     solver: SolverProcess | None = None,
 ) -> ParetoFront:
@@ -123,6 +125,8 @@ def pareto_front(
         Of broadcast and reduce.
     time_limit_s : float
         For each candidate, wall seconds.
+    deadline : float, optional
+        Value of time.monotonic() after which candidates are no longer tried, and count as unknown.
     seed : int
         Of CP-SAT.
     solver : SolverProcess, optional
@@ -151,7 +155,7 @@ def pareto_front(
     if max_steps < 1 or max_chunks < 1 or (max_extra_rounds is not None and max_extra_rounds < 0):
         raise ScheduleError("pareto front: needs at least 1 step, 1 chunk and 0 extra rounds")
     check_root(topology, kind, root)
-    limits = _Limits(max_steps, max_chunks, max_extra_rounds, time_limit_s, seed)
+    limits = _Limits(max_steps, max_chunks, max_extra_rounds, time_limit_s, deadline, seed)
     if solver is not None:
         return _search(topology, kind, root, limits, solver)
     with SolverProcess() as own:
@@ -166,7 +170,14 @@ class _Limits:
     max_chunks: int
     max_extra_rounds: int | None
     time_limit_s: float
+    deadline: float | None
     seed: int
+
+    def left_s(self) -> float:
+        """Seconds for the next candidate; not positive if there is no time left."""
+        if self.deadline is None:
+            return self.time_limit_s
+        return min(self.time_limit_s, self.deadline - monotonic())
 
 
 def _search(
@@ -184,13 +195,17 @@ def _search(
         # All shards over one link in every step is always enough.
         below = points[-1].ratio if points else Fraction(steps * len(homes) + 1)
         for total, chunks in _candidates(steps, limits, least_ratio, below):
+            left = limits.left_s()
+            if left <= 0:
+                excluded.append(Excluded(steps, total, chunks, ExactStatus.UNKNOWN, "time limit"))
+                return ParetoFront(tuple(points), tuple(excluded), least_steps, least_ratio)
             result = synthesise_exact(
                 topology,
                 kind,
                 chunks=chunks,
                 rounds=FreeRounds(steps, total),
                 root=root,
-                time_limit_s=limits.time_limit_s,
+                time_limit_s=left,
                 seed=limits.seed,
                 solver=solver,
             )
