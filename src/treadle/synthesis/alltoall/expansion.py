@@ -46,8 +46,8 @@ def expanded_units(instance: FlowInstance, exact: ExactRate) -> tuple[list[dict[
     A representative's flow is first averaged over the automorphisms that fix it (Schreier's generators, as
     many as it takes), then moved by one automorphism per sender of its orbit.
     """
-    moves = _moves(instance, exact.symmetry)
-    for merged in _averagings(instance, exact.symmetry, moves):
+    moves = sender_moves(instance, exact.symmetry)
+    for merged in averaging_labels(instance, exact.symmetry, moves):
         averaged = [_averaged(flow, label) for flow, label in zip(exact.units, merged, strict=True)]
         denominator = lcm(*(value.denominator for flow in averaged for value in flow.values()))
         flows: list[dict[int, int]] = []
@@ -75,7 +75,7 @@ def expanded_flow(instance: FlowInstance, exact: ExactRate) -> ConcurrentFlow:
     return ConcurrentFlow(by_source)
 
 
-def _moves(instance: FlowInstance, symmetry: FlowSymmetry) -> NDArray[np.int32]:
+def sender_moves(instance: FlowInstance, symmetry: FlowSymmetry) -> NDArray[np.int32]:
     """For each sender the map of links by which its representative's flow becomes its own, shape (S, m)."""
     n, m = instance.n_sources, instance.topology.n_links
     if n * m > _MAX_ENTRIES:
@@ -103,7 +103,7 @@ def _images(instance: FlowInstance, symmetry: FlowSymmetry) -> list[Int64Array]:
     return [row_of_node[node_map[instance.sources]] for node_map in symmetry.node_maps]
 
 
-def _averagings(
+def averaging_labels(
     instance: FlowInstance, symmetry: FlowSymmetry, moves: NDArray[np.int32]
 ) -> Iterator[list[Int64Array]]:
     """Orbits of links under growing parts of each representative's stabiliser, none first."""

@@ -7,13 +7,17 @@ import time
 
 import numpy as np
 
-from treadle.arrays import frozen
+from treadle.arrays import Int32Array, frozen
+from treadle.errors import ScheduleError
+from treadle.schedules.alltoall_witness import DistanceWitness
 from treadle.synthesis.alltoall.certificate import RateResult, rounded_witness
 from treadle.synthesis.alltoall.flow import ConcurrentFlow, check_flow
 from treadle.synthesis.alltoall.instance import FloatArray, FlowInstance
+from treadle.synthesis.alltoall.spreading import spread_flow
+from treadle.synthesis.alltoall.symmetry import FlowSymmetry, symmetry_of
 from treadle.synthesis.engine import Progress, core, run_watched
 
-_VIOLATED, _CANCELLED, _STUCK = 1, 2, 3
+_VIOLATED, _STUCK = 1, 3
 
 SMALLEST_GAP = 1e-9
 """What double precision can certify."""
@@ -21,10 +25,12 @@ SMALLEST_GAP = 1e-9
 _SINGLE = 5e-6
 _MOST_ITERATIONS = 1_000_000
 _MOST_THREADS = 16
+_MOST_CELLS = 2**27
 
 
 def pdhg_rate(
     instance: FlowInstance,
+    symmetry: FlowSymmetry | None = None,
     *,
     gap: float = 1e-3,
     time_limit_s: float | None = None,
@@ -36,6 +42,8 @@ def pdhg_rate(
     Parameters
     ----------
     instance : FlowInstance
+    symmetry : FlowSymmetry, optional
+        Then one source per orbit is iterated on, and loads are spread over orbits of links.
     gap : float
         1 - rate / upper at which to stop; at least 1e-9.
     time_limit_s : float, optional
@@ -54,6 +62,8 @@ def pdhg_rate(
     ------
     InfeasibleError
         If no path serves a demand.
+    ScheduleError
+        If there are too many sources and links.
 
     Notes
     -----
@@ -63,49 +73,57 @@ def pdhg_rate(
     hypercubes. Results do not depend on the number of threads.
     """
     began = time.process_time()
-    links, n = instance.links, instance.topology.n_nodes
+    if symmetry is None:
+        symmetry = symmetry_of(instance)
+    links, rows = instance.links, symmetry.representatives
+    if len(rows) * len(links) > _MOST_CELLS:
+        raise ScheduleError(
+            f"{instance.topology.name}: flows of {len(rows)} sources over {len(links)} links do not fit; "
+            f"expected at most {_MOST_CELLS} cells; fewer ranks, or a fabric with more symmetry"
+        )
     unit = float(instance.demands[instance.demands > 0].mean())
-    speed = float(instance.bandwidths.mean())
-    flow, lengths = (np.zeros((0, 0)), np.zeros(0)) if start is None else _transferred(instance, start, unit)
-    demand = instance.demands / unit
-    capacity = instance.bandwidths / speed
+    demand = instance.demands[rows] / unit
+    flow, lengths = (np.zeros((0, 0)), np.zeros(0)) if start is None else _transferred(instance, start)
     status, found, length, _, _, failed = run_watched(
         "concurrent flow",
         lambda control: core.concurrent_flow(
-            n,
+            instance.topology.n_nodes,
             instance.tails,
             instance.heads,
-            capacity,
-            instance.sources,
+            instance.bandwidths / float(instance.bandwidths.mean()),
+            instance.sources[rows],
             demand,
-            np.ones(instance.n_sources),
-            np.arange(len(links), dtype=np.int32),
-            flow,
+            symmetry.multiplicities.astype(np.float64),
+            symmetry.link_orbit,
+            flow[rows] / unit if len(flow) else flow,
             lengths,
             max(gap, SMALLEST_GAP),
             0.0 if time_limit_s is None else max(time_limit_s, 1e-6),
             _MOST_ITERATIONS,
-            min(len(os.sched_getaffinity(0)), _MOST_THREADS),
+            _threads(),
             gap < _SINGLE,
             control,
         ),
         progress=progress,
     )
     if status == _VIOLATED:
-        raise instance.unreachable(int(failed[0]), int(failed[1]))
-    if status == _CANCELLED:  # only by Ctrl-C, which run_watched raises again
-        raise KeyboardInterrupt
-    by_source = np.zeros((instance.collective.n_ranks, instance.topology.n_links))
-    by_source[np.ix_(instance.senders, links)] = unit * found.reshape(instance.n_sources, len(links))
+        raise instance.unreachable(int(rows[failed[0]]), int(failed[1]))
+    flows = np.zeros((len(rows), instance.topology.n_links))
+    flows[:, links] = unit * found.reshape(len(rows), len(links))
     by_link = np.zeros(instance.topology.n_links)
     by_link[links] = length
+    by_source = spread_flow(instance, symmetry, flows)
     return certified(instance, by_source, by_link, "pdhg", began, is_late=status == _STUCK)
+
+
+def _threads() -> int:
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, _MOST_THREADS)
 
 
 def certified(
     instance: FlowInstance,
     by_source: FloatArray,
-    lengths: FloatArray,
+    lengths: FloatArray | DistanceWitness,
     method: str,
     began: float,
     *,
@@ -117,7 +135,7 @@ def certified(
     ----------
     instance : FlowInstance
     by_source : array of float64, shape (N, m)
-    lengths : array of float64, shape (m,)
+    lengths : array of float64, shape (m,), or DistanceWitness
     method : str
     began : float
         Value of time.process_time() when the work began.
@@ -126,7 +144,7 @@ def certified(
     topology, collective = instance.topology, instance.collective
     by_source.setflags(write=False)
     flow = ConcurrentFlow(by_source)
-    witness = rounded_witness(lengths)
+    witness = lengths if isinstance(lengths, DistanceWitness) else rounded_witness(lengths)
     upper = witness.pair_rate_bound(topology, collective)
     rate = min(check_flow(topology, collective, flow), float(upper))
     return RateResult(
@@ -143,7 +161,7 @@ def certified(
     )
 
 
-def _transferred(instance: FlowInstance, start: RateResult, unit: float) -> tuple[FloatArray, FloatArray]:
+def _transferred(instance: FlowInstance, start: RateResult) -> tuple[FloatArray, FloatArray]:
     """Flow and lengths of `start` on the links and ranks that this fabric has as well.
 
     Links are the same if their ends have the same names; the k-th parallel link is the k-th.
@@ -156,7 +174,7 @@ def _transferred(instance: FlowInstance, start: RateResult, unit: float) -> tupl
     rows = np.array([ranks.get(here.node_names[node], -1) for node in instance.sources])
     flow = np.zeros((instance.n_sources, len(instance.links)))
     old, new = np.flatnonzero(rows >= 0), np.flatnonzero(match >= 0)
-    flow[np.ix_(old, new)] = start.flow.by_source[np.ix_(rows[old], match[new])] / unit
+    flow[np.ix_(old, new)] = start.flow.by_source[np.ix_(rows[old], match[new])]
     lengths = np.full(len(instance.links), np.nan)
     lengths[new] = start.witness.lengths[match[new]]
     if not np.nansum(lengths):
@@ -165,9 +183,7 @@ def _transferred(instance: FlowInstance, start: RateResult, unit: float) -> tupl
     return frozen(flow, np.float64), frozen(lengths, np.float64)
 
 
-def _link_keys(
-    names: tuple[str, ...], tails: np.typing.NDArray[np.int32], heads: np.typing.NDArray[np.int32]
-) -> list[tuple[str, str, int]]:
+def _link_keys(names: tuple[str, ...], tails: Int32Array, heads: Int32Array) -> list[tuple[str, str, int]]:
     seen: dict[tuple[str, str], int] = {}
     keys = []
     for tail, head in zip(tails.tolist(), heads.tolist(), strict=True):

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import math
+import time
+from dataclasses import replace
+
+import numpy as np
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.certificate import RateResult
-from treadle.synthesis.alltoall.instance import flow_instance
-from treadle.synthesis.alltoall.pdhg import pdhg_rate
+from treadle.synthesis.alltoall.exact_rate import ExactRate, solve_exactly, suitable_symmetry
+from treadle.synthesis.alltoall.instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.pdhg import certified, pdhg_rate
+from treadle.synthesis.alltoall.spreading import spread_flow
+from treadle.synthesis.alltoall.symmetry import FlowSymmetry, known_symmetry
 from treadle.synthesis.engine import Progress
+from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
+
+EXACT_PAIRS = 1_200
+"""Pairs with demand up to which the exact optimum of a fabric without symmetry is sought."""
+
+EXACT_LINKS = 1_000
+"""Links likewise."""
 
 
 def optimal_rate(
@@ -56,5 +70,40 @@ def optimal_rate(
     """
     if not (math.isfinite(gap) and 0 <= gap < 1):
         raise ScheduleError(f"gap {gap}: expected a number from 0 to below 1, such as 0.001")
+    began, clock = time.process_time(), time.monotonic()
     instance = flow_instance(topology, collective)
-    return pdhg_rate(instance, gap=gap, time_limit_s=time_limit_s, progress=progress, start=start)
+    symmetry = known_symmetry(instance)
+    if _is_small(instance, symmetry):
+        if symmetry.n_sources > 1:
+            symmetry = suitable_symmetry(instance)
+        # exact arithmetic may take long where it fails; some of the time must be left for the other method
+        deadline = None if time_limit_s is None else clock + time_limit_s / 2
+        found = solve_exactly(instance, symmetry, Watch(progress, deadline))
+        if found is not None:
+            return _exact_result(instance, found, began)
+    left = None if time_limit_s is None else time_limit_s - (time.monotonic() - clock)
+    result = pdhg_rate(instance, symmetry, gap=gap, time_limit_s=left, progress=progress, start=start)
+    return replace(result, seconds=time.process_time() - began)
+
+
+def _is_small(instance: FlowInstance, symmetry: FlowSymmetry) -> bool:
+    """Whether exact arithmetic is a matter of a second."""
+    if symmetry.n_sources == 1:
+        return True
+    return int((instance.demands > 0).sum()) <= EXACT_PAIRS and len(instance.links) <= EXACT_LINKS
+
+
+def _exact_result(instance: FlowInstance, found: ExactRate, began: float) -> RateResult:
+    topology = instance.topology
+    flows = np.zeros((len(found.units), topology.n_links))
+    for row, flow in enumerate(found.units):
+        for link, amount in flow.items():
+            flows[row, link] = amount / found.denominator
+    by_source = spread_flow(instance, found.symmetry, flows)
+    result = certified(instance, by_source, found.witness, "exact columns", began)
+    if result.upper != found.rate:
+        raise ScheduleError(
+            f"{topology.name}: the lengths prove {result.upper}, expected the optimum {found.rate}; this is "
+            f"a defect of Treadle, please report it"
+        )
+    return replace(result, exact=found.rate)
