@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -29,12 +31,15 @@ class RateResult:
     topology : Topology
     collective : Collective
     rate : float
-        Lower side: what `flow` reaches, bytes/s per unit of demand.
+        Lower side: what the flow reaches, bytes/s per unit of demand.
     upper : Fraction
         Upper side, exact: what `witness` proves.
     exact : Fraction, optional
         F where both sides are known to meet exactly.
-    flow : ConcurrentFlow
+    loads : array of float64, shape (m,)
+        What each link carries in `flow`.
+    make_flow : callable
+        Makes `flow`, which may be large, when it is wanted.
     witness : DistanceWitness
     method : str
         What found it.
@@ -49,11 +54,17 @@ class RateResult:
     rate: float
     upper: Fraction
     exact: Fraction | None
-    flow: ConcurrentFlow
+    loads: FloatArray
+    make_flow: Callable[[], ConcurrentFlow]
     witness: DistanceWitness
     method: str
     seconds: float
     is_late: bool = False
+
+    @cached_property
+    def flow(self) -> ConcurrentFlow:
+        """A flow that reaches `rate`."""
+        return self.make_flow()
 
     @property
     def gap(self) -> float:
@@ -68,7 +79,7 @@ class RateResult:
     def binding_links(self) -> Int64Array:
         """Links that have a length and are full, or as good as full: those that set the rate."""
         lengths = self.witness.lengths
-        fullness = self.flow.loads / self.topology.bandwidths
+        fullness = self.loads / self.topology.bandwidths
         full = fullness >= (1 - max(_BINDING, 2 * self.gap)) * fullness.max()
         found: Int64Array = np.flatnonzero(full & (lengths > 1e-6 * lengths.max()))
         return found

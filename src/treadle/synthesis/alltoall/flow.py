@@ -106,7 +106,7 @@ def check_flow(
             f"flow of rank {source}: leaves {stays[source, node]:.9g} at {topology.node_names[node]!r}, "
             f"expected {wanted[source, node]:.9g}"
         )
-    loads = np.array([np.sum(column) for column in np.ascontiguousarray(by_source.T)])
+    loads = by_source.sum(axis=0)
     served = (stays[wanted > 0] / wanted[wanted > 0]).min()
     return float(min(1.0, served) / (loads / topology.bandwidths).max())
 
@@ -117,5 +117,7 @@ def _sums(by_source: FloatArray, ends: NDArray[np.int32], n_nodes: int) -> Float
     order = np.argsort(ends, kind="stable")
     nodes, starts = np.unique(ends[order], return_index=True)
     if len(nodes):
-        total[:, nodes] = np.add.reduceat(by_source[:, order], starts, axis=1)
+        total[:, nodes] = np.add.reduceat(
+            by_source if (order[1:] > order[:-1]).all() else by_source[:, order], starts, axis=1
+        )
     return total

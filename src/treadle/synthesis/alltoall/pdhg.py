@@ -9,7 +9,6 @@ import numpy as np
 
 from treadle.arrays import Int32Array, frozen
 from treadle.errors import ScheduleError
-from treadle.schedules.alltoall_witness import DistanceWitness
 from treadle.synthesis.alltoall.certificate import RateResult, rounded_witness
 from treadle.synthesis.alltoall.flow import ConcurrentFlow, check_flow
 from treadle.synthesis.alltoall.instance import FloatArray, FlowInstance
@@ -113,49 +112,32 @@ def pdhg_rate(
     by_link = np.zeros(instance.topology.n_links)
     by_link[links] = length
     by_source = spread_flow(instance, symmetry, flows)
-    return certified(instance, by_source, by_link, "pdhg", began, is_late=status == _STUCK)
+    return _certified(instance, by_source, by_link, began, is_late=status == _STUCK)
 
 
 def _threads() -> int:
     return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, _MOST_THREADS)
 
 
-def certified(
-    instance: FlowInstance,
-    by_source: FloatArray,
-    lengths: FloatArray | DistanceWitness,
-    method: str,
-    began: float,
-    *,
-    is_late: bool = False,
+def _certified(
+    instance: FlowInstance, by_source: FloatArray, lengths: FloatArray, began: float, *, is_late: bool
 ) -> RateResult:
-    """Judge a flow and lengths: loads and deliveries in double precision, distances in integers.
-
-    Parameters
-    ----------
-    instance : FlowInstance
-    by_source : array of float64, shape (N, m)
-    lengths : array of float64, shape (m,), or DistanceWitness
-    method : str
-    began : float
-        Value of time.process_time() when the work began.
-    is_late : bool
-    """
+    """Judge a flow and lengths: loads and deliveries in double precision, distances in integers."""
     topology, collective = instance.topology, instance.collective
     by_source.setflags(write=False)
     flow = ConcurrentFlow(by_source)
-    witness = lengths if isinstance(lengths, DistanceWitness) else rounded_witness(lengths)
+    witness = rounded_witness(lengths)
     upper = witness.pair_rate_bound(topology, collective)
-    rate = min(check_flow(topology, collective, flow), float(upper))
     return RateResult(
         topology=topology,
         collective=collective,
-        rate=rate,
+        rate=min(check_flow(topology, collective, flow), float(upper)),
         upper=upper,
         exact=None,
-        flow=flow,
+        loads=flow.loads,
+        make_flow=lambda: flow,
         witness=witness,
-        method=method,
+        method="pdhg",
         seconds=time.process_time() - began,
         is_late=is_late,
     )

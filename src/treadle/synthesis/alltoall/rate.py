@@ -12,9 +12,10 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.certificate import RateResult
 from treadle.synthesis.alltoall.exact_rate import ExactRate, solve_exactly, suitable_symmetry
+from treadle.synthesis.alltoall.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.instance import FlowInstance, flow_instance
-from treadle.synthesis.alltoall.pdhg import certified, pdhg_rate
-from treadle.synthesis.alltoall.spreading import spread_flow
+from treadle.synthesis.alltoall.pdhg import pdhg_rate
+from treadle.synthesis.alltoall.spreading import even_loads, spread_flow
 from treadle.synthesis.alltoall.symmetry import FlowSymmetry, known_symmetry
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.watch import Watch
@@ -94,16 +95,21 @@ def _is_small(instance: FlowInstance, symmetry: FlowSymmetry) -> bool:
 
 
 def _exact_result(instance: FlowInstance, found: ExactRate, began: float) -> RateResult:
+    """Both sides meet; the solver has proved the lengths and checked the flows in integers."""
     topology = instance.topology
     flows = np.zeros((len(found.units), topology.n_links))
     for row, flow in enumerate(found.units):
         for link, amount in flow.items():
             flows[row, link] = amount / found.denominator
-    by_source = spread_flow(instance, found.symmetry, flows)
-    result = certified(instance, by_source, found.witness, "exact columns", began)
-    if result.upper != found.rate:
-        raise ScheduleError(
-            f"{topology.name}: the lengths prove {result.upper}, expected the optimum {found.rate}; this is "
-            f"a defect of Treadle, please report it"
-        )
-    return replace(result, exact=found.rate)
+    return RateResult(
+        topology=topology,
+        collective=instance.collective,
+        rate=float(found.rate),
+        upper=found.rate,
+        exact=found.rate,
+        loads=even_loads(instance, found.symmetry, flows),
+        make_flow=lambda: ConcurrentFlow(spread_flow(instance, found.symmetry, flows)),
+        witness=found.witness,
+        method="exact columns",
+        seconds=time.process_time() - began,
+    )

@@ -37,7 +37,7 @@ def spread_flow(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArra
         by_source[instance.senders] = flows
         return by_source
     moves = sender_moves(instance, symmetry)
-    even = _even_loads(instance, symmetry, flows)
+    even = even_loads(instance, symmetry, flows)
     for labels in averaging_labels(instance, symmetry, moves):
         averaged = np.array([_averaged(flow, label) for flow, label in zip(flows, labels, strict=True)])
         for row, (rank, orbit) in enumerate(
@@ -49,8 +49,16 @@ def spread_flow(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArra
     return by_source
 
 
-def _even_loads(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArray) -> FloatArray:
-    """Loads of all senders together if they were even over the orbits of links, shape (m,)."""
+def even_loads(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArray) -> FloatArray:
+    """Loads of all senders together, made even over the orbits of links, shape (m,).
+
+    Parameters
+    ----------
+    instance : FlowInstance
+    symmetry : FlowSymmetry
+    flows : array of float64, shape (R, m)
+        Of the representatives, by link of the fabric.
+    """
     loads = symmetry.multiplicities @ flows[:, instance.links]
     totals = np.bincount(symmetry.link_orbit, weights=loads, minlength=symmetry.n_orbits)
     even = np.zeros(instance.topology.n_links)
