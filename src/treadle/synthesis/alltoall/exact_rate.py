@@ -103,7 +103,6 @@ def exact_rate(
     instance = flow_instance(topology, collective)
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
     symmetry = suitable_symmetry(instance)
-    _check_reachable(instance, symmetry)
     return solve_exactly(instance, symmetry, Watch(None, deadline))
 
 
@@ -124,6 +123,7 @@ def _check_reachable(instance: FlowInstance, symmetry: FlowSymmetry) -> None:
 
 def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry, watch: Watch) -> ExactRate | None:
     """The exact optimum under a given symmetry; None where `exact_rate` gives None."""
+    _check_reachable(instance, symmetry)
     pairs = int((instance.demands[symmetry.representatives] > 0).sum())
     if pairs > MAX_PAIRS and symmetry.n_sources > 1:
         return None
