@@ -19,6 +19,12 @@ from treadle.synthesis.alltoall.baselines.mesh_exchange import mesh_exchange
 from treadle.synthesis.alltoall.baselines.native import native_round_times, native_routes
 from treadle.synthesis.alltoall.baselines.pairwise import pairwise_exchange
 from treadle.synthesis.alltoall.baselines.route_values import route_algbw, route_loads, route_time
+from treadle.synthesis.alltoall.baselines.single_path_ilp import (
+    SinglePathResult,
+    best_single_paths,
+    ilp_disjoint,
+    ilp_shortest,
+)
 from treadle.synthesis.alltoall.baselines.sssp import single_source_shortest_paths
 from treadle.synthesis.alltoall.baselines.torus_exchange import torus_exchange
 from treadle.topologies.topology import Topology
@@ -42,12 +48,22 @@ def _native(topology: Topology, collective: Collective) -> RouteSchedule:
     return with_layers(topology, native_routes(topology, collective))
 
 
+def _ilp_disjoint(topology: Topology, collective: Collective) -> RouteSchedule:
+    return with_layers(topology, ilp_disjoint(topology, collective).schedule)
+
+
+def _ilp_shortest(topology: Topology, collective: Collective) -> RouteSchedule:
+    return with_layers(topology, ilp_shortest(topology, collective).schedule)
+
+
 ALLTOALL_BASELINES: Mapping[str, Baseline] = MappingProxyType(
     {
         "ewsp": _ewsp,
         "sssp": _sssp,
         "dor": _dor,
         "native": _native,
+        "ilp-disjoint": _ilp_disjoint,
+        "ilp-shortest": _ilp_shortest,
         "pairwise": pairwise_exchange,
         "bruck-exchange": bruck_exchange,
         "hypercube-exchange": hypercube_exchange,
@@ -60,11 +76,15 @@ ALLTOALL_BASELINES: Mapping[str, Baseline] = MappingProxyType(
 __all__ = [
     "ALLTOALL_BASELINES",
     "Baseline",
+    "SinglePathResult",
+    "best_single_paths",
     "bruck_exchange",
     "dimension_order",
     "equal_weight_loads",
     "equal_weight_shortest_paths",
     "hypercube_exchange",
+    "ilp_disjoint",
+    "ilp_shortest",
     "mesh_exchange",
     "native_round_times",
     "native_routes",

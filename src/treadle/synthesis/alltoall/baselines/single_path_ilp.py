@@ -1,0 +1,247 @@
+"""ILP-disjoint and ILP-shortest: one path for every pair so that the busiest link is least busy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import highspy
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.alltoall_witness import DistanceWitness
+from treadle.schedules.collective import Collective
+from treadle.schedules.routes import RouteSchedule
+from treadle.synthesis.alltoall.baselines.path_choice import PathChoice
+from treadle.synthesis.alltoall.baselines.route_values import single_routes, slowest
+from treadle.synthesis.alltoall.disjoint_paths import bounded_paths, disjoint_paths
+from treadle.synthesis.alltoall.paths import PathSet, check_paths, demanded_pairs
+from treadle.topologies.topology import Topology
+
+TIME_LIMIT_S = 10.0
+"""Default limit of the integer program."""
+
+MAX_PROGRAM = 2**21
+"""Most entries of the program's matrix; beyond, local search has to do."""
+
+
+@dataclass(frozen=True)
+class SinglePathResult:
+    """Single paths and how near to the best of their kind they are.
+
+    Parameters
+    ----------
+    schedule : RouteSchedule
+        All in layer 0.
+    time : Fraction
+        Largest load over bandwidth of a link, seconds per unit of demand.
+    bound : float
+        No choice among the candidates is faster: what the program proved in time, or at least the hops of
+        shortest paths over the bandwidth of all links.
+    is_late : bool
+        The time limit ended the search.
+    """
+
+    schedule: RouteSchedule
+    time: Fraction
+    bound: float
+    is_late: bool
+
+    @property
+    def gap(self) -> float:
+        """By what share of `time` the best choice may be faster."""
+        return max(0.0, 1 - self.bound / float(self.time))
+
+
+def ilp_disjoint(
+    topology: Topology, collective: Collective, *, time_limit_s: float = TIME_LIMIT_S, seed: int = 0
+) -> SinglePathResult:
+    """The best single paths among a largest set of link-disjoint paths for each pair.
+
+    Parameters
+    ----------
+    topology, collective
+    time_limit_s : float
+        Wall-clock seconds of the integer program.
+    seed : int
+        Of the local search that comes first.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies.graphs import complete_bipartite
+    >>> fabric = complete_bipartite(4, 4)
+    >>> ilp_disjoint(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL)).time
+    Fraction(3, 1)
+    """
+    candidates = disjoint_paths(topology, collective)
+    return best_single_paths(topology, collective, candidates, time_limit_s=time_limit_s, seed=seed)
+
+
+def ilp_shortest(
+    topology: Topology,
+    collective: Collective,
+    *,
+    most: int = 64,
+    time_limit_s: float = TIME_LIMIT_S,
+    seed: int = 0,
+) -> SinglePathResult:
+    """The best single paths among the shortest ones.
+
+    Parameters
+    ----------
+    topology, collective
+    most : int
+        Candidates a pair.
+    time_limit_s : float
+        Wall-clock seconds of the integer program.
+    seed : int
+        Of the local search, and of the choice where there are more candidates.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached.
+    """
+    candidates = bounded_paths(topology, collective, most=most, seed=seed)
+    return best_single_paths(topology, collective, candidates, time_limit_s=time_limit_s, seed=seed)
+
+
+def best_single_paths(
+    topology: Topology,
+    collective: Collective,
+    paths: PathSet,
+    *,
+    time_limit_s: float = TIME_LIMIT_S,
+    seed: int = 0,
+) -> SinglePathResult:
+    """One of the given paths for every pair, by local search and then by HiGHS.
+
+    Parameters
+    ----------
+    topology, collective
+    paths : PathSet
+        At least one for every demanded pair, none for others.
+    time_limit_s : float
+        Wall-clock seconds of the integer program; 0 leaves it out.
+    seed : int
+
+    Returns
+    -------
+    SinglePathResult
+
+    Raises
+    ------
+    InfeasibleError
+        If a pair has no path.
+    ScheduleError
+        If a path joins ranks without demand, or the time limit is negative.
+
+    Notes
+    -----
+    Minimise T: sum of x_p over each pair's paths is 1, sum of w x_p over the paths across each link at most
+    its bandwidth times T, x binary; T is an integer too where all links are equal, which closes most gaps at
+    the root. Source: the all-to-all paper, section 5.2.
+    """
+    if not time_limit_s >= 0:
+        raise ScheduleError(f"ilp: time limit {time_limit_s} s, expected at least 0")
+    pair = check_paths(collective, paths)
+    _, _, demand = demanded_pairs(collective)
+    choice = PathChoice(topology, paths, pair, demand)
+    choice.improve(seed)
+    chosen, bound, is_late = choice.chosen, _hop_bound(topology, collective), False
+    if len(paths.links) + paths.n_paths > MAX_PROGRAM or time_limit_s == 0:
+        is_late = True
+    else:
+        program = _Program(topology, paths, pair, demand)
+        better, proved, is_late = program.solve(choice.chosen, float(choice.time.max()), time_limit_s)
+        bound = max(bound, proved)
+        if _time(topology, paths, better, demand) < _time(topology, paths, chosen, demand):
+            chosen = better
+    time = _time(topology, paths, chosen, demand)
+    routes = single_routes(collective, paths.take(chosen))
+    return SinglePathResult(routes, time, bound, is_late and bound < float(time))
+
+
+def _hop_bound(topology: Topology, collective: Collective) -> float:
+    """Every unit of demand takes up as many links as its ranks are apart."""
+    hops = DistanceWitness(np.ones(topology.n_links, dtype=np.int64))
+    return float(1 / hops.pair_rate_bound(topology, collective))
+
+
+def _time(topology: Topology, paths: PathSet, chosen: Int64Array, demand: Int64Array) -> Fraction:
+    load = np.zeros(topology.n_links, dtype=np.int64)
+    kept = paths.take(chosen)  # a path a pair, in the order of pairs
+    np.add.at(load, kept.links, np.repeat(demand, kept.hops))
+    return slowest(load, topology.bandwidths)
+
+
+class _Program:
+    """The integer program; columns are T and then the paths, rows the pairs and then the links."""
+
+    def __init__(self, topology: Topology, paths: PathSet, pair: Int64Array, demand: Int64Array) -> None:
+        n, m, count = len(demand), topology.n_links, paths.n_paths
+        self._pair, self._first = pair, np.searchsorted(pair, np.arange(n))
+        self._is_even = len(set(topology.bandwidths.tolist())) == 1
+        # equal links: T counts units of demand, so it is an integer
+        self._unit = float(topology.bandwidths[0]) if self._is_even else 1.0
+        make_solver: Any = highspy.Highs  # its constructor has no type annotations
+        self._solver = make_solver()
+        for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0)):
+            self._solver.setOptionValue(option, value)
+        lower = np.concatenate([np.ones(n), np.full(m, -highspy.kHighsInf)])
+        upper = np.concatenate([np.ones(n), np.zeros(m)])
+        none, no_value = np.zeros(n + m, dtype=np.int32), np.zeros(0)
+        self._solver.addRows(n + m, lower, upper, 0, none, none[:0], no_value)
+        rows = np.arange(n, n + m, dtype=np.int32)
+        self._solver.addCol(1.0, 0.0, highspy.kHighsInf, m, rows, -topology.bandwidths / self._unit)
+        starts = paths.offset[:-1] + np.arange(count)
+        index = np.empty(len(paths.links) + count, dtype=np.int32)
+        number = np.ones(len(index))
+        index[starts] = pair
+        inner = np.ones(len(index), dtype=np.bool_)
+        inner[starts] = False
+        index[inner] = n + paths.links
+        number[inner] = demand[pair[paths.owner]]
+        zeros = np.zeros(count)
+        self._solver.addCols(
+            count, zeros, zeros, zeros + 1, len(index), starts.astype(np.int32), index, number
+        )
+        whole = np.arange(0 if self._is_even else 1, count + 1, dtype=np.int32)
+        kinds = np.full(len(whole), int(highspy.HighsVarType.kInteger), dtype=np.uint8)
+        if self._is_even:
+            self._solver.setOptionValue("mip_abs_gap", 0.999)  # no integer is left between
+        self._solver.changeColsIntegrality(len(whole), whole, kinds)
+        self._n_paths = count
+
+    def solve(self, chosen: Int64Array, time: float, limit_s: float) -> tuple[Int64Array, float, bool]:
+        """A path of each pair, a lower bound on the time, and whether the limit ended the search."""
+        start = highspy.HighsSolution()
+        values = np.zeros(self._n_paths + 1)
+        values[0] = time * self._unit
+        values[chosen + 1] = 1
+        start.col_value = values.tolist()
+        self._solver.setSolution(start)
+        self._solver.setOptionValue("time_limit", limit_s)
+        self._solver.run()
+        is_late = self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal
+        bound = float(self._solver.getInfo().mip_dual_bound)
+        if not math.isfinite(bound):
+            bound = 0.0
+        if self._is_even:
+            bound = math.ceil(bound - 1e-6)
+        found = np.array(self._solver.getSolution().col_value)
+        if len(found) != self._n_paths + 1:
+            return chosen, max(0.0, bound / self._unit), is_late
+        # the largest value of each pair
+        order = np.lexsort((-found[1:], self._pair))
+        best: Int64Array = order[self._first]
+        return best, max(0.0, bound / self._unit), is_late
