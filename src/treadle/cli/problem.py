@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,11 +36,20 @@ WeightsOption = Annotated[
 TrimOption = Annotated[
     bool, typer.Option("--trim", help="Leave surplus bandwidth unused where nodes are not Eulerian.")
 ]
+DemandsOption = Annotated[
+    Path | None,
+    typer.Option(help="What each rank has for each in an all-to-all: a CSV or JSON matrix.", metavar="FILE"),
+]
 FormatOption = Annotated[str | None, typer.Option("--format", help="Format of a topology file: json.")]
 
 
 def problem_options(
-    ranks: str | None, forward: bool, root: str | None, weights: str | None, file_format: str | None
+    ranks: str | None,
+    forward: bool,
+    root: str | None,
+    weights: str | None,
+    file_format: str | None,
+    demands: Path | None = None,
 ) -> ProblemOptions:
     """What was typed, as `treadle.planning.pose` takes it."""
     return ProblemOptions(
@@ -48,4 +58,5 @@ def problem_options(
         root=root,
         weights=None if weights is None else parse_integers(weights, "--weights"),
         file_format=file_format,
+        demands=demands,
     )

@@ -8,7 +8,7 @@ from fractions import Fraction
 from treadle.cli.names import describe_links, describe_nodes
 from treadle.cli.output import Output
 from treadle.cli.quantities import counted, exact_bandwidth
-from treadle.planning import Bound, Shortfall, SolveResult
+from treadle.planning import Bound, RateResult, Shortfall, SolveResult, uniform_bandwidth
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.collective import Collective
 from treadle.schedules.cost import link_loads
@@ -46,6 +46,39 @@ def print_bound(output: Output, topology: Topology, collective: Collective, boun
     loose = "" if bound.is_tight else "; an upper bound, not known to be attained"
     output.line(f"{what}     {exact_bandwidth(bound.algbw)} asymptotic algbw, exact{loose}{model}")
     output.line(f"witness     {describe_witness(topology, collective, bound.witness, bound.algbw)}")
+
+
+def print_rate(output: Output, found: RateResult) -> None:
+    """The optimum of an all-to-all from both sides."""
+    exact = "" if found.exact is None else ", exact"
+    unit = "" if found.collective.demands is None else " and unit of demand"
+    output.line(f"rate        {_pair_rate(found.rate)} for each pair{unit} at once{exact}")
+    link = uniform_bandwidth(found)
+    if link is not None:
+        share = "" if found.exact is None else f" ({found.exact / link})"
+        output.line(
+            f"            f = {found.rate / link:.9g} of a link{share}, 1/f = {link / found.rate:.7g}"
+        )
+    if found.exact is None:
+        late = "; the time limit was reached" if found.is_late else ""
+        output.line(
+            f"gap         {found.gap:.3g}: the optimum is at most {_pair_rate(float(found.upper))}{late}"
+        )
+    n = found.collective.n_ranks
+    output.line(
+        f"algbw       {format_bandwidth(Fraction(found.algbw))} asymptotic, "
+        f"busbw {format_bandwidth(Fraction(found.algbw) * (n - 1) / n)}"
+    )
+    output.line(
+        f"witness     link lengths; binding are {describe_links(found.topology, found.binding_links())}"
+    )
+
+
+def _pair_rate(bytes_per_s: float) -> str:
+    """A rate that may be a small part of a link of 1 byte/s."""
+    if bytes_per_s < 1000:
+        return f"{bytes_per_s:.6g} B/s"
+    return format_bandwidth(Fraction(bytes_per_s))
 
 
 def describe_witness(topology: Topology, collective: Collective, witness: Witness, algbw: Fraction) -> str:

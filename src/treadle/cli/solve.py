@@ -19,6 +19,7 @@ from treadle.cli.output import (
 )
 from treadle.cli.problem import (
     CollectiveArgument,
+    DemandsOption,
     FormatOption,
     ForwardOption,
     RanksOption,
@@ -32,6 +33,7 @@ from treadle.cli.quantities import parse_integers, parse_seconds
 from treadle.cli.report import (
     print_bound,
     print_problem,
+    print_rate,
     print_schedule,
     print_seconds,
     print_verification,
@@ -134,23 +136,32 @@ def bound_command(
     forward: ForwardOption = False,
     root: RootOption = None,
     weights: WeightsOption = None,
+    demands: DemandsOption = None,
+    gap: Annotated[
+        float | None,
+        typer.Option(help="How close to come to an all-to-all's optimum; default 0.001.", metavar="SHARE"),
+    ] = None,
     file_format: FormatOption = None,
     time_limit: Annotated[
         str | None,
-        typer.Option(help="Give up an allreduce's bound after this time, such as 30s.", metavar="TIME"),
+        typer.Option(
+            help="Give up an allreduce's bound, or stop an all-to-all's, after this time, such as 30s.",
+            metavar="TIME",
+        ),
     ] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Print the exact optimum and its witness, without building a schedule."""
+    """Print the optimum and its witness, without building a schedule."""
     output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
     try:
         result = planning.bound(
             topology,
             collective,
+            gap=gap,
             time_limit_s=None if time_limit is None else parse_seconds(time_limit),
             progress=progress,
-            **problem_options(ranks, forward, root, weights, file_format),
+            **problem_options(ranks, forward, root, weights, file_format, demands),
         )
     except planning.TimeLimitError:
         progress.clear()
@@ -159,7 +170,10 @@ def bound_command(
     finally:
         progress.clear()
     print_problem(output, result.topology, result.collective)
-    print_bound(output, result.topology, result.collective, result.bound)
+    if result.rate is None:
+        print_bound(output, result.topology, result.collective, result.bound)
+    else:
+        print_rate(output, result.rate)
     print_seconds(output, result.seconds)
     output.result(bound_summary(result))
-    return 0
+    return TIME_LIMIT_REACHED if result.rate is not None and result.rate.is_late else 0

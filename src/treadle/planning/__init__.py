@@ -1,5 +1,6 @@
 """The public Python API: from fabric and collective to verified, executable plans."""
 
+from treadle.planning.alltoall import uniform_bandwidth
 from treadle.planning.candidate import Bound
 from treadle.planning.comparison import Comparison, ComparisonRow, compare
 from treadle.planning.design import DesignResult, DesignRow, design, design_plan
@@ -31,6 +32,7 @@ from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import Problem, model_of, pose
 from treadle.planning.solving import BoundResult, RejectedError, SolveResult, bound, solve
 from treadle.planning.verification import UnverifiedPlanError, VerifyResult, verify
+from treadle.synthesis.alltoall.certificate import RateResult
 from treadle.synthesis.engine import TimeLimitError
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "Lowered",
     "Problem",
     "Profile",
+    "RateResult",
     "Reduction",
     "RejectedError",
     "RunResult",
@@ -78,5 +81,6 @@ __all__ = [
     "run",
     "solve",
     "table_lines",
+    "uniform_bandwidth",
     "verify",
 ]

@@ -6,10 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TypedDict
 
 from treadle.errors import FormatError, ScheduleError, TopologyError
+from treadle.planning.demand_files import read_demands
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.demands import Demands
 from treadle.topologies import parse, subset
 from treadle.topologies.topology import Topology
 
@@ -39,6 +42,7 @@ class ProblemOptions(TypedDict, total=False):
     root: int | str | None
     weights: Sequence[int] | None
     file_format: str | None
+    demands: Demands | Path | str | None
 
 
 def model_of(topology: Topology, collective: Collective) -> str:
@@ -74,6 +78,7 @@ def pose(
     root: int | str | None = None,
     weights: Sequence[int] | None = None,
     file_format: str | None = None,
+    demands: Demands | Path | str | None = None,
 ) -> Problem:
     """Bring a fabric and a collective together.
 
@@ -82,7 +87,7 @@ def pose(
     topology : Topology or str
         A value, a catalogue expression (``dgx_a100:2``) or a path to a file.
     collective : Collective, CollectiveKind or str
-        A Collective is taken as it is, and the next four parameters must then be left out.
+        A Collective is taken as it is, and all other parameters but `file_format` must then be left out.
     ranks : sequence of int, or str, optional
         Places among the fabric's compute nodes from 0, or text: ``0-7,16-23`` or names and patterns
         (``box0.*,box1.gpu3``). Ranks keep the fabric's order. Default: all.
@@ -94,6 +99,8 @@ def pose(
         Relative shard size of each rank.
     file_format : str, optional
         Format of the file that `topology` names.
+    demands : Demands, Path or str, optional
+        What each rank has for each other in an all-to-all, or a CSV or JSON file of that.
 
     Raises
     ------
@@ -102,9 +109,9 @@ def pose(
     """
     fabric = resolve_topology(topology, file_format=file_format)
     if isinstance(collective, Collective):
-        if forward or any(option is not None for option in (ranks, root, weights)):
+        if forward or any(option is not None for option in (ranks, root, weights, demands)):
             raise ScheduleError(
-                "ranks, forward, root and weights belong to a collective's name, not its value"
+                "ranks, forward, root, weights and demands belong to a collective's name, not its value"
             )
         return Problem(fabric, collective)
     kind = resolve_kind(collective)
@@ -125,6 +132,7 @@ def pose(
         root=_root_rank(fabric, kind, chosen, root),
         weights=None if weights is None else tuple(weights),
         forwarders=forwarders,
+        demands=read_demands(demands) if isinstance(demands, Path | str) else demands,
     )
     return Problem(fabric, value)
 

@@ -9,7 +9,15 @@ from typing import Unpack
 
 from treadle._version import __version__
 from treadle.errors import ScheduleError
-from treadle.planning.candidate import Bound, Candidate, Options, find_bound, seconds_left
+from treadle.planning.alltoall import alltoall_rate
+from treadle.planning.candidate import (
+    Bound,
+    Candidate,
+    Options,
+    bound_of_alltoall,
+    find_bound,
+    seconds_left,
+)
 from treadle.planning.exact import ExactRequest
 from treadle.planning.generation import FORESTCOLL, fall_back, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
@@ -19,6 +27,7 @@ from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.verify import verify as verify_schedule
 from treadle.schedules.violations import Report
+from treadle.synthesis.alltoall.certificate import RateResult
 from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.forestcoll import Pruning, TreeBudget, prune_for_switches
 from treadle.synthesis.watch import Watch
@@ -106,12 +115,15 @@ class BoundResult:
     collective : Collective
     bound : Bound
     seconds : mapping of stage to CPU seconds
+    rate : RateResult, optional
+        Both sides of an all-to-all's optimum; `bound` is the upper one.
     """
 
     topology: Topology
     collective: Collective
     bound: Bound
     seconds: Mapping[str, float]
+    rate: RateResult | None = None
 
     @property
     def algbw(self) -> Fraction:
@@ -123,6 +135,7 @@ def bound(
     topology: Topology | str,
     collective: Collective | CollectiveKind | str,
     *,
+    gap: float | None = None,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
     **options: Unpack[ProblemOptions],
@@ -133,8 +146,11 @@ def bound(
     ----------
     topology, collective, **options
         See `treadle.planning.problem.pose`.
+    gap : float, optional
+        How close the two sides of an all-to-all's optimum are to come, as a share; default 0.001.
     time_limit_s : float, optional
-        Seconds after which to give up an allreduce; the cut search of the others is not interrupted.
+        Seconds after which to give up an allreduce, or to stop an all-to-all with what there is; the cut
+        search of the others is not interrupted.
     progress : callable, optional
         progress(stage, done, total).
 
@@ -143,7 +159,7 @@ def bound(
     TreadleError
         For malformed input; InfeasibleError if a rank cannot be reached.
     TimeLimitError
-        If time ran out: there is no bound then.
+        If time ran out for an allreduce: there is no bound then.
 
     Examples
     --------
@@ -154,6 +170,16 @@ def bound(
     limit = Watch(progress, seconds_left(time_limit_s))
     with watch.stage("fabric"):
         problem = pose(topology, collective, **options)
+    if problem.collective.kind is CollectiveKind.ALLTOALL:
+        with watch.stage("optimum"):
+            rate = alltoall_rate(problem, gap=gap, watch=limit)
+        return BoundResult(
+            problem.topology, problem.collective, bound_of_alltoall(rate), watch.seconds(), rate
+        )
+    if gap is not None:
+        raise ScheduleError(
+            f"gap: the bound of {problem.collective.kind} is exact; only an all-to-all has a gap"
+        )
     with watch.stage("optimum"):
         found = find_bound(problem, limit)
     return BoundResult(problem.topology, problem.collective, found, watch.seconds())

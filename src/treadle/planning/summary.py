@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from treadle.planning.alltoall import rate_summary
 from treadle.planning.candidate import Bound
 from treadle.planning.comparison import Comparison, ComparisonRow
 from treadle.planning.design import DesignResult, DesignRow
@@ -34,6 +35,7 @@ def bound_summary(result: BoundResult) -> dict[str, object]:
     return {
         **problem_summary(result.topology, result.collective),
         **_bound(result.bound, result.topology),
+        **({} if result.rate is None else rate_summary(result.rate)),
         "seconds": dict(result.seconds),
     }
 

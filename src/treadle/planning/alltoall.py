@@ -1,0 +1,75 @@
+"""The optimal rate of an all-to-all, and its figures under the keys that commands share."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from time import monotonic
+
+import numpy as np
+
+from treadle.planning.problem import Problem
+from treadle.synthesis.alltoall.certificate import RateResult
+from treadle.synthesis.alltoall.rate import optimal_rate
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+DEFAULT_GAP = 1e-3
+
+
+def alltoall_rate(problem: Problem, *, gap: float | None = None, watch: Watch = UNWATCHED) -> RateResult:
+    """Both sides of the optimum.
+
+    Parameters
+    ----------
+    problem : Problem
+    gap : float, optional
+        How close they are to come, as a share of the upper one; default 0.001.
+    watch : Watch
+        At its deadline the result is what there is.
+    """
+    left = None if watch.deadline is None else max(0.0, watch.deadline - monotonic())
+    return optimal_rate(
+        problem.topology,
+        problem.collective,
+        gap=DEFAULT_GAP if gap is None else gap,
+        time_limit_s=left,
+        progress=watch.progress,
+    )
+
+
+def uniform_bandwidth(found: RateResult) -> int | None:
+    """Bytes/s of every link that carries something, or None where they differ: `f` is in units of it."""
+    topology = found.topology
+    used = np.unique(topology.bandwidths[topology.tails != topology.heads])
+    return int(used[0]) if len(used) == 1 else None
+
+
+def rate_summary(found: RateResult) -> dict[str, object]:
+    """What JSON says of an all-to-all's rate: the certified lower side, unless a key says otherwise."""
+    n = found.collective.n_ranks
+    values: dict[str, object] = {
+        "method": found.method,
+        "pair_rate_bytes_per_s": found.rate,
+        "pair_rate_upper_bytes_per_s": float(found.upper),
+        "pair_rate_upper_exact": _exact_text(found.upper),
+        "inverse": 1 / found.rate,
+        "algbw_bytes_per_s": found.algbw,
+        "busbw_bytes_per_s": found.algbw * (n - 1) / n,
+        "gap": found.gap,
+        "optimal": True if found.exact is not None else None,
+        "time_limit_reached": found.is_late,
+        "binding_links": found.binding_links().tolist(),
+    }
+    if found.exact is not None:
+        values["pair_rate_exact"] = _exact_text(found.exact)
+    link = uniform_bandwidth(found)
+    if link is not None:
+        values["f"] = found.rate / link
+        values["inverse_f"] = link / found.rate
+        values["f_upper"] = float(found.upper / link)
+        if found.exact is not None:
+            values["f_exact"] = _exact_text(found.exact / link)
+    return values
+
+
+def _exact_text(value: Fraction) -> str:
+    return f"{value.numerator}/{value.denominator}"

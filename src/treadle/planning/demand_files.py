@@ -1,0 +1,93 @@
+"""Demand matrices of all-to-alls from files: CSV or JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+
+from treadle.errors import FormatError, ScheduleError
+from treadle.schedules.demands import MAX_DEMAND, Demands
+
+MAX_FILE_BYTES = 2**25
+MAX_RANKS = 2**13
+
+_CELL = re.compile(r"[0-9]{1,7}")
+
+
+def read_demands(path: Path | str) -> Demands:
+    """Read a square matrix of non-negative integers; row i is what rank i has for each rank.
+
+    Parameters
+    ----------
+    path : Path or str
+        CSV (one row per line, no heading) or JSON (a list of lists).
+
+    Raises
+    ------
+    FormatError
+        If the file cannot be read or is anything else; one line.
+    """
+    source = str(path)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a file name"
+        raise FormatError(f"cannot be read: {reason}", source=source) from None
+    if len(data) > MAX_FILE_BYTES:
+        raise FormatError(f"is larger than {MAX_FILE_BYTES} bytes, the most that is read", source=source)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise FormatError("is not UTF-8; expected a CSV or JSON matrix of integers", source=source) from None
+    rows = _json_rows(text, source) if text.lstrip().startswith(("[", "{")) else _csv_rows(text, source)
+    try:
+        return Demands(np.array(rows, dtype=np.int64))
+    except ScheduleError as error:
+        raise FormatError(str(error), source=source) from None
+
+
+def _check_shape(sizes: list[int], source: str) -> None:
+    n = len(sizes)
+    if not 2 <= n <= MAX_RANKS:
+        raise FormatError(f"has {n} rows; expected 2 to {MAX_RANKS}, one per rank", source=source)
+    for row, size in enumerate(sizes):
+        if size != n:
+            raise FormatError(f"row {row + 1} has {size} values; expected {n}, one per row", source=source)
+
+
+def _csv_rows(text: str, source: str) -> list[list[int]]:
+    lines = [line for line in text.splitlines() if line.strip()]
+    cells = [line.split(",", MAX_RANKS) for line in lines[: MAX_RANKS + 1]]
+    _check_shape([len(row) for row in cells], source)
+    for number, row in enumerate(cells):
+        for column, cell in enumerate(row):
+            if not _CELL.fullmatch(cell.strip()):
+                shown = cell.strip()[:20]
+                raise FormatError(
+                    f"row {number + 1}, column {column + 1}: found {shown!r}; expected an integer from 0 "
+                    f"to 2**20",
+                    source=source,
+                )
+    return [[int(cell) for cell in row] for row in cells]
+
+
+def _json_rows(text: str, source: str) -> list[list[int]]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise FormatError("is not JSON; expected a list of lists of integers", source=source) from None
+    if not isinstance(value, list) or not all(isinstance(row, list) for row in value):
+        raise FormatError("expected a JSON list of lists of integers", source=source)
+    _check_shape([len(row) for row in value], source)
+    for number, row in enumerate(value):
+        for column, cell in enumerate(row):
+            if type(cell) is not int or not 0 <= cell <= MAX_DEMAND:
+                raise FormatError(
+                    f"row {number + 1}, column {column + 1}: expected an integer from 0 to 2**20",
+                    source=source,
+                )
+    return value
