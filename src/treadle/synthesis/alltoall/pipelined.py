@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
 
@@ -20,6 +20,12 @@ from treadle.topologies.topology import Topology
 
 MAX_CHUNKS = 2**16
 """Default limit of chunks per shard."""
+
+_PASSES = 8
+"""Turns in which hosts' caps and links are filled in a step."""
+
+_CHUNKS_PER_STEP = 8
+"""Least chunks that the busiest link carries in a step, so that steps can be filled evenly."""
 
 
 def hop_synchronous(
@@ -113,11 +119,12 @@ def pipelined(
     K rounds of the routes, one after another, take (K + D - 1)/K of their time, D the longest route: the
     first and last steps leave links idle. Here these are busy as long as anything waits for them, and a
     share of a route moves as one message where it fits into a step, so that there are few more sends than
-    hops. Linear in the hops for each step.
+    hops. Where a step would have room for less than 8 chunks, chunks are made smaller. Linear in the hops for
+    each step.
     """
     if rounds < 1:
         raise ScheduleError(f"rounds: expected at least 1, found {rounds}")
-    parts = _parts(topology, collective, routes, max_chunks)
+    parts = _finer(_parts(topology, collective, routes, max_chunks), rounds, max_chunks)
     queue = _Queue(topology, parts, rounds)
     rows: list[Int64Array] = []
     steps: list[Int64Array] = []
@@ -206,6 +213,15 @@ def _parts(topology: Topology, collective: Collective, routes: RouteSchedule, ma
     )
 
 
+def _finer(parts: _Parts, rounds: int, max_chunks: int) -> _Parts:
+    """The same runs in smaller chunks where a step has room for few of them."""
+    busiest = int(np.bincount(parts.link, weights=(parts.high - parts.low)[parts.path]).max())
+    times = min(-(-_CHUNKS_PER_STEP * rounds // busiest), max_chunks // parts.n_chunks)
+    if times <= 1:
+        return parts
+    return replace(parts, n_chunks=parts.n_chunks * times, low=parts.low * times, high=parts.high * times)
+
+
 def _check_links(topology: Topology, routes: RouteSchedule) -> None:
     links = np.unique(routes.path_links)
     if links.size and links[-1] >= topology.n_links:
@@ -276,12 +292,13 @@ class _Limits:
     starts: Int64Array
     capacity: Int64Array
 
-    def cut(self, wanted: Int64Array, weight: Int64Array) -> None:
-        """Reduce what is wanted at each hop to what fits."""
+    def cut(self, wanted: Int64Array, weight: Int64Array, taken: Int64Array) -> None:
+        """Reduce what is wanted at each hop to what fits beside what is taken already."""
         amount = (wanted * weight)[self.order]
         before = np.cumsum(amount) - amount
         sizes = np.diff(np.append(self.starts, len(self.order)))
-        room = np.repeat(self.capacity + before[self.starts], sizes) - before
+        left = self.capacity - np.add.reduceat((taken * weight)[self.order], self.starts)
+        room = np.repeat(left + before[self.starts], sizes) - before
         fits = np.maximum(room, 0) // weight[self.order]
         wanted[self.order] = np.minimum(wanted[self.order], fits)
 
@@ -301,22 +318,31 @@ class _Queue:
         self._weight = parts.weight[parts.shard[parts.path]]
         self._is_first: BoolArray = parts.hop == 0
         self._sent = np.zeros(len(parts.path), dtype=np.int64)
-        self._limits = _limits(topology, parts, self._size * self._weight, self._weight, rounds)
+        amount = self._size * self._weight
+        self._limits = _limits(topology, parts, amount, self._weight, rounds)
+        links = self._limits[0]
+        shares = -(-np.add.reduceat(amount[links.order], links.starts) // rounds)
+        self._even = replace(links, capacity=np.maximum(shares, 1))
         self.left = parts.total
         """Chunks times hops still to go."""
 
     def advance(self) -> tuple[Int64Array, Int64Array, Int64Array]:
         """One step: hops that carry something, chunks that each has carried before, and carries now."""
-        arrived = np.where(self._is_first, self._size, np.roll(self._sent, 1))
-        wanted = arrived - self._sent
-        for limits in self._limits:
-            limits.cut(wanted, self._weight)
-        row = np.flatnonzero(wanted)
+        waiting = np.where(self._is_first, self._size, np.roll(self._sent, 1)) - self._sent
+        taken = np.zeros_like(waiting)
+        for turn in range(_PASSES if len(self._limits) > 1 else 1):
+            wanted = waiting - taken
+            # capped hosts first give each link the same part of all that it carries, then what is left over
+            first = [self._even] if len(self._limits) > 1 and turn == 0 else []
+            for limits in (*first, *self._limits):
+                limits.cut(wanted, self._weight, taken)
+            taken += wanted
+        row = np.flatnonzero(taken)
         assert row.size  # the first in each queue always fits
-        before, taken = self._sent[row], wanted[row]
-        self._sent[row] += taken
-        self.left -= int(taken.sum())
-        return row, before, taken
+        before, now = self._sent[row], taken[row]
+        self._sent[row] += now
+        self.left -= int(now.sum())
+        return row, before, now
 
 
 def _limits(
@@ -333,14 +359,11 @@ def _limits(
         for load, (_, rates) in zip(loads, groups, strict=True)
         for rate in np.unique(rates[rates > 0])
     )
-    last = np.append(parts.path[1:] != parts.path[:-1], True)
-    length = parts.hop[last] + 1
-    to_go = length[parts.path] - parts.hop
-    turn = (parts.target - parts.source)[parts.shard[parts.path]] % parts.n_ranks
+    place = _places(parts)
     result = []
     for group, rates in groups:
         chosen = np.flatnonzero(rates[group] > 0)
-        order = chosen[np.lexsort((turn[chosen], -to_go[chosen], group[chosen]))]
+        order = chosen[np.lexsort((place[chosen], group[chosen]))]
         members, starts = np.unique(group[order], return_index=True)
         share = slowest / rounds
         # rounded up to whole chunks, so that the last step is no scrap
@@ -348,3 +371,15 @@ def _limits(
         least = np.maximum.reduceat(weight[order], starts)
         result.append(_Limits(order, starts, np.maximum(np.array(capacity, dtype=np.int64), least)))
     return result
+
+
+def _places(parts: _Parts) -> Int64Array:
+    """Place of each hop in the queue of its link, farthest to go first; so hosts draw on all links alike."""
+    last = np.append(parts.path[1:] != parts.path[:-1], True)
+    to_go = (parts.hop[last] + 1)[parts.path] - parts.hop
+    turn = (parts.target - parts.source)[parts.shard[parts.path]] % parts.n_ranks
+    order = np.lexsort((turn, -to_go, parts.link))
+    link = parts.link[order]
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order)) - np.searchsorted(link, link)
+    return place
