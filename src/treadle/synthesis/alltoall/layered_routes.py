@@ -19,13 +19,23 @@ from treadle.synthesis.alltoall.link_orders import (
     layers_of,
     up_down_orders,
 )
-from treadle.synthesis.alltoall.paths import PathSet, WeightedPaths, demanded_pairs, merge
+from treadle.synthesis.alltoall.paths import (
+    Float64Array,
+    PathSet,
+    ShortestPaths,
+    WeightedPaths,
+    demanded_pairs,
+    merge,
+)
 from treadle.synthesis.alltoall.route_columns import RoutingResult, generate_routes
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
 _KEPT = 0.7
 """Share of the incumbent's paths that a neighbourhood keeps in their layers."""
+
+_DETOUR = 0.02
+"""Relative excess over the distance that makes a path a detour, which no neighbourhood keeps."""
 
 _UP_DOWN_ROOTS = 24
 
@@ -139,6 +149,7 @@ class _Search:
         self.best: RoutingResult | None = None
         self.orders: Int64Array = np.zeros((0, topology.n_links), dtype=np.int64)
         self._spare: PathSet | None = None
+        self._distance: Float64Array | None = None
 
     @property
     def efficiency(self) -> float:
@@ -254,10 +265,24 @@ class _Search:
             return
         paths = self.best.routing.paths
         layer = layers_of(paths, self.orders)
-        stays = self.rng.random(paths.n_paths) < _KEPT
+        detours = self._detour(paths) > _DETOUR
+        stays = (self.rng.random(paths.n_paths) < _KEPT) & ~detours
         kept = [paths.take(stays & (layer == number)) for number in range(self.n_layers)]
-        orders = self._packed([self.base.routing.paths, paths.take(~stays)], kept)
+        urgent = np.zeros((self.collective.n_ranks, self.collective.n_ranks), dtype=np.bool_)
+        urgent[paths.source[detours], paths.target[detours]] = True
+        near = self.base.candidates
+        near = near.take(urgent[near.source, near.target])
+        orders = self._packed([near, self.base.routing.paths, paths.take(~stays)], kept)
         self.attempt(orders, start=merge(self.base.candidates, self.best.candidates))
+
+    def _detour(self, paths: PathSet) -> Float64Array:
+        """By how much each path exceeds the distance, at the lengths of the bound without layers."""
+        if self._distance is None:
+            lengths = self.base.lengths + 1e-7 * self.base.lengths.mean()
+            self._distance = ShortestPaths(self.topology, self.collective).distances(lengths)
+        least = self._distance[paths.source, np.array(self.collective.ranks)[paths.target]]
+        length = np.bincount(paths.owner, weights=self.base.lengths[paths.links], minlength=paths.n_paths)
+        return np.asarray(length / least - 1, dtype=np.float64)
 
     def result(self) -> LayeredRouting:
         """The best found."""

@@ -1,0 +1,146 @@
+"""Rounds for the chunks of a route schedule: no link carries two at once, hosts have few flows at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.schedules.routes import RouteSchedule
+from treadle.topologies.topology import Topology
+
+_MOST_CHUNKS = 2**22
+"""Most chunks that are placed one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class TimedRoutes:
+    """When each chunk of a route schedule sets out.
+
+    In a round, each chosen chunk crosses its whole path (adapters forward without their hosts); rounds follow
+    one another.
+
+    Parameters
+    ----------
+    routes : RouteSchedule
+    round_offset : array of int64, shape (rounds + 1,)
+        Chunks of round t are round_offset[t] up to round_offset[t + 1].
+    path : array of int32, shape (chunks,)
+        Path of the schedule that each chunk takes; the chunks of a path set out in order.
+    algbw : Fraction
+        Bytes/s: a round takes as long as the slowest of its links needs for a chunk.
+    max_flows : int
+        Most chunks of a round that leave one host, or enter one.
+    """
+
+    routes: RouteSchedule
+    round_offset: Int64Array
+    path: Int32Array
+    algbw: Fraction
+    max_flows: int
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds."""
+        return len(self.round_offset) - 1
+
+    def span(self, number: int) -> slice:
+        """Where the chunks of a round (from 0) are."""
+        return slice(int(self.round_offset[number]), int(self.round_offset[number + 1]))
+
+
+def timed_routes(
+    topology: Topology, collective: Collective, schedule: RouteSchedule, *, max_flows: int
+) -> TimedRoutes:
+    """Let chunks set out in rounds, at most `max_flows` out of and into a host at a time.
+
+    Parameters
+    ----------
+    topology : Topology
+        Links count as equal: each carries one chunk a round.
+    collective : Collective
+    schedule : RouteSchedule
+        Checked by the caller.
+    max_flows : int
+        Simultaneous flows that a host can send, and receive, without losing rate.
+
+    Raises
+    ------
+    ScheduleError
+        If `max_flows` is not positive, or the chunks are more than 2**22.
+
+    Notes
+    -----
+    Greedy list scheduling (Graham, 1966): in each round, chunks in the order of the work left on the fullest
+    link (or host) of their path, long paths first, join if nothing that they need is taken. Injection
+    control is named as ongoing work in section 5.5 of the all-to-all paper.
+    """
+    if max_flows < 1:
+        raise ScheduleError(f"rounds: at most {max_flows} flows per host, expected at least 1")
+    total = int(schedule.units.sum())
+    if total > _MOST_CHUNKS:
+        raise ScheduleError(f"rounds: {total} chunks, at most {_MOST_CHUNKS} can be placed; use fewer a pair")
+    needs, capacity = _needs(topology, schedule, max_flows)
+    left = schedule.units.copy()
+    work = np.zeros(len(capacity), dtype=np.int64)
+    np.add.at(work, needs.ravel(), np.repeat(left, needs.shape[1]))
+    hops = schedule.hops
+    bandwidths = topology.bandwidths.tolist()
+    offsets, chosen, seconds = [0], list[int](), Fraction(0)
+    while left.any():
+        waiting = np.flatnonzero(left)
+        urgency = (work[needs[waiting]] / capacity[needs[waiting]]).max(axis=1)
+        order = waiting[np.lexsort((-hops[waiting], -urgency))]
+        taken = _fill_round(needs[order], capacity)
+        paths = order[taken]
+        left[paths] -= 1
+        np.subtract.at(work, needs[paths].ravel(), 1)
+        chosen.extend(paths.tolist())
+        offsets.append(len(chosen))
+        used = np.unique(np.concatenate([schedule.path(int(path)) for path in paths])).tolist()
+        seconds += Fraction(1, min(bandwidths[link] for link in used))
+    buffer = collective.pair_demands.buffer_units
+    return TimedRoutes(
+        routes=schedule,
+        round_offset=frozen(offsets, np.int64),
+        path=frozen(chosen, np.int32),
+        algbw=buffer * schedule.n_chunks / seconds,
+        max_flows=max_flows,
+    )
+
+
+def _needs(topology: Topology, schedule: RouteSchedule, max_flows: int) -> tuple[Int64Array, Int64Array]:
+    """What a chunk of each path takes (links, places at both hosts, padding), and how much there is of it."""
+    m, n = topology.n_links, schedule.n_ranks
+    nothing = m + 2 * n
+    hops = schedule.hops
+    needs: Int64Array = np.full((schedule.n_paths, int(hops.max(initial=0)) + 2), nothing, dtype=np.int64)
+    owner = np.repeat(np.arange(schedule.n_paths), hops)
+    place = np.arange(len(schedule.path_links)) - np.repeat(schedule.path_offset[:-1], hops)
+    needs[owner, place] = schedule.path_links
+    needs[:, -2] = m + schedule.source
+    needs[:, -1] = m + n + schedule.target
+    capacity = np.concatenate([np.ones(m), np.full(2 * n, max_flows), [2**40]]).astype(np.int64)
+    return needs, capacity
+
+
+def _fill_round(needs: Int64Array, capacity: Int64Array) -> Int64Array:
+    """Rows that fit together, taken in order: whole blocks are tested at once, then row by row."""
+    room = capacity.tolist()
+    taken = []
+    blocked = np.zeros(len(capacity), dtype=np.bool_)
+    for first in range(0, len(needs), 256):
+        block = needs[first : first + 256]
+        for row in np.flatnonzero(~blocked[block].any(axis=1)).tolist():
+            wanted = block[row].tolist()
+            if all(room[need] > 0 for need in wanted):
+                for need in wanted:
+                    room[need] -= 1
+                    if not room[need]:
+                        blocked[need] = True
+                taken.append(first + row)
+    return np.array(taken, dtype=np.int64)
