@@ -83,4 +83,8 @@ SAMPLES: Mapping[str, Sequence[t.Topology]] = {
         t.with_links(t.ring(4), bandwidth=25),
         t.with_links(t.kautz(2, 1), bandwidth=9, latency=5),
     ],
+    "with_host_bottleneck": [
+        t.with_host_bottleneck(t.torus(3, 3), bandwidth=3),
+        t.with_host_bottleneck(t.ring(4), bandwidth=1, nic_forwards=True),
+    ],
 }

@@ -35,6 +35,7 @@ LEFT_OUT = {
     # switches
     "dgx_a100", "dgx_a100_flat", "dgx_h100", "gb200_nvl72", "mi250",
     "leaf_spine", "fat_tree", "rail_optimized", "pods", "subset", "trimmed",
+    "with_host_bottleneck",
     # unequal links, not connected
     "dgx1_v100", "with_failed_links",
 }  # fmt: skip

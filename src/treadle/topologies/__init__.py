@@ -60,6 +60,7 @@ from treadle.topologies.graphs import (
     star,
     torus,
 )
+from treadle.topologies.host_bottleneck import with_host_bottleneck
 from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
 from treadle.topologies.low_diameter import dragonfly, slimfly
 from treadle.topologies.moore import (
@@ -211,6 +212,7 @@ __all__ = [
     "unreachable_pair",
     "with_failed_links",
     "with_failed_nodes",
+    "with_host_bottleneck",
     "with_links",
     "with_parallel_links",
     "with_reverse_links",

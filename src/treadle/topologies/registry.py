@@ -37,6 +37,7 @@ from treadle.topologies.distance_regular import (
     tutte_8_cage_line,
     tutte_12_cage_line,
 )
+from treadle.topologies.host_bottleneck import with_host_bottleneck
 from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
@@ -99,6 +100,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
             *(transforms.with_failed_links, transforms.with_failed_nodes),
             *(random_graphs.punctured, transforms.subset, transforms.trimmed),
             *(transforms.with_parallel_links, transforms.with_reverse_links, transforms.with_links),
+            with_host_bottleneck,
         ),
     ),
 )
