@@ -166,6 +166,8 @@ def _expanded(name: str, fabrics: list[str], numbers: list[int], depth: int) -> 
         copies, size = numbers[0], inner[0].n_nodes
         node = np.arange(copies * size, dtype=np.int64)
         yield (node + size) % (copies * size)
+        if copies > 1:
+            yield np.where(node == 0, size, np.where(node == size, 0, node))
         for one in _confirmed(inner[0], depth - 1):
             yield node // size * size + one[node % size]
     elif name == "cartesian_power" and len(inner) == 1 and numbers:

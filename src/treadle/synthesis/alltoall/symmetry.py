@@ -22,6 +22,8 @@ DEFAULT_WORK = 20_000_000
 """Nodes and links that a search for automorphisms may visit: about half a second."""
 
 _MAX_MISSES = 3
+_ATTEMPT = 128
+"""Visits per node and link that a search for one image is taken to cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,32 +180,36 @@ def find_symmetry(instance: FlowInstance, *, work_limit: int = DEFAULT_WORK) -> 
     ----------
     instance : FlowInstance
     work_limit : int
-        Nodes and links to visit; the search stops there, with what it has.
+        Nodes and links to visit, about; the search stops there, with what it has.
     """
     symmetry = known_symmetry(instance)
     maps: list[NDArray[np.integer]] = list(symmetry.node_maps)
-    budget, misses = work_limit, 0
-    at = 0
-    while symmetry.n_sources > 1 and at + 1 < symmetry.n_sources and misses < _MAX_MISSES and budget > 0:
-        nodes = instance.sources[symmetry.representatives]
-        share = max(budget // 4, 1)
-        found = _moves(instance, int(nodes[at]), nodes[at + 1 :].tolist(), share)
-        budget -= share
+    attempts = work_limit // (_ATTEMPT * (instance.topology.n_nodes + instance.topology.n_links))
+    misses = 0
+    while misses < min(_MAX_MISSES, symmetry.n_sources - 1):
+        nodes = instance.sources[symmetry.representatives].tolist()
+        found = None
+        for image in nodes[misses + 1 :]:
+            attempts -= 1
+            if attempts < 0:
+                return symmetry
+            found = _move(instance, nodes[misses], image, work_limit)
+            if found is not None:
+                break
         if found is None:
-            misses, at = misses + 1, at + 1
-            continue
-        maps.append(found)
-        symmetry = symmetry_of(instance, maps)
+            misses += 1
+        else:
+            maps.append(found)
+            symmetry = symmetry_of(instance, maps)
     return symmetry
 
 
-def _moves(instance: FlowInstance, node: int, images: Iterable[int], work: int) -> Int32Array | None:
-    """An automorphism that takes a node to one of several others and keeps the demands."""
-    for image in images:
-        try:
-            found = find_automorphism(instance.topology, node, image, work_limit=work)
-        except UndecidedError:
-            return None
-        if found is not None and _keeps_demands(instance, found.astype(np.int64)):
-            return found
-    return None
+def _move(instance: FlowInstance, node: int, image: int, work_limit: int) -> Int32Array | None:
+    """An automorphism that takes one node to another and keeps the demands, if one is found."""
+    try:
+        found = find_automorphism(instance.topology, node, image, work_limit=work_limit)
+    except UndecidedError:
+        return None
+    if found is None or not _keeps_demands(instance, found.astype(np.int64)):
+        return None
+    return found
