@@ -319,19 +319,6 @@ auto concurrent_flow(int n_nodes, Int32In tail, Int32In head, FloatIn capacity, 
                            to_numpy(std::move(counts)), to_numpy(std::move(failed)));
 }
 
-auto demand_distance_sum(int n_nodes, Int32In tail, Int32In head, FloatIn capacity, Int32In source, FloatRows demand,
-                         FloatIn weight, Int32In orbit, FloatIn length, int threads) {
-    FlowResult result;
-    double total;
-    {
-        nb::gil_scoped_release release;
-        total = demand_distance(to_flow_problem(n_nodes, tail, head, capacity, source, demand, weight, orbit),
-                                length.data(), threads, result);
-    }
-    std::vector<std::int32_t> failed{result.failed_source, result.failed_node};
-    return std::make_tuple(total, to_numpy(std::move(failed)));
-}
-
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -359,8 +346,5 @@ NB_MODULE(_core, m) {
           nb::arg("capacity"), nb::arg("source"), nb::arg("demand"), nb::arg("weight"), nb::arg("orbit"),
           nb::arg("start_flow"), nb::arg("start_length"), nb::arg("gap"), nb::arg("time_limit_s"),
           nb::arg("max_iterations"), nb::arg("threads"), nb::arg("wide"), nb::arg("control"));
-    m.def("demand_distance_sum", &demand_distance_sum, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
-          nb::arg("capacity"), nb::arg("source"), nb::arg("demand"), nb::arg("weight"), nb::arg("orbit"),
-          nb::arg("length"), nb::arg("threads"));
     m.def("bfb_counts", &bfb_counts, nb::arg("offset"), nb::arg("tail"), nb::arg("control"));
 }

@@ -598,28 +598,4 @@ Status maximise_concurrent_flow(const FlowProblem& problem, const FlowOptions& o
     return Solver<float>(problem, options, control, result).run();
 }
 
-double demand_distance(const FlowProblem& problem, const double* length, int threads, FlowResult& result) {
-    const FlowLayout layout(problem);
-    std::vector<double> by_place(layout.m);
-    for (int e = 0; e < layout.m; e++) by_place[e] = length[layout.link[e]];
-    WorkerPool pool(threads);
-    std::vector<double> far(layout.blocks, 0);
-    std::vector<std::int32_t> failed(2 * layout.blocks, -1);
-    pool.run(layout.blocks, [&](int block) {
-        std::vector<double> distance;
-        block_distances(layout, by_place.data(), block, distance);
-        far[block] = block_demand_distance(layout, block, distance, failed.data() + 2 * block);
-    });
-    double total = 0;
-    for (int block = 0; block < layout.blocks; block++) {
-        if (failed[2 * block] >= 0) {
-            result.failed_source = failed[2 * block];
-            result.failed_node = failed[2 * block + 1];
-            return -1;
-        }
-        total += far[block];
-    }
-    return total;
-}
-
 }  // namespace treadle

@@ -44,7 +44,4 @@ struct FlowResult {
 Status maximise_concurrent_flow(const FlowProblem& problem, const FlowOptions& options, const Control& control,
                                 FlowResult& result);
 
-// Sum over sources and nodes of weight * demand * distance under `length`; -1 with the failed pair if unreachable.
-double demand_distance(const FlowProblem& problem, const double* length, int threads, FlowResult& result);
-
 }  // namespace treadle

@@ -100,15 +100,3 @@ def concurrent_flow(
     wide: bool,
     control: Int64,
 ) -> tuple[int, Float64, Float64, Float64, Int64, Int32]: ...
-def demand_distance_sum(
-    n_nodes: int,
-    tail: Int32,
-    head: Int32,
-    capacity: Float64,
-    source: Int32,
-    demand: Float64,
-    weight: Float64,
-    orbit: Int32,
-    length: Float64,
-    threads: int,
-) -> tuple[float, Int32]: ...
