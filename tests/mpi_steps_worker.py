@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 
+import exchange_samples
 import greedy_steps as samples
 from treadle.lowering.lower import lower
 from treadle.lowering.program import Program
@@ -23,6 +24,11 @@ def cases(n: int) -> Iterator[tuple[str, Program]]:
                 label = f"{topology.name} {kind} in_place={in_place}"
                 yield label, lower(topology, collective, schedule, in_place=in_place, channels=1 + in_place)
     yield "whole buffers", lower(*samples.whole_buffer_allreduce(n))
+    ring = samples.ring(n, both=True)
+    for demands in (None, exchange_samples.random_demands(n, seed=n)):
+        collective = exchange_samples.alltoall(ring, demands)
+        schedule = exchange_samples.over_shortest_paths(ring, collective, rounds=3)
+        yield f"alltoall demands={demands}", lower(ring, collective, schedule, channels=2)
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ def busbw_factor(kind: CollectiveKind, n_ranks: int) -> Fraction:
     """busbw / algbw as nccl-tests defines it."""
     if kind is CollectiveKind.ALLREDUCE:
         return Fraction(2 * (n_ranks - 1), n_ranks)
-    if kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
+    if kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL):
         return Fraction(n_ranks - 1, n_ranks)
     return Fraction(1)
 
