@@ -241,7 +241,7 @@ def test_what_cannot_be_is_refused() -> None:
     cube = parse("hypercube:3")
     collective = samples.alltoall(cube)
     routes = split_over_shortest_paths(cube, collective)
-    with pytest.raises(InfeasibleError, match="2 steps do not reach every rank; expected at least 3"):
+    with pytest.raises(InfeasibleError, match="steps: 2 do not reach every rank; expected at least 3"):
         time_stepped_flow(cube, collective, 2)
     flow = time_stepped_flow(cube, collective, 3)
     for chunks in (0, 2**24 + 1):

@@ -61,7 +61,7 @@ def _pipelined(problem: Problem, options: Options) -> Built:
     rate = optimal_rate(topology, collective, time_limit_s=left, progress=options.progress)
     paths = extract_paths(topology, collective, rate.flow.by_source)
     routes = rounded_routes(collective, paths, chunks=options.chunks)
-    shortest = split_over_shortest_paths(topology, collective, max_chunks=options.chunks or MAX_CHUNKS)
+    shortest = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(options))
     if _busiest(topology, shortest) <= _busiest(topology, routes):
         routes = shortest
     busiest = _busiest(topology, routes)
@@ -92,11 +92,15 @@ def _in_rounds(
 
 def _shortest_paths(problem: Problem, options: Options) -> Built:
     topology, collective = problem.topology, problem.collective
-    routes = split_over_shortest_paths(topology, collective, max_chunks=options.chunks or MAX_CHUNKS)
+    routes = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(options))
     if options.exact.rounds is None:
         return hop_synchronous(topology, collective, routes), None, ()
     schedule = pipelined(topology, collective, routes, rounds=_rounds(options), watch=options.watch)
     return schedule, None, ()
+
+
+def _most_chunks(options: Options) -> int:
+    return MAX_CHUNKS if options.chunks is None else options.chunks
 
 
 def _rounds(options: Options) -> int:

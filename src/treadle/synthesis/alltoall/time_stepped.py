@@ -149,7 +149,7 @@ def _reach(topology: Topology, collective: Collective, n_steps: int) -> Int64Arr
     least = least_steps(topology, collective)
     if n_steps < least:
         raise InfeasibleError(
-            f"{topology.name}: {n_steps} steps do not reach every rank; expected at least {least} (--steps)"
+            f"{topology.name}: steps: {n_steps} do not reach every rank; expected at least {least} (--steps)"
         )
     distance = _distances(topology, np.array(collective.ranks))
     distance[distance < 0] = n_steps + 1

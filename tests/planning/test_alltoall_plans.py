@@ -1,0 +1,107 @@
+"""All-to-all in steps from the command line: solve, verify, run, lower."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle import planning
+from treadle.cli.main import main
+from treadle.planning.alltoall_candidates import ALLTOALL_ALGORITHMS
+from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.files import load_plan
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 0) -> dict[str, Any]:
+    assert main([*argv, "--json"]) == status
+    out, err = capsys.readouterr()
+    assert err == ""
+    value = json.loads(out)
+    assert isinstance(value, dict)
+    return value
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *argv: str, status: int) -> str:
+    assert main(list(argv)) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize("algorithm", ALLTOALL_ALGORITHMS)
+def test_from_a_fabric_to_moved_data(
+    algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, text = tmp_path / "plan", tmp_path / "text.xml"
+    values = run_json(capsys, "solve", "hypercube:3", "alltoall", "--algorithm", algorithm, "-o", str(path))
+    assert Fraction(values["algbw_exact"]) == 2  # f = 1/4 of a link (figure 3), times 8 ranks
+    assert values["optimal"] is True
+    assert values["verified"] is True
+    assert values["steps"] == 3
+    values = run_json(capsys, "verify", str(path), "--topology", "hypercube:3")
+    assert values["verified"] is True
+    rows = run_json(capsys, "run", str(path), "--size", "1K,3000B")["rows"]
+    assert [row["wrong"] for row in rows] == [0, 0]
+    assert main(["lower", str(path), "--to", "msccl-xml", "-o", str(text)]) == 0
+    assert 'coll="alltoall"' in text.read_text()
+    capsys.readouterr()
+
+
+def test_pipelined_schedules_come_near_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    values = run_json(capsys, "solve", "generalized_kautz:4,27", "alltoall", "--algorithm", "pipelined")
+    assert values["gap"] < 0.01
+    assert values["witness"]["kind"] == "distances"
+    coarse = run_json(
+        capsys, "solve", "generalized_kautz:4,27", "alltoall", "--algorithm", "pipelined", "--chunks", "2"
+    )
+    assert coarse["gap"] > values["gap"]
+    assert any("whole chunks take" in note for note in coarse["notes"])
+    few = run_json(
+        capsys, "solve", "generalized_kautz:4,27", "alltoall", "--algorithm", "pipelined", "--rounds", "2"
+    )
+    assert few["steps"] < values["steps"]
+
+
+def test_steps_of_a_time_stepped_flow(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ("solve", "generalized_kautz:3,10", "alltoall", "--algorithm", "tsmcf")
+    found = {n: run_json(capsys, *argv, "--steps", str(n), "--chunks", "100") for n in (3, 4)}
+    assert [values["steps"] for values in found.values()] == [3, 4]
+    said = refusal(capsys, *argv, "--steps", "1", status=3)
+    assert "steps: 1 do not reach every rank; expected at least" in said
+
+
+def test_some_ranks_with_forwarders(tmp_path: Path) -> None:
+    result = planning.solve("torus:3,3", "alltoall", algorithm="pipelined", ranks="0-4", forward=True)
+    assert result.report.is_ok
+    assert isinstance(result.plan.entries[0].schedule, ExchangeSchedule)
+    absent = planning.solve("torus:3,3", "alltoall", algorithm="tsmcf", ranks="0-5")
+    assert absent.report.is_ok
+    assert planning.run(absent.plan, [600]).wrong == 0
+
+
+def test_a_time_limit_leaves_shortest_paths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plan"
+    argv = ["solve", "generalized_kautz:4,64", "alltoall", "--algorithm", "tsmcf", "--time-limit", "1ms"]
+    values = run_json(capsys, *argv, "-o", str(path), status=4)
+    assert values["algorithm"] == "shortest-paths"
+    assert values["time_limit_reached"] is True
+    assert load_plan(path).algorithm == "shortest-paths"
+
+
+def test_what_does_not_fit_is_refused_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(capsys, "solve", "hypercube:3", "allgather", "--algorithm", "tsmcf", status=2)
+    assert "tsmcf is for alltoall" in said
+    said = refusal(capsys, "solve", "dgx_a100:1", "alltoall", "--algorithm", "pipelined", status=2)
+    assert "steps store and forward, which the switches of dgx_a100(1) cannot" in said
+    said = refusal(
+        capsys, "solve", "hypercube:3", "alltoall", "--algorithm", "pipelined", "--rounds", "1,2", status=2
+    )
+    assert "expected one number" in said
+    for option in ("--chunks", "--rounds"):
+        argv = ("solve", "hypercube:3", "alltoall", "--algorithm", "shortest-paths", option, "0")
+        assert "expected at least 1" in refusal(capsys, *argv, status=2)
