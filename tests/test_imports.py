@@ -32,6 +32,7 @@ VERIFIER_MAY_IMPORT = {
     "treadle.schedules.routes",
     "treadle.schedules.schedule",
     "treadle.schedules.steps",
+    "treadle.schedules.timed_routes",
     "treadle.schedules.violations",
     "treadle.schedules.witness",
 }

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.routes import RouteSchedule
+from treadle.schedules.timed_routes import TimedRoutes
+from treadle.schedules.verify_timed_routes import verify_timed_routes
+from treadle.synthesis.alltoall.layers import lash_layers
+from treadle.synthesis.alltoall.paths import PathSet
 from treadle.synthesis.alltoall.route_columns import generate_routes
 from treadle.synthesis.alltoall.route_units import route_schedule
+from treadle.synthesis.alltoall.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.timed_routes import timed_routes
 from treadle.topologies import complete, parse
+from treadle.topologies.topology import Topology
 
 
 @pytest.mark.parametrize(
@@ -30,7 +40,7 @@ def test_rounds(name: str, chunks: int, flows: int, part: float) -> None:
     collective = on_all_ranks(topology, CollectiveKind.ALLTOALL)
     best = generate_routes(topology, collective).routing
     made = route_schedule(topology, collective, best.paths, best.weights, chunks=chunks)
-    timed = timed_routes(topology, collective, made.schedule, max_flows=flows)
+    timed = timed_routes(topology, made.schedule, max_flows=flows)
     n = topology.n_nodes
     assert np.bincount(timed.path, minlength=made.schedule.n_paths).tolist() == made.schedule.units.tolist()
     for number in range(timed.n_rounds):
@@ -40,9 +50,13 @@ def test_rounds(name: str, chunks: int, flows: int, part: float) -> None:
         assert np.bincount(links).max() == 1
         assert np.bincount(made.schedule.source[paths]).max() <= flows
         assert np.bincount(made.schedule.target[paths]).max() <= flows
-    assert timed.algbw == Fraction(n * chunks, timed.n_rounds)
+    algbw = Fraction(n * chunks, timed.n_rounds)
+    layered = TimedRoutes(with_layers(topology, timed.routes), timed.round_offset, timed.path)
+    report = verify_timed_routes(topology, collective, layered, max_flows=flows, claimed_algbw=algbw)
+    assert report.is_ok, report.violations
+    assert report.n_steps == timed.n_rounds
     injection = Fraction(n * flows, n - 1)  # a host sends (N - 1) P chunks, `flows` a round
-    assert part * min(made.algbw, injection) <= timed.algbw <= min(made.algbw, injection)
+    assert part * min(made.algbw, injection) <= algbw <= min(made.algbw, injection)
 
 
 def test_slow_links_make_long_rounds() -> None:
@@ -50,7 +64,49 @@ def test_slow_links_make_long_rounds() -> None:
     collective = on_all_ranks(topology, CollectiveKind.ALLTOALL)
     best = generate_routes(topology, collective).routing
     schedule = route_schedule(topology, collective, best.paths, best.weights).schedule
-    assert timed_routes(topology, collective, schedule, max_flows=2).algbw == 12
-    assert timed_routes(topology, collective, schedule, max_flows=1).algbw == 6
+    for flows, algbw in ((2, 12), (1, 6)):
+        timed = timed_routes(topology, schedule, max_flows=flows)
+        assert verify_timed_routes(topology, collective, timed, max_flows=flows).algbw == algbw
     with pytest.raises(ScheduleError, match="at most 0 flows"):
-        timed_routes(topology, collective, schedule, max_flows=0)
+        timed_routes(topology, schedule, max_flows=0)
+    found = verify_timed_routes(
+        topology, collective, timed_routes(topology, schedule, max_flows=2), max_flows=1
+    )
+    assert {str(violation).split(" chunks")[0] for violation in found.violations} == {
+        f"limit: round 0: rank {rank} {does} 2" for rank in range(3) for does in ("sends", "gets")
+    }
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(st.integers(0, 55), st.integers(0, 55))
+def test_changed_rounds_are_rejected(place: int, path: int) -> None:
+    """Each chunk sets out once: to send another one instead breaks that."""
+    topology = parse("hypercube(3)")
+    collective = on_all_ranks(topology, CollectiveKind.ALLTOALL)
+    routes = with_layers(topology, split_over_shortest_paths(topology, collective, max_chunks=1))
+    timed = timed_routes(topology, routes, max_flows=3)
+    changed = timed.path.copy()
+    changed[place] = path
+    report = verify_timed_routes(
+        topology, collective, TimedRoutes(routes, timed.round_offset, changed), max_flows=3
+    )
+    assert report.is_ok == (path == timed.path[place])
+
+
+def test_malformed_rounds() -> None:
+    topology = parse("hypercube(3)")
+    routes = split_over_shortest_paths(
+        topology, on_all_ranks(topology, CollectiveKind.ALLTOALL), max_chunks=1
+    )
+    timed = timed_routes(topology, routes, max_flows=3)
+    assert timed == TimedRoutes(routes, timed.round_offset.copy(), timed.path.copy())
+    assert hash(timed) == hash(timed_routes(topology, routes, max_flows=3))
+    with pytest.raises(ScheduleError, match="must rise from 0 to 56"):
+        TimedRoutes(routes, timed.round_offset[:-1], timed.path)
+    with pytest.raises(ScheduleError, match="outside 0 to 55"):
+        TimedRoutes(routes, timed.round_offset, timed.path + 1)
+
+
+def with_layers(topology: Topology, routes: RouteSchedule) -> RouteSchedule:
+    paths = PathSet(routes.source, routes.target, routes.path_offset, routes.path_links)
+    return replace(routes, layer=lash_layers(paths, topology.n_links))

@@ -2,67 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
-
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.arrays import Int64Array, frozen
 from treadle.errors import ScheduleError
-from treadle.schedules.collective import Collective
 from treadle.schedules.routes import RouteSchedule
+from treadle.schedules.timed_routes import TimedRoutes
 from treadle.topologies.topology import Topology
 
 _MOST_CHUNKS = 2**22
 """Most chunks that are placed one by one."""
 
 
-@dataclass(frozen=True, eq=False)
-class TimedRoutes:
-    """When each chunk of a route schedule sets out.
-
-    In a round, each chosen chunk crosses its whole path (adapters forward without their hosts); rounds follow
-    one another.
-
-    Parameters
-    ----------
-    routes : RouteSchedule
-    round_offset : array of int64, shape (rounds + 1,)
-        Chunks of round t are round_offset[t] up to round_offset[t + 1].
-    path : array of int32, shape (chunks,)
-        Path of the schedule that each chunk takes; the chunks of a path set out in order.
-    algbw : Fraction
-        Bytes/s: a round takes as long as the slowest of its links needs for a chunk.
-    max_flows : int
-        Most chunks of a round that leave one host, or enter one.
-    """
-
-    routes: RouteSchedule
-    round_offset: Int64Array
-    path: Int32Array
-    algbw: Fraction
-    max_flows: int
-
-    @property
-    def n_rounds(self) -> int:
-        """Number of rounds."""
-        return len(self.round_offset) - 1
-
-    def span(self, number: int) -> slice:
-        """Where the chunks of a round (from 0) are."""
-        return slice(int(self.round_offset[number]), int(self.round_offset[number + 1]))
-
-
-def timed_routes(
-    topology: Topology, collective: Collective, schedule: RouteSchedule, *, max_flows: int
-) -> TimedRoutes:
+def timed_routes(topology: Topology, schedule: RouteSchedule, *, max_flows: int) -> TimedRoutes:
     """Let chunks set out in rounds, at most `max_flows` out of and into a host at a time.
 
     Parameters
     ----------
     topology : Topology
         Links count as equal: each carries one chunk a round.
-    collective : Collective
     schedule : RouteSchedule
         Checked by the caller.
     max_flows : int
@@ -89,28 +47,19 @@ def timed_routes(
     work = np.zeros(len(capacity), dtype=np.int64)
     np.add.at(work, needs.ravel(), np.repeat(left, needs.shape[1]))
     hops = schedule.hops
-    bandwidths = topology.bandwidths.tolist()
-    offsets, chosen, seconds = [0], list[int](), Fraction(0)
+    turn = (schedule.target - schedule.source) % schedule.n_ranks  # ties: all hosts to the same shift
+    offsets, chosen = [0], list[int]()
     while left.any():
         waiting = np.flatnonzero(left)
         urgency = (work[needs[waiting]] / capacity[needs[waiting]]).max(axis=1)
-        order = waiting[np.lexsort((-hops[waiting], -urgency))]
+        order = waiting[np.lexsort((turn[waiting], -hops[waiting], -urgency))]
         taken = _fill_round(needs[order], capacity)
         paths = order[taken]
         left[paths] -= 1
         np.subtract.at(work, needs[paths].ravel(), 1)
         chosen.extend(paths.tolist())
         offsets.append(len(chosen))
-        used = np.unique(np.concatenate([schedule.path(int(path)) for path in paths])).tolist()
-        seconds += Fraction(1, min(bandwidths[link] for link in used))
-    buffer = collective.pair_demands.buffer_units
-    return TimedRoutes(
-        routes=schedule,
-        round_offset=frozen(offsets, np.int64),
-        path=frozen(chosen, np.int32),
-        algbw=buffer * schedule.n_chunks / seconds,
-        max_flows=max_flows,
-    )
+    return TimedRoutes(schedule, frozen(offsets, np.int64), frozen(chosen, np.int32))
 
 
 def _needs(topology: Topology, schedule: RouteSchedule, max_flows: int) -> tuple[Int64Array, Int64Array]:
