@@ -16,12 +16,13 @@ from strategies import digraphs
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
-from treadle.schedules.exchange_cost import step_times
+from treadle.schedules.exchange_cost import exchange_runtime_s, step_times
 from treadle.schedules.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.verify import verify
 from treadle.synthesis.alltoall.extract import extract_paths
 from treadle.synthesis.alltoall.pipelined import hop_synchronous, pipelined
 from treadle.synthesis.alltoall.rate import optimal_rate
+from treadle.synthesis.alltoall.rounds import fastest_at_size
 from treadle.synthesis.alltoall.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.time_stepped import least_steps, time_stepped_flow
 from treadle.synthesis.alltoall.timed_paths import chunked_exchange
@@ -143,6 +144,26 @@ def test_optimal_flows_are_pipelined_at_their_rate(name: str) -> None:
         assert least <= time <= least * Fraction(rounds + longest, rounds)
         assert schedule.n_steps >= min(rounds, longest)
     assert time <= least * Fraction(103, 100)
+
+
+def test_rounds_suit_the_size() -> None:
+    kautz = parse('generalized_kautz(4, 27, bandwidth="1GB/s")')
+    collective = samples.alltoall(kautz)
+    routes = rounded_routes(
+        collective, extract_paths(kautz, collective, optimal_rate(kautz, collective).flow.by_source)
+    )
+    sizes = (2**10, 2**20, 2**34)
+    found = [fastest_at_size(kautz, collective, routes, size, alpha_s=1e-5) for size in sizes]
+    steps = [schedule.n_steps for schedule in found]
+    assert steps == sorted(steps)
+    assert steps[0] == routes.hops.max()
+    assert steps[-1] > 2 * steps[0]
+    for schedule, size in zip(found, sizes, strict=True):
+        for other in found:
+            times = [exchange_runtime_s(kautz, collective, s, size, alpha_s=1e-5) for s in (schedule, other)]
+            assert times[0] <= times[1]
+    with pytest.raises(ScheduleError, match="neither to be negative"):
+        fastest_at_size(kautz, collective, routes, 1, alpha_s=-1.0)
 
 
 # --- any fabric --------------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from treadle.planning.candidate import Bound, Candidate, Options, bound_of_allto
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.exchange import ExchangeSchedule
-from treadle.schedules.exchange_cost import exchange_algbw
 from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.extract import extract_paths
 from treadle.synthesis.alltoall.pipelined import hop_synchronous, pipelined
 from treadle.synthesis.alltoall.rate import optimal_rate
+from treadle.synthesis.alltoall.rounds import fewest_rounds
 from treadle.synthesis.alltoall.shortest_paths import MAX_CHUNKS, split_over_shortest_paths
 from treadle.synthesis.alltoall.time_stepped import least_steps, time_stepped_flow
 from treadle.synthesis.alltoall.timed_paths import chunked_exchange
@@ -28,12 +28,6 @@ from treadle.topologies.topology import Topology
 TSMCF = "tsmcf"
 PIPELINED = "pipelined"
 SHORTEST_PATHS = "shortest-paths"
-
-ROUNDS = (8, 16, 32, 64, 128)
-"""Rounds that are tried where none are asked for; a schedule has about as many steps."""
-
-_NEAR = Fraction(199, 200)
-"""Share of the routes' throughput that is near enough."""
 
 Built = tuple[ExchangeSchedule, Bound | None, tuple[str, ...]]
 """A schedule, the bound if one was found on the way, and notes."""
@@ -65,29 +59,13 @@ def _pipelined(problem: Problem, options: Options) -> Built:
     if _busiest(topology, shortest) <= _busiest(topology, routes):
         routes = shortest
     busiest = _busiest(topology, routes)
-    schedule = _in_rounds(problem, routes, busiest, options)
+    if options.exact.rounds is None:
+        algbw = collective.pair_demands.buffer_units / busiest
+        schedule = fewest_rounds(topology, collective, routes, algbw, watch=options.watch)
+    else:
+        schedule = pipelined(topology, collective, routes, rounds=_rounds(options), watch=options.watch)
     notes = _losses(float(busiest) * paths.rate(topology) - 1, "the fractional flow")
     return schedule, bound_of_alltoall(rate), notes
-
-
-def _in_rounds(
-    problem: Problem, routes: RouteSchedule, busiest: Fraction, options: Options
-) -> ExchangeSchedule:
-    """In the rounds asked for; else hop by hop, or in as few rounds as come near the routes' own time."""
-    topology, collective = problem.topology, problem.collective
-    if options.exact.rounds is not None:
-        return pipelined(topology, collective, routes, rounds=_rounds(options), watch=options.watch)
-    units = collective.pair_demands.buffer_units
-    best = hop_synchronous(topology, collective, routes)
-    reached = exchange_algbw(topology, collective, best)
-    for rounds in ROUNDS:
-        if reached * busiest >= _NEAR * units:
-            break
-        found = pipelined(topology, collective, routes, rounds=rounds, watch=options.watch)
-        algbw = exchange_algbw(topology, collective, found)
-        if algbw > reached:
-            best, reached = found, algbw
-    return best
 
 
 def _shortest_paths(problem: Problem, options: Options) -> Built:
