@@ -25,6 +25,9 @@ from treadle.topologies.topology import Topology
 MOST_PATHS = 16
 """Equally fast paths between two ranks that share the data; more spines than that are taken in turn."""
 
+MOST_LANES = 16
+"""Lanes over which a pair's data is spread."""
+
 _RESOLUTION = 2**20
 _MAX_PATHS = 2**20
 
@@ -42,7 +45,7 @@ class Way(StrEnum):
     """First to the rank of the other box that is nearest to the source, then inside that box."""
 
     SPREAD = "spread"
-    """Evenly over all lanes: inside the box to lane l, to lane l of the other box, inside that box."""
+    """Evenly over the lanes: inside the box to lane l, to lane l of the other box, inside that box."""
 
 
 class Ways:
@@ -140,7 +143,8 @@ class Ways:
         if way is Way.DIRECT:
             return [(source, target)]
         if same and way is Way.SPREAD:
-            return [(source, rank, target) for rank in self.boxes[self.box[source]]]
+            own = self.boxes[self.box[source]]
+            return [(source, own[lane], target) for lane in _lanes(len(own), source + target)]
         if same:
             return []
         if way is Way.RELAY_BEFORE:
@@ -148,8 +152,8 @@ class Ways:
         if way is Way.RELAY_AFTER:
             return [(source, self.relay_after(source, target), target)]
         own, other = self.boxes[self.box[source]], self.boxes[self.box[target]]
-        lanes = max(len(own), len(other))
-        return [(source, own[lane % len(own)], other[lane % len(other)], target) for lane in range(lanes)]
+        lanes = _lanes(max(len(own), len(other)), source + target)
+        return [(source, own[lane % len(own)], other[lane % len(other)], target) for lane in lanes]
 
     def paths(self, way: Way, source: int, target: int) -> list[tuple[float, tuple[int, ...]]]:
         """(share, links) of each path of a way; shares add up to 1. Empty where the way makes no sense."""
@@ -186,6 +190,11 @@ class Ways:
                 kept.append(link)
                 nodes.append(head)
         return tuple(kept)
+
+
+def _lanes(count: int, turn: int) -> list[int]:
+    """All lanes, or MOST_LANES of many, others for another pair."""
+    return [(turn + lane) % count for lane in range(min(count, MOST_LANES))]
 
 
 @dataclass(frozen=True, eq=False)
