@@ -41,6 +41,13 @@ def _instance(topology: t.Topology) -> FlowInstance:
         ("degree_expansion(ring(4), 2)", 1, 1),
         ("line_graph(complete(4))", 1, 2),
         ("mesh(3, 3)", 3, 4),
+        ("generalized_kautz(4, 4)", 1, 1),
+        ("generalized_kautz(4, 128)", 14, 41),
+        ("generalized_kautz(4, 1024)", 51, 186),
+        ("generalized_kautz(4, 320)", 5, 15),
+        ("kautz(4, 3)", 5, 15),
+        ("de_bruijn(4, 4)", 15, 50),
+        ("line_graph(complete_bipartite(4, 4), 3)", 4, 10),
     ],
 )
 def test_orbits_of_the_catalogue(expression: str, sources: int, link_orbits: int) -> None:

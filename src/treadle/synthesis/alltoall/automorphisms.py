@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 from math import gcd, prod
 
 import numpy as np
@@ -15,9 +16,11 @@ from treadle.topologies import parse
 from treadle.topologies.cayley import cayley_graph_of
 from treadle.topologies.expansions import line_graph
 from treadle.topologies.isomorphism import link_map
+from treadle.topologies.kautz import generalized_kautz
 from treadle.topologies.topology import Topology
 
-_MAX_DEPTH = 8
+_MAX_DEPTH = 16
+_MAX_SWAPS = 16
 
 Proposals = Iterator[NDArray[np.int64]]
 
@@ -65,10 +68,10 @@ def _proposals(topology: Topology, depth: int) -> Proposals:
         return
     name, numbers, fabrics = call
     n = np.arange(topology.n_nodes, dtype=np.int64)
-    if name in ("ring", "circulant", "directed_circulant", "uni_ring", "bi_ring", "complete"):
+    if name in ("ring", "circulant", "directed_circulant", "uni_ring", "bi_ring"):
         yield from ((n + 1) % len(n), -n % len(n))
-        if name == "complete":
-            yield np.concatenate([[1, 0], n[2:]])
+    elif name == "complete":
+        yield from _all_alike(len(n))
     elif name == "complete_bipartite" and len(numbers) == 2:
         yield from _bipartite(numbers[0], numbers[1])
     elif name in ("torus", "mesh") and prod(numbers) == len(n):
@@ -78,8 +81,10 @@ def _proposals(topology: Topology, depth: int) -> Proposals:
     elif name == "hamming" and len(numbers) == 2:
         yield from _grid((numbers[1],) * numbers[0])
     elif name == "generalized_kautz" and len(numbers) == 2:
-        yield from ((-n - 1) % len(n), (n + len(n) // gcd(len(n), numbers[0] + 1)) % len(n))
-    elif name in ("de_bruijn", "kautz") and len(numbers) == 2:
+        yield from _generalized_kautz(numbers[0], len(n), depth)
+    elif name == "kautz" and len(numbers) == 2:
+        yield from _kautz_letters(numbers[0], numbers[1], len(n))
+    elif name == "de_bruijn" and len(numbers) == 2:
         yield from _letters(numbers[0], numbers[1], len(n))
     elif name.endswith("_cayley"):
         yield from _translations(topology)
@@ -131,6 +136,29 @@ def _numbered(places: Int64Array, dims: tuple[int, ...]) -> Int64Array:
     return np.asarray(np.ravel_multi_index(tuple(places), dims), dtype=np.int64)
 
 
+def _all_alike(n: int) -> Proposals:
+    """Generators of all permutations."""
+    nodes = np.arange(n, dtype=np.int64)
+    yield (nodes + 1) % n
+    if n > 2:
+        yield np.concatenate([[1, 0], nodes[2:]])
+
+
+def _generalized_kautz(d: int, m: int, depth: int) -> Proposals:
+    """x -> -x-1 and x -> x + m / gcd(m, d + 1); for multiples of d, those of the graph with m / d nodes.
+
+    Arc e of Pi(d, m) is node d m - 1 - e of Pi(d, d m), its line graph: arc d x + a - 1 runs to -d x - a.
+    """
+    nodes = np.arange(m, dtype=np.int64)
+    yield (-nodes - 1) % m
+    yield (nodes + m // gcd(m, d + 1)) % m
+    if m <= d + 1:
+        yield from _all_alike(m)
+    elif m % d == 0 and m // d > 1:
+        for one in _lifted_to_lines(generalized_kautz(d, m // d), 1, depth):
+            yield m - 1 - one[::-1]
+
+
 def _letters(d: int, length: int, n: int) -> Proposals:
     """The same permutation of letters at every place of a de Bruijn word."""
     if d**length != n:
@@ -141,6 +169,26 @@ def _letters(d: int, length: int, n: int) -> Proposals:
     swap[:2] = 1, 0
     for letters in (turn, swap):
         yield (letters[digits] * d ** np.arange(length)).sum(axis=1)
+
+
+def _kautz_letters(d: int, length: int, n: int) -> Proposals:
+    """The same permutation of letters at every place of a Kautz word.
+
+    A letter but the first is written as its rank among those that differ from its predecessor.
+    """
+    if d**length * (d + 1) != n:
+        return
+    nodes = np.arange(n, dtype=np.int64)
+    words = [nodes // d**length]
+    for place in range(length - 1, -1, -1):
+        rank = nodes // d**place % d
+        words.append(rank + (rank >= words[-1]))
+    for letters in _all_alike(d + 1):
+        image = [letters[word] for word in words]
+        number = image[0]
+        for before, letter in pairwise(image):
+            number = number * d + letter - (letter > before)
+        yield number
 
 
 def _translations(topology: Topology) -> Proposals:
@@ -182,14 +230,24 @@ def _lifted_to_lines(inner: Topology, times: int, depth: int) -> list[Int64Array
     """Automorphisms of G as maps of the arcs of G, which are the nodes of L(G); repeatedly."""
     graph, maps = inner, [one.astype(np.int32) for one in _confirmed(inner, depth - 1)]
     for level in range(times):
-        maps = [_as_link_map(graph, one) for one in maps]
+        maps = [link_map(graph, graph, one) for one in maps] + _parallel_swaps(graph)
         if level + 1 < times:
             graph = line_graph(graph)
     return [one.astype(np.int64) for one in maps]
 
 
-def _as_link_map(graph: Topology, node_map: Int32Array) -> Int32Array:
-    return link_map(graph, graph, node_map)
+def _parallel_swaps(graph: Topology) -> list[Int32Array]:
+    """Exchanges of two arcs with the same ends."""
+    ends = graph.tails.astype(np.int64) * graph.n_nodes + graph.heads
+    order = np.argsort(ends, kind="stable")
+    alike = np.flatnonzero(np.diff(ends[order]) == 0)
+    swaps = []
+    for place in alike[:_MAX_SWAPS].tolist():
+        links = np.arange(graph.n_links, dtype=np.int32)
+        one, other = order[place], order[place + 1]
+        links[one], links[other] = other, one
+        swaps.append(links)
+    return swaps
 
 
 def _product_maps(factors: list[Topology], depth: int) -> Proposals:
