@@ -35,7 +35,7 @@ def _common(
 
 def _application() -> typer.Typer:
     """All commands. Loaded when called, so that a missing core or Ctrl-C is reported well."""
-    from treadle.cli import compare, design, lower, pareto, run, solve, topology, verify
+    from treadle.cli import compare, design, lower, pareto, routes, run, solve, topology, verify
 
     app = typer.Typer(
         name="treadle",
@@ -53,6 +53,7 @@ def _application() -> typer.Typer:
     app.command("run")(run.run_command)
     app.command("compare")(compare.compare_command)
     app.command("pareto")(pareto.pareto_command)
+    app.command("routes")(routes.routes_command)
     app.command("design")(design.design_command)
     app.add_typer(topology.app, name="topology")
     return app

@@ -30,6 +30,7 @@ from treadle.planning.generation import algorithm_names
 from treadle.planning.lowering import Lowered, Profile, TargetFormat, lower
 from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import Problem, model_of, pose
+from treadle.planning.routing import RouteFormat, RoutesResult, routes, routes_summary, routes_text
 from treadle.planning.solving import BoundResult, RejectedError, SolveResult, bound, solve
 from treadle.planning.verification import UnverifiedPlanError, VerifyResult, verify
 from treadle.synthesis.alltoall.certificate import RateResult
@@ -53,6 +54,8 @@ __all__ = [
     "RateResult",
     "Reduction",
     "RejectedError",
+    "RouteFormat",
+    "RoutesResult",
     "RunResult",
     "RuntimeName",
     "Shortfall",
@@ -78,6 +81,9 @@ __all__ = [
     "parse_sizes",
     "pose",
     "program_of",
+    "routes",
+    "routes_summary",
+    "routes_text",
     "run",
     "solve",
     "table_lines",
