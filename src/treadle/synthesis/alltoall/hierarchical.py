@@ -150,7 +150,7 @@ def _closest(
     """The best split by the least work: go on to more ways and finer splits until a bound is met."""
     orbit, classes = _link_orbits(topology, collective), _alike(layout)
     pairs, units = np.arange(len(layout.demand)), collective.pair_demands.buffer_units
-    simple = [way for way in ways if way is not Way.SPREAD]
+    simple: list[Way] = [way for way in ways if way is not Way.SPREAD]
     attempts: list[tuple[list[Way], Int64Array]] = [
         (simple, classes),
         (list(ways), classes),
