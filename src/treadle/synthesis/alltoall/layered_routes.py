@@ -26,6 +26,7 @@ from treadle.synthesis.alltoall.paths import (
     WeightedPaths,
     demanded_pairs,
     merge,
+    path_set,
 )
 from treadle.synthesis.alltoall.route_columns import RoutingResult, generate_routes
 from treadle.synthesis.watch import UNWATCHED, Watch
@@ -34,8 +35,14 @@ from treadle.topologies.topology import Topology
 _KEPT = 0.7
 """Share of the incumbent's paths that a neighbourhood keeps in their layers."""
 
-_DETOUR = 0.02
-"""Relative excess over the distance that makes a path a detour, which no neighbourhood keeps."""
+_STARTS = 20
+"""Most packings that are tried before there is any routing."""
+
+_DETOUR = 0.005
+"""Relative excess over the distance from which on a pair counts as one that the layers cost something."""
+
+_VARIANTS, _SHAKE = 3, 0.02
+"""How many searches for better paths of such pairs, at lengths changed by up to how much."""
 
 _UP_DOWN_ROOTS = 24
 
@@ -125,11 +132,17 @@ def layered_routes(
         search.attempt(orders)
         if search.efficiency >= target:
             break
-    for number in range(neighbourhoods):
-        if search.efficiency >= target:
+    for number in range(_STARTS):
+        if search.best is not None:
             break
-        watch.beat("layered routes", number, neighbourhoods)
+        watch.beat("layered routes", number, _STARTS)
         search.improve()
+    routed, tried = 0, 0
+    while search.best is not None and search.efficiency < target:
+        if routed >= neighbourhoods or tried >= 3 * neighbourhoods:  # packings that lose a pair cost little
+            break
+        watch.beat("layered routes", routed, neighbourhoods)
+        routed, tried = routed + search.improve(), tried + 1
     return search.result()
 
 
@@ -148,21 +161,23 @@ class _Search:
         self.n_layers, self.rng = max_layers, rng
         self.best: RoutingResult | None = None
         self.orders: Int64Array = np.zeros((0, topology.n_links), dtype=np.int64)
+        self.hard: BoolArray = np.zeros((collective.n_ranks, collective.n_ranks), dtype=np.bool_)
         self._spare: PathSet | None = None
-        self._distance: Float64Array | None = None
 
     @property
     def efficiency(self) -> float:
         """Part of the rate without layers."""
         return 0.0 if self.best is None else self.best.rate / self.base.rate
 
-    def attempt(self, orders: Int64Array, start: PathSet | None = None) -> None:
-        """Route over the orders; keep the result if it is the best."""
+    def attempt(self, orders: Int64Array, start: PathSet | None = None) -> bool:
+        """Route over the orders and keep the result if it is the best; False if a pair has no path."""
         finder = LayeredPaths(self.topology, self.collective, orders)
         source, target, _ = demanded_pairs(self.collective)
         reach = finder.search(np.ones(self.topology.n_links)).distance[source, finder.ranks[target]]
-        if np.isinf(reach).any():
-            return
+        lost = np.isinf(reach)
+        if lost.any():
+            self.hard[source[lost], target[lost]] = True
+            return False
         if start is not None:
             start = start.take(layers_of(start, orders) >= 0)
         found = generate_routes(
@@ -176,6 +191,7 @@ class _Search:
         )
         if self.best is None or found.rate > self.best.rate:
             self.best, self.orders = found, orders
+        return True
 
     def seeds(self) -> list[Int64Array]:
         """Orders to begin with."""
@@ -219,6 +235,9 @@ class _Search:
             for waits in waits_of(paths):
                 layer.add(waits)
             routed[paths.source, paths.target] = True
+        if self.hard.any():  # pairs that found no place before go first now
+            paths = self.base.routing.paths
+            self._pack(layers, paths.take(self.hard[paths.source, paths.target]), routed, shuffle=False)
         for paths in first:
             self._pack(layers, paths, routed, shuffle=shuffle)
         near = (
@@ -257,32 +276,45 @@ class _Search:
             if any(layers[number].add(every[path]) for number in turn):
                 routed[paths.source[path], paths.target[path]] = True
 
-    def improve(self) -> None:
-        """Keep most of the best routing's paths in their layers and pack the rest anew."""
+    def improve(self) -> bool:
+        """Keep most of the best routing's paths in their layers and pack the rest anew; see `attempt`."""
         if self.best is None:
             paths = self.base.routing.paths  # packing at random is all that is left
-            self.attempt(self._packed([paths], [paths.take(np.zeros(0, dtype=np.int64))]))
-            return
+            return self.attempt(self._packed([paths], [paths.take(np.zeros(0, dtype=np.int64))]))
         paths = self.best.routing.paths
         layer = layers_of(paths, self.orders)
-        detours = self._detour(paths) > _DETOUR
-        stays = (self.rng.random(paths.n_paths) < _KEPT) & ~detours
+        excess = self._excess()
+        loses = excess > _DETOUR
+        stays = self.rng.random(paths.n_paths) < np.where(loses[paths.source, paths.target], _KEPT / 2, _KEPT)
         kept = [paths.take(stays & (layer == number)) for number in range(self.n_layers)]
-        urgent = np.zeros((self.collective.n_ranks, self.collective.n_ranks), dtype=np.bool_)
-        urgent[paths.source[detours], paths.target[detours]] = True
-        near = self.base.candidates
-        near = near.take(urgent[near.source, near.target])
-        orders = self._packed([near, self.base.routing.paths, paths.take(~stays)], kept)
-        self.attempt(orders, start=merge(self.base.candidates, self.best.candidates))
+        better = self._better(loses)
+        orders = self._packed([better, self.base.routing.paths, paths.take(~stays)], kept)
+        return self.attempt(orders, start=merge(better, self.base.routing.paths, self.best.candidates))
 
-    def _detour(self, paths: PathSet) -> Float64Array:
-        """By how much each path exceeds the distance, at the lengths of the bound without layers."""
-        if self._distance is None:
-            lengths = self.base.lengths + 1e-7 * self.base.lengths.mean()
-            self._distance = ShortestPaths(self.topology, self.collective).distances(lengths)
-        least = self._distance[paths.source, np.array(self.collective.ranks)[paths.target]]
-        length = np.bincount(paths.owner, weights=self.base.lengths[paths.links], minlength=paths.n_paths)
-        return np.asarray(length / least - 1, dtype=np.float64)
+    def _lengths(self, best: RoutingResult) -> Float64Array:
+        return best.lengths + 1e-7 * float(best.lengths.mean())
+
+    def _excess(self) -> Float64Array:
+        """What each pair loses by the layers at the best's link lengths, over the distance, shape (N, N)."""
+        assert self.best is not None
+        lengths = self._lengths(self.best)
+        ranks = np.array(self.collective.ranks)
+        free = ShortestPaths(self.topology, self.collective).distances(lengths)[:, ranks]
+        bound = LayeredPaths(self.topology, self.collective, self.orders).search(lengths).distance[:, ranks]
+        return np.asarray((bound - free) / np.where(free > 0, free, 1.0), dtype=np.float64)
+
+    def _better(self, pairs: BoolArray) -> PathSet:
+        """Nearly shortest paths at the best's link lengths for some pairs."""
+        assert self.best is not None
+        source, target, _ = demanded_pairs(self.collective)
+        wanted = pairs[source, target]
+        source, target = source[wanted], target[wanted]
+        finder = ShortestPaths(self.topology, self.collective)
+        found = []
+        for _ in range(_VARIANTS):
+            shaken = self._lengths(self.best) * self.rng.uniform(1, 1 + _SHAKE, self.topology.n_links)
+            found.append(path_set(source, target, finder.search(shaken).paths(source, target)))
+        return merge(*found)
 
     def result(self) -> LayeredRouting:
         """The best found."""
