@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,6 +17,10 @@ settings.register_profile(
     "treadle", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("treadle")
+
+os.environ["TREADLE_CACHE_DIR"] = tempfile.mkdtemp(prefix="treadle-tests-")
+"""No test leaves plans in the user's cache."""
+atexit.register(shutil.rmtree, os.environ["TREADLE_CACHE_DIR"], ignore_errors=True)
 
 ROOT = Path(__file__).resolve().parents[1]
 

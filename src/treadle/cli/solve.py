@@ -50,8 +50,9 @@ def solve_command(
     collective: CollectiveArgument,
     plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
     algorithm: Annotated[
-        str, typer.Option(help=f"One of {', '.join(planning.algorithm_names())}.", metavar="NAME")
-    ] = "forestcoll",
+        str | None,
+        typer.Option(help=f"One of {', '.join(planning.algorithm_names())}.", metavar="NAME"),
+    ] = None,
     trees: Annotated[int | None, typer.Option(help="Just so many trees per root.", metavar="K")] = None,
     max_trees: Annotated[
         int | None, typer.Option(help="The best number of trees per root up to K.", metavar="K")

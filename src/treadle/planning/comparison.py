@@ -9,6 +9,7 @@ from time import process_time
 from typing import Unpack
 
 from treadle.errors import TreadleError
+from treadle.planning.alltoall_candidates import ALLTOALL_ALGORITHMS
 from treadle.planning.candidate import Bound, Options, find_bound, seconds_left
 from treadle.planning.generation import RS_AG, algorithm_names, check_algorithm, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
@@ -116,6 +117,8 @@ def compare(
 
 def _fitting(problem: Problem) -> list[str]:
     """Algorithms that are made for such a problem."""
+    if problem.collective.kind is CollectiveKind.ALLTOALL:
+        return list(ALLTOALL_ALGORITHMS)
     is_allreduce = problem.collective.kind is CollectiveKind.ALLREDUCE
     has_switches = bool(problem.topology.switches.size)
     return [
@@ -123,6 +126,7 @@ def _fitting(problem: Problem) -> list[str]:
         for name in algorithm_names()
         if (name != RS_AG or is_allreduce)
         and not (has_switches and name in STEP_ALGORITHMS)
+        and name not in ALLTOALL_ALGORITHMS
         and name != EXACT  # it may take hours; name it to have it
     ]
 

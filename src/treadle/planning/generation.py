@@ -7,7 +7,12 @@ from fractions import Fraction
 from time import process_time
 
 from treadle.errors import FormatError, ScheduleError, TreadleError
-from treadle.planning.alltoall_candidates import ALLTOALL_ALGORITHMS, generate_alltoall, quick_alltoall
+from treadle.planning.alltoall_candidates import (
+    ALLTOALL_ALGORITHMS,
+    PIPELINED,
+    generate_alltoall,
+    quick_alltoall,
+)
 from treadle.planning.candidate import (
     Bound,
     Candidate,
@@ -31,6 +36,11 @@ FORESTCOLL = "forestcoll"
 RS_AG = "rs-ag"
 FALLBACKS = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
 """Tried when time has run out; all of them are quick."""
+
+
+def default_algorithm(kind: CollectiveKind) -> str:
+    """What `solve` uses where nothing is asked for."""
+    return PIPELINED if kind is CollectiveKind.ALLTOALL else FORESTCOLL
 
 
 def algorithm_names() -> tuple[str, ...]:

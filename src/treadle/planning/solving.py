@@ -19,7 +19,7 @@ from treadle.planning.candidate import (
     seconds_left,
 )
 from treadle.planning.exact import ExactRequest
-from treadle.planning.generation import FORESTCOLL, fall_back, generate
+from treadle.planning.generation import default_algorithm, fall_back, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.stages import Stopwatch
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -189,7 +189,7 @@ def solve(
     topology: Topology | str,
     collective: Collective | CollectiveKind | str,
     *,
-    algorithm: str = FORESTCOLL,
+    algorithm: str | None = None,
     trees: int | None = None,
     max_trees: int | None = None,
     exact: bool = False,
@@ -211,7 +211,7 @@ def solve(
     topology, collective, **options
         See `treadle.planning.problem.pose`.
     algorithm : str
-        One of `algorithm_names`.
+        One of `algorithm_names`; default ForestColl, for an all-to-all pipelined routes of an optimal flow.
     trees, max_trees : int, optional
         Just so many trees per root; the best number up to so many.
     exact : bool
@@ -261,7 +261,7 @@ def solve(
         problem = pose(topology, collective, **options)
     late = False
     try:
-        found = generate(problem, algorithm, how)
+        found = generate(problem, algorithm or default_algorithm(problem.collective.kind), how)
         watch.include(found.seconds)
         late = found.is_late
     except TimeLimitError:
