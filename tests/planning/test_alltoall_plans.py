@@ -40,6 +40,7 @@ def test_from_a_fabric_to_moved_data(
     path, text = tmp_path / "plan", tmp_path / "text.xml"
     values = run_json(capsys, "solve", "hypercube:3", "alltoall", "--algorithm", algorithm, "-o", str(path))
     assert Fraction(values["algbw_exact"]) == 2  # f = 1/4 of a link (figure 3), times 8 ranks
+    assert (values["pair_rate_bytes_per_s"], values["f"]) == (0.25, 0.25)
     assert values["optimal"] is True
     assert values["verified"] is True
     assert values["steps"] == 3

@@ -12,7 +12,7 @@ from treadle.planning.design import DesignResult, DesignRow
 from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import model_of
 from treadle.planning.solving import BoundResult, SolveResult
-from treadle.schedules.collective import Collective
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
@@ -219,6 +219,11 @@ def throughput(plan: Plan) -> dict[str, object]:
     topology = plan.topology
     if not has_switches(topology) and has_uniform_links(topology) and is_regular(topology):
         values["t_b_exact"] = exact_text(node_bandwidth(topology) / plan.algbw)
+    if plan.collective.kind is CollectiveKind.ALLTOALL:
+        rate = plan.algbw / plan.collective.pair_demands.buffer_units
+        values["pair_rate_bytes_per_s"] = float(rate)
+        if has_uniform_links(topology):
+            values["f"] = float(rate / int(topology.bandwidths[0]))
     if plan.optimal_algbw is not None:
         values["optimal_algbw_bytes_per_s"] = float(plan.optimal_algbw)
         values["optimal_algbw_exact"] = exact_text(plan.optimal_algbw)
