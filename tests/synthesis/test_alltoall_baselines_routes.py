@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -216,6 +217,41 @@ def test_rounding_ewsp_reports_its_loss() -> None:
     assert result.schedule.n_chunks == 1
     assert result.loss == pytest.approx(1 - float(result.algbw) / ideal)
     assert result.loss != 0
+
+
+def test_ewsp_takes_some_of_too_many_paths() -> None:
+    """Up to 280 paths a pair: with 4 chunks, 4 at even distances."""
+    fabric = torus(8, 8)
+    exact = equal_weight_shortest_paths(fabric, everyone(fabric))
+    assert (exact.schedule.n_chunks, exact.loss) == (840, 0)
+    result = equal_weight_shortest_paths(fabric, everyone(fabric), max_chunks=4)
+    per_pair = np.bincount(result.schedule.pair)
+    assert per_pair.max() == 4
+    assert 0 < result.loss < 0.1
+    layered = with_layers(fabric, result.schedule)
+    assert not verify_routes(fabric, everyone(fabric), layered).violations
+
+
+def test_sssp_with_light_links_takes_longer_ways() -> None:
+    """Weights that begin at 1 lose the guarantee of fewest hops, and here gain nothing by it."""
+    fabric = torus(3, 3, 3)
+    heavy = single_source_shortest_paths(fabric, everyone(fabric))
+    light = single_source_shortest_paths(fabric, everyone(fabric), minimal=False)
+    assert heavy.hops.sum() == 1458  # 702 pairs, 54 hops from each node
+    assert light.hops.sum() > 1458
+
+
+def test_faster_links_are_preferred() -> None:
+    """Two ways from 0 to 1, through 2 and 3; the latter is four times as fast."""
+    fabric = from_arcs("ways", [0, 2, 0, 3, 1], [2, 1, 3, 1, 0], n=4)
+    fabric = replace(fabric, bandwidths=np.array([1, 1, 4, 4, 8]))
+    matrix = np.zeros((4, 4), dtype=np.int64)
+    matrix[0, 1], matrix[2, 1], matrix[0, 2] = 1, 1, 1
+    some = Collective(
+        CollectiveKind.ALLTOALL, (2, 0, 1, 3), demands=Demands(matrix[[2, 0, 1, 3]][:, [2, 0, 1, 3]])
+    )
+    routes = single_source_shortest_paths(fabric, some)
+    assert routes.path(routes.span(1, 2).start).tolist() == [2, 3]
 
 
 def test_unreachable_ranks_are_named() -> None:

@@ -23,14 +23,18 @@ from treadle.synthesis.alltoall.route_units import ChunkedRoutes
 from treadle.topologies.topology import Topology
 
 MAX_CHUNKS = 5040
-"""Default limit of chunks per unit of demand."""
+"""Most chunks per unit of demand if nothing is said."""
 
 MAX_HOPS = 2**26
 """Most hops of all paths together."""
 
+_COARSE = (64, 32, 16, 8, 4, 2, 1)
+_COARSE_HOPS = 2**22
+_BLOCK = 2**18  # paths walked at once
+
 
 def equal_weight_shortest_paths(
-    topology: Topology, collective: Collective, *, max_chunks: int = MAX_CHUNKS
+    topology: Topology, collective: Collective, *, max_chunks: int | None = None
 ) -> ChunkedRoutes:
     """All shortest paths of every pair, each with the same share of the pair's data.
 
@@ -40,10 +44,11 @@ def equal_weight_shortest_paths(
         Every node may forward; parallel links make paths of their own.
     collective : Collective
         An all-to-all.
-    max_chunks : int
+    max_chunks : int, optional
         Limit of chunks per unit of demand. Where the numbers of paths have a common multiple within it, the
-        shares are exact and the loss is 0; otherwise a unit has so many chunks, paths of a pair differ by one
-        chunk at most, and those that get none are left out.
+        shares are exact and the loss is 0; otherwise a unit has so many chunks and paths of a pair differ by
+        one chunk at most; of more paths than chunks, those at even distances in lexicographic order are
+        taken. Default: 5040, or 64 and fewer where the paths would have over 4 million links.
 
     Returns
     -------
@@ -54,7 +59,8 @@ def equal_weight_shortest_paths(
     InfeasibleError
         If a rank cannot be reached.
     ScheduleError
-        If there are too many paths; `equal_weight_loads` values them without listing them.
+        If the paths have too many links; fewer chunks make fewer paths. `equal_weight_loads` has the loads
+        of exact shares without listing paths.
 
     Notes
     -----
@@ -70,38 +76,50 @@ def equal_weight_shortest_paths(
     >>> result.schedule, result.loss
     (<RouteSchedule: 27 ranks, 6 chunks, 2106 paths, 5346 hops, 1 layers>, 0.0)
     """
-    if max_chunks < 1:
+    if max_chunks is not None and max_chunks < 1:
         raise ScheduleError(f"chunks: expected at least 1 per unit of demand, found {max_chunks}")
     dag = _Dag(topology, collective)
-    counts = np.rint(dag.counts[dag.target, dag.ranks[dag.source]])
-    hops = float((counts * dag.distance[dag.target, dag.ranks[dag.source]]).sum())
-    if hops > MAX_HOPS:
-        raise ScheduleError(
-            f"ewsp: the shortest paths of {topology.name} have {hops:.3g} links in all, at most {MAX_HOPS} "
-            f"can be listed; split-shortest needs fewer, and EwSP's loads can be had without routes"
-        )
-    number = counts.astype(np.int64)
-    common = 1
-    for count in np.unique(number).tolist():
-        common = lcm(common, count)
-        if common > max_chunks:
-            break
-    chunks = min(common, max_chunks)
-    paths = dag.paths()
-    pair = np.repeat(np.arange(len(number)), number)
-    within = np.arange(len(pair)) - np.repeat(np.cumsum(number) - number, number)
-    share, rest = np.divmod(dag.demand * chunks, number)
+    common = _common_multiple(dag.number, max_chunks or MAX_CHUNKS)
+    chunks = _chunks(topology, dag, common, max_chunks)
+    taken = np.minimum(dag.number, dag.demand * chunks).astype(np.int64)
+    paths = dag.paths(taken)
+    pair = np.repeat(np.arange(len(taken)), taken)
+    within = np.arange(len(pair)) - np.repeat(np.cumsum(taken) - taken, taken)
+    share, rest = np.divmod(dag.demand * chunks, taken)
     # remainders go round, so that first links do not get them all
-    turn = (within + paths.source + 3 * paths.target) % number[pair]
-    units = share[pair] + (turn < rest[pair])
-    used = units > 0
-    schedule = routes_of(collective, paths.take(used), units[used], chunks)
+    turn = (within + paths.source + 3 * paths.target) % taken[pair]
+    schedule = routes_of(collective, paths, share[pair] + (turn < rest[pair]), chunks)
     algbw = route_algbw(topology, collective, schedule)
     loss = 0.0
     if chunks != common:
         ideal = collective.pair_demands.buffer_units / float((dag.loads() / topology.bandwidths).max())
         loss = 1 - float(algbw) / ideal
     return ChunkedRoutes(schedule, algbw, loss)
+
+
+def _common_multiple(number: Float64Array, limit: int) -> int | None:
+    """The least common multiple of the numbers of paths, None beyond the limit."""
+    common = 1
+    for count in np.unique(number).tolist():
+        common = lcm(common, int(count))
+        if common > limit:
+            return None
+    return common
+
+
+def _chunks(topology: Topology, dag: _Dag, common: int | None, limit: int | None) -> int:
+    """Chunks per unit of demand whose paths are not too long in all."""
+    chunks = common or limit or MAX_CHUNKS
+    hops = dag.hops(chunks)
+    if limit is None and hops > _COARSE_HOPS:
+        chunks = next((c for c in _COARSE if c < chunks and dag.hops(c) <= _COARSE_HOPS), 1)
+        hops = dag.hops(chunks)
+    if hops > MAX_HOPS:
+        raise ScheduleError(
+            f"ewsp: the paths of {topology.name} have {hops:.3g} links in all, at most {MAX_HOPS} can be "
+            f"listed; allow fewer chunks, or use fewer ranks"
+        )
+    return chunks
 
 
 def equal_weight_loads(topology: Topology, collective: Collective) -> Float64Array:
@@ -143,7 +161,15 @@ class _Dag:
         near = self.distance[:, self._heads]
         self._nearer = (near >= 0) & (near == self.distance[:, topology.tails[self._order]] - 1)
         self.counts = self._counts()
-        """Shortest paths from every node to each target rank, shape (N, n)."""
+        """Shortest paths from every node to each target rank, shape (N, n); whole numbers up to 2**53."""
+        begins = self.ranks[self.source]
+        self.number = self.counts[self.target, begins]
+        """Shortest paths of every demanded pair."""
+        self._apart = self.distance[self.target, begins]
+
+    def hops(self, chunks: int) -> float:
+        """Links of all paths together if a pair has as many paths as it has chunks at most."""
+        return float((np.minimum(self.number, self.demand * float(chunks)) * self._apart).sum())
 
     def _counts(self) -> Float64Array:
         counts = np.zeros(self.distance.shape)
@@ -158,8 +184,7 @@ class _Dag:
     def loads(self) -> Float64Array:
         """Units of demand over each link under equal shares."""
         here = np.zeros(self.distance.shape)
-        injected = self.demand / self.counts[self.target, self.ranks[self.source]]
-        here[self.target, self.ranks[self.source]] = injected
+        here[self.target, self.ranks[self.source]] = self.demand / self.number
         heads, starts, back = self._into()
         tails = self._topology.tails[self._order]
         for step in range(int(self.distance.max()) - 1, 0, -1):
@@ -178,25 +203,39 @@ class _Dag:
         heads, starts = np.unique(self._heads[back], return_index=True)
         return heads, starts, back
 
-    def paths(self) -> PathSet:
-        """All of them, a link at a time."""
+    def paths(self, taken: Int64Array) -> PathSet:
+        """So many paths of each pair, at even distances in lexicographic order of their links."""
+        pair = np.repeat(np.arange(len(taken)), taken)
+        within = np.arange(len(pair)) - np.repeat(np.cumsum(taken) - taken, taken)
+        index = np.floor((within + 0.5) * (self.number / taken)[pair])
+        rows = np.full((len(pair), int(self._apart.max())), -1, dtype=np.int32)
+        for first in range(0, len(pair), _BLOCK):
+            block = slice(first, first + _BLOCK)
+            self._walk(pair[block], index[block], rows[block])
+        paths = path_set(self.source[pair], self.target[pair], rows)
+        assert paths.n_paths == len(pair)
+        return paths
+
+    def _walk(self, pair: NDArray[np.int64], index: Float64Array, rows: NDArray[np.int32]) -> None:
+        """Write the links of the path number index[i] of pair[i] into rows[i]."""
         first = np.searchsorted(self._topology.tails[self._order], np.arange(self._topology.n_nodes + 1))
-        pair, node = np.arange(len(self.source)), self.ranks[self.source]
-        walked = np.zeros((len(pair), 0), dtype=np.int64)
-        done: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-        while len(pair):
-            counts = first[node + 1] - first[node]
-            row = np.repeat(np.arange(len(pair)), counts)
-            within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-            place = first[node[row]] + within
-            kept = self._nearer[self.target[pair[row]], place]
-            row, place = row[kept], place[kept]
-            walked = np.column_stack([walked[row], self._order[place]])
-            pair, node = pair[row], self._heads[place].astype(np.int64)
-            there = node == self.ranks[self.target[pair]]
-            done.append((walked[there], pair[there]))
-            walked, pair, node = walked[~there], pair[~there], node[~there]
-        longest = max(len(rows[0]) if len(rows) else 0 for rows, _ in done)
-        rows = [np.pad(part, ((0, 0), (0, longest - part.shape[1])), constant_values=-1) for part, _ in done]
-        owner = np.concatenate([part for _, part in done])
-        return path_set(self.source[owner], self.target[owner], np.concatenate(rows))
+        widest = int(np.diff(first).max())
+        row, node, rest = np.arange(len(pair)), self.ranks[self.source[pair]], index.copy()
+        for hop in range(rows.shape[1]):
+            place = first[node][:, None] + np.arange(widest)
+            own = place < first[node + 1][:, None]
+            place = np.minimum(place, len(self._order) - 1)
+            goal = self.target[pair[row]]
+            own &= self._nearer[goal[:, None], place]
+            behind = np.where(own, self.counts[goal[:, None], self._heads[place]], 0.0)
+            upto = np.cumsum(behind, axis=1)
+            # beyond 2**53 rounding may lead past the last one
+            last = widest - 1 - np.argmax(own[:, ::-1], axis=1)
+            turn = np.minimum((upto <= rest[:, None]).sum(axis=1), last)
+            at = np.arange(len(row))
+            rest -= upto[at, turn] - behind[at, turn]
+            chosen = place[at, turn]
+            rows[row, hop] = self._order[chosen]
+            node = self._heads[chosen].astype(np.int64)
+            going = node != self.ranks[goal]
+            row, node, rest = row[going], node[going], rest[going]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
@@ -52,23 +52,22 @@ def grid_exchange(name: str, grid: Grid, collective: Collective) -> ExchangeSche
     begin, end = grid.places[:, ranks[source]], grid.places[:, ranks[target]]
     length = sum(int(timing.hops[begin[axis], end[axis]].sum()) for axis, timing in enumerate(timings))
     check_size(name, length * grid.n_axes)
-    columns: list[list[Int64Array]] = [[], [], [], [], []]
+    columns: list[list[Int32Array]] = [[], [], [], [], []]
     for part in range(grid.n_axes):
         at = begin.copy()
         for phase in range(grid.n_axes):
             axis = (part + phase) % grid.n_axes
             shard, link, step, half = _phase(grid, axis, timings[axis], (begin, at, end))
             chunk = part * halves + half
-            new = (shard, link, phase * n_steps + step, chunk, chunk + 1)
-            for column, values in zip(columns, new, strict=True):
-                column.append(values)
+            new = [shard, link, phase * n_steps + step, chunk, chunk + 1]
+            for column, values in zip(columns, _joined(new) if halves > 1 else new, strict=True):
+                column.append(values.astype(np.int32))
             at[axis] = end[axis]
-    table = [np.concatenate(column) for column in columns]
     sends = steps_from_sends(
         Direction.BROADCAST,
         collective.n_ranks,
         grid.n_axes * halves,
-        _joined(table) if halves > 1 else table,
+        [np.concatenate(column) for column in columns],
         homes=source.tolist(),
     )
     return ExchangeSchedule(sends, target)
