@@ -127,16 +127,15 @@ def layered_routes(
         raise ScheduleError(f"layers: at most {max_layers}, expected at least 1")
     base = generate_routes(topology, collective, watch=watch) if unlayered is None else unlayered
     search = _Search(topology, collective, base, max_layers, np.random.default_rng(seed))
-    for orders in search.seeds():
-        watch.beat("layered routes", 0, neighbourhoods)
-        search.attempt(orders)
+    search.start_on_grid()
+    for number in range(_STARTS):
         if search.efficiency >= target:
             break
-    for number in range(_STARTS):
-        if search.best is not None:
+        watch.beat("layered routes", 0, neighbourhoods)
+        if search.start_packed(shuffle=number > 0):
             break
-        watch.beat("layered routes", number, _STARTS)
-        search.improve()
+    if search.efficiency < target:
+        search.start_up_down()
     routed, tried = 0, 0
     while search.best is not None and search.efficiency < target:
         if routed >= neighbourhoods or tried >= 3 * neighbourhoods:  # packings that lose a pair cost little
@@ -193,16 +192,22 @@ class _Search:
             self.best, self.orders = found, orders
         return True
 
-    def seeds(self) -> list[Int64Array]:
-        """Orders to begin with."""
-        seeds = []
+    def start_on_grid(self) -> None:
+        """Orders of (dimension, direction) groups, if the fabric is a grid or torus."""
         sides = grid_sides(self.topology)
         if sides is not None:
-            seeds.append(self._greedy(grid_orders(self.topology, sides, self.rng)))
-        seeds.append(self._packed(self._basic_order(), []))
+            self.attempt(self._greedy(grid_orders(self.topology, sides, self.rng)))
+
+    def start_packed(self, *, shuffle: bool) -> bool:
+        """The basic paths packed into layers, long ones first or at random; False if a pair has no path."""
+        paths = self.base.routing.paths
+        by_hops = [paths.take(paths.hops == hops) for hops in np.unique(paths.hops)[::-1].tolist()]
+        return self.attempt(self._packed([paths] if shuffle else by_hops, [], shuffle=shuffle))
+
+    def start_up_down(self) -> None:
+        """Orders of up*/down* routing, if links lead both ways."""
         if is_two_way(self.topology):
-            seeds.append(self._greedy(up_down_orders(self.topology, self.rng, _UP_DOWN_ROOTS)))
-        return seeds
+            self.attempt(self._greedy(up_down_orders(self.topology, self.rng, _UP_DOWN_ROOTS)))
 
     def _greedy(self, candidates: Int64Array) -> Int64Array:
         """L of the orders, each the one that, with those before, keeps the demands nearest."""
@@ -221,15 +226,9 @@ class _Search:
             nearest = np.minimum(nearest, distance[pick])
         return candidates[chosen]
 
-    def _basic_order(self) -> list[PathSet]:
-        """The paths of the routing without layers, the long ones first, one set for each length."""
-        paths = self.base.routing.paths
-        return [paths.take(paths.hops == hops) for hops in np.unique(paths.hops)[::-1].tolist()]
-
-    def _packed(self, first: list[PathSet], kept: list[PathSet]) -> Int64Array:
+    def _packed(self, first: list[PathSet], kept: list[PathSet], *, shuffle: bool) -> Int64Array:
         """Orders that paths packed into layers climb: `kept` ones by layer, then `first`, then candidates."""
         layers = [AcyclicWaits(self.topology.n_links) for _ in range(self.n_layers)]
-        shuffle = self.best is not None or bool(kept)
         routed = np.zeros((self.collective.n_ranks, self.collective.n_ranks), dtype=np.bool_)
         for layer, paths in zip(layers, kept, strict=False):
             for waits in waits_of(paths):
@@ -278,9 +277,7 @@ class _Search:
 
     def improve(self) -> bool:
         """Keep most of the best routing's paths in their layers and pack the rest anew; see `attempt`."""
-        if self.best is None:
-            paths = self.base.routing.paths  # packing at random is all that is left
-            return self.attempt(self._packed([paths], [paths.take(np.zeros(0, dtype=np.int64))]))
+        assert self.best is not None
         paths = self.best.routing.paths
         layer = layers_of(paths, self.orders)
         excess = self._excess()
@@ -288,7 +285,7 @@ class _Search:
         stays = self.rng.random(paths.n_paths) < np.where(loses[paths.source, paths.target], _KEPT / 2, _KEPT)
         kept = [paths.take(stays & (layer == number)) for number in range(self.n_layers)]
         better = self._better(loses)
-        orders = self._packed([better, self.base.routing.paths, paths.take(~stays)], kept)
+        orders = self._packed([better, self.base.routing.paths, paths.take(~stays)], kept, shuffle=True)
         return self.attempt(orders, start=merge(better, self.base.routing.paths, self.best.candidates))
 
     def _lengths(self, best: RoutingResult) -> Float64Array:
