@@ -25,6 +25,10 @@ _FLOAT_LENGTH = 2**24
 """Longest length while the solution is in floats."""
 
 _TOLERANCE = 1e-7
+_START_ROUNDS = 6
+_START_LENGTH = 1000
+_SHARE = 0.1
+_MAX_SCALE = 1000.0
 _MAX_EXACT_ROUNDS = 40
 
 
@@ -114,7 +118,7 @@ class ColumnProgram:
         InfeasibleError
             If the solver fails.
         """
-        self._add(self._finder.trees(np.ones(len(self._symmetry.link_orbit), dtype=np.int64)))
+        self._start()
         while self.n_columns <= max_columns:
             watch.beat("columns", self.n_columns, max_columns)
             _, duals = self._lp.solve()
@@ -129,6 +133,29 @@ class ColumnProgram:
                 return optimum
             self._lp.solve()
         return None
+
+    def _start(self) -> None:
+        """Shortest paths by hops; with groups of pairs also under lengths that shun what is loaded so far.
+
+        Rounds of shortest paths are cheaper than rounds of the linear program, which would otherwise change
+        the paths of a few pairs at a time.
+        """
+        symmetry = self._symmetry
+        room = symmetry.orbit_sizes * symmetry.orbit_bandwidths.astype(np.float64)
+        lengths = np.ones(symmetry.n_orbits, dtype=np.int64)
+        total = np.zeros(symmetry.n_orbits)
+        amount = (self._demand * symmetry.multiplicities[self._source]).astype(np.float64)
+        for _ in range(_START_ROUNDS if self._n_groups > symmetry.n_sources else 1):
+            trees = self._finder.trees(lengths[symmetry.link_orbit])
+            self._add(trees)
+            path, link = self._finder.hops(trees, (self._source, self._target))
+            crossing = np.bincount(
+                symmetry.link_orbit[link], weights=amount[path], minlength=symmetry.n_orbits
+            )
+            total += crossing / room
+            scale = symmetry.orbit_bandwidths.max() / symmetry.orbit_bandwidths
+            weight = (_SHARE + (total / total.max()) ** 3) * np.minimum(scale, _MAX_SCALE)
+            lengths = np.rint(_START_LENGTH * weight).astype(np.int64)
 
     def _price(self, duals: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> int:
         """Add the columns that a solution in floats asks for; how many."""

@@ -25,7 +25,8 @@ MAX_PAIRS = 12_000
 MAX_ROWS = 800
 """Orbits of links, and sources, up to which an exact optimum is tried."""
 
-_MAX_PAIR_ROWS = 1_200
+_MAX_PAIR_ROWS = 3_000
+_PAIRS_PER_ORBIT = 24
 _MAX_COLUMNS = 20_000
 _SEARCH_NODES = 1_024
 
@@ -129,7 +130,7 @@ def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry, watch: Watch) 
         return None
     if symmetry.n_orbits > MAX_ROWS or symmetry.n_sources > MAX_ROWS:
         return None
-    by_pair = symmetry.n_sources > 1 and pairs <= _MAX_PAIR_ROWS
+    by_pair = pairs <= min(_MAX_PAIR_ROWS, _PAIRS_PER_ORBIT * symmetry.n_orbits) and symmetry.n_sources > 1
     program = ColumnProgram(instance, symmetry, by_pair=by_pair)
     try:
         optimum = program.solve(watch, max_columns=_MAX_COLUMNS)
