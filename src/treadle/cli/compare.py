@@ -23,10 +23,15 @@ from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.report import print_bound, print_problem
 from treadle.planning import Comparison, ComparisonRow
 from treadle.planning.summary import comparison_summary
+from treadle.schedules.collective import CollectiveKind
 from treadle.units import format_bandwidth
 
 FAILED = 1
 TIME_LIMIT_REACHED = 4
+
+
+_HEADINGS = ("algorithm", "algbw", "% optimum", "trees", "height", "steps", "CPU s", "verified")
+_ALLTOALL_HEADINGS = ("algorithm", "algbw", "time / optimum", "steps", "CPU s", "verified")
 
 
 def compare_command(
@@ -64,8 +69,11 @@ def compare_command(
     print_problem(output, result.topology, result.collective)
     print_bound(output, result.topology, result.collective, result.bound)
     output.line()
-    headings = ("algorithm", "algbw", "% optimum", "trees", "height", "steps", "CPU s", "verified")
-    output.table(headings, [_cells(result, row) for row in result.rows if not row.refusal])
+    rows = [row for row in result.rows if not row.refusal]
+    if result.collective.kind is CollectiveKind.ALLTOALL:
+        output.table(_ALLTOALL_HEADINGS, [_alltoall_cells(result, row) for row in rows])
+    else:
+        output.table(_HEADINGS, [_cells(result, row) for row in rows])
     for row in result.rows:
         if row.refusal:
             reason = row.refusal.removeprefix(f"{row.algorithm}: ")
@@ -91,6 +99,16 @@ def _cells(result: Comparison, row: ComparisonRow) -> tuple[str, ...]:
         f"{row.seconds:.2f}",
         "yes",
     )
+
+
+def _alltoall_cells(result: Comparison, row: ComparisonRow) -> tuple[str, ...]:
+    assert row.report is not None
+    steps = "routes" if row.report.n_steps is None else str(row.report.n_steps)
+    if row.algbw is None:
+        violations = f"NO: {counted(row.report.n_violations, 'violation')}"
+        return row.algorithm, "-", "-", steps, f"{row.seconds:.2f}", violations
+    ratio = float(result.bound.algbw / row.algbw)
+    return row.algorithm, format_bandwidth(row.algbw), f"{ratio:.3f}", steps, f"{row.seconds:.2f}", "yes"
 
 
 def _number(value: int | None) -> str:

@@ -10,6 +10,7 @@ from typing import Unpack
 
 from treadle.errors import TreadleError
 from treadle.planning.alltoall_candidates import ALLTOALL_ALGORITHMS
+from treadle.planning.alltoall_comparison import COMPARED_ONLY, fitting_names, judged_alltoall
 from treadle.planning.candidate import Bound, Options, find_bound, seconds_left
 from treadle.planning.generation import RS_AG, algorithm_names, check_algorithm, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
@@ -105,7 +106,8 @@ def compare(
         For malformed input; InfeasibleError if no schedule exists at all.
     """
     for name in algorithms or ():
-        check_algorithm(name)
+        if name not in COMPARED_ONLY:
+            check_algorithm(name)
     problem = pose(topology, collective, **problem_options)
     bound = find_bound(problem, Watch(progress))
     options = Options(trim=trim, bound=bound, progress=progress, deadline=seconds_left(time_limit_s))
@@ -118,7 +120,7 @@ def compare(
 def _fitting(problem: Problem) -> list[str]:
     """Algorithms that are made for such a problem."""
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        return list(ALLTOALL_ALGORITHMS)
+        return fitting_names(problem)
     is_allreduce = problem.collective.kind is CollectiveKind.ALLREDUCE
     has_switches = bool(problem.topology.switches.size)
     return [
@@ -134,6 +136,9 @@ def _fitting(problem: Problem) -> list[str]:
 def _row(problem: Problem, name: str, bound: Bound, options: Options) -> ComparisonRow:
     start = process_time()
     try:
+        if name in COMPARED_ONLY:
+            report, seconds = judged_alltoall(problem, name, bound, options)
+            return ComparisonRow(name, report, None, seconds)
         found = generate(problem, name, options)
     except TimeLimitError:
         return ComparisonRow(

@@ -24,7 +24,7 @@ from treadle.synthesis.alltoall.rate import optimal_rate
 from treadle.synthesis.alltoall.route_columns import generate_routes
 from treadle.synthesis.alltoall.route_units import route_schedule
 from treadle.synthesis.engine import Progress
-from treadle.synthesis.watch import Watch
+from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
 
@@ -119,7 +119,14 @@ def routes(
     with clock.stage("optimum"):
         optimum = optimal_rate(problem.topology, problem.collective, progress=progress)
     with clock.stage("paths"):
-        schedule = _built(problem, max_layers, max_routes, chunks, seed, watch)
+        schedule = best_routes(
+            problem,
+            max_layers=max_layers,
+            max_routes=max_routes,
+            chunks=chunks,
+            seed=seed,
+            watch=watch,
+        )
     with clock.stage("verify"):
         report = verify_routes(
             problem.topology,
@@ -134,14 +141,16 @@ def routes(
     return RoutesResult(problem.topology, problem.collective, schedule, report, optimum, clock.seconds())
 
 
-def _built(
+def best_routes(
     problem: Problem,
-    max_layers: int | None,
-    max_routes: int | None,
-    chunks: int | None,
-    seed: int,
-    watch: Watch,
+    *,
+    max_layers: int | None = None,
+    max_routes: int | None = None,
+    chunks: int | None = None,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
 ) -> RouteSchedule:
+    """The routes that `routes` verifies; parameters as there."""
     topology, collective = problem.topology, problem.collective
     best = generate_routes(topology, collective, watch=watch)
     if max_layers is None:
