@@ -15,6 +15,7 @@ import exchange_samples as samples
 from strategies import digraphs
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
+from treadle.schedules.demands import Demands
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.exchange_cost import exchange_runtime_s, step_times
 from treadle.schedules.routes import RouteSchedule, routes_from_paths
@@ -24,7 +25,7 @@ from treadle.synthesis.alltoall.pipelined import hop_synchronous, pipelined
 from treadle.synthesis.alltoall.rate import optimal_rate
 from treadle.synthesis.alltoall.rounds import fastest_at_size
 from treadle.synthesis.alltoall.shortest_paths import split_over_shortest_paths
-from treadle.synthesis.alltoall.time_stepped import least_steps, time_stepped_flow
+from treadle.synthesis.alltoall.time_stepped import TimeSteppedFlow, least_steps, time_stepped_flow
 from treadle.synthesis.alltoall.timed_paths import chunked_exchange
 from treadle.synthesis.alltoall.whole_units import least_whole, rounded_routes, rounded_units
 from treadle.synthesis.engine import TimeLimitError
@@ -213,22 +214,17 @@ def test_uneven_demands_keep_their_shares() -> None:
 
 
 def test_circles_are_cut_out_of_timed_paths() -> None:
-    # a flow may go round at no cost where links are idle; its schedule does not
-    ring = from_arcs("ring", [0, 1, 1, 2, 0], [1, 2, 0, 1, 2], n=3)
-    collective = samples.alltoall(ring)
-    flow = time_stepped_flow(ring, collective, 5)
-    by_step = flow.by_step.copy()
-    by_step[:] = 0
-    for source, link, step in ((0, 0, 0), (0, 4, 0), (1, 1, 0), (1, 2, 4), (2, 3, 0), (2, 3, 1)):
-        by_step[step, source, link] += 1.0
-    by_step[[0, 1], 1, [1, 3]] = 1.0, 1.0  # 1 to 2 and back to 1
-    by_step[2, 1, 1] = 1.0
-    by_step[[1, 3], 2, [3, 2]] = 0.0, 0.0
-    by_step[0, 2, 3] = 2.0
-    by_step[1, 2, 2] = 1.0
-    built = chunked_exchange(ring, collective, replace(flow, by_step=by_step))
-    assert samples.is_correct(ring, collective, built.schedule)
-    assert built.schedule.n_sends == 7
+    # a flow may go to and fro at no cost where links are idle; its schedule waits instead
+    path = from_arcs("path", [0, 1, 2, 1, 2, 3], [1, 2, 3, 0, 1, 2], n=4)
+    matrix = np.zeros((4, 4), dtype=np.int64)
+    matrix[0, 3] = 1
+    collective = samples.alltoall(path, Demands(matrix))
+    by_step = np.zeros((5, 4, 6))
+    for step, link in enumerate((0, 1, 4, 1, 2)):
+        by_step[step, 0, link] = 1.0
+    built = chunked_exchange(path, collective, TimeSteppedFlow(by_step, np.ones(5), True))
+    assert samples.sends_of(built.schedule) == [(0, 0, 0, 0, 1), (0, 1, 3, 0, 1), (0, 2, 4, 0, 1)]
+    assert total(path, collective, built.schedule) == 3
 
 
 # --- whole chunks ------------------------------------------------------------------------------------------
