@@ -14,7 +14,8 @@ from treadle.schedules.verify_routes import verify_routes
 from treadle.synthesis.alltoall import optimal_rate
 from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_shortest_paths
 from treadle.synthesis.alltoall.hierarchical import hierarchical_routes
-from treadle.synthesis.alltoall.relays import Way
+from treadle.synthesis.alltoall.relays import Way, Ways, candidates
+from treadle.synthesis.baselines.boxes import find_boxes
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -143,6 +144,41 @@ def test_random_boxes_verify_and_stay_below_the_bound(fabric: Topology, data: st
     assert float(found.algbw) <= found.fractional_algbw * (1 + 1e-6) <= float(found.upper) * (1 + 2e-6)
     direct = hierarchical_routes(fabric, uneven, ways=(Way.DIRECT,))
     assert direct.fractional_algbw <= found.fractional_algbw * (1 + 1e-6)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(fabric=box_fabrics())
+def test_every_way_is_a_set_of_simple_paths_that_carry_all(fabric: Topology) -> None:
+    everyone = _alltoall(fabric)
+    layout = Ways(fabric, everyone, find_boxes(fabric, everyone))
+    found = candidates(layout, tuple(Way))
+    carried = np.bincount(found.pair * len(Way) + found.way, weights=found.share)
+    assert carried[carried > 0] == pytest.approx(1)
+    assert set(found.pair.tolist()) == set(range(len(layout.demand)))
+    for path in range(found.paths.n_paths):
+        links = found.paths.links_of(path)
+        nodes = [int(fabric.tails[links[0]]), *fabric.heads[links].tolist()]
+        assert len(set(nodes)) == len(nodes)
+        assert nodes[1:-1] == fabric.tails[links][1:].tolist()
+        ends = found.paths.source[path], found.paths.target[path]
+        assert (nodes[0], nodes[-1]) == tuple(everyone.ranks[rank] for rank in ends)
+
+
+def test_slow_adapters_are_used_beside_fast_ones() -> None:
+    builder = TopologyBuilder("crossed")
+    builder.switch("spine")
+    for box, widths in enumerate([(3, 1), (1, 3)]):
+        builder.switch(f"{box}.switch")
+        for i, width in enumerate(widths):
+            gpu = builder.compute(f"{box}.{i}")
+            builder.duplex(gpu, f"{box}.switch", 9)
+            builder.duplex(gpu, "spine", width)
+    fabric = builder.build()
+    everyone = _alltoall(fabric)
+    # 4 pairs each way between the boxes at 3 + 1: F = 1
+    parallel = hierarchical_routes(fabric, everyone, ways=(Way.SPREAD,))
+    assert parallel.fractional_algbw == pytest.approx(2)
+    assert hierarchical_routes(fabric, everyone).algbw == 4
 
 
 def test_given_boxes_and_limits() -> None:

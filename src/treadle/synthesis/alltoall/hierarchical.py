@@ -103,8 +103,8 @@ def hierarchical_routes(
     Phase 1 takes data inside the box to the GPU on the rail of the target, phase 2 along the rail: PXN of
     NCCL 2.12; both go on at once, chunk after chunk. Pairs that look alike (lanes, box or not, distance)
     first share one split, which loses nothing on boxes that can be swapped. Only where the duals of that
-    program do not prove the split the best of all routings is SPREAD tried too, and then a split of its own
-    for each pair, up to MAX_PAIRS pairs. Among equally fast splits the one with the shortest ways is taken.
+    program do not prove the split the best of all routings is SPREAD tried too, then a split of its own for
+    each pair, up to MAX_PAIRS pairs. Among equally fast splits the one with the shortest ways is taken.
 
     Examples
     --------
@@ -151,16 +151,12 @@ def _closest(
     orbit, classes = _link_orbits(topology, collective), _alike(layout)
     pairs, units = np.arange(len(layout.demand)), collective.pair_demands.buffer_units
     simple: list[Way] = [way for way in ways if way is not Way.SPREAD]
-    attempts: list[tuple[list[Way], Int64Array]] = [
-        (simple, classes),
-        (list(ways), classes),
-        (list(ways), pairs),
-    ]
+    attempts = [(simple, classes), (list(ways), classes), (list(ways), pairs)]
     proofs = [layout.length]
     best: tuple[Candidates, _Split] | None = None
     for chosen, rows in attempts:
         is_fine = rows is pairs
-        if not chosen or (is_fine and len(pairs) > MAX_PAIRS):
+        if not chosen or (is_fine and best is not None and len(pairs) > MAX_PAIRS):
             continue
         found = candidates(layout, chosen)
         column = np.arange(found.paths.n_paths)

@@ -29,6 +29,7 @@ MOST_LANES = 16
 """Lanes over which a pair's data is spread."""
 
 _RESOLUTION = 2**20
+_PENALTY = 2.0**40
 _MAX_PATHS = 2**20
 
 
@@ -90,27 +91,33 @@ class Ways:
         widest = int(topology.bandwidths.max())
         # whole numbers, so that ways over links of the same speeds tie
         self.length = np.maximum(1.0, np.rint(_RESOLUTION * (widest / topology.bandwidths)))
-        self.distance = ShortestPaths(topology, collective).distances(self.length)
+        finder = ShortestPaths(topology, collective)
+        self.distance = finder.distances(self.length)
         check_reachable(topology, collective, self.distance)
-        self._into = self._tight_links()
-        self._fastest = cache(self._all_fastest)
+        # fewest ranks on the way, then fastest; sums stay whole numbers in float64
+        straight = self.length + _PENALTY * topology.is_compute[topology.tails]
+        self._into = {
+            False: self._tight_links(self.length, self.distance),
+            True: self._tight_links(straight, finder.distances(straight)),
+        }
+        self._legs = cache(self._all_legs)
 
-    def _tight_links(self) -> list[list[list[int]]]:
-        """Links into each node that lie on a fastest path, by rank."""
+    def _tight_links(self, length: Float64Array, distance: Float64Array) -> list[list[list[int]]]:
+        """Links into each node that lie on a shortest path, by rank."""
         tails, heads = self._topology.tails, self._topology.heads
         into: list[list[list[int]]] = []
-        for row in self.distance:
+        for row in distance:
             entering: list[list[int]] = [[] for _ in range(self._topology.n_nodes)]
-            tight = (row[tails] + self.length == row[heads]) & (tails != heads)
+            tight = (row[tails] + length == row[heads]) & (tails != heads)
             for link in np.flatnonzero(tight).tolist():
                 entering[heads[link]].append(link)
             into.append(entering)
         return into
 
-    def _all_fastest(self, source: int, target: int) -> tuple[tuple[int, ...], ...]:
-        """Up to MOST_PATHS fastest paths; nodes with a choice turn it by the pair, so that cuts differ."""
+    def _all_legs(self, source: int, target: int, is_straight: bool) -> tuple[tuple[int, ...], ...]:
+        """Up to MOST_PATHS fastest paths, or straight ones; where there is a choice pairs differ in it."""
         start, end = int(self.ranks[source]), int(self.ranks[target])
-        into, tails = self._into[source], self._topology.tails
+        into, tails = self._into[is_straight][source], self._topology.tails
 
         def back(node: int, suffix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             if node == start:
@@ -164,7 +171,9 @@ class Ways:
             for one, other in pairwise(stops):
                 if one == other:
                     continue
-                ways = self._fastest(one, other)
+                # the fastest way may shun the slow link of a lane, which is there to be used
+                between = self.box[one] != self.box[other]
+                ways = self._legs(one, other, bool(between) and way is Way.SPREAD)
                 if len(partial) * len(ways) <= MOST_PATHS:
                     partial = [(share / len(ways), path + more) for share, path in partial for more in ways]
                 else:
