@@ -124,6 +124,13 @@ def test_generalized_kautz_by_lp(name: str, rate: float) -> None:
     assert found.gap == 1 - found.rate / float(found.upper)
 
 
+@pytest.mark.parametrize("name", ["circulant(13,2,3)", "torus(4,4)", "complete_bipartite(4,4)", "torus(5,3)"])
+def test_flows_spread_from_one_source_load_all_links_alike(name: str) -> None:
+    found = solved(name)
+    assert found.exact is not None
+    check_certificates(found)
+
+
 def test_small_gaps_in_double_precision() -> None:
     topology = parse("generalized_kautz(4,27)")
     found = iterated(topology, alltoall(topology), 1e-8)
