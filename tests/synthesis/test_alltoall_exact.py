@@ -180,3 +180,23 @@ def test_trees_prefer_fewer_hops_among_equal_lengths() -> None:
     path, _ = finder.hops(trees, (np.zeros(5, dtype=np.int64), np.arange(1, 6)))
     assert np.bincount(path).tolist() == [1, 2, 3, 2, 1]
     assert trees.distance[0].tolist() == [0] * 6
+
+
+def test_orbits_of_links_of_different_sizes_bind_together() -> None:
+    """Two pods of three hosts, joined by one link between their switches and by one link per pair of hosts."""
+    builder = t.TopologyBuilder("pods joined twice")
+    for host in range(6):
+        builder.compute(f"g{host}")
+    for pod in range(2):
+        builder.switch(f"s{pod}")
+        for host in range(3):
+            builder.duplex(f"g{3 * pod + host}", f"s{pod}", 2)
+    builder.duplex("s0", "s1", 1)
+    for host in range(3):
+        builder.duplex(f"g{host}", f"g{host + 3}", 1)
+    fabric = builder.build()
+    exact = exact_rate(fabric, _all_to_all(fabric))
+    assert exact is not None
+    assert exact.symmetry.n_sources == 1
+    assert sorted(exact.symmetry.orbit_sizes.tolist()) == [2, 6, 6, 6]
+    assert exact.rate == Fraction(4, 9)  # four units between the pods, nine pairs
