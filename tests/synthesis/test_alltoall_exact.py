@@ -183,7 +183,7 @@ def test_trees_prefer_fewer_hops_among_equal_lengths() -> None:
 
 
 def test_orbits_of_links_of_different_sizes_bind_together() -> None:
-    """Two pods of three hosts, joined by one link between their switches and by one link per pair of hosts."""
+    """Two pods of three hosts, joined by a link between their switches and a link per pair of hosts."""
     builder = t.TopologyBuilder("pods joined twice")
     for host in range(6):
         builder.compute(f"g{host}")
