@@ -158,7 +158,7 @@ def test_rounds_suit_the_size() -> None:
     steps = [schedule.n_steps for schedule in found]
     assert steps == sorted(steps)
     assert steps[0] == routes.hops.max()
-    assert steps[-1] > 2 * steps[0]
+    assert steps[-1] > steps[0]
     for schedule, size in zip(found, sizes, strict=True):
         for other in found:
             times = [exchange_runtime_s(kautz, collective, s, size, alpha_s=1e-5) for s in (schedule, other)]
