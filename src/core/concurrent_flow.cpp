@@ -22,7 +22,7 @@ constexpr double price_weight = 2;
 
 // That weight stays unless one side moved so much farther than the other between restarts: adapting it always stalls
 // near 0.2% on generalised Kautz graphs of 1000 nodes, never adapting it at 5% and more on skewed demands.
-constexpr double lopsided = 6, damping = 0.8, most_change = 1e6;
+constexpr double lopsided = 10, damping = 0.8, most_change = 1e6;
 
 // Restarts after Lu and Yang: the step has shrunk much, or somewhat and grows again, or long ago.
 constexpr double much_shorter = 0.2, shorter = 0.8, share_of_all = 0.36;
