@@ -10,6 +10,7 @@ from treadle import planning
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, TimeLimitOption
 from treadle.cli.problem import (
     CollectiveArgument,
+    DemandsOption,
     FormatOption,
     ForwardOption,
     RanksOption,
@@ -45,6 +46,7 @@ def compare_command(
     forward: ForwardOption = False,
     root: RootOption = None,
     weights: WeightsOption = None,
+    demands: DemandsOption = None,
     file_format: FormatOption = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
@@ -62,7 +64,7 @@ def compare_command(
             time_limit_s=None if time_limit is None else parse_seconds(time_limit),
             trim=trim,
             progress=progress,
-            **problem_options(ranks, forward, root, weights, file_format),
+            **problem_options(ranks, forward, root, weights, file_format, demands),
         )
     finally:
         progress.clear()

@@ -18,7 +18,7 @@ from treadle.cli.output import (
     TimeLimitOption,
     warn,
 )
-from treadle.cli.problem import FormatOption, RanksOption, TopologyArgument, problem_options
+from treadle.cli.problem import DemandsOption, FormatOption, RanksOption, TopologyArgument, problem_options
 from treadle.cli.quantities import counted, exact_bandwidth, parse_seconds
 from treadle.cli.report import print_problem, print_seconds
 from treadle.errors import FormatError
@@ -42,6 +42,7 @@ def routes_command(
         int | None, typer.Option(help="Chunks that each pair's data are cut into.", metavar="P")
     ] = None,
     ranks: RanksOption = None,
+    demands: DemandsOption = None,
     file_format: FormatOption = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
@@ -60,7 +61,7 @@ def routes_command(
             seed=seed,
             time_limit_s=None if time_limit is None else parse_seconds(time_limit),
             progress=progress,
-            **problem_options(ranks, False, None, None, file_format),
+            **problem_options(ranks, False, None, None, file_format, demands),
         )
     except planning.RejectedError as error:
         warn(str(error))

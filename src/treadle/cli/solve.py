@@ -82,6 +82,7 @@ def solve_command(
     forward: ForwardOption = False,
     root: RootOption = None,
     weights: WeightsOption = None,
+    demands: DemandsOption = None,
     file_format: FormatOption = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
@@ -107,7 +108,7 @@ def solve_command(
             seed=seed,
             time_limit_s=None if time_limit is None else parse_seconds(time_limit),
             progress=progress,
-            **problem_options(ranks, forward, root, weights, file_format),
+            **problem_options(ranks, forward, root, weights, file_format, demands),
         )
     except planning.RejectedError as error:
         warn(str(error))
