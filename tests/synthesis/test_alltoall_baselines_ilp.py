@@ -55,6 +55,12 @@ def test_ilp_shortest_is_the_only_choice_on_a_small_generalized_kautz_graph() ->
     assert (result.time, result.gap) == (9, 0)
 
 
+def test_the_program_improves_on_the_local_search() -> None:
+    fabric = parse("torus(3, 3, 3)")
+    assert ilp_shortest(fabric, everyone(fabric), time_limit_s=0).time == 10
+    assert ilp_shortest(fabric, everyone(fabric), time_limit_s=60).time == 9
+
+
 def test_without_time_there_is_still_an_incumbent_with_a_gap() -> None:
     fabric = parse("generalized_kautz(4, 27)")
     result = ilp_disjoint(fabric, everyone(fabric), time_limit_s=0)
