@@ -59,6 +59,8 @@ def test_names_are_for_all_to_all_only(capsys: pytest.CaptureFixture[str]) -> No
     assert "ewsp is for alltoall" in capsys.readouterr().out
     assert main(["solve", "ring:4", "alltoall", "--algorithm", "forestcoll"]) == 2
     assert "spanning trees" in capsys.readouterr().err
+    assert main(["solve", "ring:4", "alltoall", "--algorithm", "bfb"]) == 2
+    assert "for an all-to-all leave out --algorithm" in capsys.readouterr().err
 
 
 def test_solve_takes_a_fitting_algorithm_by_default() -> None:

@@ -86,6 +86,8 @@ def generate_steps(problem: Problem, algorithm: str, options: Options) -> Candid
                 f"{algorithm}: step schedules are for direct-connect fabrics, and {topology.name} comes "
                 f"with {reason}; use --algorithm forestcoll"
             )
+    if collective.kind is CollectiveKind.ALLTOALL:
+        raise ScheduleError(f"{algorithm} sends the same to all; for an all-to-all leave out --algorithm")
     if collective.weights is not None:
         raise ScheduleError(
             f"{algorithm}: step schedules have shards of one size; leave out the weights or use "
