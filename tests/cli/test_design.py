@@ -45,7 +45,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, obj
 
 
 def test_frontier_of_table_3_4(capsys: pytest.CaptureFixture[str]) -> None:
-    """N = 1024, d = 4: at least as good as what the notes' search found, beside the bounds."""
+    """N = 1024, d = 4: at least as good as the published frontier, beside the bounds."""
     values = answer(capsys, "--nodes", "1024", "--degree", "4")
     rows = [(row["steps"], Fraction(row["t_b_exact"])) for row in values["frontier"]]
     for steps, t_b in ((5, "1.332"), (6, "1.020"), (8, "1.004"), (11, "1.000"), (20, "0.999")):

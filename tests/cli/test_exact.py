@@ -15,7 +15,7 @@ pytest.importorskip("ortools")
 
 
 def test_diamond_with_given_rounds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The notes' rounds: three steps and T_B = 7/8."""
+    """Three steps of 2, 2 and 3 rounds: T_B = 7/8 (table A.3)."""
     plan = tmp_path / "x.plan"
     arguments = [
         "solve",
