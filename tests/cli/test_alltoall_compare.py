@@ -1,4 +1,4 @@
-"""``treadle compare FABRIC alltoall`` and ``treadle solve FABRIC alltoall``: time over optimum of the classic algorithms."""
+"""``treadle compare`` and ``treadle solve`` of an all-to-all: time over optimum of the classic algorithms."""
 
 from __future__ import annotations
 
