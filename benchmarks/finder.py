@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.finder.bases import closed_form_bases, least_circulant_diameter
+from treadle.finder.bases import least_circulant_diameter
 from treadle.finder.construction import notation, summary_letters
 from treadle.finder.search import Candidate, Finder
 from treadle.finder.tables import Tables, shipped_tables
@@ -41,12 +41,7 @@ TABLE_A1 = (32, 64, 128, 256, 512, 1024)
 
 def finder(tables: Tables, *, bidirectional: bool = False) -> Finder:
     """A finder with nothing computed yet."""
-
-    def bases(n: int, d: int) -> Iterator[Candidate]:
-        yield from closed_form_bases(n, d)
-        yield from tables.bases(n, d)
-
-    return Finder(bases, bidirectional=bidirectional)
+    return Finder(tables.bases, bidirectional=bidirectional)
 
 
 def allreduce_us(candidate: Candidate, size: int) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -13,7 +12,6 @@ import pytest
 
 from treadle.errors import FormatError, TopologyError
 from treadle.finder import line_graph_search
-from treadle.finder.bases import closed_form_bases
 from treadle.finder.cayley_groups import groups_of_order
 from treadle.finder.cayley_value import cayley_value
 from treadle.finder.construction import expression
@@ -27,7 +25,7 @@ from treadle.finder.line_graph_library import (
 )
 from treadle.finder.line_graph_search import search_line_graphs, unknown_entries
 from treadle.finder.line_graph_value import line_graph_value
-from treadle.finder.search import Candidate, Finder
+from treadle.finder.search import Finder
 from treadle.finder.tables import shipped_tables
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.step_cost import t_b
@@ -127,12 +125,7 @@ def test_known_findings_and_the_finder_as_good(base: str, n: int, t_l: int, moor
 
 def finder(*, line_graphs: bool = True) -> Finder:
     tables = shipped_tables(line_graphs=line_graphs)
-
-    def bases(nodes: int, degree: int) -> Iterator[Candidate]:
-        yield from closed_form_bases(nodes, degree)
-        yield from tables.bases(nodes, degree)
-
-    return Finder(bases)
+    return Finder(tables.bases)
 
 
 def test_512_nodes_at_both_bounds_are_offered_as_a_line_graph() -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from treadle.finder.bases import bandwidth_optimal, closed_form_bases
+from treadle.finder.bases import bandwidth_optimal
 from treadle.finder.build import build
 from treadle.finder.construction import Base, Scheduler, expression, notation
 from treadle.finder.measure import measured_options
@@ -36,11 +36,7 @@ TABLE_A1 = {
 
 
 def finder(tables: Tables = PUBLISHED_ONLY, *, bidirectional: bool = False) -> Finder:
-    def bases(n: int, d: int) -> Iterator[Candidate]:
-        yield from closed_form_bases(n, d)
-        yield from tables.bases(n, d)
-
-    return Finder(bases, bidirectional=bidirectional)
+    return Finder(tables.bases, bidirectional=bidirectional)
 
 
 @pytest.mark.parametrize("nodes", TABLE_A1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +18,6 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError, TreadleError
-from treadle.finder.bases import closed_form_bases
 from treadle.finder.cayley_batch import GroupTable, Int16Array, batch_costs, batch_distances
 from treadle.finder.cayley_groups import groups_of_order
 from treadle.finder.cayley_search import least_steps
@@ -228,12 +227,7 @@ def unknown_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, 
     it discards, only predictions count.
     """
     tables = shipped_tables(line_graphs=False)
-
-    def bases(nodes: int, degree: int) -> Iterator[Candidate]:
-        yield from closed_form_bases(nodes, degree)
-        yield from tables.bases(nodes, degree)
-
-    finder = Finder(bases)
+    finder = Finder(tables.bases)
     known: dict[tuple[int, int], list[Candidate]] = {}
     kept: list[LineGraphEntry] = []
     for entry in pareto_entries(entries):

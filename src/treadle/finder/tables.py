@@ -11,6 +11,7 @@ from functools import cache
 from importlib import resources
 from math import lcm
 
+from treadle.finder.bases import closed_form_bases
 from treadle.finder.cayley_library import LibraryEntry, load_library
 from treadle.finder.construction import Base, LineGraph, Scheduler
 from treadle.finder.line_graph_library import LineGraphEntry, load_line_graphs
@@ -34,7 +35,8 @@ class Tables:
     library: Mapping[tuple[int, int], Sequence[Candidate]] = field(default_factory=dict)
 
     def bases(self, nodes: int, degree: int) -> Iterator[Candidate]:
-        """Bases of that size, the plainest first."""
+        """Every known base of that size, closed forms included, the plainest first: what `Finder` takes."""
+        yield from closed_form_bases(nodes, degree)
         yield from self.library.get((nodes, degree), ())
         for family, rows in self.figures.items():
             if (nodes, degree) in rows:

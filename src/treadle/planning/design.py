@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 from treadle._version import __version__
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.finder.bases import closed_form_bases
 from treadle.finder.build import build
 from treadle.finder.compute_tables import figures_of
 from treadle.finder.evaluate import call_seconds, cheapest_sequence, group_figures
 from treadle.finder.measure import LARGEST_MEASURED, Option, is_quick_breadth_first, measured_options
-from treadle.finder.search import Candidate, Finder
+from treadle.finder.search import Bases, Finder
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning.candidate import Candidate as Proposal
@@ -233,19 +232,14 @@ def design(
     )
 
 
-def _bases(nodes: int, degree: int) -> Callable[[int, int], Iterator[Candidate]]:
+def _bases(nodes: int, degree: int) -> Bases:
     """The known bases; a generalized Kautz graph of the target's size is computed if no table has it."""
     tables = shipped_tables()
     kautz = tables.figures["generalized_kautz"]
     if (nodes, degree) not in kautz and 1 < degree < nodes and is_quick_breadth_first(nodes, degree):
         more = {(nodes, degree): figures_of(generalized_kautz(degree, nodes))}
         tables = Tables({**tables.figures, "generalized_kautz": {**kautz, **more}}, tables.library)
-
-    def bases(n: int, d: int) -> Iterator[Candidate]:
-        yield from closed_form_bases(n, d)
-        yield from tables.bases(n, d)
-
-    return bases
+    return tables.bases
 
 
 def _options(finder: Finder, nodes: int, degree: int) -> tuple[Option, ...]:
