@@ -29,7 +29,8 @@ from treadle.synthesis.alltoall.paths import (
     shortest_path_set,
 )
 from treadle.synthesis.alltoall.route_columns import generate_routes
-from treadle.synthesis.alltoall.route_units import common_chunks, route_schedule
+from treadle.synthesis.alltoall.route_units import route_schedule
+from treadle.synthesis.alltoall.whole_units import common_chunks
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -295,11 +296,11 @@ def test_shares_with_a_small_denominator_lose_nothing() -> None:
     collective = everyone(topology)
     paths = bounded_paths(topology, collective)
     weights = 1 / np.bincount(paths.source * 8 + paths.target)[paths.source * 8 + paths.target]
-    assert common_chunks(WeightedPaths(paths, weights)) == 4
+    assert common_chunks(weights) == 4
     made = route_schedule(topology, collective, paths, weights)
     assert (made.algbw, made.schedule.n_chunks) == (Fraction(16, 5), 4)
     assert made.loss == pytest.approx(0, abs=1e-12)
-    assert common_chunks(WeightedPaths(paths, weights), limit=3) is None
+    assert common_chunks(weights, limit=3) is None
 
 
 def test_moving_chunks_helps() -> None:

@@ -19,10 +19,8 @@ from treadle.synthesis.alltoall.paths import (
     check_paths,
     demanded_pairs,
 )
+from treadle.synthesis.alltoall.whole_units import least_whole, rounded_units
 from treadle.topologies.topology import Topology
-
-DEFAULT_CHUNKS = 64
-"""Chunks per unit of demand where no smaller number divides every share."""
 
 _TRIES = 20000
 """Most chunks that are moved to a better path after rounding."""
@@ -45,19 +43,6 @@ class ChunkedRoutes:
     schedule: RouteSchedule
     algbw: Fraction
     loss: float
-
-
-def common_chunks(routing: WeightedPaths, *, limit: int = DEFAULT_CHUNKS) -> int | None:
-    """The least number of chunks per unit of demand, up to `limit`, that makes every weight whole.
-
-    This is the highest common factor of the weights, as the paper chooses the size of its chunks; None where
-    it needs more chunks than the limit.
-    """
-    for chunks in range(1, limit + 1):
-        scaled = routing.weights * chunks
-        if np.all(np.abs(scaled - np.rint(scaled)) < 1e-6):
-            return chunks
-    return None
 
 
 def route_schedule(
@@ -119,8 +104,8 @@ def route_schedule(
     paths, pair, weights, number = paths.take(kept), pair[kept], weights[kept], number[kept]
     shares = weights / np.bincount(pair, weights=weights)[pair]
     if chunks is None:
-        chunks = common_chunks(WeightedPaths(paths, shares * demand[pair])) or DEFAULT_CHUNKS
-    units = _largest_remainders(pair, shares * demand[pair] * chunks, demand * chunks)
+        chunks = least_whole(shares * demand[pair])
+    units = rounded_units(pair, shares * demand[pair] * chunks, demand * chunks)
     units = _move_chunks(topology, paths, pair, units)
     used = units > 0
     paths, units, number = paths.take(used), units[used], number[used]
@@ -152,23 +137,6 @@ def _heaviest(pair: Int64Array, weights: Float64Array, most: int | None) -> NDAr
     order = np.lexsort((-weights, pair))
     first = np.searchsorted(pair[order], pair[order])
     return np.sort(order[np.arange(len(pair)) - first < most])
-
-
-def _largest_remainders(pair: Int64Array, wanted: Float64Array, total: Int64Array) -> Int64Array:
-    """Whole numbers near `wanted` that add up to `total` for each pair."""
-    units = np.floor(wanted + 1e-9).astype(np.int64)
-    left = total - np.bincount(pair, weights=units, minlength=len(total)).astype(np.int64)
-    order = np.lexsort((units - wanted, pair))
-    first = np.searchsorted(pair[order], pair[order])
-    place = np.empty(len(pair), dtype=np.int64)
-    place[order] = np.arange(len(pair)) - first
-    count = np.bincount(pair, minlength=len(total))
-    # left is below the number of paths; a deficit of 1 can come from the 1e-9 alone
-    extra = np.where(place < left[pair], 1, 0) + np.where(
-        (left[pair] < 0) & (place >= (count + left)[pair]), -1, 0
-    )
-    rounded: Int64Array = units + extra
-    return rounded
 
 
 def _move_chunks(topology: Topology, paths: PathSet, pair: Int64Array, units: Int64Array) -> Int64Array:

@@ -18,13 +18,27 @@ DEFAULT_CHUNKS = 64
 _NEAR = 1e-6
 
 
-def least_whole(weights: Float64Array) -> int:
-    """The least number, up to the default, that multiplies every weight to a whole one; or the default."""
-    for chunks in range(1, DEFAULT_CHUNKS):
+def common_chunks(weights: Float64Array, *, limit: int = DEFAULT_CHUNKS) -> int | None:
+    """The least number of chunks per unit of demand, up to `limit`, that makes every weight whole.
+
+    This is the highest common factor of the weights, as the all-to-all paper chooses the size of its chunks;
+    None where it needs more chunks than the limit.
+
+    Examples
+    --------
+    >>> common_chunks(np.array([0.5, 0.25])), common_chunks(np.array([0.5, 0.25]), limit=3)
+    (4, None)
+    """
+    for chunks in range(1, limit + 1):
         scaled = weights * chunks
         if np.all(np.abs(scaled - np.rint(scaled)) < _NEAR * chunks):
             return chunks
-    return DEFAULT_CHUNKS
+    return None
+
+
+def least_whole(weights: Float64Array) -> int:
+    """`common_chunks`, or the default number where that needs more."""
+    return common_chunks(weights) or DEFAULT_CHUNKS
 
 
 def rounded_units(pair: Int64Array, wanted: Float64Array, total: Int64Array) -> Int64Array:
