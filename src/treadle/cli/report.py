@@ -10,6 +10,7 @@ from treadle.cli.output import Output
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.planning import Bound, RateResult, Shortfall, SolveResult, uniform_bandwidth
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
+from treadle.schedules.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.schedules.cost import link_loads
 from treadle.schedules.exchange import ExchangeSchedule
@@ -91,6 +92,8 @@ def describe_witness(topology: Topology, collective: Collective, witness: Witnes
         cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
         first = describe_nodes(topology, cuts[0][0]) if cuts else "none"
         return f"{counted(len(cuts), 'cut')} together; the heaviest is {first}"
+    if isinstance(witness, DistanceWitness):
+        return "link lengths; by them the pairs are too far apart for more"
     return witness.kind
 
 
