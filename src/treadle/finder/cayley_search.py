@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +21,7 @@ from treadle.finder.cayley_batch import GroupTable, Int16Array, batch_costs, bat
 from treadle.finder.cayley_groups import groups_of_order
 from treadle.finder.cayley_library import LibraryEntry, library_text, pareto_entries, read_entries
 from treadle.finder.cayley_value import load_scale
+from treadle.finder.contenders import FAR, NONE, Contender, GroupTables, bars, offer, parse_sizes, scores
 from treadle.topologies.cayley import cayley_graph
 from treadle.topologies.limits import check_count
 
@@ -29,22 +29,8 @@ MAX_ORDER = 4096
 """Largest group searched: its tables take 64 MB."""
 
 _MAX_SEARCH_DEGREE = 8
-_POOL = 8
-_PER_GROUP = 3
-_FAR = 10**12
-_NONE = np.iinfo(np.int64).max
 _TABLE_BYTES = 2**28
 _SPANS: Mapping[tuple[int, bool], int] = MappingProxyType({(2, False): 12, (3, False): 8, (3, True): 10})
-
-
-@dataclass(frozen=True, order=True)
-class _Candidate:
-    """`cost`: 10**12 per node beyond the target, or the summed loads of the worse direction, scaled."""
-
-    cost: int
-    group: int
-    generators: tuple[int, ...]
-    t_l: int = field(compare=False)
 
 
 def search_cayley(
@@ -98,10 +84,10 @@ class _Search:
         least = least_steps(n, degree, bidirectional=bidirectional)
         span = _SPANS.get((degree, bidirectional), 8 if bidirectional else 5)
         self.targets = list(range(least, least + span))
-        self.pools: dict[int, list[_Candidate]] = {target: [] for target in self.targets}
+        self.pools: dict[int, list[Contender]] = {target: [] for target in self.targets}
         self.optimum = Fraction((n - 1) * load_scale(degree), degree)
         self.block = max(64, min(1024, 65536 // (n * degree)))
-        self.tables: dict[int, GroupTable] = {}
+        self.tables = GroupTables(self.groups, _TABLE_BYTES)
 
     def run(self, trials: int) -> None:
         order = self.rng.permutation(len(self.groups))
@@ -128,20 +114,12 @@ class _Search:
             )
             for pool in self.pools.values()
             for best in pool[:1]
-            if best.cost < _FAR
+            if best.cost < FAR
         ]
         return pareto_entries(found)
 
-    def _expression(self, one: _Candidate) -> str:
+    def _expression(self, one: Contender) -> str:
         return self.groups[one.group].expression(one.generators)
-
-    def _table(self, group: int) -> GroupTable:
-        """The group's table; the least recently used ones make room for it."""
-        table = self.tables.pop(group, None) or GroupTable(self.groups[group].group)
-        while self.tables and (len(self.tables) + 1) * 4 * self.n**2 > _TABLE_BYTES:
-            self.tables.pop(next(iter(self.tables)))
-        self.tables[group] = table
-        return self.tables[group]
 
     def _next_block(self) -> tuple[int, Int64Array]:
         """Mostly changes of a good candidate, sometimes new sets of its group or of any."""
@@ -163,7 +141,7 @@ class _Search:
         n_pairs = int(self.rng.integers(least, self.degree // 2 + 1)) if pairs.size else 0
         if 2 * n_pairs < self.degree and not involutions.size:
             return np.zeros((0, self.degree), dtype=np.int64)
-        inverses = self._table(group).inverses
+        inverses = self.tables[group].inverses
         columns: list[Int64Array] = []
         for _ in range(n_pairs):
             chosen = self.rng.choice(pairs, self.block)
@@ -173,10 +151,10 @@ class _Search:
 
     def _halves(self, group: int) -> tuple[Int64Array, Int64Array]:
         """Elements that differ from their inverses; involutions."""
-        inverses, nodes = self._table(group).inverses, np.arange(1, self.n)
+        inverses, nodes = self.tables[group].inverses, np.arange(1, self.n)
         return nodes[inverses[1:] != nodes], nodes[inverses[1:] == nodes]
 
-    def _changed_sets(self, parent: _Candidate) -> Int64Array:
+    def _changed_sets(self, parent: Contender) -> Int64Array:
         """The parent's set with one or two generators (or inverse pairs) replaced."""
         sets = np.tile(np.array(parent.generators, dtype=np.int64), (self.block, 1))
         rows = np.arange(self.block)
@@ -190,7 +168,7 @@ class _Search:
             )
             return sets
         pairs, involutions = self._halves(parent.group)
-        inverses = self._table(parent.group).inverses
+        inverses = self.tables[parent.group].inverses
         single = inverses[sets[0]] == sets[0]
         units = [(i,) if single[i] else (i, i + 1) for i in _unit_starts(single)]
         for _ in range(1 + int(self.rng.random() < 0.4)):
@@ -201,20 +179,13 @@ class _Search:
         return sets
 
     def _try(self, group: int, sets: Int64Array) -> None:
-        table = self._table(group)
+        table = self.tables[group]
         distance = batch_distances(table, sets, self.targets[-1])
         steps = np.where((distance < 0).any(axis=1), self.targets[-1] + 1, distance.max(axis=1))
         costs = self._costs(table, sets, distance, steps)
         for target in list(self.targets):
-            beyond = self.n - ((distance >= 0) & (distance <= target)).sum(axis=1, dtype=np.int64)
-            scores = np.where(beyond > 0, beyond * _FAR, costs)
             pool = self.pools[target]
-            worst = pool[-1].cost if len(pool) == _POOL else _NONE
-            for i in np.argsort(scores, kind="stable")[:_PER_GROUP]:
-                if scores[i] < worst:
-                    one = _Candidate(int(scores[i]), group, tuple(sets[i].tolist()), int(steps[i]))
-                    pool.append(one)
-            pool[:] = _thinned(pool)
+            offer(pool, group, sets, steps, scores(distance, target, costs))
             if pool and pool[0].cost == self.optimum:
                 self.targets = [t for t in self.targets if t < target]
                 break
@@ -222,21 +193,16 @@ class _Search:
     def _costs(
         self, table: GroupTable, sets: Int64Array, distance: Int16Array, steps: Int64Array
     ) -> Int64Array:
-        """Scaled cost of the worse direction; _NONE where T_L is too large or no pool would take it."""
-        bars = np.zeros(self.targets[-1] + 1, dtype=np.int64)
-        for target in self.targets:
-            pool = self.pools[target]
-            bars[target] = pool[-1].cost if len(pool) == _POOL else _NONE
-        # A candidate counts for every target from its own T_L on.
-        bars = np.maximum.accumulate(bars[::-1])[::-1]
+        """Scaled cost of the worse direction; NONE where T_L is too large or no pool would take it."""
+        highest = bars(self.pools, self.targets)
         alive = np.flatnonzero(steps <= self.targets[-1])
         worse = np.zeros(alive.size, dtype=np.int64)
         for products in (table.products, table.reversed_products)[: 1 if self.bidirectional else 2]:
             if alive.size:
                 worse = np.maximum(worse, batch_costs(table, products, sets[alive], distance[alive]))
-                keep = worse < bars[steps[alive]]
+                keep = worse < highest[steps[alive]]
                 alive, worse = alive[keep], worse[keep]
-        costs = np.full(len(sets), _NONE, dtype=np.int64)
+        costs = np.full(len(sets), NONE, dtype=np.int64)
         costs[alive] = worse
         return costs
 
@@ -247,15 +213,6 @@ def _unit_starts(single: Sequence[bool]) -> Iterator[int]:
     while i < len(single):
         yield i
         i += 1 if single[i] else 2
-
-
-def _thinned(pool: Iterable[_Candidate]) -> list[_Candidate]:
-    """The best candidates, at most three of a group."""
-    kept: list[_Candidate] = []
-    for one in sorted(set(pool)):
-        if len(kept) < _POOL and sum(other.group == one.group for other in kept) < _PER_GROUP:
-            kept.append(one)
-    return kept
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -278,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error("--degree and --sizes are needed")
         command = f"python -m treadle.finder.cayley_search {' '.join(words)}"
         found: list[LibraryEntry] = []
-        for n in _sizes(given.sizes):
+        for n in parse_sizes(given.sizes):
             found += search_cayley(
                 n, given.degree, trials=given.trials, seed=given.seed, bidirectional=given.bidirectional
             )
@@ -287,16 +244,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0
-
-
-def _sizes(text: str) -> list[int]:
-    sizes: list[int] = []
-    for word in text.split(","):
-        first, _, last = word.partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()):
-            raise TopologyError(f"--sizes: expected numbers and ranges such as 2-64,128, found {text!r}")
-        sizes += range(int(first), int(last or first) + 1)
-    return sizes
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from treadle.finder.cayley_batch import GroupTable, Int16Array, batch_costs, bat
 from treadle.finder.cayley_groups import groups_of_order
 from treadle.finder.cayley_search import least_steps
 from treadle.finder.cayley_value import load_scale
+from treadle.finder.contenders import FAR, NONE, Contender, GroupTables, bars, offer, parse_sizes, scores
 from treadle.finder.line_graph_library import LineGraphEntry, library_text, pareto_entries, read_entries
 from treadle.finder.line_graph_value import batch_line_graph_costs, check_power, line_graph_value
 from treadle.finder.search import Candidate, Finder
@@ -35,21 +35,7 @@ MAX_BASE_ORDER = 1024
 _SPAN = 4
 _GROUPS = 4
 _ROUND = 48
-_POOL = 8
-_PER_GROUP = 3
-_FAR = 10**14
-_NONE = np.iinfo(np.int64).max
 _TABLE_BYTES = 2**27
-
-
-@dataclass(frozen=True, order=True)
-class _Candidate:
-    """`cost`: 10**14 per node beyond the target, or the summed loads of L^n, worse direction, scaled."""
-
-    cost: int
-    group: int
-    generators: tuple[int, ...]
-    t_l: int = field(compare=False)
 
 
 def search_line_graphs(
@@ -96,11 +82,11 @@ class _Search:
         self.groups = groups_of_order(n, seed=seed)
         least = least_steps(n, degree)
         self.targets = list(range(least, least + (2 * _SPAN if degree == 2 else _SPAN)))
-        self.best: dict[int, _Candidate] = {}
-        self.pools: dict[int, list[_Candidate]] = {}
+        self.best: dict[int, Contender] = {}
+        self.pools: dict[int, list[Contender]] = {}
         self.optimum = Fraction((n * degree**power - 1) * load_scale(degree), degree)
         self.block = max(64, min(1024, 65536 // (n * degree)))
-        self.tables: dict[int, GroupTable] = {}
+        self.tables = GroupTables(self.groups, _TABLE_BYTES)
 
     def run(self, trials: int) -> None:
         order: list[int] = []
@@ -120,9 +106,9 @@ class _Search:
                 self._try(*self._next_block(groups))
 
     def front(self) -> tuple[LineGraphEntry, ...]:
-        return pareto_entries(self._entry(one) for one in self.best.values() if one.cost < _FAR)
+        return pareto_entries(self._entry(one) for one in self.best.values() if one.cost < FAR)
 
-    def _entry(self, one: _Candidate) -> LineGraphEntry:
+    def _entry(self, one: Contender) -> LineGraphEntry:
         base = self.groups[one.group].expression(one.generators)
         value = line_graph_value(cayley_graph(base), self.power)
         return LineGraphEntry(
@@ -134,14 +120,6 @@ class _Search:
             gather_t_b=value.gather_t_b,
             reduce_t_b=value.reduce_t_b,
         )
-
-    def _table(self, group: int) -> GroupTable:
-        """The group's table; the least recently used ones make room for it."""
-        table = self.tables.pop(group, None) or GroupTable(self.groups[group].group)
-        while self.tables and (len(self.tables) + 1) * 4 * self.n**2 > _TABLE_BYTES:
-            self.tables.pop(next(iter(self.tables)))
-        self.tables[group] = table
-        return table
 
     def _random_sets(self) -> Int64Array:
         return self.rng.integers(1, self.n, size=(self.block, self.degree))
@@ -163,19 +141,13 @@ class _Search:
         return parent.group, sets
 
     def _try(self, group: int, sets: Int64Array) -> None:
-        table = self._table(group)
+        table = self.tables[group]
         distance = batch_distances(table, sets, self.targets[-1])
         steps = np.where((distance < 0).any(axis=1), self.targets[-1] + 1, distance.max(axis=1))
         costs = self._costs(table, sets, distance, steps)
         for target in list(self.targets):
-            beyond = self.n - ((distance >= 0) & (distance <= target)).sum(axis=1, dtype=np.int64)
-            scores = np.where(beyond > 0, beyond * _FAR, costs)
             pool = self.pools[target]
-            worst = pool[-1].cost if len(pool) == _POOL else _NONE
-            for i in np.argsort(scores, kind="stable")[:_PER_GROUP]:
-                if scores[i] < worst:
-                    pool.append(_Candidate(int(scores[i]), group, tuple(sets[i].tolist()), int(steps[i])))
-            pool[:] = _thinned(pool)
+            offer(pool, group, sets, steps, scores(distance, target, costs))
             if pool:
                 self.best[target] = min(self.best.get(target, pool[0]), pool[0])
             if pool and pool[0].cost == self.optimum:
@@ -185,39 +157,25 @@ class _Search:
     def _costs(
         self, table: GroupTable, sets: Int64Array, distance: Int16Array, steps: Int64Array
     ) -> Int64Array:
-        """Scaled cost of L^n, worse direction; _NONE where T_L is too large or no pool would take it."""
-        bars = np.zeros(self.targets[-1] + 1, dtype=np.int64)
-        for target in self.targets:
-            pool = self.pools[target]
-            bars[target] = pool[-1].cost if len(pool) == _POOL else _NONE
-        # A candidate counts for every target from its own T_L on.
-        bars = np.maximum.accumulate(bars[::-1])[::-1]
+        """Scaled cost of L^n, worse direction; NONE where T_L is too large or no pool would take it."""
+        highest = bars(self.pools, self.targets)
         alive = np.flatnonzero(steps <= self.targets[-1])
         both = (table.products, table.reversed_products)
         for products in both:
             if alive.size:
                 # What is taken away saves at most what the first n steps cost.
                 least = batch_costs(table, products, sets[alive], distance[alive]) * self.degree**self.power
-                alive = alive[least < bars[steps[alive]]]
+                alive = alive[least < highest[steps[alive]]]
         worse = np.zeros(alive.size, dtype=np.int64)
         for products in both:
             if alive.size:
                 costs = batch_line_graph_costs(table, products, sets[alive], distance[alive], self.power)
                 worse = np.maximum(worse, costs)
-                keep = worse < bars[steps[alive]]
+                keep = worse < highest[steps[alive]]
                 alive, worse = alive[keep], worse[keep]
-        found = np.full(len(sets), _NONE, dtype=np.int64)
+        found = np.full(len(sets), NONE, dtype=np.int64)
         found[alive] = worse
         return found
-
-
-def _thinned(pool: Iterable[_Candidate]) -> list[_Candidate]:
-    """The best candidates, at most three of a group."""
-    kept: list[_Candidate] = []
-    for one in sorted(set(pool)):
-        if len(kept) < _POOL and sum(other.group == one.group for other in kept) < _PER_GROUP:
-            kept.append(one)
-    return kept
 
 
 def unknown_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, ...]:
@@ -263,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_power(given.power, given.degree)
         command = f"python -m treadle.finder.line_graph_search {' '.join(words)}"
         found: list[LineGraphEntry] = []
-        for n in _sizes(given.sizes, given.degree**given.power):
+        for n in _base_multiples(given.sizes, given.degree**given.power):
             found += search_line_graphs(
                 n, given.degree, trials=given.trials, seed=given.seed, power=given.power
             )
@@ -274,14 +232,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _sizes(text: str, multiple_of: int) -> list[int]:
-    sizes: list[int] = []
-    for word in text.split(","):
-        first, _, last = word.partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()):
-            raise TopologyError(f"--sizes: expected numbers and ranges such as 2-64,128, found {text!r}")
-        sizes += range(int(first), int(last or first) + 1)
-    return [size for size in sizes if size % multiple_of == 0 and size // multiple_of > 1]
+def _base_multiples(text: str, multiple_of: int) -> list[int]:
+    """Sizes that a line graph can have."""
+    return [size for size in parse_sizes(text) if size % multiple_of == 0 and size // multiple_of > 1]
 
 
 if __name__ == "__main__":
