@@ -96,6 +96,20 @@ def test_a_kept_plan_with_a_false_claim_is_made_anew(
     assert len(load_plan(tmp_path / "x.plan").topology.compute_nodes) == 6
 
 
+def test_a_kept_plan_of_another_collective_is_not_taken(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, own_cache: Path
+) -> None:
+    plan = tmp_path / "x.plan"
+    common = ["--nodes", "5", "--degree", "2", "-o", str(plan), "--collective"]
+    answer(capsys, *common, "allgather")
+    (first,) = own_cache.glob("*.plan")
+    answer(capsys, *common, "reduce-scatter")
+    (second,) = set(own_cache.glob("*.plan")) - {first}
+    second.write_bytes(first.read_bytes())
+    assert answer(capsys, *common, "reduce-scatter")["plan_from_cache"] is False
+    assert load_plan(plan).collective.kind == "reduce-scatter"
+
+
 def test_workload_and_reconfiguration(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     job = tmp_path / "job.toml"
     job.write_text(JOB)

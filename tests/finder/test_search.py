@@ -10,8 +10,9 @@ import pytest
 
 from treadle.finder.bases import bandwidth_optimal
 from treadle.finder.build import build
-from treadle.finder.construction import Base, Scheduler, expression, notation
+from treadle.finder.construction import Base, DegreeExpansion, Parallel, Scheduler, expression, notation
 from treadle.finder.measure import measured_options
+from treadle.finder.predict import Performance
 from treadle.finder.search import Candidate, Finder, pareto
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -19,6 +20,7 @@ from treadle.schedules.forest import Direction
 from treadle.schedules.step_cost import t_b
 from treadle.schedules.steps import StepSchedule
 from treadle.schedules.verify import verify
+from treadle.synthesis.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import is_symmetric, parse
 from treadle.topologies.moore import bandwidth_optimum, moore_steps
 
@@ -151,3 +153,41 @@ def test_nothing_is_hoped_for_beyond_the_optimum() -> None:
         for hope in search.hopeful(nodes, degree):
             assert hope.steps < least
             assert not hope.is_exact
+
+
+def test_degree_expansion_leaves_graphs_with_loops_alone() -> None:
+    """Definition 13 has no self-loops: a looped base is no base of a degree expansion."""
+    looped = FIGURES_ONLY_LOOPS.bases(4, 2)
+    assert any(c.gather.has_loops for c in looped)
+    found = Finder(lambda n, d: [c for c in FIGURES_ONLY_LOOPS.bases(n, d) if c.gather.has_loops])
+    assert found.frontier(8, 4)
+    assert not any(isinstance(c.construction, DegreeExpansion) for c in found.frontier(8, 4))
+
+
+FIGURES_ONLY_LOOPS = Tables({"de_bruijn": shipped_tables().figures["de_bruijn"]})
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_parallel_links_share_every_send(direction: Direction) -> None:
+    """Twice the links at the same T_B in M/B, for schedules that are not breadth-first too."""
+    base = DegreeExpansion(Base("uni_ring(1, 4)", "UniRing(1,4)", Scheduler.BFB, "ring"), 2)
+    kind = CollectiveKind.ALLGATHER if direction is Direction.BROADCAST else CollectiveKind.REDUCE_SCATTER
+    costs = []
+    for construction in (base, Parallel(base, 3)):
+        topology, steps = build(construction, direction)
+        schedule = StepSchedule(kind, **{direction.value: steps})
+        report = verify(topology, on_all_ranks(topology, kind), schedule)
+        assert report.is_ok, report.violations[:3]
+        costs.append((steps.n_steps, t_b(topology, schedule)))
+    assert costs[0] == costs[1]
+
+
+def test_both_directions_are_measured() -> None:
+    """Pi(3,50) gathers faster than it reduces; a rough candidate gets the exact figures of each."""
+    base = Base("generalized_kautz(3, 50)", "Pi(3,50)", Scheduler.BFB, "test")
+    rough = Performance(50, 3, 9, Fraction(9), None, None, True, True, False, False, False, False)
+    (option,) = measured_options([Candidate(base, rough, rough)])
+    topology = parse("generalized_kautz(3, 50)")
+    assert option.candidate.gather.t_b == bfb_value(topology).t_b
+    assert option.candidate.reduce.t_b == bfb_reduce_scatter_value(topology).t_b
+    assert option.candidate.gather.t_b < option.candidate.reduce.t_b

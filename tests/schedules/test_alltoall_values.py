@@ -18,6 +18,7 @@ from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveK
 from treadle.schedules.demands import Demands, uniform_demands
 from treadle.schedules.witness import witness_from_json
 from treadle.topologies import complete, hypercube, parse, ring, torus
+from treadle.topologies.direct import from_arcs
 from treadle.topologies.topology import Topology
 
 A2A = CollectiveKind.ALLTOALL
@@ -134,3 +135,14 @@ def test_switches_only_forward() -> None:
     topology = parse("star(4)")
     witness = DistanceWitness(np.ones(topology.n_links, dtype=np.int64))
     assert witness.pair_rate_bound(topology, on_all_ranks(topology, A2A)) == Fraction(8, 12 * 2)
+
+
+def test_self_loops_add_no_capacity_and_the_buffer_scales_the_bound() -> None:
+    """A loop carries nothing; algbw is F times the largest row or column, own data included."""
+    looped = from_arcs("looped", [0, 0, 1, 1], [0, 1, 0, 1], n=2)
+    lengths = DistanceWitness(np.ones(4, dtype=np.int64))
+    assert lengths.pair_rate_bound(looped, on_all_ranks(looped, A2A)) == 1
+    demands = Demands([[5, 2], [2, 0]])
+    collective = Collective(A2A, (0, 1), demands=demands)
+    assert lengths.pair_rate_bound(looped, collective) == Fraction(1, 2)
+    assert lengths.bound(looped, collective) == Fraction(7, 2)

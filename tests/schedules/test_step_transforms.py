@@ -427,3 +427,9 @@ def test_transforms_leave_their_argument_alone() -> None:
             column.flags.writeable for column in (result.shard, result.link, result.low, result.high)
         )
     assert samples.sends_of(steps) == before
+
+
+def test_a_send_without_chunks_is_refused() -> None:
+    """Each bound lies in its own range; together they name nothing."""
+    with pytest.raises(ScheduleError, match="a send carries no chunk"):
+        steps_from_sends(Direction.BROADCAST, 2, 4, [(0, 0, 0, 2, 1)])
