@@ -1,0 +1,110 @@
+"""The plain text form of a program, which the C interpreter of ``runtime/c`` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.lowering.program import Buffer, OperationKind, Program
+
+VERSION = 1
+
+
+def program_text(program: Program) -> str:
+    """Write a program as numbers and keywords, one line for each operation.
+
+    Parameters
+    ----------
+    program : Program
+        Checked by `treadle.lowering.check.check_program` before, where its messages may not match.
+
+    Returns
+    -------
+    str
+        ASCII, ends with a newline. Physical paths, channels and steps are left out: what remains is what
+        moves data.
+
+    Notes
+    -----
+    After a header (``treadle-program 1``, ``collective``, ``ranks``, ``root``, ``chunks``, ``in-place``,
+    ``shards`` with their number and offsets) come, for each rank, its buffers as chunk ranges::
+
+        rank 0
+        input 1 0 16
+        output 1 0 16
+        scratch 0
+        operations 2
+        0 1 0 0 0 4 2 0
+        1 7 3 1 1 8 2 1 0
+
+    that is ``input``, the number of ranges, then first and past chunk of each; and for each operation kind,
+    peer, message, source, target, first chunk, number of chunks, number of waits, places of the operations
+    of this rank that it waits for. ``message`` numbers the messages of one pair of ranks in one direction,
+    whatever their channel: a tag that both ends know, so that messages may be posted in any order. The last
+    line is ``end``. The size grows with operations and waits, not with the data.
+
+    Examples
+    --------
+    A COPY has peer and message -1.
+    """
+    return "\n".join(_lines(program)) + "\n"
+
+
+def _lines(program: Program) -> Iterator[str]:
+    yield f"treadle-program {VERSION}"
+    yield f"collective {program.kind.value}"
+    yield f"ranks {program.n_ranks}"
+    yield f"root {program.root}"
+    yield f"chunks {program.n_chunks}"
+    yield f"in-place {int(program.in_place)}"
+    yield " ".join(["shards", str(len(program.shard_offset) - 1), *map(str, program.shard_offset.tolist())])
+    messages = message_numbers(program)
+    for rank in range(program.n_ranks):
+        yield f"rank {rank}"
+        for buffer in Buffer:
+            exists = buffer is not Buffer.SCRATCH or program.uses_scratch(rank)
+            ranges = program.ranges(rank, buffer) if exists else []
+            bounds = [str(bound) for span in ranges for bound in span]
+            yield " ".join([buffer.name.lower(), str(len(ranges)), *bounds])
+        yield from _operation_lines(program, rank, messages)
+    yield "end"
+
+
+def _operation_lines(program: Program, rank: int, messages: Int64Array) -> Iterator[str]:
+    span = program.operations(rank)
+    part = slice(span.start, span.stop)
+    columns = (
+        program.operation_kind[part],
+        program.peer[part],
+        messages[part],
+        program.source[part],
+        program.target[part],
+        program.first[part],
+        program.count[part],
+    )
+    waits = program.wait_offset[span.start : span.stop + 1].tolist()
+    awaited = (program.waits[waits[0] : waits[-1]] - span.start).tolist() if len(span) else []
+    yield f"operations {len(span)}"
+    for place, fields in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        low, high = waits[place] - waits[0], waits[place + 1] - waits[0]
+        yield " ".join(map(str, (*fields, high - low, *awaited[low:high])))
+
+
+def message_numbers(program: Program) -> Int64Array:
+    """Number of each message among all from the same sender to the same receiver, shape (n,); COPY: -1.
+
+    Both ends count by channel and then in list order, so that they agree without looking at one another.
+    """
+    owner, peer = program.operation_rank.astype(np.int64), program.peer.astype(np.int64)
+    is_send = program.operation_kind == OperationKind.SEND
+    tails, heads = np.where(is_send, owner, peer), np.where(is_send, peer, owner)
+    numbers = np.full(program.n_operations, -1, dtype=np.int64)
+    for end in (is_send, ~is_send & (program.operation_kind != OperationKind.COPY)):
+        places = np.flatnonzero(end)
+        pair = tails[places] * program.n_ranks + heads[places]
+        order = np.lexsort((program.channel[places], pair))  # stable: list order comes last
+        ordered = pair[order]
+        numbers[places[order]] = np.arange(len(places)) - np.searchsorted(ordered, ordered, side="left")
+    return numbers

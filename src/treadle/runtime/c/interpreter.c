@@ -1,0 +1,311 @@
+/* Runs, checks and times a program over MPI; built on demand by treadle/runtime/mpi_c.py, also by smpicc.
+
+   interpreter PROGRAM --sizes BYTES[,BYTES...] [options]
+     --type float32|int32    elements (float32)
+     --iterations N          timed runs of a size at most (20)
+     --warmup N              runs before them at most (2)
+     --budget SECONDS        no more runs of a size after so long (1)
+     --slice BYTES           largest message, more or less (262144)
+     --window N              slices under way at once (32)
+     --reference             also time MPI's own collective
+     --no-data               move messages of the right size without filling or checking buffers
+     --align                 MPI_Wtime is one clock for all ranks (a simulator): all start at the same time
+
+   Rank 0 prints one JSON object a line for each size; times are the slowest rank's, in seconds. */
+#include <mpi.h>
+
+#include <time.h>
+
+#include "engine.h"
+
+typedef struct {
+    const char *program, *sizes;
+    ElementType type;
+    int iterations, warmup, has_reference, has_data, is_aligned;
+    double budget_s;
+    int64_t slice_bytes, window;
+} Options;
+
+enum { SPARE_LIMIT = 1 << 24 };
+#define ALIGN_S 1e-3
+
+static int64_t parse_number(const char *text, const char *what, int64_t low, int64_t high) {
+    char *end = NULL;
+    long long value = text == NULL ? 0 : strtoll(text, &end, 10);
+    if (text == NULL || end == text || *end != '\0' || value < low || value > high) {
+        fail("%s: expected a number from %lld to %lld, found %s", what, (long long)low, (long long)high,
+             text == NULL ? "nothing" : text);
+    }
+    return value;
+}
+
+static ElementType parse_type(const char *text) {
+    if (text != NULL && strcmp(text, "int32") == 0) {
+        return INT32;
+    }
+    if (text == NULL || strcmp(text, "float32") != 0) {
+        fail("--type: expected float32 or int32");
+    }
+    return FLOAT32;
+}
+
+static Options parse_options(int n, char **arguments) {
+    Options options = {.type = FLOAT32, .iterations = 20, .warmup = 2, .has_data = 1, .budget_s = 1.0,
+                       .slice_bytes = 1 << 18, .window = 32};
+    for (int i = 1; i < n; i++) {
+        const char *name = arguments[i], *value = i + 1 < n ? arguments[i + 1] : NULL;
+        i++; /* most take a value */
+        if (strcmp(name, "--sizes") == 0) {
+            options.sizes = value;
+        } else if (strcmp(name, "--type") == 0) {
+            options.type = parse_type(value);
+        } else if (strcmp(name, "--iterations") == 0) {
+            options.iterations = (int)parse_number(value, name, 1, 1000000);
+        } else if (strcmp(name, "--warmup") == 0) {
+            options.warmup = (int)parse_number(value, name, 0, 1000000);
+        } else if (strcmp(name, "--budget") == 0) {
+            options.budget_s = value == NULL ? 0.0 : atof(value);
+        } else if (strcmp(name, "--slice") == 0) {
+            options.slice_bytes = parse_number(value, name, ELEMENT_BYTES, (int64_t)1 << 40);
+        } else if (strcmp(name, "--window") == 0) {
+            options.window = parse_number(value, name, 1, (int64_t)1 << 40);
+        } else {
+            i--;
+            if (strcmp(name, "--reference") == 0) {
+                options.has_reference = 1;
+            } else if (strcmp(name, "--no-data") == 0) {
+                options.has_data = 0;
+            } else if (strcmp(name, "--align") == 0) {
+                options.is_aligned = 1;
+            } else if (name[0] == '-' || options.program != NULL) {
+                fail("unknown argument %s", name);
+            } else {
+                options.program = name;
+            }
+        }
+    }
+    if (options.program == NULL || options.sizes == NULL) {
+        fail("expected: interpreter PROGRAM --sizes BYTES");
+    }
+    return options;
+}
+
+/* Start together; the time at the start. */
+static double together(const Options *options) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    double now = MPI_Wtime();
+    if (!options->is_aligned) {
+        return now;
+    }
+    double start;
+    MPI_Allreduce(&now, &start, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    start += ALIGN_S;
+    double pause = start - MPI_Wtime();
+    struct timespec left = {.tv_sec = (time_t)pause};
+    left.tv_nsec = (long)((pause - (double)left.tv_sec) * 1e9 + 0.5);
+    nanosleep(&left, NULL);
+    return MPI_Wtime();
+}
+
+/* Seconds of the slowest rank. */
+static double slowest(double seconds) {
+    double result;
+    MPI_Allreduce(&seconds, &result, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return result;
+}
+
+static double timed_run(const Options *options, Engine *engine, const Pattern *pattern, int refill) {
+    const Memory *memory = engine->memory;
+    if (memory->has_data && (refill || memory->program->in_place)) {
+        fill_input(memory, pattern); /* in place the last run has overwritten it */
+    }
+    reset(engine);
+    double begin = together(options);
+    execute(engine);
+    return slowest(MPI_Wtime() - begin);
+}
+
+static int64_t checked_run(const Options *options, Engine *engine, const Pattern *pattern, double *seconds) {
+    int64_t wrong = 0, total = 0;
+    if (engine->memory->has_data) {
+        poison(engine->memory);
+    }
+    *seconds = timed_run(options, engine, pattern, 1);
+    if (engine->memory->has_data) {
+        wrong = count_wrong(engine->memory, pattern);
+    }
+    MPI_Allreduce(&wrong, &total, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    return total;
+}
+
+/* Arguments of MPI's own collective on data of the same shape. */
+typedef struct {
+    char *sent, *received;
+    int *send_counts, *send_starts, *receive_counts, *receive_starts;
+} Reference;
+
+static int fit(int64_t value) {
+    if (value > INT32_MAX) {
+        fail("MPI's own collective does not take so large a buffer");
+    }
+    return (int)value;
+}
+
+static Reference make_reference(const Memory *memory) {
+    const Program *program = memory->program;
+    int ranks = program->ranks, rank = program->rank;
+    Reference reference = {.send_counts = allocate(ranks + 1, sizeof(int)),
+                           .send_starts = allocate(ranks + 1, sizeof(int)),
+                           .receive_counts = allocate(ranks + 1, sizeof(int)),
+                           .receive_starts = allocate(ranks + 1, sizeof(int))};
+    int64_t sent = 0, received = 0;
+    for (int64_t peer = 0; peer < ranks; peer++) {
+        int64_t out = program->collective == ALLTOALL ? rank * (int64_t)ranks + peer : peer;
+        int64_t in = program->collective == ALLTOALL ? peer * (int64_t)ranks + rank : peer;
+        int64_t n_out = element(memory, program->shards[out + 1]) - element(memory, program->shards[out]);
+        int64_t n_in = element(memory, program->shards[in + 1]) - element(memory, program->shards[in]);
+        reference.send_counts[peer] = fit(n_out);
+        reference.receive_counts[peer] = fit(n_in);
+        reference.send_starts[peer] = fit(sent);
+        reference.receive_starts[peer] = fit(received);
+        sent += n_out;
+        received += n_in;
+    }
+    int64_t room = sent > memory->count ? sent : memory->count;
+    reference.sent = allocate(room, ELEMENT_BYTES);
+    room = received > memory->count ? received : memory->count;
+    reference.received = allocate(room, ELEMENT_BYTES);
+    memset(reference.received, 0, (size_t)room * ELEMENT_BYTES);
+    return reference;
+}
+
+static void call_reference(const Memory *memory, const Reference *r, MPI_Datatype type) {
+    const Program *program = memory->program;
+    MPI_Comm world = MPI_COMM_WORLD;
+    int count = (int)memory->count, rank = program->rank;
+    switch (program->collective) {
+    case ALLGATHER:
+        MPI_Allgatherv(r->sent, r->send_counts[rank], type, r->received, r->receive_counts,
+                       r->receive_starts, type, world);
+        break;
+    case REDUCE_SCATTER:
+        MPI_Reduce_scatter(r->sent, r->received, r->receive_counts, type, MPI_SUM, world);
+        break;
+    case ALLREDUCE:
+        MPI_Allreduce(r->sent, r->received, count, type, MPI_SUM, world);
+        break;
+    case BROADCAST:
+        MPI_Bcast(r->received, count, type, program->root, world);
+        break;
+    case REDUCE:
+        MPI_Reduce(r->sent, r->received, count, type, MPI_SUM, program->root, world);
+        break;
+    default:
+        MPI_Alltoallv(r->sent, r->send_counts, r->send_starts, type, r->received, r->receive_counts,
+                      r->receive_starts, type, world);
+    }
+}
+
+static void time_reference(const Options *options, const Engine *engine, double *times, int n) {
+    Reference reference = make_reference(engine->memory);
+    for (int i = -1; i < n; i++) { /* the first is not counted */
+        double begin = together(options);
+        call_reference(engine->memory, &reference, engine->type);
+        double seconds = slowest(MPI_Wtime() - begin);
+        if (i >= 0) {
+            times[i] = seconds;
+        }
+    }
+    free(reference.sent);
+    free(reference.received);
+    free(reference.send_counts);
+    free(reference.send_starts);
+    free(reference.receive_counts);
+    free(reference.receive_starts);
+}
+
+static void print_times(const char *key, const double *times, int n) {
+    printf(", \"%s\": [", key);
+    for (int i = 0; i < n; i++) {
+        printf("%s%.9g", i > 0 ? ", " : "", times[i]);
+    }
+    printf("]");
+}
+
+static int64_t slices_for(const Program *program, int64_t count, int64_t slice_bytes) {
+    int64_t chunk = (count + program->chunks - 1) / program->chunks * ELEMENT_BYTES;
+    int64_t slices = (chunk + slice_bytes - 1) / slice_bytes;
+    return slices > 0 ? slices : 1;
+}
+
+static void check_tags(const Program *program, int64_t slices) {
+    int *limit = NULL, found = 0;
+    int64_t largest = 0, own = (program->largest_message + 1) * slices;
+    MPI_Allreduce(&own, &largest, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &limit, &found);
+    if (largest > INT32_MAX || (found && largest > *limit)) {
+        fail("this program at this size needs %lld tags, more than MPI has; use larger slices",
+             (long long)largest);
+    }
+}
+
+static int64_t measure(const Options *options, const Program *program, int64_t size_bytes) {
+    int64_t count = size_bytes / ELEMENT_BYTES;
+    int64_t slices = slices_for(program, count, options->slice_bytes), most = 0;
+    check_tags(program, slices);
+    if (longest_piece(program, count, slices) > INT32_MAX || count > INT32_MAX) {
+        fail("size %lld is too large for one message; use smaller slices", (long long)size_bytes);
+    }
+    Memory memory = make_memory(program, options->type, count, slices, options->has_data);
+    Pattern pattern = make_pattern(options->has_data ? program->ranks : 1, count);
+    Engine engine = make_engine(&memory, options->window, SPARE_LIMIT);
+    double first_s;
+    int64_t wrong = checked_run(options, &engine, &pattern, &first_s);
+    most = first_s > 0 ? (int64_t)(options->budget_s / first_s) : options->iterations;
+    most = most < 1 ? 1 : most;
+    int n = options->iterations < most ? options->iterations : (int)most;
+    for (int i = 0; i < options->warmup && i < most - 1; i++) {
+        timed_run(options, &engine, &pattern, 0);
+    }
+    double *times = allocate(n, sizeof(double)), *references = allocate(n, sizeof(double));
+    for (int i = 0; i < n; i++) {
+        times[i] = timed_run(options, &engine, &pattern, 0);
+    }
+    if (options->has_reference) {
+        time_reference(options, &engine, references, n);
+    }
+    if (program->rank == 0) {
+        printf("{\"size_bytes\": %lld, \"wrong\": %lld, \"checked\": %s", (long long)count * ELEMENT_BYTES,
+               (long long)wrong, options->has_data ? "true" : "false");
+        print_times("times_s", times, n);
+        if (options->has_reference) {
+            print_times("reference_times_s", references, n);
+        }
+        printf("}\n");
+        fflush(stdout);
+    }
+    free(times);
+    free(references);
+    free_engine(&engine);
+    free_memory(&memory);
+    free(pattern.values);
+    free(pattern.sums);
+    return wrong;
+}
+
+int main(int n, char **arguments) {
+    int rank, ranks;
+    int64_t wrong = 0;
+    MPI_Init(&n, &arguments);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    Options options = parse_options(n, arguments);
+    Program program = read_program(options.program, rank, ranks);
+    char *sizes = allocate((int64_t)strlen(options.sizes) + 1, 1);
+    strcpy(sizes, options.sizes);
+    for (char *size = strtok(sizes, ","); size != NULL; size = strtok(NULL, ",")) {
+        wrong += measure(&options, &program, parse_number(size, "--sizes", 0, (int64_t)1 << 40));
+    }
+    MPI_Finalize();
+    return wrong > 0;
+}
