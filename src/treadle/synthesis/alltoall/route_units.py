@@ -12,6 +12,7 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.routes import MAX_UNITS, RouteSchedule
+from treadle.synthesis.alltoall.chunk_moves import move_chunks
 from treadle.synthesis.alltoall.paths import (
     Float64Array,
     PathSet,
@@ -21,9 +22,6 @@ from treadle.synthesis.alltoall.paths import (
 )
 from treadle.synthesis.alltoall.whole_units import least_whole, rounded_units
 from treadle.topologies.topology import Topology
-
-_TRIES = 20000
-"""Most chunks that are moved to a better path after rounding."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def route_schedule(
     if chunks is None:
         chunks = least_whole(shares * demand[pair])
     units = rounded_units(pair, shares * demand[pair] * chunks, demand * chunks)
-    units = _move_chunks(topology, paths, pair, units)
+    units = move_chunks(paths, pair, units, topology.bandwidths)
     used = units > 0
     paths, units, number = paths.take(used), units[used], number[used]
     schedule = RouteSchedule(
@@ -137,60 +135,6 @@ def _heaviest(pair: Int64Array, weights: Float64Array, most: int | None) -> NDAr
     order = np.lexsort((-weights, pair))
     first = np.searchsorted(pair[order], pair[order])
     return np.sort(order[np.arange(len(pair)) - first < most])
-
-
-def _move_chunks(topology: Topology, paths: PathSet, pair: Int64Array, units: Int64Array) -> Int64Array:
-    """Move single chunks off the most loaded link while some other path of their pair is better."""
-    units = units.copy()
-    bandwidth = topology.bandwidths.astype(np.float64)
-    load = np.bincount(paths.links, weights=units[paths.owner], minlength=topology.n_links).astype(np.float64)
-    order = np.argsort(paths.links, kind="stable")
-    over = paths.owner[order]
-    starts = np.searchsorted(paths.links[order], np.arange(topology.n_links + 1))
-    first = np.searchsorted(pair, np.arange(int(pair[-1]) + 2)) if len(pair) else np.zeros(1, np.int64)
-    for _ in range(_TRIES):
-        time = load / bandwidth
-        worst = int(np.argmax(time))
-        move = _best_move(
-            paths,
-            units,
-            (load, bandwidth, float(time[worst])),
-            (pair, first),
-            over[starts[worst] : starts[worst + 1]],
-        )
-        if move is None:
-            break
-        giver, taker = move
-        units[giver] -= 1
-        units[taker] += 1
-        load[paths.links_of(giver)] -= 1
-        load[paths.links_of(taker)] += 1
-    return units
-
-
-def _best_move(
-    paths: PathSet,
-    units: Int64Array,
-    loads: tuple[Float64Array, Float64Array, float],
-    pairs: tuple[Int64Array, Int64Array],
-    users: NDArray[np.int64],
-) -> tuple[int, int] | None:
-    """(from, to) whose taker's links stay furthest below the worst time; None if none stay below it."""
-    load, bandwidth, worst = loads
-    pair, first = pairs
-    best, move = worst * (1 - 1e-12), None
-    over = set(users.tolist())
-    for giver in users[units[users] > 0].tolist():
-        mine = set(paths.links_of(giver).tolist())
-        number = int(pair[giver])
-        for taker in range(int(first[number]), int(first[number + 1])):
-            if taker in over:  # moves there leave the worst link as it is
-                continue
-            theirs = [link for link in paths.links_of(taker).tolist() if link not in mine]
-            after = max(((load[link] + 1) / bandwidth[link] for link in theirs), default=worst)
-            if after < best:
-                best, move = after, (giver, taker)
-    return move
 
 
 def _slowest(topology: Topology, schedule: RouteSchedule) -> Fraction:
