@@ -146,3 +146,68 @@ def test_self_loops_add_no_capacity_and_the_buffer_scales_the_bound() -> None:
     collective = Collective(A2A, (0, 1), demands=demands)
     assert lengths.pair_rate_bound(looped, collective) == Fraction(1, 2)
     assert lengths.bound(looped, collective) == Fraction(7, 2)
+
+
+def wired_at_random(seed: int) -> Topology:
+    """Thirty ranks and a few switches with very many links, parallel ones and self-loops among them."""
+    rng = np.random.default_rng(seed)
+    n, m = 36, 300
+    hub = rng.integers(30, n, m)
+    node = rng.integers(0, n, m)
+    out = rng.random(m) < 0.4
+    tails, heads = np.where(out, hub, node), np.where(out, node, hub)
+    ring_tails = rng.permutation(n)
+    return Topology(
+        "random",
+        tuple(f"v{i}" for i in range(n)),
+        np.arange(n) < 30,
+        np.concatenate([tails, ring_tails]),
+        np.concatenate([heads, np.roll(ring_tails, 1)]),
+        rng.integers(1, 9, m + n),
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_distances_through_switches_of_high_degree(seed: int) -> None:
+    """Nodes with many more links than most, lengths up to the largest, most pairs without demand."""
+    topology = wired_at_random(seed)
+    rng = np.random.default_rng(seed)
+    lengths = np.where(rng.random(topology.n_links) < 0.3, 2**40, rng.integers(0, 2**40, topology.n_links))
+    matrix = rng.integers(0, 2**20 + 1, (30, 30)) * (rng.random((30, 30)) < 0.3)
+    collective = Collective(CollectiveKind.ALLTOALL, tuple(range(30)), demands=Demands(matrix))
+    graph = nx.MultiDiGraph()
+    for tail, head, length in zip(
+        topology.tails.tolist(), topology.heads.tolist(), lengths.tolist(), strict=True
+    ):
+        graph.add_edge(tail, head, weight=length)
+    far = dict(nx.all_pairs_dijkstra_path_length(graph))
+    needed = sum(
+        int(matrix[i, j]) * far[i][j] for i in range(30) for j in range(30) if i != j and matrix[i, j]
+    )
+    carries = topology.tails != topology.heads
+    volume = sum(
+        int(b) * int(length) for b, length in zip(topology.bandwidths[carries], lengths[carries], strict=True)
+    )
+    bound = DistanceWitness(lengths).pair_rate_bound(topology, collective)
+    assert bound == Fraction(volume, needed)
+
+
+def test_only_wanted_pairs_have_to_be_within_reach() -> None:
+    one_way = from_arcs("one way", [0, 1], [1, 2], n=3)
+    matrix = np.array([[0, 1, 1], [0, 0, 2], [0, 0, 0]])
+    collective = Collective(CollectiveKind.ALLTOALL, (0, 1, 2), demands=Demands(matrix))
+    witness = DistanceWitness(np.array([3, 5]))
+    assert witness.pair_rate_bound(one_way, collective) == Fraction(3 + 5, 3 + 8 + 2 * 5)
+    back = Collective(CollectiveKind.ALLTOALL, (0, 1, 2), demands=Demands(matrix.T))
+    with pytest.raises(ScheduleError, match="cannot be reached"):
+        witness.pair_rate_bound(one_way, back)
+
+
+def test_long_paths_are_exact() -> None:
+    """Hundreds of nodes in a circle, more than sources in a block; links of 2**40."""
+    n = 300
+    circle = ring(n, bidirectional=False)
+    lengths = np.full(n, 2**40)
+    witness = DistanceWitness(lengths)
+    collective = on_all_ranks(circle, CollectiveKind.ALLTOALL)
+    assert witness.pair_rate_bound(circle, collective) == Fraction(2, n * (n - 1))

@@ -17,8 +17,14 @@ from treadle.topologies.topology import Topology
 MAX_LENGTH = 2**40
 """Largest length of a link; a path of 2**20 links still fits 64 bits."""
 
-_BLOCK = 2**24
-"""Distances computed at once."""
+_FAR = np.int64(2**62)
+
+_SOURCES = 128
+_CELLS = 2**22
+"""Sources, and distances, computed at once."""
+
+_FEW_ROWS = 8
+"""Nodes that are worth a pass over the links of one place in the order into each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,16 +69,19 @@ class DistanceWitness:
                 topology.bandwidths[carries].tolist(), self.lengths[carries].tolist(), strict=True
             )
         )
+        if int(self.lengths.max(initial=0)) * topology.n_nodes >= _FAR:
+            raise ScheduleError("distance witness: paths may be longer than 2**62; scale the lengths down")
         needed = 0
         ranks = np.array(collective.ranks)
-        rows = max(1, _BLOCK // max(1, topology.n_links))
+        distances = _Distances(topology, self.lengths)
+        rows = max(1, min(_SOURCES, _CELLS // topology.n_nodes))
         for first in range(0, len(ranks), rows):
-            block = slice(first, first + rows)
-            distance = _distances(topology, self.lengths, ranks[block])[:, ranks]
-            wanted = demands[block] > 0
-            if (distance[wanted] < 0).any():
+            wanted = demands[first : first + rows]
+            distance = distances.between(ranks[first : first + rows], ranks)
+            distance[wanted == 0] = 0
+            if (distance < 0).any():
                 raise ScheduleError("distance witness: some rank cannot be reached, so nothing is proved")
-            needed += sum((demands[block] * distance.astype(object))[wanted].tolist())
+            needed += _total(wanted, distance)
         if not needed:
             raise ScheduleError("distance witness: all demands are at distance 0, so nothing is proved")
         return Fraction(volume, needed)
@@ -104,23 +113,60 @@ class DistanceWitness:
         return hash(self.lengths.tobytes())
 
 
-def _distances(topology: Topology, lengths: Int64Array, sources: Int64Array) -> Int64Array:
-    """Shortest length from each source to every node, -1 where there is no way, shape (len(sources), n).
+class _Distances:
+    """Shortest lengths from a few sources at a time, by Bellman and Ford's rounds.
 
-    Bellman and Ford's rounds over all links at once, until nothing changes.
+    A table of nodes by sources is relaxed in place: one pass over the k-th links into all nodes, for every
+    k, where few nodes have so many links one pass for each of these. Nodes come by falling in-degree, so that
+    the links of a pass enter the first rows. Rows are contiguous and the table fits the cache.
     """
-    carries = np.flatnonzero(topology.tails != topology.heads)
-    order = carries[np.argsort(topology.heads[carries], kind="stable")]
-    tails, lengths = topology.tails[order], lengths[order]
-    heads, starts = np.unique(topology.heads[order], return_index=True)
-    far = np.int64(2**62)
-    distance = np.full((len(sources), topology.n_nodes), far)
-    distance[np.arange(len(sources)), sources] = 0
-    while order.size:
-        reached = np.minimum.reduceat(np.minimum(distance[:, tails] + lengths, far), starts, axis=1)
-        nearer = np.minimum(distance[:, heads], reached)
-        if np.array_equal(nearer, distance[:, heads]):
-            break
-        distance[:, heads] = nearer
-    distance[distance == far] = -1
-    return distance
+
+    def __init__(self, topology: Topology, lengths: Int64Array) -> None:
+        n = topology.n_nodes
+        carries = np.flatnonzero(topology.tails != topology.heads)
+        degree = np.bincount(topology.heads[carries], minlength=n)
+        self._row = np.empty(n, dtype=np.int64)
+        self._row[np.argsort(-degree, kind="stable")] = np.arange(n)
+        degree = -np.sort(-degree)
+        order = carries[np.argsort(self._row[topology.heads[carries]], kind="stable")]
+        tails, lengths = self._row[topology.tails[order]], lengths[order, None]
+        first = np.cumsum(degree) - degree
+        with_more = np.searchsorted(-degree, -np.arange(degree.max(initial=0)))  # nodes of in-degree above k
+        n_passes = int((with_more >= _FEW_ROWS).sum())
+        self._passes = [
+            (count, tails[first[:count] + k], lengths[first[:count] + k])
+            for k, count in enumerate(with_more[:n_passes].tolist())
+        ]
+        self._rest = []
+        for row in range(int((degree > n_passes).sum())):
+            links = slice(first[row] + n_passes, first[row] + degree[row])
+            self._rest.append((row, tails[links], lengths[links]))
+
+    def between(self, sources: Int64Array, targets: Int64Array) -> Int64Array:
+        """From each source to each target, -1 where there is no way, shape (len(sources), len(targets))."""
+        table = np.full((len(self._row), len(sources)), _FAR)
+        table[self._row[sources], np.arange(len(sources))] = 0
+        while True:
+            before = table.copy()
+            for count, tails, lengths in self._passes:
+                reached = table[tails]
+                reached += lengths
+                np.minimum(table[:count], reached, out=table[:count])
+            for row, tails, lengths in self._rest:
+                np.minimum(table[row], (table[tails] + lengths).min(axis=0), out=table[row])
+            if np.array_equal(before, table):
+                break
+        distance = table[self._row[targets]].T
+        return np.where(distance == _FAR, -1, distance)
+
+
+def _total(demands: Int64Array, distances: Int64Array) -> int:
+    """Sum of demand times distance, exactly: in parts of 16 bits, which do not overflow.
+
+    A demand is at most 2**20; a sum of 2**27 parts would still fit 64 bits.
+    """
+    total, part = 0, 0
+    while (distances >> part).any():
+        total += int((demands * (distances >> part & 0xFFFF)).sum()) << part
+        part += 16
+    return total
