@@ -12,7 +12,14 @@ import treadle
 
 PACKAGE = Path(treadle.__file__).parent
 
-BASE = {"treadle.errors", "treadle.arrays", "treadle.units", "treadle.atomic", "treadle._version"}
+BASE = {
+    "treadle.errors",
+    "treadle.arrays",
+    "treadle.units",
+    "treadle.atomic",
+    "treadle.engine",
+    "treadle._version",
+}
 ALLOWED = {
     "topologies": {"topologies"},
     "schedules": {"topologies", "schedules"},
@@ -20,7 +27,17 @@ ALLOWED = {
     "finder": {"topologies", "schedules", "synthesis", "finder"},
     "lowering": {"topologies", "schedules", "lowering"},
     "runtime": {"topologies", "schedules", "lowering", "runtime"},
-    "planning": {"topologies", "schedules", "synthesis", "finder", "lowering", "runtime", "planning"},
+    "simulation": {"topologies", "schedules", "lowering", "runtime", "simulation"},
+    "planning": {
+        "topologies",
+        "schedules",
+        "synthesis",
+        "finder",
+        "lowering",
+        "runtime",
+        "simulation",
+        "planning",
+    },
     "cli": {"topologies", "schedules", "finder", "planning", "cli"},
 }
 VERIFIER_MAY_IMPORT = {

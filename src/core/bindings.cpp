@@ -12,6 +12,7 @@
 #include "concurrent_flow.hpp"
 #include "packing.hpp"
 #include "residual.hpp"
+#include "simulate.hpp"
 #include "splitting.hpp"
 
 namespace nb = nanobind;
@@ -319,6 +320,28 @@ auto concurrent_flow(int n_nodes, Int32In tail, Int32In head, FloatIn capacity, 
                            to_numpy(std::move(counts)), to_numpy(std::move(failed)));
 }
 
+// Row-major (slice, task) starts and bindings; [finish, tasks done, last task].
+auto simulate_tasks(Int32In resource, Int64In duration, Int64In edge_offset, Int32In edge_target, Int64In edge_shift,
+                    int n_resources, int n_slices, bool with_binding, ControlIn control) {
+    Timeline timeline;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        TaskGraph graph;
+        graph.n_tasks = static_cast<std::int32_t>(resource.shape(0));
+        graph.n_resources = n_resources;
+        graph.resource = resource.data();
+        graph.duration = duration.data();
+        graph.edge_offset = edge_offset.data();
+        graph.edge_target = edge_target.data();
+        graph.edge_shift = edge_shift.data();
+        status = run_tasks(graph, n_slices, with_binding, Control{control.data()}, timeline);
+    }
+    std::vector<std::int64_t> ends{timeline.finish, timeline.done, timeline.last};
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(ends)), to_numpy(std::move(timeline.start)),
+                           to_numpy(std::move(timeline.binding)));
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -346,5 +369,8 @@ NB_MODULE(_core, m) {
           nb::arg("capacity"), nb::arg("source"), nb::arg("demand"), nb::arg("weight"), nb::arg("orbit"),
           nb::arg("start_flow"), nb::arg("start_length"), nb::arg("gap"), nb::arg("time_limit_s"),
           nb::arg("max_iterations"), nb::arg("threads"), nb::arg("wide"), nb::arg("control"));
+    m.def("simulate_tasks", &simulate_tasks, nb::arg("resource"), nb::arg("duration"), nb::arg("edge_offset"),
+          nb::arg("edge_target"), nb::arg("edge_shift"), nb::arg("n_resources"), nb::arg("n_slices"),
+          nb::arg("with_binding"), nb::arg("control"));
     m.def("bfb_counts", &bfb_counts, nb::arg("offset"), nb::arg("tail"), nb::arg("control"));
 }

@@ -100,3 +100,14 @@ def concurrent_flow(
     wide: bool,
     control: Int64,
 ) -> tuple[int, Float64, Float64, Float64, Int64, Int32]: ...
+def simulate_tasks(
+    resource: Int32,
+    duration: Int64,
+    edge_offset: Int64,
+    edge_target: Int32,
+    edge_shift: Int64,
+    n_resources: int,
+    n_slices: int,
+    with_binding: bool,
+    control: Int64,
+) -> tuple[int, Int64, Int64, Int64]: ...

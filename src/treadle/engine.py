@@ -1,0 +1,103 @@
+"""Runs the compiled core so that it can be watched, interrupted and timed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import MissingDependencyError
+
+try:
+    from treadle import _core as core
+except ImportError as error:  # pragma: no cover - only in a broken installation
+    raise MissingDependencyError(
+        f"the compiled core cannot be loaded ({error}); build it with: pip install . (needs g++)"
+    ) from None
+
+__all__ = ["Progress", "TimeLimitError", "core", "run_watched"]
+
+Progress = Callable[[str, int, int], None]
+"""Called as progress(stage, done, total) a few times a second."""
+
+Result = TypeVar("Result")
+
+_POLL_S = 0.05
+
+
+class TimeLimitError(Exception):
+    """The deadline passed before the core had finished."""
+
+
+def run_watched(
+    stage: str,
+    call: Callable[[Int64Array], Result],
+    *,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Result:
+    """Run `call(control)` of the core in a thread; report progress, stop it at Ctrl-C or at the deadline.
+
+    Parameters
+    ----------
+    stage : str
+        Name for progress reports.
+    call : callable
+        Gets the control array [cancel flag, done, total], shape (3,).
+    progress : callable, optional
+    deadline : float, optional
+        Value of time.monotonic() after which the work is cancelled.
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
+    """
+    control = np.zeros(3, dtype=np.int64)
+    outcome: list[Result] = []
+    failure: list[BaseException] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            outcome.append(call(control))
+        except BaseException as error:  # handed to the caller's thread below
+            failure.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=work, name=f"treadle-{stage}", daemon=True).start()
+    late = False
+    try:
+        wait = 0.001
+        # Not Thread.join: CPython 3.11 takes a thread whose join was interrupted for finished (bpo-45274).
+        while not done.wait(wait):
+            wait = min(2 * wait, _POLL_S)
+            if progress is not None and control[2]:
+                progress(stage, int(control[1]), int(control[2]))
+            if deadline is not None and time.monotonic() > deadline and not late:
+                late = True
+                control[0] = 1
+    finally:
+        control[0] = 1
+        _wait_for(done)
+    if failure:
+        raise failure[0]
+    if late:
+        raise TimeLimitError(stage)
+    return outcome[0]
+
+
+def _wait_for(event: threading.Event) -> None:
+    """Wait for a core that was told to stop, through any further Ctrl-C; the first one is on its way up.
+
+    An interpreter that exits while the core still runs aborts the whole process.
+    """
+    while not event.is_set():
+        with contextlib.suppress(KeyboardInterrupt):
+            event.wait(_POLL_S)

@@ -1,0 +1,1 @@
+"""How long programs take on a fabric: alpha-beta costs, and a chunk-level discrete-event simulation."""

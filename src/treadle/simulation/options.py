@@ -1,0 +1,82 @@
+"""What the simulation assumes of the network; every assumption is a choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from treadle.errors import ScheduleError
+
+MAX_SLICES = 2**20
+"""More than any runtime cuts a message into."""
+
+_MAX_ALPHA_NS = 10**12
+
+
+class LatencyModel(StrEnum):
+    """Who pays latencies, spelt as on the command line."""
+
+    PIPELINED = "pipelined"
+    """A latency delays its message only; the link carries the next one meanwhile."""
+    PER_MESSAGE = "per-message"
+    """A latency occupies the link as transmission does: every message costs alpha + bytes / bandwidth."""
+
+
+class Forwarding(StrEnum):
+    """How messages pass switches and forwarders, spelt as on the command line."""
+
+    CUT_THROUGH = "cut-through"
+    """A message leaves while it still arrives; it never runs dry, so a link is busy for its own time only."""
+    STORE_AND_FORWARD = "store-and-forward"
+    """A message leaves after it has arrived."""
+
+
+class Sharing(StrEnum):
+    """How messages share a link, spelt as on the command line."""
+
+    FIFO = "fifo"
+    """One after another, in the order in which they come to the link."""
+    FAIR = "fair"
+    """All at once, with max-min fair rates, as fluids that flow over all links of their paths at a time."""
+
+
+@dataclass(frozen=True)
+class SimulationOptions:
+    """The model.
+
+    Parameters
+    ----------
+    slices : int
+        Equal parts that every operation of the program is cut into; part i of an operation waits for part i
+        of those that it depends on, so that parts follow each other through the network.
+    alpha_ns : int
+        Software latency of every send, nanoseconds, on top of the latencies of the fabric's links.
+    latency_model : LatencyModel
+    forwarding : Forwarding
+        Of no effect under fair sharing, where messages are fluids.
+    sharing : Sharing
+    reduction_bytes_per_s : int
+        Speed at which a rank adds what has come to what it has; 0: no time is counted for it.
+
+    Raises
+    ------
+    ScheduleError
+        If a number is out of range.
+    """
+
+    slices: int = 1
+    alpha_ns: int = 0
+    latency_model: LatencyModel = LatencyModel.PIPELINED
+    forwarding: Forwarding = Forwarding.CUT_THROUGH
+    sharing: Sharing = Sharing.FIFO
+    reduction_bytes_per_s: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.slices <= MAX_SLICES:
+            raise ScheduleError(f"simulation: {self.slices} slices, expected 1 to {MAX_SLICES}")
+        if not 0 <= self.alpha_ns <= _MAX_ALPHA_NS:
+            raise ScheduleError(f"simulation: alpha {self.alpha_ns} ns, expected 0 to {_MAX_ALPHA_NS}")
+        if not 0 <= self.reduction_bytes_per_s < 2**63:
+            raise ScheduleError(
+                f"simulation: sums at {self.reduction_bytes_per_s} bytes/s, expected 0 to 2**63 - 1"
+            )

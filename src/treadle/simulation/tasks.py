@@ -1,0 +1,252 @@
+"""A program as a graph of tasks: each message on each link, and what follows what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.errors import ScheduleError
+from treadle.lowering.program import OperationKind, Program
+from treadle.runtime.order import describe, is_receive, match_messages
+from treadle.simulation.in_network import NetworkJoin, network_joins
+from treadle.topologies.topology import Topology
+
+
+class Follows(IntEnum):
+    """How a task follows another."""
+
+    WAIT = 0
+    """After the other has ended: a dependence within a rank."""
+    HOP = 1
+    """From a link to the next one, through a switch or forwarder."""
+    HOST = 2
+    """Between a link and the port of its host, which never stores messages."""
+    DELIVERY = 3
+    """From a message's last link to its receive."""
+
+
+@dataclass(frozen=True, eq=False)
+class TaskGraph:
+    """What a program asks of a fabric, whatever its size.
+
+    Resources are the links, then the outbound ports of hosts with an injection cap, then their inbound ports.
+
+    Parameters
+    ----------
+    topology : Topology
+    program : Program
+    capped : array of int64
+        Nodes with an injection cap.
+    resource_bytes_per_s, resource_latency_ns : arrays of int64, shape (resources,)
+    operation, chunks : arrays of int64, shape (tasks,)
+        Operation of the program, and how many chunks it moves. Tasks are numbered by step, operation, hop.
+    resource : array of int32, shape (tasks,)
+        -1: none; receives and copies.
+    pays_alpha : array of bool, shape (tasks,)
+        Tasks with which a rank's software starts a message.
+    edge_offset : array of int64, shape (tasks + 1,)
+        Edges of task i are edge_offset[i] up to edge_offset[i + 1].
+    edge_target, edge_kind : arrays of int32
+        The task that follows, and how: `Follows`.
+    """
+
+    topology: Topology
+    program: Program
+    capped: Int64Array
+    resource_bytes_per_s: Int64Array
+    resource_latency_ns: Int64Array
+    operation: Int64Array
+    chunks: Int64Array
+    resource: Int32Array
+    pays_alpha: BoolArray
+    edge_offset: Int64Array
+    edge_target: Int32Array
+    edge_kind: Int32Array
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks of one slice."""
+        return len(self.operation)
+
+    @property
+    def n_resources(self) -> int:
+        """Number of links and of capped hosts' ports."""
+        return len(self.resource_bytes_per_s)
+
+    @property
+    def edge_source(self) -> Int64Array:
+        """Task that each edge leaves."""
+        return np.repeat(np.arange(self.n_tasks, dtype=np.int64), np.diff(self.edge_offset))
+
+    def resource_name(self, resource: int) -> str:
+        """A link as ``tail->head``, a host's port as ``out of a`` or ``into a``."""
+        m, ports = self.topology.n_links, len(self.capped)
+        if resource < m:
+            return self.topology.link_name(resource)
+        node = self.topology.node_names[self.capped[(resource - m) % ports]]
+        return f"out of {node}" if resource < m + ports else f"into {node}"
+
+
+def task_graph(topology: Topology, program: Program) -> TaskGraph:
+    """Everything that happens in a program, and in which order at least.
+
+    Parameters
+    ----------
+    topology : Topology
+        The fabric that the program was lowered for.
+    program : Program
+
+    Raises
+    ------
+    ScheduleError
+        If sends and receives do not match, or a send has no path on the fabric.
+
+    Notes
+    -----
+    A send ends, for operations that wait for it, when its data have left on the first link: sends are
+    buffered. Where a path begins at a switch, the data come from the send that brings them there, whatever
+    the program's own waits: nobody at a rank acts. Where it ends at a switch, its receive waits for no
+    message: what arrives comes with the send that takes the sum along.
+    """
+    partner = match_messages(program)
+    _check_paths(topology, program)
+    joins = network_joins(topology, program, partner)
+    capped = np.flatnonzero(topology.injection_bytes_per_s).astype(np.int64)
+    hop_offset, hop_resource = _hops(topology, program, capped)
+    is_send = program.operation_kind == OperationKind.SEND
+    path = program.path.astype(np.int64)
+    lengths = np.where(is_send, np.diff(hop_offset)[path] if program.n_paths else 0, 1)
+    begin = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    operation = np.repeat(np.arange(program.n_operations, dtype=np.int64), lengths)
+    hop = np.arange(len(operation)) - begin[operation]
+    resource = np.full(len(operation), -1, dtype=np.int64)
+    moves = is_send[operation]
+    resource[moves] = hop_resource[hop_offset[path[operation[moves]]] + hop[moves]]
+    edges = _edges(topology, program, partner, begin, resource, joins)
+    order = np.lexsort((np.arange(len(operation)), program.step[operation]))
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    source, target, kind = number[edges[0]], number[edges[1]], edges[2]
+    by_source = np.argsort(source, kind="stable")
+    counts = np.bincount(source, minlength=len(order))
+    own_node = program.nodes[program.operation_rank]
+    first_link = np.zeros(len(operation), dtype=np.bool_)
+    onto = np.flatnonzero((resource >= 0) & (resource < topology.n_links))
+    first_link[onto] = topology.tails[resource[onto]] == own_node[operation[onto]]
+    return TaskGraph(
+        topology,
+        program,
+        capped,
+        np.concatenate([topology.bandwidths, *[topology.injection_bytes_per_s[capped]] * 2]),
+        np.concatenate([topology.latencies_ns, np.zeros(2 * len(capped), dtype=np.int64)]),
+        operation[order],
+        program.count[operation[order]],
+        resource[order].astype(np.int32),
+        first_link[order],
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        target[by_source].astype(np.int32),
+        kind[by_source].astype(np.int32),
+    )
+
+
+def _check_paths(topology: Topology, program: Program) -> None:
+    """Every send needs a path: a walk of links from its rank, or a switch, to its peer, or a switch."""
+    sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
+    path = program.path[sends]
+    links, offset = program.path_links, program.path_offset
+    for place in np.flatnonzero(path < 0)[:1]:
+        raise ScheduleError(
+            f"simulation: {describe(program, int(sends[place]))} names no physical path; expected the links "
+            f"that it takes"
+        )
+    if links.size and (links.min() < 0 or links.max() >= topology.n_links):
+        raise ScheduleError(
+            f"simulation: a path names link {links.max()}, {topology.name} has {topology.n_links} links"
+        )
+    empty = np.diff(offset) == 0
+    inner = np.ones(max(0, len(links) - 1), dtype=np.bool_)
+    inner[(offset[1:-1] - 1)[(offset[1:-1] > 0) & (offset[1:-1] < len(links))]] = False
+    broken = inner & (topology.heads[links[:-1]] != topology.tails[links[1:]])
+    for place in np.flatnonzero(broken)[:1]:
+        raise ScheduleError(
+            f"simulation: a path goes over {topology.link_name(int(links[place]))}, then over "
+            f"{topology.link_name(int(links[place + 1]))}: expected links that follow each other"
+        )
+    for place in np.flatnonzero(empty[path])[:1]:
+        raise ScheduleError(f"simulation: {describe(program, int(sends[place]))} has a path without links")
+    begin, end = topology.tails[links[offset[path]]], topology.heads[links[offset[path + 1] - 1]]
+    own, peer = program.nodes[program.operation_rank[sends]], program.nodes[program.peer[sends]]
+    wrong = ((begin != own) & topology.is_compute[begin]) | ((end != peer) & topology.is_compute[end])
+    for place in np.flatnonzero(wrong)[:1]:
+        raise ScheduleError(
+            f"simulation: {describe(program, int(sends[place]))} takes a path from "
+            f"{topology.node_names[begin[place]]!r} to {topology.node_names[end[place]]!r}; was the program "
+            f"lowered for another fabric?"
+        )
+
+
+def _hops(topology: Topology, program: Program, capped: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Resources of every path in order, with the ports of capped hosts that its links leave and enter."""
+    links = program.path_links.astype(np.int64)
+    port = np.full(topology.n_nodes, -1, dtype=np.int64)
+    port[capped] = topology.n_links + np.arange(len(capped))
+    leaves, enters = port[topology.tails[links]], port[topology.heads[links]]
+    enters[enters >= 0] += len(capped)
+    slots = np.stack([leaves, links, enters], axis=1)
+    used = slots >= 0
+    before = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+    offsets: Int64Array = before[program.path_offset].astype(np.int64)
+    return offsets, slots[used]
+
+
+def _edges(
+    topology: Topology,
+    program: Program,
+    partner: Int64Array,
+    begin: Int64Array,
+    resource: Int64Array,
+    joins: tuple[NetworkJoin, ...],
+) -> Int64Array:
+    """All edges, shape (3, edges): source and target before tasks are renumbered, and kind."""
+    total, m = program.n_operations, topology.n_links
+    first, last = begin[:-1], begin[1:] - 1
+    waiting = np.repeat(np.arange(total, dtype=np.int64), np.diff(program.wait_offset))
+    copied = np.zeros(total, dtype=np.bool_)
+    copied[[join.taker for join in joins if _begins(program, join.taker) == join.taker_link]] = True
+    added = np.zeros(total, dtype=np.bool_)
+    added[[join.giver for join in joins if _ends(program, join.giver) == join.giver_link]] = True
+    # a join is a copy or a sum; only its passing partner keeps its own beginning and end
+    acts = ~copied[waiting]
+    waits = _rows(first[program.waits[acts]], first[waiting[acts]], Follows.WAIT)
+    goes_on = np.flatnonzero(np.diff(np.repeat(np.arange(total), np.diff(begin))) == 0)
+    hops = _rows(goes_on, goes_on + 1, Follows.HOP)
+    at_host = (resource[goes_on] >= m) | (resource[goes_on + 1] >= m)
+    hops[2, at_host] = Follows.HOST
+    receives = np.flatnonzero(is_receive(program))
+    receives = receives[~added[partner[receives]]]
+    deliveries = _rows(last[partner[receives]], first[receives], Follows.DELIVERY)
+    givers = [_task_on(join.giver, join.giver_link, begin, resource) for join in joins]
+    takers = [_task_on(join.taker, join.taker_link, begin, resource) for join in joins]
+    passed = _rows(np.array(givers, dtype=np.int64), np.array(takers, dtype=np.int64), Follows.HOP)
+    return np.concatenate([waits, hops, deliveries, passed], axis=1)
+
+
+def _rows(source: Int64Array, target: Int64Array, kind: Follows) -> Int64Array:
+    return np.stack([source, target, np.full(len(source), kind)]).astype(np.int64)
+
+
+def _begins(program: Program, send: int) -> int:
+    return int(program.path_links[program.path_offset[program.path[send]]])
+
+
+def _ends(program: Program, send: int) -> int:
+    return int(program.path_links[program.path_offset[program.path[send] + 1] - 1])
+
+
+def _task_on(send: int, link: int, begin: Int64Array, resource: Int64Array) -> int:
+    """The task of a send on a link of its path."""
+    tasks = resource[int(begin[send]) : int(begin[send + 1])]
+    return int(begin[send]) + int(np.flatnonzero(tasks == link)[0])
