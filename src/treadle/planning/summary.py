@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+import numpy as np
+
 from treadle.planning.alltoall import rate_summary
 from treadle.planning.candidate import Bound
 from treadle.planning.comparison import Comparison, ComparisonRow
@@ -15,9 +17,11 @@ from treadle.planning.solving import BoundResult, SolveResult
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.plan import Plan
+from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.step_cost import node_bandwidth
 from treadle.schedules.steps import StepSchedule
+from treadle.schedules.timed_routes import TimedRoutes
 from treadle.schedules.violations import Report
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.synthesis.exact.pareto import ParetoFront
@@ -268,6 +272,8 @@ def _verification(report: Report) -> Mapping[str, object]:
         values["height_max"] = report.height_max
     if report.n_steps is not None:
         values["steps"] = report.n_steps
+    if report.n_layers is not None:
+        values["layers"] = report.n_layers
     return values
 
 
@@ -277,8 +283,23 @@ def _shape(schedule: Schedule) -> dict[str, object]:
         return {"sends": schedule.n_sends, "chunks_per_shard": chunks}
     if isinstance(schedule, ExchangeSchedule):
         return {"sends": schedule.n_sends, "chunks_per_shard": schedule.n_chunks}
+    if isinstance(schedule, RouteSchedule):
+        return route_shape(schedule)
+    if isinstance(schedule, TimedRoutes):
+        return {**route_shape(schedule.routes), "flows_per_host": schedule.max_flows}
     values: dict[str, object] = {"trees": schedule.total_units}
     multiplicity = schedule.root_multiplicity
     if (multiplicity == multiplicity[0]).all():
         values["chunks_per_shard"] = int(multiplicity[0])
     return values
+
+
+def route_shape(schedule: RouteSchedule) -> dict[str, object]:
+    """Numbers of routes, hops and chunks."""
+    n_pairs = len(np.unique(schedule.pair))
+    return {
+        "routes": schedule.n_paths,
+        "routes_per_pair": schedule.n_paths / n_pairs,
+        "hops_max": int(schedule.hops.max()),
+        "chunks_per_unit": schedule.n_chunks,
+    }

@@ -13,8 +13,10 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.forest import Forest, ForestSchedule
+from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps import Steps
+from treadle.schedules.timed_routes import TimedRoutes
 from treadle.topologies.topology import Topology
 
 
@@ -50,6 +52,11 @@ def transfer_schedule(schedule: Schedule, source: Topology, target: Topology) ->
         )
     if isinstance(schedule, ExchangeSchedule):
         return replace(schedule, sends=replace(schedule.sends, link=moved(schedule.sends.link)))
+    if isinstance(schedule, RouteSchedule):
+        return replace(schedule, path_links=moved(schedule.path_links))
+    if isinstance(schedule, TimedRoutes):
+        routes = schedule.routes
+        return replace(schedule, routes=replace(routes, path_links=moved(routes.path_links)))
     return replace(
         schedule,
         reduce=_moved_steps(schedule.reduce, moved),

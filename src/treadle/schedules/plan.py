@@ -33,7 +33,7 @@ class PlanEntry:
         Smallest size, as DESIGN defines it: the larger per-rank buffer.
     max_bytes : int, optional
         Largest size, inclusive; None: no limit.
-    schedule : ForestSchedule, StepSchedule or ExchangeSchedule
+    schedule : Schedule
     """
 
     min_bytes: int

@@ -27,8 +27,10 @@ from treadle.schedules.file_values import (
 )
 from treadle.schedules.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.plan import Plan, PlanEntry, Scalar
+from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps import Steps, StepSchedule
+from treadle.schedules.timed_routes import TimedRoutes
 from treadle.schedules.witness import witness_from_json
 from treadle.topologies.files import parse_json, topology_from_json, topology_hash
 
@@ -47,13 +49,19 @@ FOREST_COLUMNS = (
 FOREST_COUNTS = {"entry_count": "entry_offset", "path_length": "path_offset"}
 STEP_COLUMNS = ("homes", "shard", "link", "low", "high")
 STEP_COUNTS = {"step_count": "step_offset"}
+ROUTE_COLUMNS = ("source", "target", "units", "layer", "path_links")
+ROUTE_COUNTS = {"path_length": "path_offset"}
+ROUND_COLUMNS = ("path",)
+ROUND_COUNTS = {"round_count": "round_offset"}
 """Members, and those that hold the differences of an offset array."""
 
 DEMANDS_MEMBER = "demands.npy"
 
-_MAX_ITEMS = 1000  # forests, and steps
-_MAX_STEPS = 2**20
-_NARROW = {"tree_root", "parent", "entry_path", "path_links", *STEP_COLUMNS}
+_MAX_ITEMS = 1000  # forests, steps, routes and rounds
+_MAX_STEPS = 2**20  # rounds, too
+_NARROW = {"tree_root", "parent", "entry_path", "path_links", *STEP_COLUMNS, *ROUTE_COLUMNS, *ROUND_COLUMNS}
+_NARROW -= {"units"}
+_FEW = {"step_count", "round_count"}  # other counts are as many as what they count out
 
 _KEYS = {
     "treadle",
@@ -106,13 +114,14 @@ def _manifest(value: Any) -> Mapping[str, Any]:
         raise FormatError('manifest: expected "treadle": "plan" and a version')
     if version not in (VERSION - 1, VERSION):
         raise FormatError(f"manifest: version {version}, this program reads {VERSION - 1} and {VERSION}")
+    absent = {"steps": [], "routes": [], "rounds": 0}
     if version == 1:
-        return {**read_object(value, "manifest", _KEYS), "steps": []}
-    return read_object(value, "manifest", _KEYS | {"steps"})
+        return {**absent, **read_object(value, "manifest", _KEYS)}
+    return {**absent, **read_object(value, "manifest", _KEYS | {"steps"}, {"routes", "rounds"})}
 
 
 class _Items:
-    """The forests and steps of an archive, and the entries that name them."""
+    """The forests, steps, routes and rounds of an archive, and the entries that name them."""
 
     def __init__(self, members: MemberReader, manifest: Mapping[str, Any]) -> None:
         self._members = members
@@ -121,19 +130,19 @@ class _Items:
         self._n_forests = read_whole(manifest["forests"], "forests")
         if not 0 <= self._n_forests <= _MAX_ITEMS:
             raise FormatError(f"forests: {self._n_forests}, expected 0 to {_MAX_ITEMS}")
-        steps = read_list(manifest["steps"], "steps")
-        if len(steps) > _MAX_ITEMS:
-            raise FormatError(f"steps: {len(steps)}, expected 0 to {_MAX_ITEMS}")
-        self._n_chunks = [
-            read_whole(read_object(item, "steps", {"n_chunks"})["n_chunks"], "steps: n_chunks")
-            for item in steps
-        ]
+        self._n_chunks = _chunk_numbers(manifest, "steps")
+        self._route_chunks = _chunk_numbers(manifest, "routes")
+        self._n_rounds = read_whole(manifest["rounds"], "rounds")
+        if not 0 <= self._n_rounds <= _MAX_ITEMS:
+            raise FormatError(f"rounds: {self._n_rounds}, expected 0 to {_MAX_ITEMS}")
         expected = {"manifest.json", "topology.json"}
         if isinstance(manifest["collective"], dict) and "demands" in manifest["collective"]:
             expected.add(DEMANDS_MEMBER)
         for folder, number, keys in (
             ("forests", self._n_forests, (*FOREST_COLUMNS, *FOREST_COUNTS)),
-            ("steps", len(steps), (*STEP_COLUMNS, *STEP_COUNTS)),
+            ("steps", len(self._n_chunks), (*STEP_COLUMNS, *STEP_COUNTS)),
+            ("routes", len(self._route_chunks), (*ROUTE_COLUMNS, *ROUTE_COUNTS)),
+            ("rounds", self._n_rounds, (*ROUND_COLUMNS, *ROUND_COUNTS)),
         ):
             expected |= {f"{folder}/{i}/{key}.npy" for i in range(number) for key in keys}
         expected |= {targets_member(number) for number in self._exchanged()}
@@ -146,17 +155,48 @@ class _Items:
         forests = [self._forest(number, way, n_ranks) for number, way in enumerate(ways)]
         ways = self._directions("steps", len(self._n_chunks))
         steps = [self._step_phase(number, way, n_ranks) for number, way in enumerate(ways)]
-        return tuple(self._entry(value, kind, forests, steps) for value in self._entries)
+        routed = self._routed(kind, n_ranks)
+        return tuple(
+            self._entry(value, kind, forests, steps) if found is None else found
+            for value, found in zip(self._entries, routed, strict=True)
+        )
 
     def _exchanged(self) -> dict[int, None]:
         """Numbers of the steps that exchanges name."""
         return {self._sends(entry): None for entry in self._entries if self._type(entry) == "exchange"}
 
     def _sends(self, entry: Mapping[str, Any]) -> int:
-        number = read_whole(entry.get("sends"), "entries: sends")
-        if not 0 <= number < len(self._n_chunks):
-            raise FormatError(f"entries: sends {number} do not exist")
-        return number
+        return _numbered(entry, "sends", len(self._n_chunks))
+
+    def _routed(self, kind: CollectiveKind, n_ranks: int) -> list[PlanEntry | None]:
+        """The entries that have routes; None for others."""
+        named: dict[str, set[int]] = {"routes": set(), "rounds": set()}
+        found: list[PlanEntry | None] = []
+        routes: dict[int, RouteSchedule] = {}
+        timed: dict[tuple[int, int], TimedRoutes] = {}
+        for entry in self._entries:
+            if self._type(entry) != "routes":
+                found.append(None)
+                continue
+            if kind is not CollectiveKind.ALLTOALL:
+                raise FormatError(f'entries: {kind} has no entries of "type": "routes"')
+            fields = read_object(entry, "entries", {"min_bytes", "max_bytes", "type", "routes"}, {"rounds"})
+            number = _numbered(fields, "routes", len(self._route_chunks))
+            named["routes"].add(number)
+            if number not in routes:
+                routes[number] = self._routes(number, n_ranks)
+            if "rounds" not in fields:
+                found.append(_sized(fields, routes[number]))
+                continue
+            rounds = _numbered(fields, "rounds", self._n_rounds)
+            named["rounds"].add(rounds)
+            if (number, rounds) not in timed:
+                timed[number, rounds] = self._timed(rounds, routes[number])
+            found.append(_sized(fields, timed[number, rounds]))
+        for folder, total in (("routes", len(self._route_chunks)), ("rounds", self._n_rounds)):
+            if len(named[folder]) != total:
+                raise FormatError(f"{folder}: some are used by no entry")
+        return found
 
     def _entry(
         self, value: Any, kind: CollectiveKind, forests: list[Forest], steps: list[Steps]
@@ -164,7 +204,7 @@ class _Items:
         if self._type(value) == "exchange":
             return self._exchange_entry(value, kind, steps)
         if kind is CollectiveKind.ALLTOALL:
-            raise FormatError('entries: an all-to-all has entries of "type": "exchange"')
+            raise FormatError('entries: an all-to-all has entries of "type": "exchange" or "routes"')
         is_forest = self._type(value) == "forests"
         roles = {
             role for role, needed in (("reduce", kind.reduces), ("broadcast", kind.broadcasts)) if needed
@@ -193,8 +233,8 @@ class _Items:
         if not isinstance(entry, dict):
             raise FormatError("entries: expected objects")
         found = entry.get("type") if self._has_types else "forests"
-        if found not in ("forests", "steps", "exchange"):
-            raise FormatError('entries: expected "type": "forests", "steps" or "exchange"')
+        if found not in ("forests", "steps", "exchange", "routes"):
+            raise FormatError('entries: expected "type": "forests", "steps", "exchange" or "routes"')
         return str(found)
 
     def _directions(self, folder: str, number: int) -> list[Direction]:
@@ -226,7 +266,7 @@ class _Items:
             for key in columns
         }
         for key, offset in counts.items():
-            most = _MAX_STEPS if key == "step_count" else None  # others are as many as what they count out
+            most = _MAX_STEPS if key in _FEW else None
             values = self._members.array(f"{place}/{key}.npy", np.int64, most=most)
             found[offset] = _offsets(values, f"{place}: {key}")
         return found
@@ -244,6 +284,31 @@ class _Items:
     def _step_phase(self, number: int, direction: Direction, n_ranks: int) -> Steps:
         columns = self._columns(f"steps/{number}", STEP_COLUMNS, STEP_COUNTS)
         return Steps(direction=direction, n_ranks=n_ranks, n_chunks=self._n_chunks[number], **columns)
+
+    def _routes(self, number: int, n_ranks: int) -> RouteSchedule:
+        columns = self._columns(f"routes/{number}", ROUTE_COLUMNS, ROUTE_COUNTS)
+        return RouteSchedule(n_ranks=n_ranks, n_chunks=self._route_chunks[number], **columns)
+
+    def _timed(self, number: int, routes: RouteSchedule) -> TimedRoutes:
+        return TimedRoutes(routes, **self._columns(f"rounds/{number}", ROUND_COLUMNS, ROUND_COUNTS))
+
+
+def _chunk_numbers(manifest: Mapping[str, Any], key: str) -> list[int]:
+    """`n_chunks` of each of the steps or routes."""
+    items = read_list(manifest[key], key)
+    if len(items) > _MAX_ITEMS:
+        raise FormatError(f"{key}: {len(items)}, expected 0 to {_MAX_ITEMS}")
+    return [
+        read_whole(read_object(item, key, {"n_chunks"})["n_chunks"], f"{key}: n_chunks") for item in items
+    ]
+
+
+def _numbered(entry: Mapping[str, Any], key: str, total: int) -> int:
+    """Number of the `key` that an entry names."""
+    number = read_whole(entry.get(key), f"entries: {key}")
+    if not 0 <= number < total:
+        raise FormatError(f"entries: {key} {number} do not exist")
+    return number
 
 
 def _sized(fields: Mapping[str, Any], schedule: Schedule) -> PlanEntry:

@@ -67,6 +67,14 @@ class TimedRoutes:
         """Number of rounds."""
         return len(self.round_offset) - 1
 
+    @property
+    def max_flows(self) -> int:
+        """Most chunks of a round that leave a host, or enter one."""
+        number = np.repeat(np.arange(self.n_rounds), np.diff(self.round_offset)) * self.n_ranks
+        ends = (self.routes.source, self.routes.target)
+        flows = (np.unique(number + end[self.path], return_counts=True)[1] for end in ends)
+        return max((int(count.max(initial=0)) for count in flows), default=0)
+
     def span(self, number: int) -> slice:
         """Where the chunks of a round (from 0) are."""
         return slice(int(self.round_offset[number]), int(self.round_offset[number + 1]))

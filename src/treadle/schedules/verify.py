@@ -6,6 +6,7 @@ Shares no code with the generators: everything is recomputed here from the value
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TypedDict
 
 import numpy as np
 
@@ -14,17 +15,30 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
+from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps import StepSchedule
+from treadle.schedules.timed_routes import TimedRoutes
 from treadle.schedules.verify_claims import check_algbw, check_bound, check_kind, check_members
 from treadle.schedules.verify_exchange import verify_exchange
 from treadle.schedules.verify_forest import ForestCheck
+from treadle.schedules.verify_routes import verify_routes
 from treadle.schedules.verify_steps import verify_steps
+from treadle.schedules.verify_timed_routes import verify_timed_routes
 from treadle.schedules.violations import Findings, Report, Violation, ViolationKind
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 
 __all__ = ["Report", "Violation", "ViolationKind", "verify", "verify_plan"]
+
+
+class _Claims(TypedDict):
+    """What all verifiers take besides the schedule."""
+
+    claimed_algbw: Fraction | None
+    claimed_optimal_algbw: Fraction | None
+    witness: Witness | None
+    limit: int
 
 
 def verify(
@@ -43,7 +57,7 @@ def verify(
     ----------
     topology : Topology
     collective : Collective
-    schedule : ForestSchedule, StepSchedule or ExchangeSchedule
+    schedule : Schedule
     claimed_algbw : Fraction, optional
         Bytes/s; must be exactly what the loads give, neither more nor less.
     claimed_optimal_algbw : Fraction, optional
@@ -60,7 +74,8 @@ def verify(
     Notes
     -----
     What makes a step schedule correct is said at `treadle.schedules.verify_steps.verify_steps`, and for an
-    all-to-all at `treadle.schedules.verify_exchange.verify_exchange`.
+    all-to-all at `verify_exchange.verify_exchange` and, of routes, `verify_routes.verify_routes` and
+    `verify_timed_routes.verify_timed_routes`.
 
     Forests are correct if every tree spans the ranks from its root; every edge's paths carry the tree's
     multiplicity along links that join, through switches and declared forwarders only; and the trees per root
@@ -73,26 +88,20 @@ def verify(
     Time is linear in the entries of the forests, with about twenty numpy calls per tree; trees with pruned
     paths take a pass over their entries per level besides.
     """
+    claims: _Claims = {
+        "claimed_algbw": claimed_algbw,
+        "claimed_optimal_algbw": claimed_optimal_algbw,
+        "witness": witness,
+        "limit": limit,
+    }
     if isinstance(schedule, StepSchedule):
-        return verify_steps(
-            topology,
-            collective,
-            schedule,
-            claimed_algbw=claimed_algbw,
-            claimed_optimal_algbw=claimed_optimal_algbw,
-            witness=witness,
-            limit=limit,
-        )
+        return verify_steps(topology, collective, schedule, **claims)
     if isinstance(schedule, ExchangeSchedule):
-        return verify_exchange(
-            topology,
-            collective,
-            schedule,
-            claimed_algbw=claimed_algbw,
-            claimed_optimal_algbw=claimed_optimal_algbw,
-            witness=witness,
-            limit=limit,
-        )
+        return verify_exchange(topology, collective, schedule, **claims)
+    if isinstance(schedule, RouteSchedule):
+        return verify_routes(topology, collective, schedule, **claims)
+    if isinstance(schedule, TimedRoutes):
+        return verify_timed_routes(topology, collective, schedule, **claims)
     found = Findings(limit)
     check_members(topology, collective, found)
     if found.total:

@@ -18,6 +18,9 @@ from treadle.schedules.violations import Findings, Report, ViolationKind
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 
+_SAFE = 2.0**62
+"""Sums below this fit 64 bits."""
+
 
 def verify_routes(
     topology: Topology,
@@ -51,6 +54,7 @@ def verify_routes(
     Returns
     -------
     Report
+        With `n_layers`.
 
     Notes
     -----
@@ -97,13 +101,16 @@ def verify_routes(
         return found.report(bound=bound)
     algbw = collective.pair_demands.buffer_units / _time_per_unit(topology, collective, schedule)
     check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
-    return found.report(algbw=algbw, bound=bound)
+    return found.report(algbw=algbw, bound=bound, n_layers=schedule.n_layers)
 
 
 def _check_units(collective: Collective, schedule: RouteSchedule, found: Findings) -> None:
     n = schedule.n_ranks
-    carried = np.zeros(n * n, dtype=np.int64)
-    np.add.at(carried, schedule.source.astype(np.int64) * n + schedule.target, schedule.units)
+    units = schedule.units
+    if float(units.astype(np.float64).sum()) >= _SAFE:
+        units = units.astype(object)  # sums of 64 bits could wrap, and then be what is expected
+    carried = np.zeros(n * n, dtype=units.dtype)
+    np.add.at(carried, schedule.source.astype(np.int64) * n + schedule.target, units)
     expected = collective.pair_demands.between.ravel() * schedule.n_chunks
     wrong = np.flatnonzero(carried != expected)
     found.add_all(
@@ -189,9 +196,12 @@ def _check_layers(topology: Topology, schedule: RouteSchedule, found: Findings) 
     inner = owner[1:] == owner[:-1]
     layer = schedule.layer[owner[1:]][inner]
     waits = links[:-1][inner] * topology.n_links + links[1:][inner]
-    for number in np.unique(schedule.layer).tolist():
-        held, wanted = np.divmod(np.unique(waits[layer == number]), topology.n_links)
-        cycle = _cycle(held, wanted, topology.n_links)
+    order = np.argsort(layer, kind="stable")
+    starts = np.flatnonzero(np.diff(layer[order], prepend=-1))
+    for number, own in zip(layer[order][starts].tolist(), np.split(waits[order], starts[1:]), strict=False):
+        used, ends = np.unique(np.divmod(np.unique(own), topology.n_links), return_inverse=True)
+        held, wanted = ends.reshape(2, -1)
+        cycle = [int(used[place]) for place in _cycle(held, wanted, len(used))]
         if cycle:
             names = ", ".join(topology.link_name(link) for link in cycle[:8])
             more = ", ..." if len(cycle) > 8 else ""
@@ -233,8 +243,10 @@ def _cycle(held: Int64Array, wanted: Int64Array, n_links: int) -> list[int]:
 
 def _time_per_unit(topology: Topology, collective: Collective, schedule: RouteSchedule) -> Fraction:
     """Seconds of the exchange if a unit of demand were a byte."""
-    load = np.zeros(topology.n_links, dtype=np.int64)  # at most 2**44 units on each of few paths a pair
-    np.add.at(load, schedule.path_links, np.repeat(schedule.units, np.diff(schedule.path_offset)))
+    hops = np.diff(schedule.path_offset)
+    exact = float(schedule.units.astype(np.float64) @ hops) < _SAFE
+    load = np.zeros(topology.n_links, dtype=np.int64 if exact else object)
+    np.add.at(load, schedule.path_links, np.repeat(schedule.units.astype(load.dtype), hops))
     slowest = max(
         Fraction(units, bandwidth)
         for units, bandwidth in zip(load.tolist(), topology.bandwidths.tolist(), strict=True)

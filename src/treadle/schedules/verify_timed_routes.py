@@ -24,7 +24,7 @@ def verify_timed_routes(
     collective: Collective,
     schedule: TimedRoutes,
     *,
-    max_flows: int,
+    max_flows: int | None = None,
     claimed_algbw: Fraction | None = None,
     claimed_optimal_algbw: Fraction | None = None,
     witness: Witness | None = None,
@@ -39,7 +39,7 @@ def verify_timed_routes(
     topology : Topology
     collective : Collective
     schedule : TimedRoutes
-    max_flows : int
+    max_flows : int, optional
         Most chunks of a round that may leave a host, or enter one.
     claimed_algbw : Fraction, optional
         Bytes/s; must be exactly what the rounds give.
@@ -49,7 +49,7 @@ def verify_timed_routes(
     Returns
     -------
     Report
-        With the number of rounds as `n_steps`.
+        With `n_layers`, and the number of rounds as `n_steps`.
 
     Notes
     -----
@@ -78,15 +78,16 @@ def verify_timed_routes(
         lambda i: f"path {wrong[i]}: {sent[wrong[i]]} chunks set out, expected {routes.units[wrong[i]]}",
     )
     seconds = Fraction(0)
-    for number in range(schedule.n_rounds):
+    for number in range(schedule.n_rounds if not found.total else 0):
         paths = schedule.path[schedule.round_offset[number] : schedule.round_offset[number + 1]]
-        _check_flows(schedule, number, paths, max_flows, found)
+        if max_flows is not None:
+            _check_flows(schedule, number, paths, max_flows, found)
         seconds += _round_seconds(topology, collective, schedule, paths)
     if found.total:
         return found.report(bound=report.bound)
     algbw = collective.pair_demands.buffer_units * routes.n_chunks / seconds
     check_algbw(algbw, claimed=claimed_algbw, bound=report.bound, found=found)
-    return found.report(algbw=algbw, bound=report.bound, n_steps=schedule.n_rounds)
+    return found.report(algbw=algbw, bound=report.bound, n_steps=schedule.n_rounds, n_layers=report.n_layers)
 
 
 def _check_flows(
@@ -94,27 +95,32 @@ def _check_flows(
 ) -> None:
     """No host sends or gets too many chunks in a round."""
     for ends, does in ((schedule.routes.source, "sends"), (schedule.routes.target, "gets")):
-        flows = np.bincount(ends[paths], minlength=schedule.n_ranks)
-        for rank in np.flatnonzero(flows > max_flows).tolist():
+        ranks, flows = np.unique(ends[paths], return_counts=True)
+        for place in np.flatnonzero(flows > max_flows).tolist():
             found.add(
                 ViolationKind.LIMIT,
-                f"round {number}: rank {rank} {does} {flows[rank]} chunks, at most {max_flows} may",
+                f"round {number}: rank {ranks[place]} {does} {flows[place]} chunks, at most {max_flows} may",
             )
 
 
 def _round_seconds(
     topology: Topology, collective: Collective, schedule: TimedRoutes, paths: Int32Array
 ) -> Fraction:
-    """Seconds of a round if a chunk were a byte."""
+    """Seconds of a round if a chunk were a byte; the work is in proportion to what it sends."""
     routes = schedule.routes
-    load = np.zeros(topology.n_links, dtype=np.int64)
-    for path in paths.tolist():
-        load[routes.path_links[routes.path_offset[path] : routes.path_offset[path + 1]]] += 1
-    used = np.flatnonzero(load).tolist()
-    seconds = max((Fraction(int(load[e]), int(topology.bandwidths[e])) for e in used), default=Fraction(0))
+    chosen, chunks = np.unique(paths, return_counts=True)
+    begin, hops = routes.path_offset[chosen], np.diff(routes.path_offset)[chosen]
+    place = np.arange(int(hops.sum())) + np.repeat(begin - np.cumsum(hops) + hops, hops)
+    links, where = np.unique(routes.path_links[place], return_inverse=True)
+    load = np.zeros(len(links), dtype=np.int64)
+    np.add.at(load, where, np.repeat(chunks, hops))
+    capacities = [topology.bandwidths[links]]
+    amounts = [load]
     caps = topology.injection_bytes_per_s[np.array(collective.ranks)]
     for ends in (routes.source, routes.target):
-        flows = np.bincount(ends[paths], minlength=schedule.n_ranks)
-        for rank in np.flatnonzero((caps > 0) & (flows > 0)).tolist():
-            seconds = max(seconds, Fraction(int(flows[rank]), int(caps[rank])))
-    return seconds
+        ranks, flows = np.unique(ends[paths], return_counts=True)
+        capped = caps[ranks] > 0
+        capacities.append(caps[ranks][capped])
+        amounts.append(flows[capped])
+    rates = set(zip(np.concatenate(amounts).tolist(), np.concatenate(capacities).tolist(), strict=True))
+    return max((Fraction(amount, capacity) for amount, capacity in rates), default=Fraction(0))

@@ -75,7 +75,9 @@ class Report:
     height_max : int, optional
         Greatest number of logical hops from a root; None if the schedule is malformed, or made of steps.
     n_steps : int, optional
-        Communication steps of a step schedule; None if it is malformed, and for forests.
+        Communication steps of a step schedule, rounds of routes; None if it is malformed, and for forests.
+    n_layers : int, optional
+        Layers of routes; None if they are malformed, and for other schedules.
     """
 
     violations: tuple[Violation, ...]
@@ -84,6 +86,7 @@ class Report:
     bound: Fraction | None
     height_max: int | None
     n_steps: int | None = None
+    n_layers: int | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -121,6 +124,7 @@ class Findings:
         bound: Fraction | None = None,
         height_max: int | None = None,
         n_steps: int | None = None,
+        n_layers: int | None = None,
     ) -> Report:
         """What was found, and what was measured on the way."""
-        return Report(tuple(self.kept), self.total, algbw, bound, height_max, n_steps)
+        return Report(tuple(self.kept), self.total, algbw, bound, height_max, n_steps, n_layers)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.route_cost import route_algbw, route_loads, route_time
 from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.baselines.bruck import bruck_exchange
 from treadle.synthesis.alltoall.baselines.dimension_order import dimension_order
@@ -18,7 +19,6 @@ from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.mesh_exchange import mesh_exchange
 from treadle.synthesis.alltoall.baselines.native import native_round_times, native_routes
 from treadle.synthesis.alltoall.baselines.pairwise import pairwise_exchange
-from treadle.synthesis.alltoall.baselines.route_values import route_algbw, route_loads, route_time
 from treadle.synthesis.alltoall.baselines.single_path_ilp import (
     SinglePathResult,
     best_single_paths,

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.baselines.route_values import route_algbw, routes_of
+from treadle.schedules.route_cost import route_algbw
+from treadle.synthesis.alltoall.baselines.route_values import routes_of
 from treadle.synthesis.alltoall.paths import (
     Float64Array,
     PathSet,

@@ -7,9 +7,10 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.schedules.collective import Collective
+from treadle.schedules.route_cost import slowest
 from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.baselines.first_paths import first_path_set
-from treadle.synthesis.alltoall.baselines.route_values import single_routes, slowest
+from treadle.synthesis.alltoall.baselines.route_values import single_routes
 from treadle.topologies.topology import Topology
 
 

@@ -14,9 +14,10 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
+from treadle.schedules.route_cost import slowest
 from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.baselines.path_choice import PathChoice
-from treadle.synthesis.alltoall.baselines.route_values import single_routes, slowest
+from treadle.synthesis.alltoall.baselines.route_values import single_routes
 from treadle.synthesis.alltoall.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.paths import PathSet, check_paths, demanded_pairs
 from treadle.topologies.topology import Topology
