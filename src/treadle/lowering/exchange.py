@@ -16,7 +16,7 @@ from treadle.schedules.collective import Collective, CollectiveKind, check_membe
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.topologies.topology import Topology
 
-_MAX_CHUNKS = 2**26
+MAX_CHUNKS = 2**26
 """Of a program: runtimes keep a number for each."""
 
 
@@ -130,10 +130,10 @@ def _cut(collective: Collective, schedule: ExchangeSchedule) -> _Pieces:
     weights = demands.matrix.reshape(-1)
     fine = weights[pair] * cut  # in 1/P of a unit of demand
     unit = gcd(*(np.unique(weights) * schedule.n_chunks).tolist(), *np.unique(fine).tolist())
-    if int(weights.sum()) * schedule.n_chunks // unit > _MAX_CHUNKS:
+    if int(weights.sum()) * schedule.n_chunks // unit > MAX_CHUNKS:
         raise InfeasibleError(
             f"the sends' bounds need {int(weights.sum()) * schedule.n_chunks // unit} equal chunks of the "
-            f"data, programs have up to {_MAX_CHUNKS}; use a schedule with fewer chunks (--chunks)"
+            f"data, programs have up to {MAX_CHUNKS}; use a schedule with fewer chunks (--chunks)"
         )
     offset = np.concatenate([[0], np.cumsum(weights * schedule.n_chunks // unit)]).astype(np.int64)
     begins = np.flatnonzero(cut < schedule.n_chunks)  # the end of a shard begins no piece

@@ -5,10 +5,13 @@ from __future__ import annotations
 from treadle.lowering import forest, steps
 from treadle.lowering.exchange import lower_exchange
 from treadle.lowering.program import Program
+from treadle.lowering.routes import lower_routes
 from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.forest import ForestSchedule
+from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.schedule import Schedule
+from treadle.schedules.timed_routes import TimedRoutes
 from treadle.topologies.topology import Topology
 
 
@@ -27,10 +30,11 @@ def lower(
     ----------
     topology : Topology
     collective : Collective
-    schedule : ForestSchedule, StepSchedule or ExchangeSchedule
+    schedule : Schedule
         Verified by the caller.
     channels : int
-        Independent streams between two ranks (steps: of each link) that the data are dealt out to.
+        Independent streams between two ranks (steps: of each link; routes: in each layer) that the data are
+        dealt out to.
     in_place : bool
         INPUT and OUTPUT are one memory.
     merge : bool
@@ -49,6 +53,8 @@ def lower(
         return lower_exchange(
             topology, collective, schedule, channels=channels, in_place=in_place, merge=merge
         )
+    if isinstance(schedule, RouteSchedule | TimedRoutes):
+        return lower_routes(topology, collective, schedule, channels=channels, in_place=in_place, merge=merge)
     return steps.lower_steps(
         topology, collective, schedule, channels=channels, in_place=in_place, merge=merge
     )
