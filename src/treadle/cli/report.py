@@ -73,6 +73,10 @@ def print_rate(output: Output, found: RateResult) -> None:
     output.line(
         f"witness     link lengths; binding are {describe_links(found.topology, found.binding_links())}"
     )
+    hosts = found.binding_hosts()
+    if hosts.size:
+        names = describe_nodes(found.topology, hosts.tolist())
+        output.line(f"            and {names}, whose injection caps count what they pass on as well")
 
 
 def _pair_rate(bytes_per_s: float) -> str:

@@ -59,6 +59,9 @@ def rate_summary(found: RateResult) -> dict[str, object]:
         "time_limit_reached": found.is_late,
         "binding_links": found.binding_links().tolist(),
     }
+    hosts = found.binding_hosts()
+    if hosts.size:
+        values["binding_hosts"] = [found.topology.node_names[host] for host in hosts]
     if found.exact is not None:
         values["pair_rate_exact"] = _exact_text(found.exact)
     link = uniform_bandwidth(found)

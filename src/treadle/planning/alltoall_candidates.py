@@ -14,6 +14,7 @@ from treadle.planning.candidate import Bound, Candidate, Options, bound_of_allto
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.route_cost import slowest
 from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.extract import extract_paths
 from treadle.synthesis.alltoall.pipelined import hop_synchronous, pipelined
@@ -64,7 +65,7 @@ def _pipelined(problem: Problem, options: Options) -> Built:
         schedule = fewest_rounds(topology, collective, routes, algbw, watch=options.watch)
     else:
         schedule = pipelined(topology, collective, routes, rounds=_rounds(options), watch=options.watch)
-    notes = _losses(float(busiest) * paths.rate(topology) - 1, "the fractional flow")
+    notes = _losses(float(busiest) * min(paths.rate(topology), rate.rate) - 1, "the fractional flow")
     return schedule, bound_of_alltoall(rate), notes
 
 
@@ -89,11 +90,16 @@ def _rounds(options: Options) -> int:
 
 
 def _busiest(topology: Topology, routes: RouteSchedule) -> Fraction:
-    """Seconds per unit of demand for which the routes keep their busiest link busy."""
+    """Seconds per unit of demand for which the routes keep their busiest link, or capped host, busy."""
     load = np.zeros(topology.n_links, dtype=np.int64)
     np.add.at(load, routes.path_links, np.repeat(routes.units, routes.hops))
-    rates = zip(load.tolist(), topology.bandwidths.tolist(), strict=True)
-    return max(Fraction(units, bandwidth) for units, bandwidth in rates) / routes.n_chunks
+    times = [slowest(load, topology.bandwidths)]
+    caps = topology.injection_bytes_per_s
+    for ends in (topology.tails, topology.heads):
+        through = np.zeros(topology.n_nodes, dtype=np.int64)
+        np.add.at(through, ends, load)
+        times.append(slowest(through[caps > 0], caps[caps > 0]))
+    return max(times) / routes.n_chunks
 
 
 def _losses(loss: float, what: str) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +28,10 @@ _FEW_ROWS = 8
 """Nodes that are worth a pass over the links of one place in the order into each."""
 
 
+def _no_hosts() -> Int64Array:
+    return frozen(np.zeros((0, 2)), np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class DistanceWitness:
     """Link lengths l that bound an all-to-all: strong duality of the maximum concurrent flow.
@@ -35,82 +40,141 @@ class DistanceWitness:
     ----------
     lengths : array of int64, shape (m,)
         From 0 to 2**40, in any common unit.
+    hosts : array of int64, shape (h, 2), optional
+        Lengths of the way into and out of each host with an injection cap, in the order of nodes. None:
+        the bound is about the links alone, so it holds with caps as well, but may be loose.
+    cards_forward : bool
+        What the bound is about. False: what a node passes on goes into its host and out again. True: network
+        cards forward by themselves, and only what starts or ends at a host goes there. A bound of the latter
+        kind, or about links alone, holds for both.
 
     Notes
     -----
     At rate F per unit of demand, pair (i, j) keeps links of total length F * w_ij * dist_l(i, j) busy at
-    least, so F * sum(w_ij * dist_l(i, j)) <= sum(b_e * l_e). Any node may forward. Source: Shahrokhi and
-    Matula, The maximum concurrent flow problem (JACM 37, 1990); the right lengths close the gap.
+    least, so F * sum(w_ij * dist_l(i, j)) <= sum(b_e * l_e). Any node may forward. A cap is a link like any
+    other, one into the host and one out of it. Source: Shahrokhi and Matula, The maximum concurrent flow
+    problem (JACM 37, 1990); the right lengths close the gap. Hosts as in figure 2 of Efficient all-to-all
+    Collective Communication Schedules for Direct-connect Topologies.
     """
 
     kind: ClassVar[str] = "distances"
 
     lengths: Int64Array
+    hosts: Int64Array = field(default_factory=_no_hosts)
+    cards_forward: bool = False
 
     def __post_init__(self) -> None:
-        raw = np.asarray(self.lengths)
-        if raw.ndim != 1 or raw.dtype.kind not in "iu":
-            raise ScheduleError("distance witness: expected one integer length per link")
-        if raw.size and (int(raw.min()) < 0 or int(raw.max()) > MAX_LENGTH):
-            raise ScheduleError("distance witness: lengths must be from 0 to 2**40")
-        object.__setattr__(self, "lengths", frozen(raw, np.int64))
+        for key, shape in (("lengths", "one integer length per link"), ("hosts", "two per capped host")):
+            raw = np.asarray(getattr(self, key))
+            is_shaped = raw.ndim == 1 if key == "lengths" else raw.ndim == 2 and raw.shape[1] == 2
+            if not is_shaped or raw.dtype.kind not in "iu":
+                raise ScheduleError(f"distance witness: {key}: expected {shape}")
+            if raw.size and (int(raw.min()) < 0 or int(raw.max()) > MAX_LENGTH):
+                raise ScheduleError("distance witness: lengths must be from 0 to 2**40")
+            object.__setattr__(self, key, frozen(raw, np.int64))
+
+    @property
+    def binds_forwarding_hosts(self) -> bool:
+        """Whether the bound counts what passes through hosts, and so says nothing where cards forward."""
+        return bool(self.hosts.any()) and not self.cards_forward
 
     def pair_rate_bound(self, topology: Topology, collective: Collective) -> Fraction:
         """Upper bound on F, bytes/s per unit of demand; ScheduleError if the lengths prove none."""
-        if len(self.lengths) != topology.n_links:
-            raise ScheduleError(
-                f"distance witness: {len(self.lengths)} lengths, expected {topology.n_links}, one per link"
-            )
-        demands = collective.pair_demands.between
+        into, out = self._at_hosts(topology)
         carries = topology.tails != topology.heads
-        volume = sum(
-            bandwidth * length
-            for bandwidth, length in zip(
-                topology.bandwidths[carries].tolist(), self.lengths[carries].tolist(), strict=True
-            )
-        )
-        if int(self.lengths.max(initial=0)) * topology.n_nodes >= _FAR:
+        volume = _product(topology.bandwidths[carries], self.lengths[carries])
+        volume += _product(topology.injection_bytes_per_s, into)
+        volume += _product(topology.injection_bytes_per_s, out)
+        if 3 * max(map(_most, (self.lengths, into, out))) * (topology.n_nodes + 1) >= _FAR:
             raise ScheduleError("distance witness: paths may be longer than 2**62; scale the lengths down")
+        lengths = self.lengths
+        if not self.cards_forward:
+            lengths = lengths + out[topology.tails] + into[topology.heads]
+        demands = collective.pair_demands.between
         needed = 0
         ranks = np.array(collective.ranks)
-        distances = _Distances(topology, self.lengths)
+        distances = _Distances(topology, lengths)
         rows = max(1, min(_SOURCES, _CELLS // topology.n_nodes))
         for first in range(0, len(ranks), rows):
-            wanted = demands[first : first + rows]
-            distance = distances.between(ranks[first : first + rows], ranks)
+            wanted, sources = demands[first : first + rows], ranks[first : first + rows]
+            distance = distances.between(sources, ranks)
             distance[wanted == 0] = 0
             if (distance < 0).any():
                 raise ScheduleError("distance witness: some rank cannot be reached, so nothing is proved")
+            if self.cards_forward:
+                distance = distance + out[sources][:, None] + into[ranks]
             needed += _total(wanted, distance)
         if not needed:
             raise ScheduleError("distance witness: all demands are at distance 0, so nothing is proved")
         return Fraction(volume, needed)
+
+    def _at_hosts(self, topology: Topology) -> tuple[Int64Array, Int64Array]:
+        """Lengths into and out of the host of every node, each shape (n,)."""
+        if len(self.lengths) != topology.n_links:
+            raise ScheduleError(
+                f"distance witness: {len(self.lengths)} lengths, expected {topology.n_links}, one per link"
+            )
+        capped = np.flatnonzero(topology.injection_bytes_per_s)
+        if len(self.hosts) not in (0, len(capped)):
+            raise ScheduleError(
+                f"distance witness: lengths of {len(self.hosts)} hosts, expected {len(capped)}: all those "
+                f"with an injection cap"
+            )
+        ways = np.zeros((2, topology.n_nodes), dtype=np.int64)
+        if len(self.hosts):
+            ways[:, capped] = self.hosts.T
+        return ways[0], ways[1]
 
     def bound(self, topology: Topology, collective: Collective) -> Fraction:
         """The upper bound on algbw, bytes/s, that the lengths prove; ScheduleError if they prove none."""
         return collective.pair_demands.buffer_units * self.pair_rate_bound(topology, collective)
 
     def to_json(self) -> dict[str, object]:
-        """Kind and lengths."""
-        return {"kind": self.kind, "lengths": self.lengths.tolist()}
+        """Kind and lengths; those of hosts where there are any."""
+        value: dict[str, object] = {"kind": self.kind, "lengths": self.lengths.tolist()}
+        if len(self.hosts):
+            value |= {"hosts": self.hosts.tolist(), "cards_forward": self.cards_forward}
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> DistanceWitness:
         """Read what `to_json` wrote; FormatError if it is anything else."""
-        lengths = value.get("lengths")
-        if set(value) != {"kind", "lengths"} or not isinstance(lengths, list):
-            raise FormatError("distance witness: expected the keys kind and lengths, a list")
-        if any(type(length) is not int or not 0 <= length <= MAX_LENGTH for length in lengths):
+        lengths, hosts = value.get("lengths"), value.get("hosts", [])
+        cards_forward = value.get("cards_forward", False)
+        if not {"kind", "lengths"} <= set(value) <= {"kind", "lengths", "hosts", "cards_forward"} or not (
+            isinstance(lengths, list) and isinstance(hosts, list) and isinstance(cards_forward, bool)
+        ):
+            raise FormatError(
+                "distance witness: expected the keys kind and lengths, a list; at most hosts, a list, and "
+                "cards_forward, true or false, besides"
+            )
+        if any(not isinstance(host, list) or len(host) != 2 for host in hosts):
+            raise FormatError("distance witness: hosts: expected two lengths of each")
+        if any(type(length) is not int or not 0 <= length <= MAX_LENGTH for length in chain(lengths, *hosts)):
             raise FormatError("distance witness: lengths must be integers from 0 to 2**40")
-        return cls(np.array(lengths, dtype=np.int64))
+        ways = np.array(hosts, dtype=np.int64).reshape(-1, 2)
+        return cls(np.array(lengths, dtype=np.int64), ways, cards_forward)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DistanceWitness):
             return NotImplemented
-        return np.array_equal(self.lengths, other.lengths)
+        return (
+            np.array_equal(self.lengths, other.lengths)
+            and np.array_equal(self.hosts, other.hosts)
+            and self.cards_forward == other.cards_forward
+        )
 
     def __hash__(self) -> int:
-        return hash(self.lengths.tobytes())
+        return hash((self.lengths.tobytes(), self.hosts.tobytes(), self.cards_forward))
+
+
+def _most(lengths: Int64Array) -> int:
+    return int(lengths.max(initial=0))
+
+
+def _product(left: Int64Array, right: Int64Array) -> int:
+    """Sum of products as an integer without bound."""
+    return sum(one * other for one, other in zip(left.tolist(), right.tolist(), strict=True))
 
 
 class _Distances:

@@ -88,6 +88,8 @@ def _proposals(topology: Topology, depth: int) -> Proposals:
         yield from _letters(numbers[0], numbers[1], len(n))
     elif name.endswith("_cayley"):
         yield from _translations(topology)
+    elif name == "with_host_bottleneck" and len(fabrics) == 1:
+        yield from _with_cards(topology, fabrics[0], depth)
     elif fabrics:
         yield from _expanded(name, fabrics, numbers, depth)
 
@@ -224,6 +226,24 @@ def _expanded(name: str, fabrics: list[str], numbers: list[int], depth: int) -> 
         yield from _product_maps(inner, depth)
     elif name == "with_parallel_links" and len(inner) == 1:
         yield from _confirmed(inner[0], depth - 1)
+
+
+def _with_cards(topology: Topology, fabric: str, depth: int) -> Proposals:
+    """What automorphisms of the fabric inside become when cards follow their hosts."""
+    try:
+        inner = parse(fabric)
+    except TreadleError:
+        return
+    hosts = topology.heads[inner.n_links :: 2].astype(np.int64)
+    n, n_cards = inner.n_nodes, topology.n_nodes - inner.n_nodes
+    if not 0 < len(hosts) <= n_cards or n_cards % len(hosts):
+        return
+    place = np.full(n, -1, dtype=np.int64)
+    place[hosts[hosts < n]] = np.arange(len(hosts))[hosts < n]
+    each = n_cards // len(hosts)
+    for one in _confirmed(inner, depth - 1):
+        moved = place[one[hosts % n]]
+        yield np.concatenate([one, (n + each * moved[:, None] + np.arange(each)).ravel()])
 
 
 def _lifted_to_lines(inner: Topology, times: int, depth: int) -> list[Int64Array]:

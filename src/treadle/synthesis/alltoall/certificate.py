@@ -78,11 +78,23 @@ class RateResult:
 
     def binding_links(self) -> Int64Array:
         """Links that have a length and are full, or as good as full: those that set the rate."""
-        lengths = self.witness.lengths
-        fullness = self.loads / self.topology.bandwidths
-        full = fullness >= (1 - max(_BINDING, 2 * self.gap)) * fullness.max()
-        found: Int64Array = np.flatnonzero(full & (lengths > 1e-6 * lengths.max()))
+        fullness = self.rate * self.loads / self.topology.bandwidths
+        full = fullness >= 1 - max(_BINDING, 2 * self.gap)
+        found: Int64Array = np.flatnonzero(full & (self.witness.lengths > self._least_length))
         return found
+
+    def binding_hosts(self) -> Int64Array:
+        """Nodes whose injection caps have a length: those set the rate, besides the links."""
+        hosts = np.flatnonzero(self.topology.injection_bytes_per_s)
+        if not len(self.witness.hosts):
+            return hosts[:0]
+        found: Int64Array = hosts[(self.witness.hosts > self._least_length).any(axis=1)]
+        return found
+
+    @property
+    def _least_length(self) -> float:
+        witness = self.witness
+        return 1e-6 * float(max(witness.lengths.max(initial=0), witness.hosts.max(initial=0)))
 
 
 def rounded_witness(lengths: FloatArray) -> DistanceWitness:

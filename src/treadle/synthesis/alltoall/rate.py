@@ -13,12 +13,14 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.certificate import RateResult
 from treadle.synthesis.alltoall.exact_rate import ExactRate, solve_exactly, suitable_symmetry
 from treadle.synthesis.alltoall.flow import ConcurrentFlow
+from treadle.synthesis.alltoall.host_caps import folded, limited_by_hosts, unfolded, without_caps
 from treadle.synthesis.alltoall.instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.pdhg import pdhg_rate
 from treadle.synthesis.alltoall.spreading import even_loads, spread_flow
 from treadle.synthesis.alltoall.symmetry import FlowSymmetry, known_symmetry
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.watch import Watch
+from treadle.topologies.host_bottleneck import with_host_bottleneck
 from treadle.topologies.topology import Topology
 
 EXACT_PAIRS = 1_200
@@ -36,6 +38,7 @@ def optimal_rate(
     time_limit_s: float | None = None,
     progress: Progress | None = None,
     start: RateResult | None = None,
+    cards_forward: bool = False,
 ) -> RateResult:
     """F, the largest rate at which every pair's data can flow at once, between two certified sides.
 
@@ -53,6 +56,10 @@ def optimal_rate(
         progress(stage, done, total).
     start : RateResult, optional
         A previous result on a similar fabric, such as one that has since lost links.
+    cards_forward : bool
+        What hosts with injection caps are like: by default all that a node sends, gets and passes on counts
+        against its cap, as where data is stored and forwarded; if network cards forward by themselves, only
+        its own data does.
 
     Raises
     ------
@@ -71,6 +78,29 @@ def optimal_rate(
     """
     if not (math.isfinite(gap) and 0 <= gap < 1):
         raise ScheduleError(f"gap {gap}: expected a number from 0 to below 1, such as 0.001")
+    began = time.process_time()
+    if not topology.injection_bytes_per_s.any():
+        return _rate_of_links(topology, collective, gap, time_limit_s, progress, start)
+    if cards_forward:
+        free = without_caps(topology)
+        found = _rate_of_links(free, collective, gap, time_limit_s, progress, start)
+        found = limited_by_hosts(found, topology)
+    else:
+        earlier = None if start is None else unfolded(start)
+        whole = with_host_bottleneck(topology)
+        found = folded(_rate_of_links(whole, collective, gap, time_limit_s, progress, earlier), topology)
+    return replace(found, seconds=time.process_time() - began)
+
+
+def _rate_of_links(
+    topology: Topology,
+    collective: Collective,
+    gap: float,
+    time_limit_s: float | None,
+    progress: Progress | None,
+    start: RateResult | None,
+) -> RateResult:
+    """The rate of a fabric without injection caps."""
     began, clock = time.process_time(), time.monotonic()
     instance = flow_instance(topology, collective)
     symmetry = known_symmetry(instance)

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
+from treadle.schedules.route_cost import route_algbw
 from treadle.schedules.routes import MAX_UNITS, RouteSchedule
 from treadle.synthesis.alltoall.chunk_moves import move_chunks
+from treadle.synthesis.alltoall.host_caps import tightest_host
 from treadle.synthesis.alltoall.paths import (
     Float64Array,
     PathSet,
@@ -32,7 +34,7 @@ class ChunkedRoutes:
     ----------
     schedule : RouteSchedule
     algbw : Fraction
-        Bytes/s by the exact loads of the links (injection caps left out).
+        Bytes/s by the exact loads; hosts' injection caps hold for what they send and get themselves.
     loss : float
         Part of the fractional routing's rate that is lost; at times below 0, as moving chunks also repairs
         a routing that was not the best.
@@ -97,7 +99,8 @@ def route_schedule(
     pair = check_paths(collective, paths)
     _, _, demand = demanded_pairs(collective)
     whole = weights * (demand / np.bincount(pair, weights=weights))[pair]
-    ideal = WeightedPaths(paths, whole).rate(topology)
+    at_hosts, _ = tightest_host(topology, collective)
+    ideal = min(WeightedPaths(paths, whole).rate(topology), float("inf" if at_hosts is None else at_hosts))
     kept = _heaviest(pair, weights, max_routes)
     paths, pair, weights, number = paths.take(kept), pair[kept], weights[kept], number[kept]
     shares = weights / np.bincount(pair, weights=weights)[pair]
@@ -117,9 +120,9 @@ def route_schedule(
         path_offset=paths.offset,
         path_links=paths.links,
     )
-    rate = 1 / _slowest(topology, schedule) * chunks
-    algbw = rate * collective.pair_demands.buffer_units
-    return ChunkedRoutes(schedule, algbw, 1 - float(rate) / ideal)
+    algbw = route_algbw(topology, collective, schedule)
+    rate = float(algbw / collective.pair_demands.buffer_units)
+    return ChunkedRoutes(schedule, algbw, 1 - rate / ideal)
 
 
 def _renumbered(layer: NDArray[np.integer]) -> Int32Array:
@@ -136,13 +139,3 @@ def _heaviest(pair: Int64Array, weights: Float64Array, most: int | None) -> NDAr
     first = np.searchsorted(pair[order], pair[order])
     return np.sort(order[np.arange(len(pair)) - first < most])
 
-
-def _slowest(topology: Topology, schedule: RouteSchedule) -> Fraction:
-    """Largest chunks over bandwidth of a link."""
-    owner = np.repeat(schedule.units, schedule.hops)
-    load = np.zeros(topology.n_links, dtype=np.int64)
-    np.add.at(load, schedule.path_links, owner)
-    return max(
-        Fraction(units, width)
-        for units, width in zip(load.tolist(), topology.bandwidths.tolist(), strict=True)
-    )
