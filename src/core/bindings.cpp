@@ -10,6 +10,7 @@
 
 #include "bfb.hpp"
 #include "concurrent_flow.hpp"
+#include "fluid.hpp"
 #include "packing.hpp"
 #include "residual.hpp"
 #include "simulate.hpp"
@@ -322,7 +323,7 @@ auto concurrent_flow(int n_nodes, Int32In tail, Int32In head, FloatIn capacity, 
 
 // Row-major (slice, task) starts and bindings; [finish, tasks done, last task].
 auto simulate_tasks(Int32In resource, Int64In duration, Int64In edge_offset, Int32In edge_target, Int64In edge_shift,
-                    int n_resources, int n_slices, bool with_binding, ControlIn control) {
+                    int n_resources, int n_slices, int order, bool with_binding, ControlIn control) {
     Timeline timeline;
     Status status;
     {
@@ -335,11 +336,38 @@ auto simulate_tasks(Int32In resource, Int64In duration, Int64In edge_offset, Int
         graph.edge_offset = edge_offset.data();
         graph.edge_target = edge_target.data();
         graph.edge_shift = edge_shift.data();
-        status = run_tasks(graph, n_slices, with_binding, Control{control.data()}, timeline);
+        status = run_tasks(graph, n_slices, static_cast<Order>(order), with_binding, Control{control.data()}, timeline);
     }
     std::vector<std::int64_t> ends{timeline.finish, timeline.done, timeline.last};
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(ends)), to_numpy(std::move(timeline.start)),
                            to_numpy(std::move(timeline.binding)));
+}
+
+// Row-major (slice, flow) starts and ends in seconds; [flows done, last flow].
+auto simulate_flows(Int64In resource_offset, Int32In resource, FloatIn capacity, FloatIn work, FloatIn before,
+                    FloatIn after, Int64In edge_offset, Int32In edge_target, Int32In edge_from_start, int n_slices,
+                    ControlIn control) {
+    FluidTimeline timeline;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        FluidGraph graph;
+        graph.n_flows = static_cast<std::int32_t>(work.shape(0));
+        graph.n_resources = static_cast<std::int32_t>(capacity.shape(0));
+        graph.resource_offset = resource_offset.data();
+        graph.resource = resource.data();
+        graph.capacity = capacity.data();
+        graph.work = work.data();
+        graph.before = before.data();
+        graph.after = after.data();
+        graph.edge_offset = edge_offset.data();
+        graph.edge_target = edge_target.data();
+        graph.edge_from_start = edge_from_start.data();
+        status = run_flows(graph, n_slices, Control{control.data()}, timeline);
+    }
+    std::vector<std::int64_t> ends{timeline.done, timeline.last};
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(ends)), to_numpy(std::move(timeline.start)),
+                           to_numpy(std::move(timeline.end)));
 }
 
 }  // namespace
@@ -371,6 +399,9 @@ NB_MODULE(_core, m) {
           nb::arg("max_iterations"), nb::arg("threads"), nb::arg("wide"), nb::arg("control"));
     m.def("simulate_tasks", &simulate_tasks, nb::arg("resource"), nb::arg("duration"), nb::arg("edge_offset"),
           nb::arg("edge_target"), nb::arg("edge_shift"), nb::arg("n_resources"), nb::arg("n_slices"),
-          nb::arg("with_binding"), nb::arg("control"));
+          nb::arg("order"), nb::arg("with_binding"), nb::arg("control"));
+    m.def("simulate_flows", &simulate_flows, nb::arg("resource_offset"), nb::arg("resource"), nb::arg("capacity"),
+          nb::arg("work"), nb::arg("before"), nb::arg("after"), nb::arg("edge_offset"), nb::arg("edge_target"),
+          nb::arg("edge_from_start"), nb::arg("n_slices"), nb::arg("control"));
     m.def("bfb_counts", &bfb_counts, nb::arg("offset"), nb::arg("tail"), nb::arg("control"));
 }

@@ -1,6 +1,7 @@
 #include "simulate.hpp"
 
 #include <algorithm>
+#include <functional>
 
 namespace treadle {
 namespace {
@@ -58,16 +59,19 @@ private:
 
 class Simulation {
 public:
-    Simulation(const TaskGraph& graph, std::int32_t n_slices, bool with_binding, const Control& control,
-               Timeline& timeline)
+    Simulation(const TaskGraph& graph, std::int32_t n_slices, Order order, bool with_binding,
+               const Control& control, Timeline& timeline)
         : graph_(graph),
           total_(static_cast<Index>(graph.n_tasks) * n_slices),
+          order_(order),
           with_binding_(with_binding),
           control_(control),
           timeline_(timeline),
           indegree_(graph.n_tasks, 0),
           free_(graph.n_resources, 0),
-          last_on_(with_binding ? graph.n_resources : 0, -1) {
+          last_on_(with_binding ? graph.n_resources : 0, -1),
+          waiting_(order == Order::slice ? graph.n_resources : 0),
+          armed_(order == Order::slice ? graph.n_resources : 0, 0) {
         for (std::int64_t edge = 0; edge < graph.edge_offset[graph.n_tasks]; edge++) indegree_[graph.edge_target[edge]]++;
         missing_.reserve(total_);
         for (std::int32_t slice = 0; slice < n_slices; slice++)
@@ -85,7 +89,13 @@ public:
         }
         std::int64_t pops = 0;
         while (!queue_.empty() && !overflow_) {
-            serve(queue_.pop());
+            const Event event = queue_.pop();
+            if (event.item >= total_)
+                choose(static_cast<std::int32_t>(event.item - total_), event.time);
+            else if (order_ == Order::slice)
+                wait(event);
+            else
+                serve(event.item, event.time);
             if ((++pops & 0xffff) == 0) {
                 if (control_.cancelled()) return Status::cancelled;
                 control_.progress(timeline_.done, total_);
@@ -115,16 +125,41 @@ private:
         }
     }
 
-    void serve(const Event& event) {
-        const std::int32_t resource = graph_.resource[task(event.item)];
-        const std::int64_t start = std::max(event.time, free_[resource]);
+    void serve(Index item, std::int64_t now) {
+        const std::int32_t resource = graph_.resource[task(item)];
+        const std::int64_t start = std::max(now, free_[resource]);
         if (with_binding_) {
-            if (start > event.time) timeline_.binding[event.item] = last_on_[resource];
-            last_on_[resource] = event.item;
+            if (start > ready_[item]) timeline_.binding[item] = last_on_[resource];
+            last_on_[resource] = item;
         }
-        free_[resource] = sum(start, graph_.duration[task(event.item)]);
-        execute(event.item, start);
+        free_[resource] = sum(start, graph_.duration[task(item)]);
+        execute(item, start);
         drain();
+    }
+
+    // A resource chooses when it is free, after everything that comes at that very time has come: choices are events
+    // of their own, numbered after all items.
+    void wait(const Event& event) {
+        const std::int32_t resource = graph_.resource[task(event.item)];
+        auto& line = waiting_[resource];
+        line.push_back(event.item);
+        std::push_heap(line.begin(), line.end(), std::greater<Index>());
+        if (armed_[resource]) return;
+        armed_[resource] = 1;
+        queue_.push({event.time, total_ + resource});
+    }
+
+    void choose(std::int32_t resource, std::int64_t now) {
+        auto& line = waiting_[resource];
+        if (line.empty()) {
+            armed_[resource] = 0;
+            return;
+        }
+        std::pop_heap(line.begin(), line.end(), std::greater<Index>());
+        const Index item = line.back();
+        line.pop_back();
+        serve(item, now);
+        queue_.push({free_[resource], total_ + resource});
     }
 
     // Leaves the items that have become ready in local_.
@@ -151,21 +186,24 @@ private:
 
     const TaskGraph& graph_;
     const Index total_;
+    const Order order_;
     const bool with_binding_;
     const Control& control_;
     Timeline& timeline_;
     std::vector<std::int32_t> indegree_, missing_;
     std::vector<std::int64_t> ready_, free_;
     std::vector<Index> last_on_, local_;
+    std::vector<std::vector<Index>> waiting_;  // heaps, the lowest item on top
+    std::vector<char> armed_;                  // whether an event is under way that lets the resource choose
     EventQueue queue_;
     bool overflow_ = false;
 };
 
 }  // namespace
 
-Status run_tasks(const TaskGraph& graph, std::int32_t n_slices, bool with_binding, const Control& control,
+Status run_tasks(const TaskGraph& graph, std::int32_t n_slices, Order order, bool with_binding, const Control& control,
                  Timeline& timeline) {
-    return Simulation(graph, n_slices, with_binding, control, timeline).run();
+    return Simulation(graph, n_slices, order, with_binding, control, timeline).run();
 }
 
 }  // namespace treadle

@@ -26,9 +26,12 @@ struct Timeline {
     std::vector<std::int64_t> binding;  // (n_slices, n_tasks): what each start waited for last, -1: nothing
 };
 
-// A resource serves its tasks one at a time in the order in which they become ready; ties go to the lower slice, then
-// to the lower task. `binding` is filled if `with_binding`. violated: times beyond 63 bits.
-Status run_tasks(const TaskGraph& graph, std::int32_t n_slices, bool with_binding, const Control& control,
+// Whom a resource serves next: the task that came first (ties: the lower slice, then the lower task), or of those that
+// wait the one of the lowest slice, then of the lowest number.
+enum class Order : int { arrival = 0, slice = 1 };
+
+// A resource serves one task at a time. `binding` is filled if `with_binding`. violated: times beyond 63 bits.
+Status run_tasks(const TaskGraph& graph, std::int32_t n_slices, Order order, bool with_binding, const Control& control,
                  Timeline& timeline);
 
 }  // namespace treadle

@@ -108,6 +108,20 @@ def simulate_tasks(
     edge_shift: Int64,
     n_resources: int,
     n_slices: int,
+    order: int,
     with_binding: bool,
     control: Int64,
 ) -> tuple[int, Int64, Int64, Int64]: ...
+def simulate_flows(
+    resource_offset: Int64,
+    resource: Int32,
+    capacity: Float64,
+    work: Float64,
+    before: Float64,
+    after: Float64,
+    edge_offset: Int64,
+    edge_target: Int32,
+    edge_from_start: Int32,
+    n_slices: int,
+    control: Int64,
+) -> tuple[int, Int64, Float64, Float64]: ...

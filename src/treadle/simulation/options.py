@@ -36,6 +36,9 @@ class Sharing(StrEnum):
 
     FIFO = "fifo"
     """One after another, in the order in which they come to the link."""
+    SLICE_ORDER = "slice-order"
+    """One after another; of those that wait, the one of the lowest slice, then of the earliest step, goes
+    first: as where a runtime works through the whole program slice by slice."""
     FAIR = "fair"
     """All at once, with max-min fair rates, as fluids that flow over all links of their paths at a time."""
 
@@ -68,7 +71,7 @@ class SimulationOptions:
     alpha_ns: int = 0
     latency_model: LatencyModel = LatencyModel.PIPELINED
     forwarding: Forwarding = Forwarding.CUT_THROUGH
-    sharing: Sharing = Sharing.FIFO
+    sharing: Sharing = Sharing.SLICE_ORDER
     reduction_bytes_per_s: int = 0
 
     def __post_init__(self) -> None:

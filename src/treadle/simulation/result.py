@@ -1,0 +1,98 @@
+"""What a simulation found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.simulation.options import SimulationOptions
+from treadle.simulation.tasks import TaskGraph
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """A program's course on a fabric at one size.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        The tasks of one slice.
+    size_bytes : int
+    options : SimulationOptions
+    tick_s : Fraction
+        Seconds; the unit of all times here.
+    is_exact : bool
+        The times are exactly the model's.
+    finish : int
+        End of the last task and of the latency after it.
+    last : int
+        Number of a task that ends last: slice * tasks + task.
+    start : array of int64, shape (slices, tasks)
+        When each task began.
+    held : array of int64, shape (tasks,) or (slices, tasks)
+        For how long.
+    busy : array of int64, shape (resources,)
+        For how long each link, and each capped host's port, was busy: under fair sharing, as if with one
+        message at a time.
+    binding : array of int64, shape (slices, tasks), or (0, 0)
+        Number of the task that each start waited for last, -1 for none; empty unless it was kept.
+    """
+
+    graph: TaskGraph
+    size_bytes: int
+    options: SimulationOptions
+    tick_s: Fraction
+    is_exact: bool
+    finish: int
+    last: int
+    start: Int64Array
+    held: Int64Array
+    busy: Int64Array
+    binding: Int64Array
+
+    @property
+    def time(self) -> Fraction:
+        """Seconds; exactly the model's if `is_exact`."""
+        return self.finish * self.tick_s
+
+    @property
+    def time_s(self) -> float:
+        """Seconds."""
+        return float(self.time)
+
+    @property
+    def algbw_bytes_per_s(self) -> float:
+        """Size over time; 0 where no time passes."""
+        return self.size_bytes / self.time_s if self.finish else 0.0
+
+    @property
+    def n_transfers(self) -> int:
+        """Messages over links, every link and slice counted."""
+        return int(np.count_nonzero(self.graph.resource >= 0)) * self.options.slices
+
+    @property
+    def utilisation(self) -> NDArray[np.float64]:
+        """Share of the time for which each resource was busy, shape (resources,)."""
+        return self.busy / max(1, self.finish)
+
+    @property
+    def end(self) -> Int64Array:
+        """When each task ended, shape (slices, tasks)."""
+        return self.start + self.held
+
+    def operation_spans(self) -> tuple[Int64Array, Int64Array]:
+        """First start and last end of each operation of the program, ticks, shape (operations,) each.
+
+        A send ends when its last byte has left the last link of its path; latencies that delay a message
+        without holding a link come after.
+        """
+        n = self.graph.program.n_operations
+        begin = np.full(n, np.iinfo(np.int64).max, dtype=np.int64)
+        end = np.zeros(n, dtype=np.int64)
+        np.minimum.at(begin, self.graph.operation, self.start.min(axis=0))
+        np.maximum.at(end, self.graph.operation, self.end.max(axis=0))
+        return begin, end
