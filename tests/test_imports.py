@@ -55,7 +55,9 @@ VERIFIER_MAY_IMPORT = {
 }
 THIRD_PARTY = {
     "numpy": set(ALLOWED),
+    "distributed": {"planning"},
     "highspy": {"topologies", "synthesis"},
+    "joblib": {"synthesis", "planning"},
     "lxml": {"topologies", "lowering"},
     "ortools": {"synthesis"},
     "ml_dtypes": {"runtime"},

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from treadle.synthesis.alltoall.paths import Float64Array
 from treadle.topologies.topology import Topology
 
-_DUST = 1e-12
+DUST = 1e-12
 """Flows below this part of the largest one are rounding."""
 
 
@@ -25,7 +25,7 @@ def cancel_cycles(topology: Topology, flows: Float64Array) -> Float64Array:
     -----
     Links that lie between no two cycles are found for all sources at once; only what remains is searched.
     """
-    flows = np.where(flows > _DUST * flows.max(initial=0.0), flows, 0.0)
+    flows = np.where(flows > DUST * flows.max(initial=0.0), flows, 0.0)
     flows[:, topology.tails == topology.heads] = 0.0
     suspect = _trimmed(topology.tails, topology.heads, flows > 0, topology.n_nodes)
     for source in np.flatnonzero(suspect.any(axis=1)).tolist():
@@ -80,7 +80,7 @@ def _cancel(topology: Topology, flow: Float64Array, links: NDArray[np.int64]) ->
             least = min(float(flow[link]) for link in cycle)
             for link in cycle:
                 flow[link] = max(0.0, flow[link] - least)
-                if flow[link] <= least * _DUST:
+                if flow[link] <= least * DUST:
                     flow[link] = 0.0
                     out[int(tails[link])].remove(link)
             for link in cycle[:-1]:

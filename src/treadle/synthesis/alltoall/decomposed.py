@@ -5,6 +5,7 @@ The master program (6)-(9) and the children (10)-(14) of section 3.1.2 of the al
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ from treadle.synthesis.alltoall.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.flow_lp import Entries, FlowProgram, check_variables, solve_flow_program
 from treadle.synthesis.alltoall.instance import FloatArray, FlowInstance, flow_instance
 from treadle.synthesis.alltoall.link_mcf import check_reachable
+from treadle.synthesis.parallel import map_blocks
+from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
 MAX_VARIABLES = 60_000
@@ -169,14 +172,54 @@ def child_mcf(
     instance = flow_instance(topology, collective)
     if source not in instance.senders.tolist():
         raise ScheduleError(f"child MCF: rank {source} sends nothing in this all-to-all; choose another one")
-    demands = instance.demands[instance.senders.tolist().index(source)]
+    return _solved(topology, collective, source, flow.by_source[source], time_limit_s)
+
+
+def children_mcf(
+    topology: Topology, collective: Collective, flow: ConcurrentFlow, *, watch: Watch = UNWATCHED
+) -> tuple[ChildFlow, ...]:
+    """Solve the child programs of all ranks that send, each on its own, on the workers there are.
+
+    Parameters
+    ----------
+    topology, collective, flow
+        See `child_mcf`.
+    watch : Watch
+
+    Raises
+    ------
+    ScheduleError
+        If a program has more than MAX_VARIABLES variables.
+    InfeasibleError
+        If a source's flow does not deliver its demands.
+    TimeLimitError
+        If the watch's deadline passes.
+    """
+    instance = flow_instance(topology, collective)
+    left = None if watch.deadline is None else max(0.0, watch.deadline - time.monotonic())
+    blocks = [
+        (topology, collective, source, flow.by_source[source], left) for source in instance.senders.tolist()
+    ]
+    return tuple(map_blocks("children", _solved, blocks, watch=watch))
+
+
+def _solved(
+    topology: Topology,
+    collective: Collective,
+    source: int,
+    flow: FloatArray,
+    time_limit_s: float | None,
+) -> ChildFlow:
+    """The child program of a source with this flow, shape (m,)."""
+    instance = flow_instance(topology, collective)
+    demands = instance.demands[int(np.searchsorted(instance.senders, source))]
     targets = np.flatnonzero(demands)
     total = float(demands.sum())
-    used = np.flatnonzero(flow.by_source[source, instance.links] > 0)
+    used = np.flatnonzero(flow[instance.links] > 0)
     remedy = "peel paths off the flow instead"
     check_variables(f"child MCF of {topology.name}", len(targets) * len(used), MAX_VARIABLES, remedy)
     start = collective.ranks[source]
-    program = _child(instance, used, flow.by_source[source, instance.links[used]], start, targets, demands)
+    program = _child(instance, used, flow[instance.links[used]], start, targets, demands)
     values = solve_flow_program("child MCF", program, time_limit_s=time_limit_s)
     flows = np.zeros((len(targets), topology.n_links))
     flows[:, instance.links[used]] = values.reshape(len(targets), len(used)) * total

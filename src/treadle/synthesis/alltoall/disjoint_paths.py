@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.paths import (
+    Float64Array,
     PathSet,
     ShortestPaths,
     check_reachable,
     demanded_pairs,
     from_lists,
 )
+from treadle.synthesis.parallel import map_blocks, spans
+from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+
+_Found = list[tuple[int, int, list[int]]]
+"""Paths as (source, target, links)."""
 
 _BLOCK = 2**21
 """Pairs times links at once."""
 _FAR = 2**20
 
+_LEAST_PAIRS, _LEAST_SOURCES = 256, 4
+"""Of a piece of work."""
 
-def disjoint_paths(topology: Topology, collective: Collective) -> PathSet:
+
+def disjoint_paths(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> PathSet:
     """For every pair a largest set of paths of which no two share a link, with the fewest hops in all.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
+    watch : Watch
 
     Raises
     ------
     InfeasibleError
         If some rank cannot be reached.
+    TimeLimitError
+        If the watch's deadline passes.
 
     Notes
     -----
@@ -46,16 +56,30 @@ def disjoint_paths(topology: Topology, collective: Collective) -> PathSet:
     check_reachable(topology, collective, finder.distances(np.ones(topology.n_links)))
     source, target, _ = demanded_pairs(collective)
     ranks = np.array(collective.ranks)
-    found: list[tuple[int, int, list[int]]] = []
-    rows = max(1, _BLOCK // (2 * topology.n_links))
-    for first in range(0, len(source), rows):
-        block = slice(first, first + rows)
-        used = _largest_flows(topology, ranks[source[block]], ranks[target[block]])
-        for one, other, taken in zip(source[block].tolist(), target[block].tolist(), used, strict=True):
-            links = np.flatnonzero(taken)
-            paths = _walks(topology, links, int(ranks[one]), int(ranks[other]))
-            found.extend((one, other, path) for path in paths)
-    return from_lists(found)
+    most = max(1, _BLOCK // (2 * topology.n_links))
+    blocks = [
+        (topology, source[own], target[own], ranks[source[own]], ranks[target[own]])
+        for own in spans(len(source), least=_LEAST_PAIRS, most=most)
+    ]
+    found = map_blocks("disjoint paths", _disjoint, blocks, watch=watch)
+    return from_lists([path for paths in found for path in paths])
+
+
+def _disjoint(
+    topology: Topology,
+    source: NDArray[np.int32],
+    target: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+) -> _Found:
+    """The paths of some pairs of ranks, which are at these nodes."""
+    used = _largest_flows(topology, starts, ends)
+    pairs = zip(source.tolist(), target.tolist(), starts.tolist(), ends.tolist(), used, strict=True)
+    return [
+        (one, other, path)
+        for one, other, start, end, taken in pairs
+        for path in _walks(topology, np.flatnonzero(taken), start, end)
+    ]
 
 
 def _largest_flows(
@@ -115,7 +139,7 @@ def _augment(
         at, row = at[going], row[going]
 
 
-def _walks(topology: Topology, links: NDArray[np.int64], source: int, target: int) -> Iterator[list[int]]:
+def _walks(topology: Topology, links: NDArray[np.int64], source: int, target: int) -> list[list[int]]:
     """Split the links of a flow into paths, the shortest walk first."""
     out: dict[int, list[int]] = {}
     for link in links.tolist():
@@ -128,11 +152,17 @@ def _walks(topology: Topology, links: NDArray[np.int64], source: int, target: in
             path.append(link)
             at = int(topology.heads[link])
         paths.append(path)
-    yield from sorted(paths, key=len)
+    return sorted(paths, key=len)
 
 
 def bounded_paths(
-    topology: Topology, collective: Collective, *, slack: int = 0, most: int = 64, seed: int = 0
+    topology: Topology,
+    collective: Collective,
+    *,
+    slack: int = 0,
+    most: int = 64,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
 ) -> PathSet:
     """For every pair its simple paths of up to distance + `slack` hops, at most `most` of them.
 
@@ -145,6 +175,7 @@ def bounded_paths(
     most : int
         Paths a pair; the shorter ones first, among equally long ones a choice by `seed`.
     seed : int
+    watch : Watch
 
     Raises
     ------
@@ -152,29 +183,51 @@ def bounded_paths(
         If some rank cannot be reached.
     ScheduleError
         If `slack` is negative or `most` not positive.
+    TimeLimitError
+        If the watch's deadline passes.
     """
     if slack < 0 or most < 1:
         raise ScheduleError(f"paths: slack {slack} and {most} paths a pair; expected at least 0 and 1")
     forward = ShortestPaths(topology, collective).distances(np.ones(topology.n_links))
     check_reachable(topology, collective, forward)
     back = ShortestPaths(topology.transpose(), collective).distances(np.ones(topology.n_links))
+    order = np.random.default_rng(seed).permutation(topology.n_links)
+    demand = collective.pair_demands.between
+    blocks = [
+        (topology, collective.ranks, own.start, demand[own] > 0, order, back, slack, most)
+        for own in spans(len(demand), least=_LEAST_SOURCES, native=False)
+    ]
+    found = map_blocks("bounded paths", _bounded, blocks, watch=watch)
+    return from_lists([path for paths in found for path in paths])
+
+
+def _bounded(
+    topology: Topology,
+    ranks: tuple[int, ...],
+    first: int,
+    wanted: NDArray[np.bool_],
+    order: NDArray[np.int64],
+    back: Float64Array,
+    slack: int,
+    most: int,
+) -> _Found:
+    """The paths of some sources, those of the ranks from `first` on; `back`: distances to every rank."""
     out: list[list[tuple[int, int]]] = [[] for _ in range(topology.n_nodes)]
-    for link in np.random.default_rng(seed).permutation(topology.n_links).tolist():
+    for link in order.tolist():
         tail, head = int(topology.tails[link]), int(topology.heads[link])
         if tail != head:
             out[tail].append((link, head))
-    found: list[tuple[int, int, list[int]]] = []
-    source, target, _ = demanded_pairs(collective)
-    for one, other in zip(source.tolist(), target.tolist(), strict=True):
+    found: _Found = []
+    for one, other in np.argwhere(wanted).tolist():
         left = most
         remaining = back[other].tolist()
-        start, end = collective.ranks[one], collective.ranks[other]
+        start, end = ranks[first + one], ranks[other]
         shortest = int(remaining[start])
         for hops in range(shortest, shortest + slack + 1):
             paths = _of_length(out, remaining, start, end, hops, left)
-            found.extend((one, other, path) for path in paths)
+            found.extend((first + one, other, path) for path in paths)
             left -= len(paths)
-    return from_lists(found)
+    return found
 
 
 def _of_length(

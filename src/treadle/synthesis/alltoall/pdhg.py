@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import numpy as np
@@ -15,6 +14,7 @@ from treadle.synthesis.alltoall.instance import FloatArray, FlowInstance
 from treadle.synthesis.alltoall.spreading import spread_flow
 from treadle.synthesis.alltoall.symmetry import FlowSymmetry, symmetry_of
 from treadle.synthesis.engine import Progress, core, run_watched
+from treadle.synthesis.parallel import core_threads
 
 _VIOLATED, _STUCK = 1, 3
 
@@ -99,7 +99,7 @@ def pdhg_rate(
             max(gap, SMALLEST_GAP),
             0.0 if time_limit_s is None else max(time_limit_s, 1e-6),
             _MOST_ITERATIONS,
-            _threads(),
+            core_threads(_MOST_THREADS),
             gap < _SINGLE,
             control,
         ),
@@ -113,10 +113,6 @@ def pdhg_rate(
     by_link[links] = length
     by_source = spread_flow(instance, symmetry, flows)
     return _certified(instance, by_source, by_link, began, is_late=status == _STUCK)
-
-
-def _threads() -> int:
-    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, _MOST_THREADS)
 
 
 def _certified(

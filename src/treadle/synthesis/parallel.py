@@ -1,0 +1,200 @@
+"""Independent pieces of work - sources, pairs, algorithms - on the workers that joblib is configured for.
+
+Without a configuration everything runs in the caller's thread. `joblib.parallel_config(n_jobs=4)` gives
+threads, `parallel_config("loky", n_jobs=4)` processes, `parallel_config("dask", client=...)` a cluster.
+Results are the same on all of them: how the work is cut never matters, and they come in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from joblib.parallel import SequentialBackend, get_active_backend
+
+from treadle.synthesis.engine import TimeLimitError
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+Result = TypeVar("Result")
+
+_PIECES = 3
+"""Pieces for each worker: the last ones to finish keep the others waiting for less."""
+
+
+def runs_apart() -> bool:
+    """Whether tasks go to other processes: only there does Python code run at the same time."""
+    return not _shares_memory() and effective_n_jobs() > 1
+
+
+def core_threads(most: int) -> int:
+    """Threads for one call of the compiled core.
+
+    As many as there are jobs; without a configuration all cores that this process may use; one inside a task
+    of `map_blocks`, where other tasks have the cores, and under ``parallel_config("sequential")``.
+
+    Parameters
+    ----------
+    most : int
+    """
+    backend, jobs = get_active_backend(prefer="threads")
+    if isinstance(backend, SequentialBackend):
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    wanted = effective_n_jobs() if _shares_memory() and jobs not in (None, 1) else cores
+    return max(1, min(cores, wanted, most))
+
+
+def spans(count: int, *, least: int, most: int | None = None, native: bool = True) -> list[slice]:
+    """Cut `count` items into pieces, one after the other, that keep all workers busy.
+
+    Parameters
+    ----------
+    count : int
+    least : int
+        Items of a piece below which handing them over costs more than it saves.
+    most : int, optional
+        Items of a piece at most, for the space they take.
+    native : bool
+        Whether most of the work releases the interpreter's lock. If not, threads would only get into each
+        other's way, and there is but one piece unless workers are processes.
+
+    Examples
+    --------
+    >>> spans(10, least=2)
+    [slice(0, 10, None)]
+    >>> with parallel_config("threading", n_jobs=2):
+    ...     spans(10, least=3)
+    [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
+    """
+    jobs = effective_n_jobs() if native or runs_apart() else 1
+    pieces = 1 if jobs == 1 else max(1, min(_PIECES * jobs, count // least))
+    if most is not None:
+        pieces = max(pieces, -(-count // max(1, most)))
+    edges = [count * place // pieces for place in range(pieces + 1)]
+    return [slice(first, last) for first, last in pairwise(edges)]
+
+
+def map_blocks(
+    stage: str,
+    function: Callable[..., Result],
+    blocks: Sequence[tuple[Any, ...]],
+    *,
+    watch: Watch = UNWATCHED,
+) -> list[Result]:
+    """function(*block) for every block, in order, on joblib's workers.
+
+    Parameters
+    ----------
+    stage : str
+        Name for progress reports.
+    function : callable
+        Of a module (workers import it), pure. On the same arguments it must give the same result anywhere.
+    blocks : sequence of tuples
+        Its arguments: values only. Large arrays should be arguments of their own, not parts of other values:
+        a cluster then gets each but once.
+    watch : Watch
+        Told of every block that is done. A worker's clock is not ours: a function that has to know of the
+        deadline itself is to be given the seconds that are left.
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passes. Blocks that wait are dropped; those that run in threads are waited for, so
+        that no thread outlives the call; processes are stopped, and a cluster forgets them.
+
+    Notes
+    -----
+    Within a task all further work is serial: the outermost loop has the workers.
+
+    Examples
+    --------
+    >>> map_blocks("powers", pow, [(2, 3), (3, 2)])
+    [8, 9]
+    """
+    if len(blocks) < 2 or effective_n_jobs() == 1:
+        results = []
+        for done, block in enumerate(blocks):
+            watch.beat(stage, done, len(blocks))
+            results.append(function(*block))
+        return results
+    gate = _Gate() if _shares_memory() else None
+    left = None if watch.deadline is None else watch.deadline - time.monotonic()
+    if left is not None and left <= 0:
+        raise TimeLimitError(stage)
+    run = _alone if gate is None else gate.run
+    parallel = Parallel(prefer="threads", return_as="generator", batch_size=1, timeout=left)
+    found = parallel(delayed(run)(function, *block) for block in blocks)
+    try:
+        return _collected(stage, found, len(blocks), watch)
+    except TimeoutError:
+        if watch.deadline is None or time.monotonic() < watch.deadline:
+            raise
+        raise TimeLimitError(stage) from None
+    finally:
+        if gate is not None:
+            gate.shut()
+        with warnings.catch_warnings():
+            # joblib warns of results that nobody fetched: after an error or Ctrl-C they are not wanted
+            warnings.simplefilter("ignore")
+            found.close()
+
+
+def _collected(stage: str, found: Generator[Result, None, None], total: int, watch: Watch) -> list[Result]:
+    results = []
+    watch.beat(stage, 0, total)
+    for done, result in enumerate(found, 1):
+        watch.beat(stage, done, total)
+        results.append(result)
+    return results
+
+
+def _shares_memory() -> bool:
+    """Whether tasks run in this process."""
+    backend, _ = get_active_backend(prefer="threads")
+    return bool(getattr(backend, "supports_sharedmem", False))
+
+
+def _alone(function: Callable[..., Result], *block: Any) -> Result:
+    """A task: what it calls must not ask for workers again."""
+    with parallel_config(backend="sequential"):
+        return function(*block)
+
+
+class _Gate:
+    """Lets tasks of this process in until it is shut, and knows when the last one has left.
+
+    An interpreter that exits while a thread is inside a native solver may abort.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._is_shut = False
+
+    def run(self, function: Callable[..., Result], *block: Any) -> Result:
+        """The task; TimeLimitError, which nobody sees, if it comes too late."""
+        with self._changed:
+            if self._is_shut:
+                raise TimeLimitError("too late")
+            self._running += 1
+        try:
+            return _alone(function, *block)
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    def shut(self) -> None:
+        """Let nobody in any more and wait for those inside, through any further Ctrl-C."""
+        with self._changed:
+            self._is_shut = True
+            while self._running:
+                with contextlib.suppress(KeyboardInterrupt):
+                    self._changed.wait()
