@@ -23,6 +23,7 @@ from treadle.synthesis.alltoall.extract import extract_paths
 from treadle.synthesis.alltoall.path_mcf import path_mcf
 from treadle.synthesis.alltoall.paths import (
     PathSet,
+    ShortestPaths,
     WeightedPaths,
     from_lists,
     merge,
@@ -32,6 +33,7 @@ from treadle.synthesis.alltoall.route_columns import generate_routes
 from treadle.synthesis.alltoall.route_units import route_schedule
 from treadle.synthesis.alltoall.whole_units import common_chunks
 from treadle.topologies import parse
+from treadle.topologies.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 
@@ -342,6 +344,24 @@ def test_disconnected_fabrics_are_refused() -> None:
             function(topology, collective)
     with pytest.raises(InfeasibleError, match="rank 1 has none to rank 0"):
         path_mcf(topology, collective, from_lists([(0, 1, [0])]))
+
+
+def test_nodes_out_of_reach_have_no_last_link() -> None:
+    """In a chain with a node apart; numpy's warnings would be errors here."""
+    chain = from_arcs("chain", [0, 1, 3], [1, 2, 3], n=4)
+    with np.errstate(all="raise"):
+        found = ShortestPaths(chain, everyone(chain)).search(np.array([2.0, 3.0, 1.0]))
+    inf = np.inf
+    assert found.distance.tolist() == [
+        [0, 2, 5, inf],
+        [inf, 0, 3, inf],
+        [inf, inf, 0, inf],
+        [inf, inf, inf, 0],
+    ]
+    assert found.into[:, 1:3].tolist() == [[0, 1], [-1, 1], [-1, -1], [-1, -1]]
+    assert found.paths(np.array([0]), np.array([2])).tolist() == [[0, 1]]
+    with pytest.raises(InfeasibleError, match="cannot be reached"):
+        found.paths(np.array([2]), np.array([0]))
 
 
 def test_path_sets_merge() -> None:

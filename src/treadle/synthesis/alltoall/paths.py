@@ -223,18 +223,19 @@ class ShortestPaths:
         distance = self.distances(lengths)
         into = np.full((len(self.ranks), self._n), -1, dtype=np.int64)
         slack = distance[:, self._tails] + lengths[self._order]
-        slack -= np.repeat(distance[:, self._heads], self._widths, axis=1)
-        slack[np.isnan(slack)] = np.inf
+        at_head = np.repeat(distance[:, self._heads], self._widths, axis=1)
+        np.subtract(slack, at_head, out=slack, where=at_head < np.inf)  # elsewhere both are infinite
         best = np.minimum.reduceat(slack, self._starts, axis=1)
         tight = slack == np.repeat(best, self._widths, axis=1)
         place = np.where(tight, np.arange(len(self._order)), len(self._order) - 1)
-        into[:, self._heads] = self._order[np.minimum.reduceat(place, self._starts, axis=1)]
+        last = self._order[np.minimum.reduceat(place, self._starts, axis=1)]
+        into[:, self._heads] = np.where(best < np.inf, last, -1)
         return ShortestSearch(distance, into, self._all_tails, self.ranks)
 
 
 @dataclass(eq=False)
 class ShortestSearch:
-    """Distances, and the last link of a shortest path from every rank to every node."""
+    """Distances, and the last link of a shortest path from every rank to every node, or -1."""
 
     distance: Float64Array
     into: Int64Array
