@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from treadle.arrays import Int64Array
 from treadle.errors import FormatError, ScheduleError
+from treadle.lowering.addresses import Addresses
 from treadle.lowering.msccl_xml_blocks import (
     LIMITS,
     REMEDY,
@@ -128,7 +128,7 @@ def _gpu_lines(program: Program, pieces: Pieces, rank: int, blocks: list[Block],
             raise ScheduleError(
                 f"MSCCL XML: rank {rank} needs {value} {what}, the limit is {limit}; {REMEDY}"
             )
-    addresses = _Addresses(program, rank)
+    addresses = Addresses(program, rank)
     lines = [
         f'  <gpu id="{rank}" i_chunks="{addresses.input_chunks}" o_chunks="{addresses.output_chunks}" '
         f's_chunks="{len(addresses.scratch)}">'
@@ -149,34 +149,7 @@ def _gpu_lines(program: Program, pieces: Pieces, rank: int, blocks: list[Block],
     return [*lines, "  </gpu>"]
 
 
-class _Addresses:
-    """Places in one rank's buffers, in chunks; scratch holds only the chunks that are used."""
-
-    def __init__(self, program: Program, rank: int) -> None:
-        self._ranges = {buffer: program.ranges(rank, buffer) for buffer in (Buffer.INPUT, Buffer.OUTPUT)}
-        self.input_chunks, self.output_chunks = (
-            # a buffer that only the root has is declared everywhere
-            sum(past - low for low, past in ranges) if ranges else program.n_chunks
-            for ranges in self._ranges.values()
-        )
-        used: set[int] = set()
-        for number in program.operations(rank):
-            if Buffer.SCRATCH in (program.source[number], program.target[number]):
-                first = int(program.first[number])
-                used.update(range(first, first + int(program.count[number])))
-        self.scratch: Int64Array = np.array(sorted(used), dtype=np.int64)
-
-    def text(self, side: str, buffer: Buffer, chunk: int) -> str:
-        """Attributes of one end of a step."""
-        return f'{side}buf="{"ios"[buffer]}" {side}off="{self._offset(buffer, chunk)}"'
-
-    def _offset(self, buffer: Buffer, chunk: int) -> int:
-        if buffer is Buffer.SCRATCH:
-            return int(np.searchsorted(self.scratch, chunk))
-        return sum(min(past, chunk) - low for low, past in self._ranges[buffer] if low < chunk)
-
-
-def _action(pieces: Pieces, piece: int, addresses: _Addresses) -> str:
+def _action(pieces: Pieces, piece: int, addresses: Addresses) -> str:
     """What a step does; the end that its type does not use repeats the other."""
     program, number, first = pieces.program, pieces.operation[piece], pieces.first[piece]
     kind = pieces.kind(piece)
@@ -186,6 +159,11 @@ def _action(pieces: Pieces, piece: int, addresses: _Addresses) -> str:
     elif kind is OperationKind.RECEIVE:
         source = target
     return (
-        f'type="{_STEP_TYPES[kind]}" {addresses.text("src", source, first)} '
-        f'{addresses.text("dst", target, first)} cnt="{pieces.count[piece]}"'
+        f'type="{_STEP_TYPES[kind]}" {_place("src", addresses, source, first)} '
+        f'{_place("dst", addresses, target, first)} cnt="{pieces.count[piece]}"'
     )
+
+
+def _place(side: str, addresses: Addresses, buffer: Buffer, chunk: int) -> str:
+    """Attributes of one end of a step."""
+    return f'{side}buf="{"ios"[buffer]}" {side}off="{addresses.offset(buffer, chunk)}"'

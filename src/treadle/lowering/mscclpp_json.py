@@ -1,0 +1,182 @@
+"""MSCCL++ execution plans (JSON) from a program, within the limits of the runtime's executor."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.errors import FormatError, ScheduleError
+from treadle.lowering.mscclpp_blocks import Fabric, Gpu
+from treadle.lowering.mscclpp_lanes import REMEDY, chunk_groups, make_lanes
+from treadle.lowering.mscclpp_writer import form_lane
+from treadle.lowering.program import Program
+from treadle.schedules.collective import CollectiveKind
+from treadle.topologies.topology import Topology
+
+__all__ = ["MscclppLimits", "emit_mscclpp_json"]
+
+_NAMES = {
+    CollectiveKind.ALLGATHER: "allgather",
+    CollectiveKind.REDUCE_SCATTER: "reducescatter",
+    CollectiveKind.ALLREDUCE: "allreduce",
+    CollectiveKind.BROADCAST: "broadcast",
+    CollectiveKind.REDUCE: "reduce",
+    CollectiveKind.ALLTOALL: "alltoall",
+}
+
+
+@dataclass(frozen=True)
+class MscclppLimits:
+    """What the executor's fixed-size tables hold (execution_common.hpp)."""
+
+    operations: int = 64
+    """Operations of a thread block."""
+    channels: int = 16
+    """Channels, and remote buffers, of a thread block for each type."""
+    thread_blocks: int = 128
+    """Thread blocks of a rank: all must be on the GPU at once, or they wait for each other for ever."""
+
+
+def emit_mscclpp_json(
+    program: Program,
+    topology: Topology,
+    *,
+    domains: Sequence[int] | None = None,
+    name: str = "treadle",
+    min_bytes: int = 0,
+    max_bytes: int = 0,
+    pipeline_bytes: int = 0,
+    switch_channels: bool = True,
+    limits: MscclppLimits | None = None,
+) -> str:
+    """Write a program as an MSCCL++ execution plan.
+
+    Parameters
+    ----------
+    program : Program
+        Checked by the caller. Shards must be of one size; `in_place` decides which calls the plan serves.
+    topology : Topology
+        The fabric of the program's paths: tells which switches multicast and aggregate.
+    domains : sequence of int, optional
+        For each rank the box (NVLink domain) that it is in. Ranks of one domain reach each other's memory
+        (channels of type memory), others need a proxy (type port). Default: one domain.
+    name : str
+        Letters, digits and ``_.-``.
+    min_bytes, max_bytes : int
+        Sizes for which the runtime may choose it; max_bytes 0 means no limit.
+    pipeline_bytes : int
+        Wrap each lane whose operations move equal amounts in a pipeline of slices of so many bytes, a
+        multiple of 16. 0: no pipelines.
+    switch_channels : bool
+        Let switches with multicast (and aggregation) copy (and sum) where a rank sends the same to all ranks
+        of a group through one of them, and an allreduce's tree is a star.
+    limits : MscclppLimits, optional
+
+    Raises
+    ------
+    FormatError
+        For a name or sizes that cannot be.
+    ScheduleError
+        If the program cannot be expressed or a limit cannot hold; the message says which.
+
+    Notes
+    -----
+    A lane is a part of the program that shares no chunk with the rest: one thread block at each rank, its
+    operations in the program's order. A send inside a domain is a put and a signal; one between domains a
+    put-with-signal through the proxy. Sums are read from the peer's memory (``rre``) where that memory
+    cannot change meanwhile, else brought to a scratch slot of their own first. A put goes straight to its
+    target if whatever used the target before is complete when the put begins, by the order that signals
+    alone impose; else through scratch. ``nop`` is the barrier among a block's threads. Every block begins by
+    a signal and a wait on each of its channels, since peers write into memory that must be there, and ends so
+    where a peer read its memory.
+
+    The runtime serves sizes whose chunks are multiples of 16 bytes; it refuses others.
+    """
+    limits = limits or MscclppLimits()
+    _check_arguments(program, name, min_bytes, max_bytes, pipeline_bytes, domains)
+    groups = chunk_groups(program)
+    fabric = Fabric(program, topology, tuple(domains or [0] * program.n_ranks), switch_channels)
+    room = limits.operations // 2
+    while True:
+        gpus, longest = _gpus(program, fabric, groups, room, limits, pipeline_bytes)
+        if longest <= limits.operations:
+            break
+        if room == 1:
+            raise ScheduleError(
+                f"MSCCL++: a thread block needs {longest} operations, the limit is {limits.operations}; "
+                f"{REMEDY}"
+            )
+        room = max(1, room * limits.operations // (longest + 1))
+    plan: dict[str, Any] = {
+        "name": name,
+        "collective": _NAMES[program.kind],
+        "protocol": "Simple",
+        "inplace": program.in_place,
+        "reuse_resources": False,
+        "gpus": [gpu.to_json() for gpu in gpus],
+        "num_threads_per_block": 1024,
+        "use_double_scratch_buffer": False,
+        "buffer_alignment": 16,
+        "min_message_size": min_bytes,
+        "max_message_size": max_bytes or 2**64 - 1,
+    }
+    return json.dumps(plan, indent=1) + "\n"
+
+
+def _gpus(
+    program: Program,
+    fabric: Fabric,
+    groups: list[list[int]],
+    room: int,
+    limits: MscclppLimits,
+    pipeline_bytes: int,
+) -> tuple[list[Gpu], int]:
+    """All ranks' thread blocks with `room` program operations in each, and the longest block's length."""
+    gpus = [Gpu(program, rank) for rank in range(program.n_ranks)]
+    for number, lane in enumerate(make_lanes(program, room, limits.thread_blocks, groups)):
+        form_lane(fabric, lane, number, gpus, pipeline_bytes)
+    for gpu in gpus:
+        for block in gpu.blocks:
+            for kind, count in block.resources():
+                if count > limits.channels:
+                    raise ScheduleError(
+                        f"MSCCL++: rank {gpu.rank} needs {count} {kind} in a thread block, "
+                        f"the limit is {limits.channels}; {REMEDY}"
+                    )
+    return gpus, max((block.length for gpu in gpus for block in gpu.blocks), default=0)
+
+
+def _check_arguments(
+    program: Program,
+    name: str,
+    min_bytes: int,
+    max_bytes: int,
+    pipeline_bytes: int,
+    domains: Sequence[int] | None,
+) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
+        raise FormatError(f"MSCCL++: name {name!r}: expected letters, digits and _.- only")
+    if min_bytes < 0 or max_bytes < 0 or 0 < max_bytes < min_bytes:
+        raise FormatError(f"MSCCL++: sizes {min_bytes} to {max_bytes} bytes are no range")
+    if pipeline_bytes < 0 or pipeline_bytes % 16:
+        raise FormatError(f"MSCCL++: slices of {pipeline_bytes} bytes: expected a multiple of 16")
+    if domains is not None and len(domains) != program.n_ranks:
+        raise ScheduleError(
+            f"MSCCL++: {len(domains)} domains, expected one for each of {program.n_ranks} ranks"
+        )
+    if _has_unequal_shards(program):
+        raise ScheduleError(
+            f"MSCCL++: {program.kind} with unequal shards cannot be expressed: the format has no weights; "
+            "solve without them, or execute the plan by treadle run"
+        )
+
+
+def _has_unequal_shards(program: Program) -> bool:
+    with_shards = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL)
+    lengths = np.diff(program.shard_offset)
+    return program.kind in with_shards and bool(lengths.min() != lengths.max())

@@ -1,0 +1,293 @@
+"""MSCCL++ execution plans as the executor reads them; what a plan means is told from the text alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from treadle.errors import FormatError
+from treadle.topologies.files import parse_json
+
+MAX_TEXT = 64 * 2**20
+"""Largest text read, characters."""
+MAX_CHUNKS = 4 * 10**6
+"""Largest number of chunks in all buffers together."""
+COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall")
+EVENTS = {"signal", "wait", "rlxsignal", "rlxwait"}
+MOVES = {"put", "pws", "pwsf", "get", "copy", "re", "res", "rre", "rres", "gstore", "glres"}
+SYNCHRONISING = {"nop", "barrier", "flush", "sem_acquire", "sem_release"}
+_PACKETS = {"ppkt", "rppkt", "respkt", "cpkt", "upkt", "repkt", "recpkt", "recspkt", "gstorepkt"}
+_TYPES = ("memory", "port", "switch")
+_MOST = {"operations": 64, "channels": 16, "ids": 8, "places": 10, "semaphores": 16}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Chunks of a buffer: of this rank, of another one, or of all ranks of a switch's group."""
+
+    ranks: tuple[int, ...]
+    letter: str
+    index: int
+    size: int
+    how: str
+    """local, remote or switch"""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation; `channels` are (type, number) of the rank."""
+
+    name: str
+    where: str
+    channels: tuple[tuple[str, int], ...] = ()
+    sources: tuple[Place, ...] = ()
+    targets: tuple[Place, ...] = ()
+    numbers: tuple[int, ...] = ()
+    """Semaphores; of a barrier its number and how many blocks meet there; of a pipeline its chunks."""
+    inner: tuple[Operation, ...] = ()
+
+
+@dataclass
+class ExecutionPlan:
+    """A plan as written, and what is wrong with it so far."""
+
+    collective: str
+    in_place: bool
+    sizes: list[dict[str, int]] = field(default_factory=list)
+    peers: list[dict[str, list[int]]] = field(default_factory=list)
+    """For each rank and type, the peer of every channel."""
+    blocks: list[list[list[Operation]]] = field(default_factory=list)
+    semaphores: list[list[int]] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+    def limit(self, where: str, what: str, found: int, most: str) -> None:
+        """Note that a table of the executor is too small."""
+        if found > _MOST[most]:
+            self.violations.append(f"{where}: {found} {what}, the limit is {_MOST[most]}")
+
+
+class _Reader:
+    """Members of objects, each with a place for messages."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def fail(self, where: str, message: str) -> FormatError:
+        return FormatError(f"{where}: {message}", source=self.source)
+
+    def item(self, value: Any, key: str, where: str, kind: type, default: Any = None) -> Any:
+        if not isinstance(value, dict):
+            raise self.fail(where, "expected an object")
+        found = value.get(key, default)
+        if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+            raise self.fail(where, f"{key}: expected {_WORDS[kind]}")
+        return found
+
+    def number(self, value: Any, key: str, where: str, low: int, high: int, default: Any = None) -> int:
+        found = self.item(value, key, where, int, default)
+        if not low <= found <= high:
+            raise self.fail(where, f"{key}={found}: expected an integer from {low} to {high}")
+        return int(found)
+
+    def word(self, value: Any, key: str, where: str, allowed: tuple[str, ...]) -> str:
+        found = self.item(value, key, where, str)
+        if found not in allowed:
+            raise self.fail(where, f"{key}={found[:40]!r}: expected one of {', '.join(allowed)}")
+        return str(found)
+
+    def numbers(self, value: Any, key: str, where: str, high: int) -> list[int]:
+        found = self.item(value, key, where, list, [])
+        if not all(isinstance(i, int) and not isinstance(i, bool) and 0 <= i <= high for i in found):
+            raise self.fail(where, f"{key}: expected integers from 0 to {high}")
+        return list(found)
+
+
+_WORDS = {dict: "an object", list: "a list", int: "an integer", str: "a string", bool: "true or false"}
+
+
+def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
+    """Read a plan.
+
+    Returns
+    -------
+    ExecutionPlan
+        Its `violations` name the executor's limits that do not hold.
+
+    Raises
+    ------
+    FormatError
+        If the executor would refuse the text or read past its tables, it is hostile, or it uses packets
+        (protocol LL), which are not interpreted here.
+    """
+    if len(text) > MAX_TEXT:
+        raise FormatError(f"{len(text)} characters, expected at most {MAX_TEXT}", source=source)
+    top, read = parse_json(text, source=source), _Reader(source)
+    read.item(top, "name", "plan", str)
+    read.word(top, "protocol", "plan", ("Simple",))
+    plan = ExecutionPlan(
+        collective=read.word(top, "collective", "plan", COLLECTIVES),
+        in_place=read.item(top, "inplace", "plan", bool),
+    )
+    if read.item(top, "reuse_resources", "plan", bool, False):
+        raise read.fail("plan", "reuse_resources: plans that reuse scratch are not interpreted")
+    low = read.number(top, "min_message_size", "plan", 0, 2**64 - 1, 0)
+    read.number(top, "max_message_size", "plan", low, 2**64 - 1, 2**64 - 1)
+    read.number(top, "buffer_alignment", "plan", 16, 16, 16)
+    gpus = read.item(top, "gpus", "plan", list)
+    if not 1 <= len(gpus) <= 4096:
+        raise read.fail("plan", f"{len(gpus)} gpus: expected 1 to 4096")
+    for rank, gpu in enumerate(gpus):
+        where = f"gpu {rank}"
+        read.number(gpu, "id", where, rank, rank)
+        names = {"i": "input_chunks", "o": "output_chunks", "s": "scratch_chunks"}
+        sizes = {key: read.number(gpu, name, where, 0, MAX_CHUNKS) for key, name in names.items()}
+        plan.sizes.append(sizes)
+    if sum(sum(sizes.values()) for sizes in plan.sizes) > MAX_CHUNKS:
+        raise read.fail("plan", f"expected at most {MAX_CHUNKS} chunks in all buffers together")
+    for rank, gpu in enumerate(gpus):
+        _Gpu(read, plan, rank, gpu, len(gpus)).parse()
+    return plan
+
+
+class _Gpu:
+    """One rank's entry."""
+
+    def __init__(self, read: _Reader, plan: ExecutionPlan, rank: int, gpu: Any, n_ranks: int) -> None:
+        self.read, self.plan, self.rank, self.gpu, self.n_ranks = read, plan, rank, gpu, n_ranks
+        self.where = f"gpu {rank}"
+        self.peers: dict[str, list[int]] = defaultdict(list)
+        self.switches: list[tuple[str, tuple[int, ...]]] = []
+        self.remote: list[tuple[int, str, tuple[str, ...]]] = []
+
+    def parse(self) -> None:
+        read, where = self.read, self.where
+        for channel in read.item(self.gpu, "channels", where, list):
+            kind = read.word(channel, "channel_type", where, _TYPES)
+            if kind == "switch":
+                letter = read.word(channel, "buffer_type", where, ("i", "o", "s"))
+                for group in read.item(channel, "rank_groups", where, list):
+                    ranks = read.numbers(group, "ranks", where, self.n_ranks - 1)
+                    read.number(group, "size", where, len(ranks), len(ranks))
+                    if self.rank not in ranks or len(set(ranks)) < len(ranks):
+                        raise read.fail(where, f"a switch's group {ranks[:8]} must name this rank once")
+                    self.switches.append((letter, tuple(ranks)))
+            else:
+                peers = read.numbers(channel, "connected_to", where, self.n_ranks - 1)
+                if self.rank in peers:
+                    raise read.fail(where, "connected_to names the gpu itself")
+                self.peers[kind] += peers
+        for buffer in read.item(self.gpu, "remote_buffers", where, list):
+            peer = read.number(buffer, "rank", where, 0, self.n_ranks - 1)
+            letter = read.word(buffer, "type", where, ("i", "o", "s"))
+            access = read.item(buffer, "access_channel_types", where, list)
+            self.remote.append((peer, letter, tuple(str(kind) for kind in access)))
+        semaphores = read.item(self.gpu, "semaphores", where, list, [])
+        self.plan.limit(where, "semaphores", len(semaphores), "semaphores")
+        self.plan.semaphores.append(
+            [read.number(entry, "init_value", where, 0, 2**31) for entry in semaphores]
+        )
+        self.plan.peers.append(dict(self.peers))
+        blocks = read.item(self.gpu, "threadblocks", where, list)
+        self.plan.blocks.append([self._block(number, block) for number, block in enumerate(blocks)])
+
+    def _block(self, number: int, block: Any) -> list[Operation]:
+        read, where = self.read, f"{self.where} threadblock {number}"
+        read.number(block, "id", where, number, number)
+        channels: dict[str, list[int]] = defaultdict(list)
+        for entry in read.item(block, "channels", where, list):
+            kind = read.word(entry, "channel_type", where, _TYPES)
+            there = len(self.switches) if kind == "switch" else len(self.peers[kind])
+            channels[kind] += read.numbers(entry, "channel_ids", where, there - 1)
+        buffers: dict[str, list[int]] = defaultdict(list)
+        for entry in read.item(block, "remote_buffer_refs", where, list, []):
+            kind = read.word(entry, "access_channel_type", where, ("memory", "port"))
+            for buffer in read.numbers(entry, "remote_buffer_ids", where, len(self.remote) - 1):
+                if kind not in self.remote[buffer][2]:
+                    raise read.fail(where, f"remote buffer {buffer} has no access by {kind} channels")
+                buffers[kind].append(buffer)
+        for kind in _TYPES:
+            self.plan.limit(where, f"{kind} channels", len(channels[kind]), "channels")
+            self.plan.limit(where, f"{kind} buffers", len(buffers[kind]), "channels")
+        context = _Context(self, where, channels, buffers)
+        found = [
+            context.operation(entry, f"{where} op {place}")
+            for place, entry in enumerate(read.item(block, "ops", where, list))
+        ]
+        length = sum(1 + len(operation.inner) for operation in found)
+        self.plan.limit(where, "operations", length, "operations")
+        return found
+
+
+class _Context:
+    """What the numbers of a block's operations refer to."""
+
+    def __init__(
+        self, gpu: _Gpu, where: str, channels: dict[str, list[int]], buffers: dict[str, list[int]]
+    ) -> None:
+        self.gpu, self.where, self.channels, self.buffers = gpu, where, channels, buffers
+
+    def operation(self, entry: Any, where: str, *, nested: bool = False) -> Operation:
+        read, plan = self.gpu.read, self.gpu.plan
+        name = read.item(entry, "name", where, str)
+        if name in _PACKETS:
+            raise read.fail(where, f"{name}: packets are not interpreted")
+        if name == "pipeline" and not nested:
+            context = read.item(entry, "iter_context", where, dict)
+            unit = read.number(context, "unit_size", where, 16, 2**31)
+            if unit % 16:
+                raise read.fail(where, f"unit_size={unit}: expected a multiple of 16")
+            inner = tuple(
+                self.operation(one, f"{where}.{place}", nested=True)
+                for place, one in enumerate(read.item(entry, "ops", where, list))
+            )
+            chunks = read.number(context, "num_chunks", where, 1, MAX_CHUNKS)
+            return Operation(name, where, numbers=(chunks,), inner=inner)
+        if name not in EVENTS | MOVES | SYNCHRONISING:
+            raise read.fail(where, f"{name[:40]!r} is no operation here")
+        kind = read.word(entry, "channel_type", where, _TYPES) if "channel_type" in entry else ""
+        own = self.channels[kind] if kind else []
+        ids = read.numbers(entry, "channel_ids", where, len(own) - 1) if kind != "switch" else []
+        plan.limit(where, "channels", len(ids), "ids")
+        if len(set(ids)) < len(ids):
+            plan.violations.append(f"{where}: a channel twice in one operation")
+        sources, targets = (
+            tuple(self._place(one, kind, where) for one in read.item(entry, key, where, list, []))
+            for key in ("src_buff", "dst_buff")
+        )
+        plan.limit(where, "sources or targets", max(len(sources), len(targets)), "places")
+        numbers: tuple[int, ...] = ()
+        if name == "barrier":
+            numbers = tuple(
+                read.number(entry, key, where, 0, 1024) for key in ("barrier_id", "num_threadblocks")
+            )
+        elif name in ("sem_acquire", "sem_release"):
+            numbers = tuple(
+                read.numbers(entry, "semaphore_ids", where, len(plan.semaphores[self.gpu.rank]) - 1)
+            )
+        if (name in EVENTS or name == "flush") and (not ids or kind not in ("memory", "port")):
+            raise read.fail(where, f"{name} needs memory or port channels")
+        return Operation(name, where, tuple((kind, own[i]) for i in ids), sources, targets, numbers)
+
+    def _place(self, entry: Any, kind: str, where: str) -> Place:
+        gpu, read = self.gpu, self.gpu.read
+        index = read.number(entry, "index", where, 0, MAX_CHUNKS)
+        size = read.number(entry, "size", where, 1, MAX_CHUNKS)
+        ranks: tuple[int, ...]
+        if "type" in entry:
+            letter, ranks, how = read.word(entry, "type", where, ("i", "o", "s")), (gpu.rank,), "local"
+        elif "buffer_id" in entry:
+            ids = self.buffers[kind]
+            buffer = ids[read.number(entry, "buffer_id", where, 0, len(ids) - 1)]
+            letter, ranks, how = gpu.remote[buffer][1], (gpu.remote[buffer][0],), "remote"
+        else:
+            ids = self.channels["switch"]
+            number = ids[read.number(entry, "switch_channel_id", where, 0, len(ids) - 1)]
+            letter, ranks, how = *gpu.switches[number], "switch"
+        for rank in ranks:
+            there = gpu.plan.sizes[rank][letter]
+            if index + size > there:
+                raise read.fail(
+                    where, f"chunks {index} to {index + size - 1} of buffer {letter}, which has {there}"
+                )
+        return Place(ranks, letter, index, size, how)
