@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "bfb.hpp"
+#include "climbing.hpp"
 #include "concurrent_flow.hpp"
 #include "fluid.hpp"
 #include "packing.hpp"
@@ -321,6 +322,65 @@ auto concurrent_flow(int n_nodes, Int32In tail, Int32In head, FloatIn capacity, 
                            to_numpy(std::move(counts)), to_numpy(std::move(failed)));
 }
 
+using Int32Rows = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+ClimbProblem to_climb_problem(int n_nodes, const Int32In& tail, const Int32In& head, const Int32In& source,
+                              const FloatRows& demand, const Int32Rows& order) {
+    ClimbProblem problem;
+    problem.n_nodes = n_nodes;
+    problem.n_links = static_cast<int>(tail.shape(0));
+    problem.n_sources = static_cast<int>(source.shape(0));
+    problem.n_layers = static_cast<int>(order.shape(0));
+    problem.tail = tail.data();
+    problem.head = head.data();
+    problem.source = source.data();
+    problem.demand = demand.data();
+    problem.order = order.data();
+    return problem;
+}
+
+auto climb_paths(int n_nodes, Int32In tail, Int32In head, Int32In source, FloatRows demand, Int32Rows order,
+                 FloatIn length) {
+    ClimbTable table;
+    {
+        nb::gil_scoped_release release;
+        climb(to_climb_problem(n_nodes, tail, head, source, demand, order), length.data(), table);
+    }
+    return std::make_tuple(to_numpy(std::move(table.distance)), to_numpy(std::move(table.last)),
+                           to_numpy(std::move(table.before)));
+}
+
+auto climb_loads(int n_nodes, Int32In tail, Int32In head, Int32In source, FloatRows demand, Int32Rows order,
+                 FloatIn length) {
+    std::vector<double> load;
+    {
+        nb::gil_scoped_release release;
+        climbing_loads(to_climb_problem(n_nodes, tail, head, source, demand, order), length.data(), load);
+    }
+    return to_numpy(std::move(load));
+}
+
+auto anneal_link_orders(int n_nodes, Int32In tail, Int32In head, Int32In source, FloatRows demand, Int32Rows order,
+                        FloatRows lengths, std::int64_t steps, double hot, double cold, std::uint64_t seed,
+                        ControlIn control) {
+    std::vector<std::int32_t> found;
+    double cost = 0;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        AnnealOptions options;
+        options.n_lengths = static_cast<int>(lengths.shape(0));
+        options.lengths = lengths.data();
+        options.steps = steps;
+        options.hot = hot;
+        options.cold = cold;
+        options.seed = seed;
+        status = anneal_orders(to_climb_problem(n_nodes, tail, head, source, demand, order), options,
+                               Control{control.data()}, found, cost);
+    }
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found)), cost);
+}
+
 // Row-major (slice, task) starts and bindings; [finish, tasks done, last task].
 auto simulate_tasks(Int32In resource, Int64In duration, Int64In edge_offset, Int32In edge_target, Int64In edge_shift,
                     int n_resources, int n_slices, int order, bool with_binding, ControlIn control) {
@@ -393,6 +453,13 @@ NB_MODULE(_core, m) {
     m.def("bfb_orbit_split", &bfb_orbit_split, nb::arg("rows"), nb::arg("capacity"), nb::arg("chunks"));
     m.def("bfb_cuts", &bfb_cuts, nb::arg("offset"), nb::arg("tail"), nb::arg("step"), nb::arg("capacity_high"),
           nb::arg("capacity_low"), nb::arg("units_high"), nb::arg("units_low"), nb::arg("control"));
+    m.def("climb_paths", &climb_paths, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"), nb::arg("source"),
+          nb::arg("demand"), nb::arg("order"), nb::arg("length"));
+    m.def("climb_loads", &climb_loads, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"), nb::arg("source"),
+          nb::arg("demand"), nb::arg("order"), nb::arg("length"));
+    m.def("anneal_link_orders", &anneal_link_orders, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
+          nb::arg("source"), nb::arg("demand"), nb::arg("order"), nb::arg("lengths"), nb::arg("steps"), nb::arg("hot"),
+          nb::arg("cold"), nb::arg("seed"), nb::arg("control"));
     m.def("concurrent_flow", &concurrent_flow, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
           nb::arg("capacity"), nb::arg("source"), nb::arg("demand"), nb::arg("weight"), nb::arg("orbit"),
           nb::arg("start_flow"), nb::arg("start_length"), nb::arg("gap"), nb::arg("time_limit_s"),

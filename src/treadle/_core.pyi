@@ -82,6 +82,38 @@ def bfb_cuts(
 def bfb_counts(
     offset: Int64, tail: Int32, control: Int64
 ) -> tuple[int, Int64, Int64, Int64, Int64, Int64, Int64, Int32]: ...
+def climb_paths(
+    n_nodes: int,
+    tail: Int32,
+    head: Int32,
+    source: Int32,
+    demand: Float64,
+    order: Int32,
+    length: Float64,
+) -> tuple[Float64, Int32, Int32]: ...
+def climb_loads(
+    n_nodes: int,
+    tail: Int32,
+    head: Int32,
+    source: Int32,
+    demand: Float64,
+    order: Int32,
+    length: Float64,
+) -> Float64: ...
+def anneal_link_orders(
+    n_nodes: int,
+    tail: Int32,
+    head: Int32,
+    source: Int32,
+    demand: Float64,
+    order: Int32,
+    lengths: Float64,
+    steps: int,
+    hot: float,
+    cold: float,
+    seed: int,
+    control: Int64,
+) -> tuple[int, Int32, float]: ...
 def concurrent_flow(
     n_nodes: int,
     tail: Int32,
