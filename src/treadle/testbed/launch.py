@@ -1,0 +1,134 @@
+"""Open MPI in the namespaces of an emulated network: a process for each rank on its own node."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.lowering.program import Program
+from treadle.lowering.program_text import program_text
+from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.mpi_build import MpiInstallation
+from treadle.runtime.mpi_c import (
+    InterpreterTimes,
+    check_interpretable,
+    interpreter_arguments,
+    launch_environment,
+    run_interpreter,
+)
+from treadle.testbed.layout import ADDRESS_BLOCK, Layout, rank_nodes
+
+EAGER_BYTES = 16_000_000
+"""Messages up to this size leave at once: waiting for the receiver's word halves the bandwidth of a link."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long and how often programs are run.
+
+    Parameters
+    ----------
+    iterations, warmup : int
+        Timed runs of a size at most, and runs before them.
+    budget_s : float
+        Runs of one size stop being added after so many seconds.
+    limit_s : float
+        Wall-clock seconds for one program at all sizes; then it is stopped.
+    """
+
+    iterations: int = 7
+    warmup: int = 2
+    budget_s: float = 5.0
+    limit_s: float = 300.0
+
+
+def run_program(
+    program: Program,
+    sizes: Sequence[int],
+    *,
+    layout: Layout,
+    folder: Path,
+    mpi: MpiInstallation,
+    interpreter: Path,
+    slice_bytes: int,
+    timing: Timing,
+) -> list[InterpreterTimes]:
+    """Run a program on the emulated network at every size.
+
+    Parameters
+    ----------
+    program : Program
+    sizes : sequence of int
+        Bytes of the larger per-rank buffer; elements are float32.
+    layout : Layout
+        Of a network that is up.
+    folder : Path
+        For temporary files.
+    mpi : MpiInstallation
+    interpreter : Path
+    slice_bytes : int
+        Largest message, more or less.
+    timing : Timing
+
+    Raises
+    ------
+    ScheduleError
+        If the program cannot be executed, fails or takes too long.
+    """
+    check_interpretable(program, ElementType.FLOAT32, Reduction.SUM)
+    path, agent = folder / "program.txt", folder / "agent"
+    path.write_text(program_text(program), encoding="ascii")
+    agent.write_text(agent_script(layout, folder), encoding="ascii")
+    agent.chmod(0o700)
+    arguments = interpreter_arguments(
+        path,
+        sizes,
+        iterations=timing.iterations,
+        warmup=timing.warmup,
+        budget_s=timing.budget_s,
+        slice_bytes=slice_bytes,
+    )
+    command = [str(agent), layout.host_name(0), *mpi_command(layout, agent, program, mpi)]
+    quoted = [*command[:2], shlex.join([*command[2:], str(interpreter), *arguments])]
+    environment = {**launch_environment(), "TMPDIR": str(folder)}
+    return run_interpreter(quoted, environment=environment, n_sizes=len(sizes), limit_s=timing.limit_s)
+
+
+def agent_script(layout: Layout, folder: Path) -> str:
+    """What takes the place of ssh: a shell line is run in the namespace of a node, under its name."""
+    cases = "\n".join(
+        f"  {layout.host_name(node)}) space={name};;" for node, name in enumerate(layout.namespaces)
+    )
+    return (
+        "#!/bin/sh\n"
+        "host=$1\n"
+        "shift\n"
+        f"TMPDIR={shlex.quote(str(folder))}\n"
+        "export TMPDIR\n"
+        f'case $host in\n{cases}\n  *) echo "no node $host" >&2; exit 1;;\nesac\n'
+        'exec ip netns exec "$space" unshare --uts sh -c '
+        '\'echo "$0" > /proc/sys/kernel/hostname; eval "$*"\' "$host" "$@"\n'
+    )
+
+
+def mpi_command(layout: Layout, agent: Path, program: Program, mpi: MpiInstallation) -> list[str]:
+    """The launcher's words; it runs on node 0 itself.
+
+    Notes
+    -----
+    Between nodes only TCP over the emulated links; no shared memory, although it is one host.
+    """
+    hosts = [layout.host_name(node) for node in rank_nodes(program)]
+    return [
+        *(str(mpi.mpirun), "-n", str(program.n_ranks), "--host", ",".join(f"{host}:1" for host in hosts)),
+        *("--map-by", "node:oversubscribe", "--bind-to", "none"),
+        *("--prtemca", "plm_ssh_agent", str(agent)),
+        *("--prtemca", "plm_ssh_no_tree_spawn", "1"),
+        *("--mca", "pml", "ob1", "--mca", "btl", "tcp,self"),
+        *("--mca", "btl_tcp_if_include", f"{ADDRESS_BLOCK}.0/24"),
+        *("--mca", "btl_tcp_eager_limit", str(EAGER_BYTES)),
+        *("--mca", "btl_tcp_max_send_size", str(EAGER_BYTES)),
+        *("--mca", "mpi_yield_when_idle", "1"),
+    ]
