@@ -33,7 +33,8 @@ def run_command(
         str, typer.Option(help="Per-rank buffer: 64M, or 1K..64M by factors of two.", metavar="SIZES")
     ] = "1K..64M",
     runtime: Annotated[
-        RuntimeName, typer.Option(help="Executor; mpi runs under mpirun, a process for each rank.")
+        RuntimeName,
+        typer.Option(help="Executor; mpi runs under mpirun, a process for each rank; mpi-c starts them."),
     ] = RuntimeName.IN_PROCESS,
     dtype: Annotated[ElementType, typer.Option(help="Type of the elements.")] = ElementType.FLOAT32,
     redop: Annotated[Reduction, typer.Option(help="How contributions are combined.")] = Reduction.SUM,

@@ -14,6 +14,7 @@ from treadle.planning.point_to_point import Shortfall, shortfall
 from treadle.planning.verification import require_verified
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi import load_mpi, measure_mpi
+from treadle.runtime.mpi_c import measure_mpi_c
 from treadle.runtime.sweep import SweepRow, measure, parse_sizes, table_lines
 from treadle.schedules.plan import Plan
 from treadle.units import format_size
@@ -38,6 +39,12 @@ class RuntimeName(StrEnum):
 
     IN_PROCESS = "in-process"
     MPI = "mpi"
+    MPI_C = "mpi-c"
+
+    @property
+    def is_started_here(self) -> bool:
+        """Whether this process starts what it needs; else it is one of those that mpirun started."""
+        return self is not RuntimeName.MPI
 
 
 @dataclass(frozen=True)
@@ -72,12 +79,12 @@ def program_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels:
 
 def is_reporter(runtime: RuntimeName | str) -> bool:
     """Whether this process is the one that prints; MissingDependencyError if MPI is wanted but absent."""
-    return RuntimeName(runtime) is RuntimeName.IN_PROCESS or load_mpi().COMM_WORLD.Get_rank() == 0
+    return RuntimeName(runtime).is_started_here or load_mpi().COMM_WORLD.Get_rank() == 0
 
 
 def has_process_per_rank(plan: Plan, runtime: RuntimeName | str) -> bool:
     """Whether as many processes were started as the runtime needs: any number but for MPI."""
-    if RuntimeName(runtime) is RuntimeName.IN_PROCESS:
+    if RuntimeName(runtime).is_started_here:
         return True
     return int(load_mpi().COMM_WORLD.Get_size()) == plan.collective.n_ranks
 
@@ -98,7 +105,7 @@ def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
     if available is not None and needed > available:
         raise ScheduleError(
             f"size {format_size(size_bytes)}: the buffers of {plan.collective.n_ranks} ranks need "
-            f"{format_size(needed)} in this process, and {format_size(available)} are free; "
+            f"{format_size(needed)} on this host, and {format_size(available)} are free; "
             f"choose smaller sizes (--size)"
         )
 
@@ -125,7 +132,8 @@ def run(
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
     runtime : RuntimeName or str
-        ``mpi`` must be called by every process under mpirun, one process per rank.
+        ``mpi`` must be called by every process under mpirun, one process per rank; ``mpi-c`` starts the
+        processes itself, on this host.
     element, reduction, in_place
         Type of the elements, how they are combined, whether input and output are one memory.
     iterations, budget_s : int, float
@@ -144,7 +152,7 @@ def run(
     ScheduleError
         If no schedule of the plan serves a size, or it cannot be executed.
     MissingDependencyError
-        For MPI without mpi4py, bfloat16 without ml_dtypes.
+        For MPI without mpi4py or a C compiler, bfloat16 without ml_dtypes.
 
     Notes
     -----
@@ -152,7 +160,7 @@ def run(
     """
     reporter = is_reporter(runtime)
     require_verified(plan)
-    if RuntimeName(runtime) is RuntimeName.IN_PROCESS:
+    if RuntimeName(runtime).is_started_here:
         _check_memory(plan, max(sizes, default=0), _available_bytes())
     rows: list[SweepRow] = []
     lacking: Shortfall | None = None
@@ -171,6 +179,17 @@ def run(
                 iterations=iterations,
                 budget_s=budget_s,
                 seed=seed,
+                with_reference=with_reference,
+                on_row=on_row,
+            )
+        elif RuntimeName(runtime) is RuntimeName.MPI_C:
+            rows += measure_mpi_c(
+                program,
+                served,
+                element=element,
+                reduction=reduction,
+                iterations=iterations,
+                budget_s=budget_s,
                 with_reference=with_reference,
                 on_row=on_row,
             )

@@ -5,8 +5,8 @@
      --iterations N          timed runs of a size at most (20)
      --warmup N              runs before them at most (2)
      --budget SECONDS        no more runs of a size after so long (1)
-     --slice BYTES           largest message, more or less (262144)
-     --window N              slices under way at once (32)
+     --slice BYTES           largest message, more or less (131072)
+     --window N              slices under way at once (8)
      --reference             also time MPI's own collective
      --no-data               move messages of the right size without filling or checking buffers
      --align                 MPI_Wtime is one clock for all ranks (a simulator): all start at the same time
@@ -51,7 +51,7 @@ static ElementType parse_type(const char *text) {
 
 static Options parse_options(int n, char **arguments) {
     Options options = {.type = FLOAT32, .iterations = 20, .warmup = 2, .has_data = 1, .budget_s = 1.0,
-                       .slice_bytes = 1 << 18, .window = 32};
+                       .slice_bytes = 1 << 17, .window = 8};
     for (int i = 1; i < n; i++) {
         const char *name = arguments[i], *value = i + 1 < n ? arguments[i + 1] : NULL;
         i++; /* most take a value */
@@ -206,22 +206,36 @@ static void call_reference(const Memory *memory, const Reference *r, MPI_Datatyp
     }
 }
 
-static void time_reference(const Options *options, const Engine *engine, double *times, int n) {
-    Reference reference = make_reference(engine->memory);
-    for (int i = -1; i < n; i++) { /* the first is not counted */
-        double begin = together(options);
-        call_reference(engine->memory, &reference, engine->type);
-        double seconds = slowest(MPI_Wtime() - begin);
-        if (i >= 0) {
-            times[i] = seconds;
+static void free_reference(Reference *reference) {
+    free(reference->sent);
+    free(reference->received);
+    free(reference->send_counts);
+    free(reference->send_starts);
+    free(reference->receive_counts);
+    free(reference->receive_starts);
+}
+
+static double timed_reference(const Options *options, const Engine *engine, const Reference *reference) {
+    double begin = together(options);
+    call_reference(engine->memory, reference, engine->type);
+    return slowest(MPI_Wtime() - begin);
+}
+
+/* Fill in n times of each; alternating, so that both meet the same load of the machine. */
+static void time_runs(const Options *options, Engine *engine, const Pattern *pattern, double *times,
+                      double *references, int n) {
+    Reference reference = {0};
+    if (options->has_reference) {
+        reference = make_reference(engine->memory);
+        timed_reference(options, engine, &reference);
+    }
+    for (int i = 0; i < n; i++) {
+        times[i] = timed_run(options, engine, pattern, 0);
+        if (options->has_reference) {
+            references[i] = timed_reference(options, engine, &reference);
         }
     }
-    free(reference.sent);
-    free(reference.received);
-    free(reference.send_counts);
-    free(reference.send_starts);
-    free(reference.receive_counts);
-    free(reference.receive_starts);
+    free_reference(&reference);
 }
 
 static void print_times(const char *key, const double *times, int n) {
@@ -268,12 +282,7 @@ static int64_t measure(const Options *options, const Program *program, int64_t s
         timed_run(options, &engine, &pattern, 0);
     }
     double *times = allocate(n, sizeof(double)), *references = allocate(n, sizeof(double));
-    for (int i = 0; i < n; i++) {
-        times[i] = timed_run(options, &engine, &pattern, 0);
-    }
-    if (options->has_reference) {
-        time_reference(options, &engine, references, n);
-    }
+    time_runs(options, &engine, &pattern, times, references, n);
     if (program->rank == 0) {
         printf("{\"size_bytes\": %lld, \"wrong\": %lld, \"checked\": %s", (long long)count * ELEMENT_BYTES,
                (long long)wrong, options->has_data ? "true" : "false");

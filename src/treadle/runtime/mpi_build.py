@@ -1,0 +1,131 @@
+"""Compiles the C interpreter of programs when it is first needed, and finds the MPI that goes with it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.errors import MissingDependencyError
+
+SOURCES = ("interpreter.c", "engine.h", "memory.h", "reader.h")
+_FLAGS = ("-O3", "-std=c11", "-D_POSIX_C_SOURCE=199309L")
+_COMPILE_LIMIT_S = 120
+
+
+@dataclass(frozen=True)
+class MpiInstallation:
+    """Compiler wrapper and launcher of one MPI, both absolute paths."""
+
+    mpicc: Path
+    mpirun: Path
+
+
+def source_directory() -> Path:
+    """Where the interpreter's C files are; `SOURCES` names them."""
+    return Path(__file__).with_name("c")
+
+
+def find_mpi() -> MpiInstallation:
+    """The MPI beside the running interpreter (extra ``mpi``), else the one on the PATH.
+
+    Raises
+    ------
+    MissingDependencyError
+        If there is none with both mpicc and mpirun.
+    """
+    beside = Path(sys.executable).parent
+    on_path = shutil.which("mpicc")
+    for folder in (beside, *([Path(on_path).parent] if on_path else [])):
+        if all(os.access(folder / name, os.X_OK) for name in ("mpicc", "mpirun")):
+            return MpiInstallation((folder / "mpicc").absolute(), (folder / "mpirun").absolute())
+    raise MissingDependencyError(
+        "the compiled MPI runtime needs mpicc and mpirun, found neither beside the interpreter nor on the "
+        "PATH: pip install 'treadle[mpi]'"
+    )
+
+
+def build_directory() -> Path:
+    """Where compiled interpreters are kept: ``bin`` beside the cached plans.
+
+    Raises
+    ------
+    MissingDependencyError
+        If there is neither ``$TREADLE_CACHE_DIR`` nor a home.
+    """
+    chosen, base = os.environ.get("TREADLE_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
+    if chosen:
+        return Path(chosen) / "bin"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "treadle" / "bin"
+    except RuntimeError:
+        raise MissingDependencyError(
+            "the compiled MPI runtime needs a folder to compile into; set TREADLE_CACHE_DIR"
+        ) from None
+
+
+def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) -> Path:
+    """The compiled interpreter for an MPI; compiles it if that was not done before.
+
+    Parameters
+    ----------
+    mpi : MpiInstallation
+    directory : Path, optional
+        Default `build_directory()`.
+
+    Returns
+    -------
+    Path
+        An executable, which appeared whole: other processes may build it at the same time.
+
+    Raises
+    ------
+    MissingDependencyError
+        If there is no C compiler, it fails, or the directory cannot be written.
+    """
+    folder = build_directory() if directory is None else directory
+    target = folder / f"interpreter-{_key(mpi)}"
+    if os.access(target, os.X_OK):
+        return target
+    partial = folder / f".{target.name}.{secrets.token_hex(8)}.partial"
+    source = source_directory() / SOURCES[0]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            [mpi.mpicc, *_FLAGS, "-o", partial, source],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_COMPILE_LIMIT_S,
+            check=False,
+        )
+        if done.returncode or not partial.exists():
+            raise MissingDependencyError(f"{mpi.mpicc}: {_reason(done.stderr)}; is a C compiler installed?")
+        os.replace(partial, target)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MissingDependencyError(f"the C interpreter cannot be built in {folder}: {error}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def _key(mpi: MpiInstallation) -> str:
+    """Sources, flags and the MPI: a compiled file under this name is never out of date."""
+    digest = hashlib.sha256(repr((_FLAGS, str(mpi.mpicc), os.uname().machine)).encode())
+    status = mpi.mpicc.resolve().stat()
+    digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
+    for name in SOURCES:
+        digest.update((source_directory() / name).read_bytes())
+    return digest.hexdigest()[:24]
+
+
+def _reason(text: str) -> str:
+    """The line of a compiler's output that says most."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower() or "not find" in line or "not found" in line]
+    return (telling or lines or ["failed without a word"])[0][:300]

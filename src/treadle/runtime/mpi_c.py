@@ -1,0 +1,268 @@
+"""Runs programs with the compiled interpreter: no Python between the messages, for timing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.errors import ScheduleError
+from treadle.lowering.program import Program
+from treadle.lowering.program_text import program_text
+from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
+from treadle.runtime.order import check_extents, execution_order, match_messages
+from treadle.runtime.sweep import SweepRow, make_row
+
+SLICE_BYTES = 2**17
+"""Default largest message: a few of them stay in a core's cache between arrival and addition."""
+
+WINDOW = 8
+"""Default number of slices under way at once."""
+
+_STOP_S = 5.0
+_LOCAL_FLAGS = ("--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
+_ELEMENTS = (ElementType.FLOAT32, ElementType.INT32)
+
+
+@dataclass(frozen=True)
+class InterpreterTimes:
+    """What the interpreter printed for one size.
+
+    Parameters
+    ----------
+    size_bytes : int
+        Rounded down to whole elements.
+    wrong : int
+        Elements of all ranks that differ from the collective's definition.
+    times_s : tuple of float
+        Slowest rank's seconds of every timed run.
+    reference_times_s : tuple of float
+        The same of MPI's own collective; empty where it was not asked for.
+    """
+
+    size_bytes: int
+    wrong: int
+    times_s: tuple[float, ...]
+    reference_times_s: tuple[float, ...] = ()
+
+
+def launch_environment() -> dict[str, str]:
+    """This process's environment; Open MPI refuses root unless these two say that it is meant."""
+    environment = dict(os.environ)
+    if os.geteuid() == 0:
+        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return environment
+
+
+def measure_mpi_c(
+    program: Program,
+    sizes: Sequence[int],
+    *,
+    element: ElementType = ElementType.FLOAT32,
+    reduction: Reduction = Reduction.SUM,
+    iterations: int = 20,
+    warmup: int = 2,
+    budget_s: float = 1.0,
+    slice_bytes: int = SLICE_BYTES,
+    with_reference: bool = False,
+    on_row: Callable[[SweepRow], None] | None = None,
+) -> list[SweepRow]:
+    """Start one process for each rank on this host, run a program in them at every size, check and time it.
+
+    Parameters
+    ----------
+    program : Program
+    sizes : sequence of int
+        Bytes of the larger per-rank buffer.
+    element, reduction
+        float32 or int32, sums only.
+    iterations, warmup, budget_s, with_reference, on_row
+        As `treadle.runtime.mpi.measure_mpi`. A time is the median of the slowest process's.
+    slice_bytes : int
+        Largest message, more or less.
+
+    Raises
+    ------
+    ScheduleError
+        If the program cannot be executed, or the interpreter fails.
+    MissingDependencyError
+        Without MPI or a C compiler.
+    """
+    check_interpretable(program, element, reduction)
+    mpi = find_mpi()
+    interpreter = build_interpreter(mpi)
+    rows: list[SweepRow] = []
+    with written_program(program) as path:
+        arguments = interpreter_arguments(
+            path,
+            sizes,
+            element=element,
+            iterations=iterations,
+            warmup=warmup,
+            budget_s=budget_s,
+            slice_bytes=slice_bytes,
+            with_reference=with_reference,
+        )
+        command = [*local_launch(mpi, program.n_ranks), str(interpreter), *arguments]
+        for times in run_interpreter(command, environment=launch_environment(), n_sizes=len(sizes)):
+            rows.append(_row(program, times, element, reduction))
+            if on_row is not None:
+                on_row(rows[-1])
+    return rows
+
+
+def check_interpretable(program: Program, element: ElementType, reduction: Reduction) -> None:
+    """Raise ScheduleError if the interpreter cannot run this, or the program would not end."""
+    if element not in _ELEMENTS or reduction is not Reduction.SUM:
+        raise ScheduleError(
+            f"the compiled interpreter adds float32 or int32, found {reduction} of {element}; "
+            f"use --runtime mpi or in-process"
+        )
+    check_extents(program)
+    execution_order(program, match_messages(program))
+
+
+def local_launch(mpi: MpiInstallation, n_ranks: int) -> list[str]:
+    """The launcher's words for processes on this host, which may have fewer cores."""
+    return [str(mpi.mpirun), "-n", str(n_ranks), *_LOCAL_FLAGS]
+
+
+@contextlib.contextmanager
+def written_program(program: Program) -> Iterator[Path]:
+    """A file with the program's text; removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="treadle-program-") as folder:
+        path = Path(folder) / "program.txt"
+        path.write_text(program_text(program), encoding="ascii")
+        yield path
+
+
+def interpreter_arguments(
+    program: Path,
+    sizes: Sequence[int],
+    *,
+    element: ElementType = ElementType.FLOAT32,
+    iterations: int = 20,
+    warmup: int = 2,
+    budget_s: float = 1.0,
+    slice_bytes: int = SLICE_BYTES,
+    with_reference: bool = False,
+) -> list[str]:
+    """The interpreter's command line after its name; ``interpreter.c`` documents it."""
+    return [
+        str(program),
+        *("--sizes", ",".join(map(str, sizes))),
+        *("--type", element.value),
+        *("--iterations", str(iterations)),
+        *("--warmup", str(warmup)),
+        *("--budget", repr(budget_s)),
+        *("--slice", str(slice_bytes)),
+        *("--window", str(WINDOW)),
+        *(["--reference"] if with_reference else []),
+    ]
+
+
+def run_interpreter(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    n_sizes: int,
+    limit_s: float | None = None,
+) -> list[InterpreterTimes]:
+    """Run a launcher with the interpreter; its processes never outlive this call.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Launcher, interpreter and arguments.
+    environment : mapping of str to str
+    n_sizes : int
+        Rows to expect.
+    limit_s : float, optional
+        Wall-clock seconds after which it is stopped.
+
+    Raises
+    ------
+    ScheduleError
+        If it fails, takes too long or prints something else than `n_sizes` rows.
+    """
+    process = subprocess.Popen(
+        list(command),
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, problems = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        raise ScheduleError(f"MPI: not finished after {limit_s:.0f} s; stopped") from None
+    finally:
+        stop(process)
+    rows = [_parse_row(line) for line in output.splitlines() if line.startswith("{")]
+    is_complete = len(rows) == n_sizes and (process.returncode == 0 or any(row.wrong for row in rows))
+    if not is_complete:
+        raise ScheduleError(f"MPI: {_reason(problems) or f'exit status {process.returncode}'}")
+    return rows
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """End a launcher and all that it started, gently at first; it leads a session of its own."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            break
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_S)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def _parse_row(line: str) -> InterpreterTimes:
+    try:
+        row = json.loads(line)
+        times, references = row["times_s"], row.get("reference_times_s", [])
+        result = InterpreterTimes(
+            size_bytes=int(row["size_bytes"]),
+            wrong=int(row["wrong"]),
+            times_s=tuple(float(time) for time in times),
+            reference_times_s=tuple(float(time) for time in references),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ScheduleError(f"MPI: the interpreter printed {line[:80]!r} ({error})") from None
+    if not result.times_s or not all(map(math.isfinite, result.times_s + result.reference_times_s)):
+        raise ScheduleError(f"MPI: the interpreter printed no usable times: {line[:80]!r}")
+    return result
+
+
+def _row(program: Program, times: InterpreterTimes, element: ElementType, reduction: Reduction) -> SweepRow:
+    references = times.reference_times_s
+    return make_row(
+        program,
+        times.size_bytes // element.n_bytes,
+        times.times_s,
+        times.wrong,
+        element=element,
+        reduction=reduction,
+        reference_time_s=statistics.median(references) if references else None,
+    )
+
+
+def _reason(text: str) -> str:
+    """The interpreter's own line in what the launcher said, else the first line that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip(" -")]
+    own = [line for line in lines if line.startswith("treadle: interpreter: ")]
+    return own[0].removeprefix("treadle: interpreter: ") if own else " ".join(lines[:3])[:300]
