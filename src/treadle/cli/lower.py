@@ -17,6 +17,8 @@ from treadle.cli.verify import FAILED, PlanArgument
 from treadle.planning import Profile, TargetFormat
 from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.files import load_plan
+from treadle.schedules.routes import RouteSchedule
+from treadle.schedules.timed_routes import TimedRoutes
 
 
 def lower_command(
@@ -65,6 +67,8 @@ def lower_command(
     )
     if result.shortfall is not None:
         output.line(f"note        {describe_shortfall(loaded, result.shortfall, 'the text')}")
+    if isinstance(loaded.entries[-1].schedule, RouteSchedule | TimedRoutes):
+        output.line("note        the text names no routes: cards need them too (treadle routes PLAN -o FILE)")
     output.result(
         {
             **throughput(loaded),

@@ -9,6 +9,7 @@ from treadle.cli.names import describe_links, describe_nodes
 from treadle.cli.output import Output
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.planning import Bound, RateResult, Shortfall, SolveResult, uniform_bandwidth
+from treadle.planning.summary import route_shape
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
@@ -16,6 +17,9 @@ from treadle.schedules.cost import link_loads
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
+from treadle.schedules.route_cost import route_loads
+from treadle.schedules.routes import RouteSchedule
+from treadle.schedules.timed_routes import TimedRoutes
 from treadle.schedules.violations import Report
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import Topology
@@ -123,15 +127,15 @@ def _scarce_links(topology: Topology, witness: LengthWitness) -> str:
 def saturated_links(plan: Plan) -> list[int]:
     """Links that the schedule for the largest sizes keeps busy all the time: they set its throughput."""
     schedule = plan.entries[-1].schedule
-    if not isinstance(schedule, ForestSchedule):
+    if isinstance(schedule, ForestSchedule):
+        loads, units = link_loads(plan.topology, schedule).tolist(), schedule.total_units
+    elif isinstance(schedule, RouteSchedule):
+        loads = route_loads(plan.topology, schedule).tolist()
+        units = plan.collective.pair_demands.buffer_units * schedule.n_chunks
+    else:
         return []
-    loads = link_loads(plan.topology, schedule).tolist()
     rates = zip(plan.topology.bandwidths.tolist(), loads, strict=True)
-    return [
-        link
-        for link, (bandwidth, load) in enumerate(rates)
-        if load * plan.algbw == bandwidth * schedule.total_units
-    ]
+    return [link for link, (bandwidth, load) in enumerate(rates) if load * plan.algbw == bandwidth * units]
 
 
 def print_schedule(output: Output, result: SolveResult) -> None:
@@ -155,8 +159,11 @@ def print_schedule(output: Output, result: SolveResult) -> None:
 
 
 def _print_shape(output: Output, result: SolveResult) -> None:
-    """Trees of a forest, or steps and sends."""
+    """Trees of a forest, steps and sends, or routes and rounds."""
     schedule, name = result.plan.entries[-1].schedule, result.plan.algorithm
+    if isinstance(schedule, RouteSchedule | TimedRoutes):
+        print_routes(output, schedule, name)
+        return
     if not isinstance(schedule, ForestSchedule):
         phases = (schedule.sends,) if isinstance(schedule, ExchangeSchedule) else schedule.phases
         chunks = " and ".join(dict.fromkeys(counted(steps.n_chunks, "chunk") for steps in phases))
@@ -170,6 +177,22 @@ def _print_shape(output: Output, result: SolveResult) -> None:
         f"trees       {per_root}{schedule.total_units} in all, height at most {result.report.height_max} "
         f"({name})"
     )
+
+
+def print_routes(output: Output, schedule: RouteSchedule | TimedRoutes, name: str) -> None:
+    """Routes, their layers and chunks, and the rounds in which these set out."""
+    routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
+    shape = route_shape(routes)
+    output.line(
+        f"routes      {counted(routes.n_paths, 'route')}, {shape['routes_per_pair']:.2f} a pair, at most "
+        f"{counted(int(routes.hops.max()), 'hop')}, {counted(routes.n_layers, 'layer')}, "
+        f"{counted(routes.n_chunks, 'chunk')} a pair ({name})"
+    )
+    if isinstance(schedule, TimedRoutes):
+        output.line(
+            f"rounds      {schedule.n_rounds}, at most {counted(schedule.max_flows, 'flow')} out of and "
+            f"into a host"
+        )
 
 
 def _standing(result: SolveResult) -> str:
@@ -186,6 +209,8 @@ def print_verification(output: Output, report: Report) -> None:
     """Every violation, or that there is none."""
     if report.is_ok:
         what = "trees span, paths hold" if report.n_steps is None else "every chunk arrives in time"
+        if report.n_layers is not None:
+            what = "every pair is served, no layer can deadlock"
         output.line(f"verified    yes: {what}, loads and claims are exact")
         return
     output.line(f"verified    NO: {counted(report.n_violations, 'violation')}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
+from zipfile import is_zipfile
 
 import typer
 
@@ -18,17 +19,26 @@ from treadle.cli.output import (
     TimeLimitOption,
     warn,
 )
-from treadle.cli.problem import DemandsOption, FormatOption, RanksOption, TopologyArgument, problem_options
-from treadle.cli.quantities import counted, exact_bandwidth, parse_seconds
-from treadle.cli.report import print_problem, print_seconds
+from treadle.cli.problem import DemandsOption, FormatOption, RanksOption, problem_options
+from treadle.cli.quantities import exact_bandwidth, parse_seconds
+from treadle.cli.report import print_problem, print_routes, print_seconds, print_verification
 from treadle.errors import FormatError
+from treadle.schedules.files import load_plan
 
 FAILED = 1
 TIME_LIMIT_REACHED = 4
 
 
+SourceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPOLOGY", help="A catalogue expression or file; or a plan with routes, to write these."
+    ),
+]
+
+
 def routes_command(
-    topology: TopologyArgument,
+    topology: SourceArgument,
     output_path: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write: .json, .csv or .xml.")
     ] = None,
@@ -49,47 +59,67 @@ def routes_command(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Route an all-to-all over weighted paths, free of deadlock, near the optimal rate."""
+    """Route an all-to-all over weighted paths, free of deadlock, near the optimal rate; or write a plan's."""
     output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
     form = None if output_path is None else _format(output_path)
     try:
-        result = planning.routes(
-            topology,
-            max_layers=layers,
-            max_routes=max_routes,
-            chunks=chunks,
-            seed=seed,
-            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
-            progress=progress,
-            **problem_options(ranks, False, None, None, file_format, demands),
-        )
-    except planning.RejectedError as error:
+        if _is_plan(topology):
+            given = (layers, max_routes, chunks, ranks, demands, file_format, time_limit)
+            if any(option is not None for option in given):
+                raise FormatError(
+                    f"{topology}: a plan has its routes; leave out the options that choose them"
+                )
+            result = planning.routes_of(load_plan(topology))
+        else:
+            result = planning.routes(
+                topology,
+                max_layers=layers,
+                max_routes=max_routes,
+                chunks=chunks,
+                seed=seed,
+                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                progress=progress,
+                **problem_options(ranks, False, None, None, file_format, demands),
+            )
+    except (planning.RejectedError, planning.UnverifiedPlanError) as error:
         warn(str(error))
         return FAILED
-    except planning.TimeLimitError:
-        progress.clear()
-        warn("the time limit was reached before there were routes; allow more time (--time-limit)")
-        return TIME_LIMIT_REACHED
     finally:
         progress.clear()
     values = planning.routes_summary(result)
-    print_problem(output, result.topology, result.collective)
-    output.line(f"optimum     {exact_bandwidth(result.bound)} asymptotic algbw, at most")
-    gap = float(1 - result.algbw / result.bound)
-    output.line(f"routes      {exact_bandwidth(result.algbw)} asymptotic algbw, {gap:.2%} below")
-    hops, channels = values["hops_max"], counted(result.n_layers, "layer")
-    output.line(
-        f"            {counted(len(result.schedule.units), 'route')}, {values['routes_per_pair']:.2f} a "
-        f"pair, at most {hops} hops, {channels}, {counted(result.schedule.n_chunks, 'chunk')} a pair"
-    )
-    output.line("verified    yes: every pair is served, loads are exact, no layer can deadlock")
+    _print(output, result)
     if output_path is not None and form is not None:
         write_bytes(output_path, planning.routes_text(result, form).encode())
         output.line(f"written     {output_path}; not loaded by any adapter")
         values["routes_file"] = str(output_path)
-    print_seconds(output, result.seconds)
+    if result.seconds:
+        print_seconds(output, result.seconds)
+    if result.is_late:
+        output.line("time limit  reached; these are quick routes in place of the wanted ones")
     output.result(values)
-    return 0
+    return TIME_LIMIT_REACHED if result.is_late else 0
+
+
+def _is_plan(text: str) -> bool:
+    """Whether it names a zip, as plans are; fabrics are text."""
+    try:
+        return Path(text).is_file() and is_zipfile(text)
+    except (OSError, ValueError):
+        return False
+
+
+def _print(output: Output, result: planning.RoutesResult) -> None:
+    plan = result.plan
+    print_problem(output, plan.topology, plan.collective)
+    standing = ""
+    if result.bound is not None:
+        output.line(f"optimum     {exact_bandwidth(result.bound)} asymptotic algbw, at most")
+        standing = f", {float(1 - result.algbw / result.bound):.2%} below"
+    output.line(f"schedule    {exact_bandwidth(result.algbw)} asymptotic algbw{standing}")
+    print_routes(output, result.schedule, plan.algorithm)
+    print_verification(output, result.report)
+    for note in result.notes:
+        output.line(f"note        {note}")
 
 
 def _format(path: Path) -> planning.RouteFormat:

@@ -74,6 +74,15 @@ def solve_command(
     symmetric: Annotated[
         bool, typer.Option("--symmetric", help="Exact synthesis: only symmetric schedules; quick, no proof.")
     ] = False,
+    layers: Annotated[
+        int | None, typer.Option(help="Routes: choose paths for at most so many layers.", metavar="L")
+    ] = None,
+    max_routes: Annotated[
+        int | None, typer.Option(help="Routes: most from a rank to another.", metavar="R")
+    ] = None,
+    max_flows: Annotated[
+        int | None, typer.Option(help="Routes: set out in rounds, so many flows a host.", metavar="Q")
+    ] = None,
     trim: TrimOption = False,
     multicast: Annotated[
         bool, typer.Option("--multicast", help="Prune trees at switches that multicast or aggregate.")
@@ -106,6 +115,9 @@ def solve_command(
             steps=steps,
             symmetric=symmetric,
             seed=seed,
+            max_layers=layers,
+            max_routes=max_routes,
+            max_flows=max_flows,
             time_limit_s=None if time_limit is None else parse_seconds(time_limit),
             progress=progress,
             **problem_options(ranks, forward, root, weights, file_format, demands),

@@ -30,7 +30,14 @@ from treadle.planning.generation import algorithm_names
 from treadle.planning.lowering import Lowered, Profile, TargetFormat, lower
 from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import Problem, model_of, pose
-from treadle.planning.routing import RouteFormat, RoutesResult, routes, routes_summary, routes_text
+from treadle.planning.routing import (
+    RouteFormat,
+    RoutesResult,
+    routes,
+    routes_of,
+    routes_summary,
+    routes_text,
+)
 from treadle.planning.solving import BoundResult, RejectedError, SolveResult, bound, solve
 from treadle.planning.verification import UnverifiedPlanError, VerifyResult, verify
 from treadle.synthesis.alltoall.certificate import RateResult
@@ -82,6 +89,7 @@ __all__ = [
     "pose",
     "program_of",
     "routes",
+    "routes_of",
     "routes_summary",
     "routes_text",
     "run",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from time import monotonic
 
+from treadle.errors import ScheduleError
 from treadle.planning.exact import ExactRequest
 from treadle.planning.problem import Problem, model_of
 from treadle.schedules.collective import CollectiveKind
@@ -72,6 +73,39 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class RouteRequest:
+    """Limits that routes keep.
+
+    Parameters
+    ----------
+    max_layers : int, optional
+        Layers (virtual channels) of the adapters; paths and layers are then chosen together.
+    max_routes : int, optional
+        Most paths from a rank to another.
+    max_flows : int, optional
+        Chunks set out in rounds, at most so many out of and into a host in each.
+
+    Raises
+    ------
+    ScheduleError
+        If a limit is not positive.
+    """
+
+    max_layers: int | None = None
+    max_routes: int | None = None
+    max_flows: int | None = None
+
+    def __post_init__(self) -> None:
+        for limit, what in (
+            (self.max_layers, "layers: at most {}"),
+            (self.max_routes, "routes: at most {} routes a pair"),
+            (self.max_flows, "rounds: at most {} flows per host"),
+        ):
+            if limit is not None and limit < 1:
+                raise ScheduleError(f"{what.format(limit)}, expected at least 1")
+
+
+@dataclass(frozen=True)
 class Options:
     """What generators are told.
 
@@ -87,6 +121,8 @@ class Options:
         Most chunks per shard of a breadth-first broadcast; pieces of each half in double binary trees.
     exact : ExactRequest
         For exact synthesis.
+    routes : RouteRequest
+        For routes.
     progress : callable, optional
         progress(stage, done, total).
     deadline : float, optional
@@ -98,6 +134,7 @@ class Options:
     bound: Bound | None = None
     chunks: int | None = None
     exact: ExactRequest = field(default_factory=ExactRequest)
+    routes: RouteRequest = field(default_factory=RouteRequest)
     progress: Progress | None = None
     deadline: float | None = None
 
@@ -107,8 +144,15 @@ class Options:
         return Watch(self.progress, self.deadline)
 
 
-def find_bound(problem: Problem, watch: Watch = UNWATCHED) -> Bound:
+def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: bool = False) -> Bound:
     """The exact optimum; for an allreduce with capable switches, or an all-to-all, perhaps an upper bound.
+
+    Parameters
+    ----------
+    problem : Problem
+    watch : Watch
+    cards_forward : bool
+        Of an all-to-all on hosts with injection caps: whether what a node passes on stays out of its host.
 
     Raises
     ------
@@ -120,7 +164,13 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED) -> Bound:
         return bound_of_allreduce(problem, found)
     if problem.collective.kind is CollectiveKind.ALLTOALL:
         left = None if watch.deadline is None else max(0.0, watch.deadline - monotonic())
-        rate = optimal_rate(problem.topology, problem.collective, time_limit_s=left, progress=watch.progress)
+        rate = optimal_rate(
+            problem.topology,
+            problem.collective,
+            time_limit_s=left,
+            progress=watch.progress,
+            cards_forward=cards_forward,
+        )
         return bound_of_alltoall(rate)
     best = forestcoll.optimum(problem.topology, problem.collective)
     return Bound(best.algbw, best.witness)

@@ -14,6 +14,7 @@ from treadle.planning.alltoall_comparison import COMPARED_ONLY, fitting_names, j
 from treadle.planning.candidate import Bound, Options, find_bound, seconds_left
 from treadle.planning.generation import RS_AG, algorithm_names, check_algorithm, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
+from treadle.planning.route_candidates import ROUTE_ALGORITHMS
 from treadle.planning.step_candidates import EXACT, STEP_ALGORITHMS
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import ForestSchedule
@@ -109,7 +110,7 @@ def compare(
         if name not in COMPARED_ONLY:
             check_algorithm(name)
     problem = pose(topology, collective, **problem_options)
-    bound = find_bound(problem, Watch(progress))
+    bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
     options = Options(trim=trim, bound=bound, progress=progress, deadline=seconds_left(time_limit_s))
     names = algorithms or _fitting(problem)
     rows = [_row(problem, name, bound, options) for name in names]
@@ -128,7 +129,7 @@ def _fitting(problem: Problem) -> list[str]:
         for name in algorithm_names()
         if (name != RS_AG or is_allreduce)
         and not (has_switches and name in STEP_ALGORITHMS)
-        and name not in ALLTOALL_ALGORITHMS
+        and name not in (*ALLTOALL_ALGORITHMS, *ROUTE_ALGORITHMS)
         and name != EXACT  # it may take hours; name it to have it
     ]
 
@@ -137,7 +138,7 @@ def _row(problem: Problem, name: str, bound: Bound, options: Options) -> Compari
     start = process_time()
     try:
         if name in COMPARED_ONLY:
-            report, seconds = judged_alltoall(problem, name, bound, options)
+            report, seconds = judged_alltoall(problem, name, bound)
             return ComparisonRow(name, report, None, seconds)
         found = generate(problem, name, options)
     except TimeLimitError:

@@ -21,6 +21,7 @@ from treadle.planning.candidate import (
     find_bound,
 )
 from treadle.planning.problem import Problem
+from treadle.planning.route_candidates import ROUTE_ALGORITHMS, generate_routed, quick_routes
 from treadle.planning.step_candidates import STEP_ALGORITHMS, generate_steps
 from treadle.planning.transfer import transfer_collective, transfer_schedule
 from treadle.schedules.collective import CollectiveKind
@@ -45,7 +46,7 @@ def default_algorithm(kind: CollectiveKind) -> str:
 
 def algorithm_names() -> tuple[str, ...]:
     """Every value of `algorithm`."""
-    return (FORESTCOLL, RS_AG, *BASELINES, *STEP_ALGORITHMS, *ALLTOALL_ALGORITHMS)
+    return (FORESTCOLL, RS_AG, *BASELINES, *STEP_ALGORITHMS, *ALLTOALL_ALGORITHMS, *ROUTE_ALGORITHMS)
 
 
 def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
@@ -78,11 +79,13 @@ def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
         return generate_steps(problem, algorithm, options)
     if algorithm in ALLTOALL_ALGORITHMS:
         return generate_alltoall(problem, algorithm, options)
+    if algorithm in ROUTE_ALGORITHMS:
+        return generate_routed(problem, algorithm, options)
     check_algorithm(algorithm)
     if collective.kind is CollectiveKind.ALLTOALL:
         raise ScheduleError(
             f"{algorithm} builds spanning trees, which do not serve an all-to-all; expected one of "
-            f"{', '.join(ALLTOALL_ALGORITHMS)}"
+            f"{', '.join((*ALLTOALL_ALGORITHMS, *ROUTE_ALGORITHMS))}"
         )
     if options.trim:
         return _on_trimmed(problem, algorithm, options)
@@ -155,14 +158,18 @@ def _allreduce(
     )
 
 
-def fall_back(problem: Problem) -> Candidate:
+def fall_back(problem: Problem, algorithm: str = "", options: Options | None = None) -> Candidate:
     """The fastest schedule of those that are quick to make, for when time has run out.
+
+    Routes are replaced by routes within the same limits.
 
     Raises
     ------
     ScheduleError
         If none fits.
     """
+    if algorithm in ROUTE_ALGORITHMS:
+        return quick_routes(problem, options or Options())
     if problem.collective.kind is CollectiveKind.ALLTOALL:
         return quick_alltoall(problem)
     # the cut search is quick enough to be worth waiting for; an allreduce's linear program may not be

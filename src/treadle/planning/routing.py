@@ -1,30 +1,26 @@
-"""Routes of an all-to-all where network cards forward: near the optimal rate, free of deadlock."""
+"""Routes of an all-to-all where network cards forward, as text for tools that program them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from typing import Unpack
 
+from treadle.errors import ScheduleError
 from treadle.lowering.route_files import emit_route_csv, emit_route_json, emit_route_xml
-from treadle.planning.candidate import seconds_left
-from treadle.planning.problem import Problem, ProblemOptions, pose
-from treadle.planning.solving import RejectedError
-from treadle.planning.stages import Stopwatch
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.planning.problem import ProblemOptions
+from treadle.planning.route_candidates import ROUTES
+from treadle.planning.solving import solve
+from treadle.planning.summary import exact_text, problem_summary, route_shape
+from treadle.planning.verification import UnverifiedPlanError, verify
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.plan import Plan
 from treadle.schedules.routes import RouteSchedule
-from treadle.schedules.verify_routes import verify_routes
+from treadle.schedules.timed_routes import TimedRoutes
 from treadle.schedules.violations import Report
-from treadle.synthesis.alltoall.certificate import RateResult
-from treadle.synthesis.alltoall.layered_routes import layered_routes
-from treadle.synthesis.alltoall.layers import lash_layers
-from treadle.synthesis.alltoall.rate import optimal_rate
-from treadle.synthesis.alltoall.route_columns import generate_routes
-from treadle.synthesis.alltoall.route_units import route_schedule
 from treadle.synthesis.engine import Progress
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
 
@@ -42,38 +38,38 @@ class RoutesResult:
 
     Parameters
     ----------
-    topology : Topology
-    collective : Collective
-    schedule : RouteSchedule
+    plan : Plan
+        Of one entry for the largest sizes, which has the routes.
     report : Report
         Of the independent verifier.
-    optimum : RateResult
-        The optimal rate of any routing, with its bound.
     seconds : mapping of stage to CPU seconds
+        Empty for routes that were made before.
+    notes : tuple of str
+        What a user should know.
+    is_late : bool
+        Time ran out; these are quick routes in place of the wanted ones.
     """
 
-    topology: Topology
-    collective: Collective
-    schedule: RouteSchedule
+    plan: Plan
     report: Report
-    optimum: RateResult
-    seconds: Mapping[str, float]
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    is_late: bool = False
+
+    @property
+    def schedule(self) -> RouteSchedule:
+        """The routes, without their rounds if they have any."""
+        return _routes_in(self.plan)
 
     @property
     def algbw(self) -> Fraction:
         """By the exact loads, bytes/s."""
-        assert self.report.algbw is not None
-        return self.report.algbw
+        return self.plan.algbw
 
     @property
-    def bound(self) -> Fraction:
-        """The most that any routing can reach, bytes/s."""
-        return self.optimum.upper * self.collective.pair_demands.buffer_units
-
-    @property
-    def n_layers(self) -> int:
-        """Virtual channels that keep the routes free of deadlock."""
-        return int(self.schedule.layer.max()) + 1
+    def bound(self) -> Fraction | None:
+        """The most that any routing can reach, bytes/s, where it is known."""
+        return self.plan.optimal_algbw
 
 
 def routes(
@@ -103,72 +99,57 @@ def routes(
     seed : int
         Of the search for layers.
     time_limit_s : float, optional
+        Seconds after which one short path a pair takes the place of the wanted ones.
     progress : callable, optional
 
     Raises
     ------
     TreadleError
         For malformed input; InfeasibleError if a rank cannot be reached or the layers do not suffice.
-    TimeLimitError
-        If time ran out.
     """
-    clock = Stopwatch()
-    watch = Watch(progress, seconds_left(time_limit_s))
-    with clock.stage("fabric"):
-        problem = pose(topology, CollectiveKind.ALLTOALL, **options)
-    with clock.stage("optimum"):
-        optimum = optimal_rate(problem.topology, problem.collective, progress=progress)
-    with clock.stage("paths"):
-        schedule = best_routes(
-            problem,
-            max_layers=max_layers,
-            max_routes=max_routes,
-            chunks=chunks,
-            seed=seed,
-            watch=watch,
-        )
-    with clock.stage("verify"):
-        report = verify_routes(
-            problem.topology,
-            problem.collective,
-            schedule,
-            witness=optimum.witness,
-            max_routes=max_routes,
-            max_layers=max_layers,
-        )
-    if not report.is_ok or report.algbw is None:
-        raise RejectedError("routes", report)
-    return RoutesResult(problem.topology, problem.collective, schedule, report, optimum, clock.seconds())
-
-
-def best_routes(
-    problem: Problem,
-    *,
-    max_layers: int | None = None,
-    max_routes: int | None = None,
-    chunks: int | None = None,
-    seed: int = 0,
-    watch: Watch = UNWATCHED,
-) -> RouteSchedule:
-    """The routes that `routes` verifies; parameters as there."""
-    topology, collective = problem.topology, problem.collective
-    best = generate_routes(topology, collective, watch=watch)
-    if max_layers is None:
-        routing = best.routing
-        layer = lash_layers(routing.paths, topology.n_links)
-    else:
-        layered = layered_routes(topology, collective, max_layers, unlayered=best, seed=seed, watch=watch)
-        routing, layer = layered.routing, layered.layer
-    built = route_schedule(
+    found = solve(
         topology,
-        collective,
-        routing.paths,
-        routing.weights,
-        chunks=chunks,
+        CollectiveKind.ALLTOALL,
+        algorithm=ROUTES,
+        max_layers=max_layers,
         max_routes=max_routes,
-        layer=layer,
+        chunks=chunks,
+        seed=seed,
+        time_limit_s=time_limit_s,
+        progress=progress,
+        **options,
     )
-    return built.schedule
+    return RoutesResult(found.plan, found.report, found.seconds, found.notes, found.is_late)
+
+
+def routes_of(plan: Plan) -> RoutesResult:
+    """The routes of a plan, verified anew.
+
+    Raises
+    ------
+    ScheduleError
+        If its schedule for the largest sizes is none of routes.
+    UnverifiedPlanError
+        If the plan's schedules or claims are false.
+    """
+    _routes_in(plan)
+    result = verify(plan)
+    if not result.is_ok:
+        raise UnverifiedPlanError(result)
+    rounds = isinstance(plan.entries[-1].schedule, TimedRoutes)
+    notes = ("the plan's rounds are not part of such files",) if rounds else ()
+    return RoutesResult(plan, result.report, notes=notes)
+
+
+def _routes_in(plan: Plan) -> RouteSchedule:
+    schedule = plan.entries[-1].schedule
+    if isinstance(schedule, TimedRoutes):
+        return schedule.routes
+    if not isinstance(schedule, RouteSchedule):
+        raise ScheduleError(
+            f"the plan ({plan.algorithm}) has no routes; expected one of treadle solve --algorithm routes"
+        )
+    return schedule
 
 
 def routes_text(result: RoutesResult, form: RouteFormat) -> str:
@@ -178,28 +159,21 @@ def routes_text(result: RoutesResult, form: RouteFormat) -> str:
         RouteFormat.CSV: emit_route_csv,
         RouteFormat.XML: emit_route_xml,
     }[form]
-    return emit(result.topology, result.collective, result.schedule)
+    return emit(result.plan.topology, result.plan.collective, result.schedule)
 
 
 def routes_summary(result: RoutesResult) -> dict[str, object]:
     """What ``routes --json`` prints, but for the file."""
-    schedule = result.schedule
-    pairs = len(set(zip(schedule.source.tolist(), schedule.target.tolist(), strict=True)))
-    return {
-        "topology": result.topology.name,
-        "collective": result.collective.kind.value,
-        "ranks": result.collective.n_ranks,
-        "nodes": result.topology.n_nodes,
-        "links": result.topology.n_links,
-        "routes": len(schedule.units),
-        "routes_per_pair": len(schedule.units) / pairs,
-        "hops_max": int((schedule.path_offset[1:] - schedule.path_offset[:-1]).max()),
-        "layers": result.n_layers,
-        "chunks_per_unit": schedule.n_chunks,
+    plan = result.plan
+    values: dict[str, object] = {
+        **problem_summary(plan.topology, plan.collective),
+        **route_shape(result.schedule),
+        "layers": result.schedule.n_layers,
         "algbw_bytes_per_s": float(result.algbw),
-        "algbw_exact": f"{result.algbw.numerator}/{result.algbw.denominator}",
-        "optimal_algbw_bytes_per_s": float(result.bound),
-        "gap": float(1 - result.algbw / result.bound),
-        "verified": result.report.is_ok,
-        "seconds": dict(result.seconds),
+        "algbw_exact": exact_text(result.algbw),
     }
+    if result.bound is not None:
+        values["optimal_algbw_bytes_per_s"] = float(result.bound)
+        values["gap"] = float(1 - result.algbw / result.bound)
+    values |= {"verified": result.report.is_ok, "notes": list(result.notes)}
+    return {**values, "time_limit_reached": result.is_late, "seconds": dict(result.seconds)}

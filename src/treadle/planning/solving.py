@@ -14,6 +14,7 @@ from treadle.planning.candidate import (
     Bound,
     Candidate,
     Options,
+    RouteRequest,
     bound_of_alltoall,
     find_bound,
     seconds_left,
@@ -21,11 +22,16 @@ from treadle.planning.candidate import (
 from treadle.planning.exact import ExactRequest
 from treadle.planning.generation import default_algorithm, fall_back, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
+from treadle.planning.route_candidates import ROUTE_ALGORITHMS
 from treadle.planning.stages import Stopwatch
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan, PlanEntry
+from treadle.schedules.routes import RouteSchedule
+from treadle.schedules.timed_routes import TimedRoutes
 from treadle.schedules.verify import verify as verify_schedule
+from treadle.schedules.verify_routes import verify_routes
+from treadle.schedules.verify_timed_routes import verify_timed_routes
 from treadle.schedules.violations import Report
 from treadle.synthesis.alltoall.certificate import RateResult
 from treadle.synthesis.engine import Progress, TimeLimitError
@@ -200,6 +206,9 @@ def solve(
     steps: int | None = None,
     symmetric: bool = False,
     seed: int = 0,
+    max_layers: int | None = None,
+    max_routes: int | None = None,
+    max_flows: int | None = None,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
     **options: Unpack[ProblemOptions],
@@ -226,7 +235,10 @@ def solve(
         number that exact synthesis (default 2) and pipelined double binary trees (default 16) are to use.
     rounds, steps, symmetric, seed
         Of exact synthesis: chunks a link may carry in each step; or the number of steps; search symmetric
-        schedules only; the solver's seed.
+        schedules only; the solver's seed, and that of the search for layers.
+    max_layers, max_routes, max_flows : int, optional
+        Of routes: at most so many layers (virtual channels), paths from a rank to another, and flows of a
+        host at a time, which then set out in rounds.
     time_limit_s : float, optional
         Seconds after which a quick schedule takes the place of the wanted one.
     progress : callable, optional
@@ -254,25 +266,30 @@ def solve(
         trim=trim,
         chunks=chunks,
         exact=ExactRequest(chunks or 2, rounds, steps, symmetric, seed),
+        routes=RouteRequest(max_layers, max_routes, max_flows),
         progress=progress,
         deadline=seconds_left(time_limit_s),
     )
     with watch.stage("fabric"):
         problem = pose(topology, collective, **options)
-    late = False
+    late, name = False, algorithm or default_algorithm(problem.collective.kind)
+    if how.routes != RouteRequest() and name not in ROUTE_ALGORITHMS:
+        raise ScheduleError(
+            f"{name}: limits of layers, routes and flows are for --algorithm {' or '.join(ROUTE_ALGORITHMS)}"
+        )
     try:
-        found = generate(problem, algorithm or default_algorithm(problem.collective.kind), how)
+        found = generate(problem, name, how)
         watch.include(found.seconds)
         late = found.is_late
     except TimeLimitError:
-        found, late = fall_back(problem), True
+        found, late = fall_back(problem, name, how), True
     traffic: Pruning | None = None
     if multicast and isinstance(found.schedule, ForestSchedule):
         with watch.stage("multicast"):
             traffic = prune_for_switches(problem.topology, found.schedule)
             found = replace(found, schedule=traffic.schedule)
     with watch.stage("verify"):
-        plan, report = judged(problem, found)
+        plan, report = judged(problem, found, how.routes)
     return SolveResult(
         plan=plan,
         report=report,
@@ -286,16 +303,10 @@ def solve(
     )
 
 
-def judged(problem: Problem, found: Candidate) -> tuple[Plan, Report]:
+def judged(problem: Problem, found: Candidate, request: RouteRequest | None = None) -> tuple[Plan, Report]:
     """The plan with the algbw that the verifier computes, and the verifier's report."""
     limit = found.bound
-    report = verify_schedule(
-        problem.topology,
-        problem.collective,
-        found.schedule,
-        claimed_optimal_algbw=None if limit is None else limit.algbw,
-        witness=None if limit is None else limit.witness,
-    )
+    report = _report(problem, found, request or RouteRequest())
     if not report.is_ok or report.algbw is None:
         raise RejectedError(found.algorithm, report)
     plan = Plan(
@@ -309,6 +320,35 @@ def judged(problem: Problem, found: Candidate) -> tuple[Plan, Report]:
         provenance=_provenance(found),
     )
     return plan, report
+
+
+def _report(problem: Problem, found: Candidate, request: RouteRequest) -> Report:
+    """What the verifier says of a schedule, its bound and, of routes, the limits asked for."""
+    topology, collective, schedule = problem.topology, problem.collective, found.schedule
+    optimal = None if found.bound is None else found.bound.algbw
+    witness = None if found.bound is None else found.bound.witness
+    if isinstance(schedule, RouteSchedule):
+        return verify_routes(
+            topology,
+            collective,
+            schedule,
+            claimed_optimal_algbw=optimal,
+            witness=witness,
+            max_routes=request.max_routes,
+            max_layers=request.max_layers,
+        )
+    if isinstance(schedule, TimedRoutes):
+        return verify_timed_routes(
+            topology,
+            collective,
+            schedule,
+            claimed_optimal_algbw=optimal,
+            witness=witness,
+            max_flows=request.max_flows,
+            max_routes=request.max_routes,
+            max_layers=request.max_layers,
+        )
+    return verify_schedule(topology, collective, schedule, claimed_optimal_algbw=optimal, witness=witness)
 
 
 def _provenance(found: Candidate) -> dict[str, str | int | float]:

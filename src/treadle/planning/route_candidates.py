@@ -1,0 +1,167 @@
+"""Routes of an all-to-all for a problem by the name of their generator, and the bound beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import process_time
+from types import MappingProxyType
+
+import numpy as np
+
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.planning.candidate import Candidate, Options, find_bound
+from treadle.planning.problem import Problem
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.routes import RouteSchedule
+from treadle.schedules.timed_routes import TimedRoutes
+from treadle.synthesis.alltoall.baselines import single_source_shortest_paths, with_layers
+from treadle.synthesis.alltoall.hierarchical import hierarchical_routes
+from treadle.synthesis.alltoall.layered_routes import LayeredRouting, layered_routes
+from treadle.synthesis.alltoall.layers import lash_layers
+from treadle.synthesis.alltoall.route_columns import RoutingResult, generate_routes
+from treadle.synthesis.alltoall.route_units import route_schedule
+from treadle.synthesis.alltoall.timed_routes import timed_routes
+
+ROUTES = "routes"
+HIERARCHICAL = "hierarchical-routes"
+
+_TIMED_CHUNKS = 4
+"""Chunks per unit of demand of routes in rounds, unless told otherwise: each is placed on its own."""
+
+_LOSS = 1e-3
+"""What layers may cost without a word about it."""
+
+Built = tuple[RouteSchedule, tuple[str, ...]]
+"""Routes, and notes."""
+
+
+def _best(problem: Problem, options: Options) -> Built:
+    """Near the optimal rate: the best paths, then their layers; or both together if layers are limited."""
+    topology, collective, request = problem.topology, problem.collective, options.routes
+    best = generate_routes(topology, collective, watch=options.watch)
+    notes: tuple[str, ...] = ()
+    if request.max_layers is None:
+        routing = best.routing
+        layer = lash_layers(routing.paths, topology.n_links)
+    else:
+        layered = _layered(problem, best, options)
+        routing, layer = layered.routing, layered.layer
+        if layered.efficiency < 1 - _LOSS:
+            notes += (
+                f"{_counted(request.max_layers, 'layer')} cost {1 - layered.efficiency:.2%} of the rate; "
+                f"{_layers_of(best, problem)} are enough for all of it (--layers)",
+            )
+    chunks = options.chunks
+    built = route_schedule(
+        topology,
+        collective,
+        routing.paths,
+        routing.weights,
+        chunks=_TIMED_CHUNKS if chunks is None and request.max_flows is not None else chunks,
+        max_routes=request.max_routes,
+        layer=layer,
+    )
+    if built.loss > _LOSS:
+        fewer = "" if request.max_routes is None else f" on at most {_counted(request.max_routes, 'route')}"
+        notes += (f"whole chunks{fewer} cost {built.loss:.2%} of the rate; more (--chunks) cost less",)
+    return built.schedule, notes
+
+
+def _layered(problem: Problem, best: RoutingResult, options: Options) -> LayeredRouting:
+    """Paths for a limited number of layers; what would be enough, where there are none."""
+    limit = options.routes.max_layers
+    assert limit is not None
+    try:
+        return layered_routes(
+            problem.topology,
+            problem.collective,
+            limit,
+            unlayered=best,
+            seed=options.exact.seed,
+            watch=options.watch,
+        )
+    except InfeasibleError:
+        raise InfeasibleError(
+            f"layers: no routes of {problem.topology.name} in {_counted(limit, 'layer')} were found; "
+            f"{_layers_of(best, problem)} are enough for the best ones (--layers)"
+        ) from None
+
+
+def _layers_of(best: RoutingResult, problem: Problem) -> int:
+    return int(lash_layers(best.routing.paths, problem.topology.n_links).max()) + 1
+
+
+def _hierarchical(problem: Problem, options: Options) -> Built:
+    found = hierarchical_routes(problem.topology, problem.collective, chunks=options.chunks).schedule
+    request = options.routes
+    most = int(np.bincount(found.pair).max())
+    for what, limit, needed in (
+        ("layers", request.max_layers, found.n_layers),
+        ("routes a pair", request.max_routes, most),
+    ):
+        if limit is not None and needed > limit:
+            raise InfeasibleError(
+                f"{HIERARCHICAL}: needs {needed} {what}, at most {limit} are allowed; allow more, or use "
+                f"--algorithm {ROUTES}"
+            )
+    return found, ()
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+ROUTE_ALGORITHMS: Mapping[str, Callable[[Problem, Options], Built]] = MappingProxyType(
+    {ROUTES: _best, HIERARCHICAL: _hierarchical}
+)
+"""Generators of routes for fabrics whose adapters forward, by name."""
+
+
+def generate_routed(problem: Problem, algorithm: str, options: Options) -> Candidate:
+    """Routes by one of `ROUTE_ALGORITHMS`, in rounds where flows per host are limited.
+
+    Raises
+    ------
+    ScheduleError
+        For other collectives than all-to-all.
+    InfeasibleError
+        If a rank cannot be reached, or the limits do not do.
+    """
+    kind = problem.collective.kind
+    if kind is not CollectiveKind.ALLTOALL:
+        raise ScheduleError(f"{algorithm} is for alltoall; {kind} has spanning trees and steps of its own")
+    start = process_time()
+    routes, notes = ROUTE_ALGORITHMS[algorithm](problem, options)
+    schedule = _in_rounds(problem, routes, options)
+    seconds = {"schedule": process_time() - start}
+    start = process_time()
+    bound = options.bound or find_bound(problem, options.watch, cards_forward=True)
+    seconds["bound"] = process_time() - start
+    return Candidate(algorithm, schedule, bound, seconds=seconds, notes=notes)
+
+
+def quick_routes(problem: Problem, options: Options) -> Candidate:
+    """One short path a pair, spread over the links, for when time has run out.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached, or the layers do not do.
+    """
+    start = process_time()
+    paths = single_source_shortest_paths(problem.topology, problem.collective)
+    limit = options.routes.max_layers
+    try:
+        routes = with_layers(problem.topology, paths, max_layers=limit)
+    except InfeasibleError:
+        raise InfeasibleError(
+            f"layers: the time limit was reached, and quick routes do not fit into {limit}; allow more time "
+            f"or layers"
+        ) from None
+    schedule = _in_rounds(problem, routes, options)
+    return Candidate("sssp", schedule, None, seconds={"schedule": process_time() - start})
+
+
+def _in_rounds(problem: Problem, routes: RouteSchedule, options: Options) -> RouteSchedule | TimedRoutes:
+    flows = options.routes.max_flows
+    return routes if flows is None else timed_routes(problem.topology, routes, max_flows=flows)
