@@ -22,8 +22,10 @@ from treadle.cli.problem import (
 )
 from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.report import print_bound, print_problem
+from treadle.cli.work import ClusterOption, JobsOption
 from treadle.planning import Comparison, ComparisonRow
 from treadle.planning.summary import comparison_summary
+from treadle.planning.workers import workers
 from treadle.schedules.collective import CollectiveKind
 from treadle.units import format_bandwidth
 
@@ -49,6 +51,8 @@ def compare_command(
     demands: DemandsOption = None,
     file_format: FormatOption = None,
     time_limit: TimeLimitOption = None,
+    jobs: JobsOption = None,
+    cluster: ClusterOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -57,15 +61,16 @@ def compare_command(
     del seed  # nothing in these algorithms is random
     output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
     try:
-        result = planning.compare(
-            topology,
-            collective,
-            algorithms=None if algorithms is None else algorithms.split(","),
-            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
-            trim=trim,
-            progress=progress,
-            **problem_options(ranks, forward, root, weights, file_format, demands),
-        )
+        with workers(jobs=jobs, cluster=cluster):
+            result = planning.compare(
+                topology,
+                collective,
+                algorithms=None if algorithms is None else algorithms.split(","),
+                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                trim=trim,
+                progress=progress,
+                **problem_options(ranks, forward, root, weights, file_format, demands),
+            )
     finally:
         progress.clear()
     print_problem(output, result.topology, result.collective)

@@ -38,7 +38,9 @@ from treadle.cli.report import (
     print_seconds,
     print_verification,
 )
+from treadle.cli.work import ClusterOption, JobsOption
 from treadle.planning.summary import bound_summary, solve_summary
+from treadle.planning.workers import workers
 from treadle.schedules.files import save_plan
 
 FAILED = 1
@@ -95,33 +97,36 @@ def solve_command(
     file_format: FormatOption = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
+    jobs: JobsOption = None,
+    cluster: ClusterOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Synthesise a schedule, verify it, report, and write a plan."""
     output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
     try:
-        result = planning.solve(
-            topology,
-            collective,
-            algorithm=algorithm,
-            trees=trees,
-            max_trees=max_trees,
-            exact=exact,
-            trim=trim,
-            multicast=multicast,
-            chunks=chunks,
-            rounds=None if rounds is None else parse_integers(rounds, "--rounds"),
-            steps=steps,
-            symmetric=symmetric,
-            seed=seed,
-            max_layers=layers,
-            max_routes=max_routes,
-            max_flows=max_flows,
-            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
-            progress=progress,
-            **problem_options(ranks, forward, root, weights, file_format, demands),
-        )
+        with workers(jobs=jobs, cluster=cluster):
+            result = planning.solve(
+                topology,
+                collective,
+                algorithm=algorithm,
+                trees=trees,
+                max_trees=max_trees,
+                exact=exact,
+                trim=trim,
+                multicast=multicast,
+                chunks=chunks,
+                rounds=None if rounds is None else parse_integers(rounds, "--rounds"),
+                steps=steps,
+                symmetric=symmetric,
+                seed=seed,
+                max_layers=layers,
+                max_routes=max_routes,
+                max_flows=max_flows,
+                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                progress=progress,
+                **problem_options(ranks, forward, root, weights, file_format, demands),
+            )
     except planning.RejectedError as error:
         warn(str(error))
         return FAILED
@@ -163,20 +168,23 @@ def bound_command(
             metavar="TIME",
         ),
     ] = None,
+    jobs: JobsOption = None,
+    cluster: ClusterOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Print the optimum and its witness, without building a schedule."""
     output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
     try:
-        result = planning.bound(
-            topology,
-            collective,
-            gap=gap,
-            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
-            progress=progress,
-            **problem_options(ranks, forward, root, weights, file_format, demands),
-        )
+        with workers(jobs=jobs, cluster=cluster):
+            result = planning.bound(
+                topology,
+                collective,
+                gap=gap,
+                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                progress=progress,
+                **problem_options(ranks, forward, root, weights, file_format, demands),
+            )
     except planning.TimeLimitError:
         progress.clear()
         warn("the time limit was reached before the bound was known; allow more time (--time-limit)")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from time import process_time
+from time import monotonic, process_time, time
 from typing import Unpack
 
 from treadle.errors import TreadleError
@@ -21,6 +21,7 @@ from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.verify import verify as verify_schedule
 from treadle.schedules.violations import Report
 from treadle.synthesis.engine import Progress, TimeLimitError
+from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 
@@ -105,6 +106,11 @@ def compare(
     ------
     TreadleError
         For malformed input; InfeasibleError if no schedule exists at all.
+
+    Notes
+    -----
+    Each scheduler is a task of its own where workers are processes (`planning.workers`). In threads they
+    would share an interpreter, and CPU seconds could not be told apart.
     """
     for name in algorithms or ():
         if name not in COMPARED_ONLY:
@@ -113,7 +119,7 @@ def compare(
     bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
     options = Options(trim=trim, bound=bound, progress=progress, deadline=seconds_left(time_limit_s))
     names = algorithms or _fitting(problem)
-    rows = [_row(problem, name, bound, options) for name in names]
+    rows = _rows(problem, names, bound, options)
     rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
     return Comparison(problem.topology, problem.collective, bound, tuple(rows))
 
@@ -132,6 +138,25 @@ def _fitting(problem: Problem) -> list[str]:
         and name not in (*ALLTOALL_ALGORITHMS, *ROUTE_ALGORITHMS)
         and name != EXACT  # it may take hours; name it to have it
     ]
+
+
+def _rows(problem: Problem, names: Sequence[str], bound: Bound, options: Options) -> list[ComparisonRow]:
+    """A row for every name, in order."""
+    if not runs_apart():
+        return [_row(problem, name, bound, options) for name in names]
+    alone = replace(options, progress=None, deadline=None)
+    # machines share the time of day, no other clock
+    end_s = None if options.deadline is None else time() + options.deadline - monotonic()
+    blocks = [(problem, name, bound, alone, end_s) for name in names]
+    return map_blocks("algorithms", _row_elsewhere, blocks, watch=Watch(options.progress))
+
+
+def _row_elsewhere(
+    problem: Problem, name: str, bound: Bound, options: Options, end_s: float | None
+) -> ComparisonRow:
+    """The row, by a worker; `end_s`: time of day at which to give up."""
+    deadline = None if end_s is None else monotonic() + end_s - time()
+    return _row(problem, name, bound, replace(options, deadline=deadline))
 
 
 def _row(problem: Problem, name: str, bound: Bound, options: Options) -> ComparisonRow:

@@ -1,0 +1,118 @@
+"""Where independent work runs: threads of this process, or the workers of a cluster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+from joblib import parallel_config
+
+from treadle._version import __version__
+from treadle.errors import MissingDependencyError, TreadleError
+
+CONNECT_S = 10.0
+"""Default time in which a scheduler has to answer."""
+
+
+@contextmanager
+def workers(
+    *, jobs: int | None = None, cluster: str | None = None, connect_s: float = CONNECT_S
+) -> Iterator[None]:
+    """Give what is called within this context so many threads, or the workers of a cluster.
+
+    Parameters
+    ----------
+    jobs : int, optional
+        Threads, 1 or more. Default: what joblib is configured for around this, else the compiled core takes
+        all cores and the rest of the work one thread.
+    cluster : str, optional
+        Address of a dask scheduler, such as ``tcp://127.0.0.1:8786``; then `jobs` has no say.
+    connect_s : float
+        Seconds in which the scheduler has to answer.
+
+    Raises
+    ------
+    TreadleError
+        If `jobs` is not positive, no scheduler answers, it has no workers, or these have another Treadle.
+    MissingDependencyError
+        If the extra `cluster` is not installed.
+
+    Notes
+    -----
+    The same as ``joblib.parallel_config(n_jobs=...)`` and ``parallel_config("dask", client=...)``, with
+    errors in one line. Values go to the workers pickled, as dask does: whoever can reach a scheduler can run
+    code on its workers.
+
+    Examples
+    --------
+    >>> from treadle.planning import bound
+    >>> with workers(jobs=2):
+    ...     bound("torus(3,3)", "alltoall").rate.exact
+    Fraction(1, 3)
+    """
+    if jobs is not None and jobs < 1:
+        raise TreadleError(f"jobs: {jobs}, expected at least 1 thread")
+    with ExitStack() as stack:
+        if cluster is not None:
+            client = stack.enter_context(_connected(cluster, connect_s))
+            stack.enter_context(parallel_config(backend="dask", client=client))
+        elif jobs == 1:
+            stack.enter_context(parallel_config(backend="sequential"))
+        elif jobs is not None:
+            stack.enter_context(parallel_config(backend="threading", n_jobs=jobs))
+        yield
+
+
+@contextmanager
+def _connected(address: str, connect_s: float) -> Iterator[Any]:
+    """A client of the scheduler, whose workers have this version of Treadle."""
+    try:
+        from distributed import Client, KilledWorker
+    except ImportError:
+        raise MissingDependencyError(
+            "a cluster needs dask: pip install 'treadle[cluster]', here and on every worker"
+        ) from None
+    if not (math.isfinite(connect_s) and connect_s > 0):
+        raise TreadleError(f"cluster {address}: {connect_s} s to connect, expected more than 0")
+    try:
+        make_client: Any = Client  # its constructor has no type annotations
+        client: Any = make_client(address, timeout=connect_s, set_as_default=False)
+    except (OSError, ValueError, ImportError) as error:
+        # dask names unknown protocols and malformed addresses by ValueError; TimeoutError is an OSError
+        reason = f"{error}".splitlines()[0] if f"{error}" else type(error).__name__
+        raise TreadleError(
+            f"cluster {address}: no scheduler answers ({reason}); start one with: dask scheduler --host HOST"
+        ) from None
+    try:
+        _check_workers(client, address)
+        yield client
+    except KilledWorker as error:
+        raise TreadleError(
+            f"cluster {address}: workers died over some work ({error}); give them more memory"
+        ) from None
+    finally:
+        with suppress(OSError, TimeoutError):  # the scheduler may be gone
+            client.close()
+
+
+def _check_workers(client: Any, address: str) -> None:
+    if not client.ncores():
+        raise TreadleError(f"cluster {address}: has no workers; start some with: dask worker {address}")
+    try:
+        versions = set(client.run(installed_version).values())
+    except ImportError:
+        raise TreadleError(
+            f"cluster {address}: a worker has no treadle; install 'treadle[cluster]' on all of them"
+        ) from None
+    if versions != {__version__}:
+        others = ", ".join(sorted(versions - {__version__}))
+        raise TreadleError(
+            f"cluster {address}: workers have treadle {others}, expected {__version__} as here"
+        )
+
+
+def installed_version() -> str:
+    """Treadle's version where this is called."""
+    return __version__
