@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
-from treadle.schedules.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.verify_claims import check_algbw, check_bound, check_members
 from treadle.schedules.violations import Findings, Report, ViolationKind
-from treadle.schedules.witness import Witness
+from treadle.schedules.witness import Witness, binds_forwarding_hosts
 from treadle.topologies.topology import Topology
 
 _SAFE = 2.0**62
@@ -87,7 +86,7 @@ def verify_routes(
     if found.total:
         return found.report()
     bound = None
-    if isinstance(witness, DistanceWitness) and witness.binds_forwarding_hosts:
+    if binds_forwarding_hosts(witness):
         found.add(
             ViolationKind.BOUND,
             "the witness counts what passes through hosts with an injection cap, which routes leave to cards",

@@ -92,6 +92,11 @@ class CutWitness:
         return cls(tuple(nodes))
 
 
+def binds_forwarding_hosts(witness: Witness | None) -> bool:
+    """Whether a bound counts what passes through hosts, and so says nothing where network cards forward."""
+    return isinstance(witness, DistanceWitness) and witness.binds_forwarding_hosts
+
+
 WITNESS_READERS: Mapping[str, Callable[[Mapping[str, object]], Witness]] = MappingProxyType(
     {
         CutWitness.kind: CutWitness.from_json,
