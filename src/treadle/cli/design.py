@@ -16,6 +16,7 @@ from treadle.cli.report import print_seconds
 from treadle.errors import FormatError
 from treadle.finder.cabling import cables, cabling_csv
 from treadle.finder.workload import Network, Workload, allreduce_of, load_workload
+from treadle.planning.design_flow import AlltoallFigures
 from treadle.planning.summary import design_summary, plan_summary
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.files import save_plan
@@ -51,11 +52,17 @@ def design_command(
     ] = None,
     cabling: Annotated[Path | None, typer.Option(help="Cabling list (CSV) to write.", metavar="FILE")] = None,
     plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
+    alltoall: Annotated[
+        AlltoallFigures,
+        typer.Option(
+            help="Time of an all-to-all: of an optimal flow where that takes seconds, or its bound."
+        ),
+    ] = AlltoallFigures.FLOW,
     collective: Annotated[
         str, typer.Option(help="Of the plan: allreduce, allgather or reduce-scatter.", metavar="NAME")
     ] = "allreduce",
     cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Keep plans, and look for kept ones.")
+        bool, typer.Option("--cache/--no-cache", help="Keep plans and rates, and look for kept ones.")
     ] = True,
     seed: SeedOption = 0,
     json: JsonOption = False,
@@ -77,6 +84,8 @@ def design_command(
             workload=job,
             bidirectional=bidirectional,
             reconfiguration_delay_s=delay,
+            alltoall=alltoall,
+            use_cache=cache,
             progress=progress,
         )
     finally:
@@ -157,7 +166,7 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
             "-" if row.option.diameter is None else str(row.option.diameter),
             "-" if row.option.mean_distance is None else f"{float(row.option.mean_distance):.3f}",
             _microseconds(row.allreduce_s),
-            "-" if row.alltoall_s is None else f">= {_microseconds(row.alltoall_s)}",
+            _alltoall(row),
             "-" if row.seconds is None else _microseconds(row.seconds),
         )
         for place, row in enumerate(result.rows, start=1)
@@ -178,7 +187,20 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
     output.table(headings, rows, left=2)
     output.line()
     output.line(f"            T_B in M/B, mean of allgather and reduce-scatter; times in us for {shown}")
+    if any(row.option.flow for row in result.rows):
+        output.line(
+            "            all-to-all: of a flow within 0.1% of the optimum; >= are bounds by distances"
+        )
+    else:
+        output.line("            all-to-all: bounds by distances")
     output.line(f"{'best  ' if chosen is result.best else 'picked'}      {chosen.option.expression}")
+
+
+def _alltoall(row: planning.DesignRow) -> str:
+    """The time of the flow, or the bound."""
+    if row.alltoall_s is not None:
+        return _microseconds(row.alltoall_s)
+    return "-" if row.alltoall_bound_s is None else f">= {_microseconds(row.alltoall_bound_s)}"
 
 
 def _print_reconfiguration(output: Output, result: planning.DesignResult) -> None:

@@ -1,8 +1,8 @@
 """What a workload costs on a fabric, by the alpha-beta model; and which fabrics serve it best.
 
 Allreduce, allgather and reduce-scatter over all nodes cost what their schedules cost, exactly. All-to-all is
-told by its distance bound. A collective in groups smaller than the fabric is told by trees of shortest paths
-pruned to the group, pipelined: an estimate that can be attained.
+told by the flow that was found for it, or else by its distance bound. A collective in groups smaller than the
+fabric is told by trees of shortest paths pruned to the group, pipelined: an estimate that can be attained.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ def call_seconds(
         hops = option.diameter if groups is None else groups.steps
         if total is None or hops is None:
             return None
+        if groups is None and option.flow is not None:
+            return hops * alpha + transfer * option.degree / (option.nodes * option.flow.rate)
         # every pair moves size / group bytes over its distance; the links share that evenly at best
         return hops * alpha + transfer * total / (size * option.nodes)
     if groups is None:

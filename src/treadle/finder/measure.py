@@ -37,6 +37,22 @@ def is_quick_breadth_first(nodes: int, degree: int) -> bool:
 
 
 @dataclass(frozen=True)
+class FlowRate:
+    """What an all-to-all over all nodes of a fabric attains.
+
+    Parameters
+    ----------
+    rate : float
+        Of a flow, between two nodes, in link bandwidths.
+    gap : float
+        How far the optimum may be above it, as a share of the upper side; 0 if the rate is exact.
+    """
+
+    rate: float
+    gap: float
+
+
+@dataclass(frozen=True)
 class Option:
     """A fabric that may be chosen, with exact figures.
 
@@ -46,10 +62,13 @@ class Option:
         Its figures are those of the schedules.
     distances : tuple of int, optional
         Ordered pairs of nodes at each distance; None for very large fabrics.
+    flow : FlowRate, optional
+        Of an all-to-all, where it was computed.
     """
 
     candidate: Candidate
     distances: tuple[int, ...] | None
+    flow: FlowRate | None = None
 
     @property
     def expression(self) -> str:

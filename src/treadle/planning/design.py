@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 
 from treadle._version import __version__
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.build import build
 from treadle.finder.compute_tables import figures_of
-from treadle.finder.evaluate import call_seconds, cheapest_sequence, group_figures
+from treadle.finder.evaluate import GroupFigures, call_seconds, cheapest_sequence, group_figures
 from treadle.finder.measure import LARGEST_MEASURED, Option, is_quick_breadth_first, measured_options
 from treadle.finder.search import Bases, Finder
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning.candidate import Candidate as Proposal
 from treadle.planning.candidate import Options
+from treadle.planning.design_flow import AlltoallFigures, with_flow
+from treadle.planning.design_limits import Limits, design_limits
 from treadle.planning.problem import Problem
 from treadle.planning.solving import judged
 from treadle.planning.stages import Stopwatch, no_progress
@@ -30,7 +31,6 @@ from treadle.schedules.steps import StepSchedule
 from treadle.synthesis.engine import Progress
 from treadle.topologies import generalized_kautz, with_links
 from treadle.topologies.limits import check_count
-from treadle.topologies.moore import all_to_all_limit, bandwidth_optimum, least_mean_distance, moore_steps
 from treadle.topologies.topology import Topology
 
 MAX_NODES = 100_000
@@ -52,39 +52,17 @@ class DesignRow:
         The workload's time on it; None where some of it is not known.
     allreduce_s : float, optional
         Of the workload's largest allreduce over all nodes, or of 1 MB if it has none.
+    alltoall_bound_s : float, optional
+        Lower bound of an all-to-all of the same size by distances, bandwidth only.
     alltoall_s : float, optional
-        Lower bound by distances for the same size, bandwidth only.
+        Time of its flow (`option.flow`), bandwidth only, where that is known.
     """
 
     option: Option
     seconds: float | None
     allreduce_s: float
+    alltoall_bound_s: float | None
     alltoall_s: float | None
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What no fabric of this size can beat.
-
-    Parameters
-    ----------
-    steps : int
-        Moore optimality (Definition 10).
-    t_b : Fraction
-        In M/B (Theorem 4).
-    mean_distance, pair_rate : Fraction
-        Of the ideal distance distribution; the rate in link bandwidths.
-    allreduce_s : float
-    alltoall_s : float
-        Bandwidth only.
-    """
-
-    steps: int
-    t_b: Fraction
-    mean_distance: Fraction
-    pair_rate: Fraction
-    allreduce_s: float
-    alltoall_s: float
 
 
 @dataclass(frozen=True)
@@ -117,7 +95,7 @@ class DesignResult:
     network : Network
     workload : Workload
     shown_bytes : int
-        Size that `allreduce_s` and `alltoall_s` of the rows are about.
+        Size that the times of the rows are about, but for the workload's.
     rows : tuple of DesignRow
         By rising steps.
     best : DesignRow
@@ -160,6 +138,9 @@ def design(
     workload: Workload,
     bidirectional: bool = False,
     reconfiguration_delay_s: float | None = None,
+    alltoall: AlltoallFigures = AlltoallFigures.FLOW,
+    cache: Path | None = None,
+    use_cache: bool = True,
     progress: Progress | None = None,
 ) -> DesignResult:
     """Find the fabrics of `nodes` and `degree` that no other known one beats, and the best for a workload.
@@ -174,6 +155,12 @@ def design(
         Only fabrics whose links come in opposite pairs.
     reconfiguration_delay_s : float, optional
         Time to change the topology; also considers a topology for each call.
+    alltoall : AlltoallFigures
+        Whether to compute an optimal flow on each fabric of the frontier. All-to-alls of the workload over
+        all nodes are told by the flows if every fabric has one, else by distances.
+    cache : Path, optional
+        Directory of kept rates; default the user's.
+    use_cache : bool
     progress : callable, optional
         progress(stage, done, total).
 
@@ -203,12 +190,27 @@ def design(
             f"design: no fabric with {nodes} nodes of degree {degree} is known with links in opposite pairs; "
             f"drop --bidirectional or change a number"
         )
+    if alltoall is AlltoallFigures.FLOW:
+        directory = (cache or default_directory()) if use_cache else None
+        with watch.stage("all-to-all"):
+            options = tuple(with_flow(option, directory=directory, progress=progress) for option in options)
     report("measuring", 1, 2)
     shown = _shown_bytes(workload)
     with watch.stage("workload"):
-        costs = [_costs(option, workload, network, nodes) for option in options]
+        groups = [_shared(option, workload, nodes) for option in options]
+        by_distances = [replace(option, flow=None) for option in options]
+        costs = [
+            _costs(option, workload, network, nodes, shared)
+            for option, shared in zip(by_distances, groups, strict=True)
+        ]
+        own = costs
+        if all(option.flow for option in options):
+            own = [
+                _costs(option, workload, network, nodes, shared)
+                for option, shared in zip(options, groups, strict=True)
+            ]
         rows = tuple(
-            _row(option, own, workload, network, shown) for option, own in zip(options, costs, strict=True)
+            _row(option, one, workload, network, shown) for option, one in zip(options, own, strict=True)
         )
         known = [row for row in rows if row.seconds is not None]
         best = min(known or rows, key=lambda row: row.seconds or row.allreduce_s)
@@ -226,7 +228,7 @@ def design(
         shown_bytes=shown,
         rows=rows,
         best=best,
-        limits=_limits(nodes, degree, bidirectional, network, shown),
+        limits=design_limits(nodes, degree, bidirectional, network, shown),
         reconfiguration=reconfiguration,
         seconds=watch.seconds(),
     )
@@ -255,13 +257,23 @@ def _shown_bytes(workload: Workload) -> int:
     return max(sizes, default=2**20)
 
 
-def _costs(option: Option, workload: Workload, network: Network, nodes: int) -> list[float | None]:
-    """Seconds of each call on one fabric for everything; None where that is not known."""
-    shared = {
+def _shared(option: Option, workload: Workload, nodes: int) -> Mapping[tuple[int, int], GroupFigures]:
+    """What groups, by size and stride, cost on one fabric."""
+    return {
         (call.group_size, call.stride): group_figures(option, call.groups(nodes))
         for call in workload.calls
         if call.group_size is not None and call.group_size != nodes and _is_quick_in_groups(call, nodes)
     }
+
+
+def _costs(
+    option: Option,
+    workload: Workload,
+    network: Network,
+    nodes: int,
+    shared: Mapping[tuple[int, int], GroupFigures],
+) -> list[float | None]:
+    """Seconds of each call on one fabric for everything; None where that is not known."""
     return [
         call_seconds(call, option, network, shared.get((call.group_size or nodes, call.stride)))
         if _is_quick_in_groups(call, nodes)
@@ -286,27 +298,13 @@ def _row(
     allreduce = call_seconds(Call(Exchange.ALLREDUCE, shown), option, network)
     assert allreduce is not None, "only all-to-all may be unknown"
     bandwidth_only = replace(network, alpha_s=0.0)
+    call = Call(Exchange.ALLTOALL, shown)
     return DesignRow(
         option,
         sum(known) if len(known) == len(costs) else None,
         allreduce,
-        call_seconds(Call(Exchange.ALLTOALL, shown), option, bandwidth_only),
-    )
-
-
-def _limits(nodes: int, degree: int, bidirectional: bool, network: Network, shown: int) -> Limits:
-    steps = moore_steps(nodes, degree, bidirectional=bidirectional)
-    t_b = bandwidth_optimum(nodes)
-    rate = all_to_all_limit(nodes, degree, bidirectional=bidirectional)
-    transfer = shown / network.bandwidth_bytes_per_s
-    reduction = network.gamma_s_per_byte * shown
-    return Limits(
-        steps=steps,
-        t_b=t_b,
-        mean_distance=least_mean_distance(nodes, degree, bidirectional=bidirectional),
-        pair_rate=rate,
-        allreduce_s=2 * steps * network.alpha_s + float(t_b) * (2 * transfer + reduction),
-        alltoall_s=transfer * degree / (nodes * float(rate)),
+        call_seconds(call, replace(option, flow=None), bandwidth_only),
+        None if option.flow is None else call_seconds(call, option, bandwidth_only),
     )
 
 

@@ -14,7 +14,9 @@ from treadle.schedules.files import load_plan, save_plan
 from treadle.schedules.plan import Plan
 
 MAX_BYTES = 2**30
-"""Size to which the cache is cut back, least recently used plans first."""
+"""Size to which the cache is cut back, least recently used files first."""
+
+ENDINGS = (".plan", ".rate")
 
 
 def default_directory() -> Path | None:
@@ -51,7 +53,7 @@ def cached_plan(
     """
     if directory is None:
         return make(), False
-    path = directory / f"{_key(question)}.plan"
+    path = directory / f"{key_of(question)}.plan"
     found = _trusted(path, question)
     if found is not None:
         return found, True
@@ -59,13 +61,14 @@ def cached_plan(
     try:
         directory.mkdir(parents=True, exist_ok=True)
         save_plan(path, plan)
-        _prune(directory, keep=path)
+        prune(directory, keep=path)
     except (OSError, TreadleError):
         pass  # a cache that cannot be written only costs time
     return plan, False
 
 
-def _key(question: Mapping[str, str]) -> str:
+def key_of(question: Mapping[str, str]) -> str:
+    """The name under which an answer of this version is kept."""
     lines = [f"treadle {__version__}", *(f"{key}={question[key]}" for key in sorted(question))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -88,9 +91,10 @@ def _trusted(path: Path, question: Mapping[str, str]) -> Plan | None:
     return None
 
 
-def _prune(directory: Path, *, keep: Path) -> None:
-    """Remove the least recently used plans until the rest fit."""
-    files = [(path.stat(), path) for path in directory.glob("*.plan") if path != keep]
+def prune(directory: Path, *, keep: Path) -> None:
+    """Remove what was used least recently, plans and rates, until the rest fit."""
+    kept = (path for ending in ENDINGS for path in directory.glob(f"*{ending}"))
+    files = [(path.stat(), path) for path in kept if path != keep]
     total = keep.stat().st_size + sum(status.st_size for status, _ in files)
     for status, path in sorted(files, key=lambda entry: entry[0].st_mtime):
         if total <= MAX_BYTES:

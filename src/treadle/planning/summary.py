@@ -163,7 +163,10 @@ def _design_row(row: DesignRow) -> dict[str, object]:
         "diameter": option.diameter,
         "mean_distance": None if option.mean_distance is None else float(option.mean_distance),
         "alltoall_pair_rate_bound": None if option.pair_rate is None else float(option.pair_rate),
-        "alltoall_bound_s": row.alltoall_s,
+        "alltoall_bound_s": row.alltoall_bound_s,
+        "alltoall_pair_rate": None if option.flow is None else option.flow.rate,
+        "alltoall_gap": None if option.flow is None else option.flow.gap,
+        "alltoall_s": row.alltoall_s,
         "workload_s": row.seconds,
     }
     return {key: value for key, value in values.items() if value is not None}
