@@ -38,6 +38,7 @@ ALLOWED = {
         "simulation",
         "planning",
     },
+    "torch": {"topologies", "schedules", "lowering", "runtime", "planning", "torch"},
     "cli": {"topologies", "schedules", "finder", "planning", "cli"},
 }
 VERIFIER_MAY_IMPORT = {
@@ -62,6 +63,7 @@ THIRD_PARTY = {
     "ortools": {"synthesis"},
     "ml_dtypes": {"runtime"},
     "mpi4py": {"runtime"},
+    "torch": {"torch"},
     "rich": {"cli"},
     "typer": {"cli"},
     "click": {"cli"},

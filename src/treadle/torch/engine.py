@@ -1,0 +1,193 @@
+"""Runs the collectives of one process group by plans, on flat tensors."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import Store
+from torch.distributed import DistBackendError
+
+from treadle.errors import TreadleError
+from treadle.schedules.collective import CollectiveKind
+from treadle.torch.plans import Membership, PlanSource
+from treadle.torch.reductions import TensorReduction
+from treadle.torch.script import RankPart, Script
+from treadle.torch.settings import Settings
+from treadle.torch.transport import Transport, TransportError
+from treadle.units import format_size
+
+LOGGER = logging.getLogger("treadle.torch")
+
+SPARE_BYTES = 2**24
+"""Receives that will be reduced are posted before their turn into so much spare memory."""
+
+_MAX_SCRIPTS = 256
+_MAX_KEPT_BYTES = 2**28
+_ALIGNMENT = 64
+
+
+class NoPlanError(Exception):
+    """No plan serves a collective; at all ranks alike."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A collective on flat tensors.
+
+    Parameters
+    ----------
+    kind : CollectiveKind
+    count : int
+        Elements of the larger per-rank buffer.
+    source, target : Tensor of one dimension, contiguous
+        INPUT and OUTPUT as `treadle.lowering.program.Program` has them. What does not exist at this rank
+        may be anything.
+    in_place : bool
+    root : int
+        Rank in the group, -1 where there is none.
+    reduction : TensorReduction, optional
+        Where the kind reduces.
+    timeout : timedelta, optional
+        Default the group's.
+    """
+
+    kind: CollectiveKind
+    count: int
+    source: Tensor
+    target: Tensor
+    in_place: bool
+    root: int = -1
+    reduction: TensorReduction | None = None
+    timeout: timedelta | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the larger per-rank buffer."""
+        return self.count * int(self.target.element_size())
+
+
+class Engine:
+    """One rank's side of a group's collectives; calls come one at a time, in the same order at all ranks.
+
+    Parameters
+    ----------
+    store : Store
+        Of the group alone.
+    group : Membership
+    settings : Settings
+
+    Notes
+    -----
+    A failed call leaves messages behind that nobody will take, so that nothing can follow it: this rank drops
+    its connections, the others then fail as well, and every later call is refused with the same words.
+    """
+
+    def __init__(self, store: Store, group: Membership, settings: Settings) -> None:
+        self._store, self._group = store, group
+        self._slice_bytes = settings.slice_bytes
+        self._source = PlanSource(store, group, settings)
+        self._scripts: OrderedDict[tuple[int, int, int], Script] = OrderedDict()
+        self._transport: Transport | None = None
+        self._workspace = torch.empty(0, dtype=torch.uint8)
+        self._failure = ""
+
+    def check(self) -> None:
+        """Raise DistBackendError if an earlier call has failed."""
+        if self._failure:
+            raise DistBackendError(self._failure)
+
+    def run(self, call: Call) -> None:
+        """Run a collective.
+
+        Raises
+        ------
+        NoPlanError
+            If no plan serves it; nothing has been sent then.
+        DistBackendError
+            If a rank is gone or silent for longer than the timeout; contents of the target are undefined.
+        """
+        self.check()
+        problem = ""
+        # what is caught here may hold connections, and must be gone when the failure is raised
+        try:
+            self._carry_out(call, self._part(call))
+        except NoPlanError:
+            raise
+        except TransportError as error:
+            problem = str(error)
+        except Exception as error:  # whatever it is, the other ranks must not wait for this one
+            problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        if problem:
+            self._fail(f"{call.kind} of {format_size(call.size_bytes)}", problem)
+
+    def _part(self, call: Call) -> RankPart:
+        try:
+            return self._source.part(call.kind, call.root, call.size_bytes, in_place=call.in_place)
+        except TreadleError as error:
+            raise NoPlanError(str(error)) from None
+
+    def _carry_out(self, call: Call, part: RankPart) -> None:
+        timeout = call.timeout or self._group.timeout
+        deadline = monotonic() + timeout.total_seconds()
+        if self._transport is None:
+            group = self._group
+            self._transport = Transport(self._store, group.rank, len(group.places), timeout)
+        script = self._script(part, call.count, call.target.element_size())
+        scratch, spare = self._room(script, call.target.dtype)
+        combine = None if call.reduction is None else call.reduction.combine
+        self._transport.run(script, (call.source, call.target, scratch, spare), combine, deadline)
+        if call.reduction is not None and call.root in (-1, self._group.rank):
+            call.reduction.finish(call.target, len(self._group.places))
+
+    def _script(self, part: RankPart, count: int, element_bytes: int) -> Script:
+        key = (id(part), count, element_bytes)  # the source keeps every part
+        script = self._scripts.get(key)
+        if script is None:
+            script = part.script(
+                count, element_bytes=element_bytes, slice_bytes=self._slice_bytes, spare_bytes=SPARE_BYTES
+            )
+            self._scripts[key] = script
+            if len(self._scripts) > _MAX_SCRIPTS:
+                self._scripts.popitem(last=False)
+        self._scripts.move_to_end(key)
+        return script
+
+    def _room(self, script: Script, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Memory for SCRATCH and SPARE, used again by later calls while it is not large."""
+        scratch_bytes = script.scratch_elements * dtype.itemsize
+        start = -(-scratch_bytes // _ALIGNMENT) * _ALIGNMENT
+        end = start + script.spare_elements * dtype.itemsize
+        memory = self._workspace
+        if len(memory) < end:
+            memory = torch.empty(end, dtype=torch.uint8)
+            if end <= _MAX_KEPT_BYTES:
+                self._workspace = memory
+        return memory[:scratch_bytes].view(dtype), memory[start:end].view(dtype)
+
+    def close(self) -> None:
+        """Drop the connections and the memory."""
+        self._transport = None
+        self._workspace = torch.empty(0, dtype=torch.uint8)
+        self._scripts.clear()
+
+    def abort(self) -> None:
+        """Make this rank's waits fail, from another thread."""
+        self._failure = self._failure or f"treadle: group {self._group.name} was aborted"
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, what: str, problem: str) -> None:
+        self._failure = (
+            f"treadle: {what} in group {self._group.name} failed at rank {self._group.rank} of "
+            f"{len(self._group.places)}: {problem}; the group cannot be used any more: end this process, or "
+            f"destroy the process group and make it again"
+        )
+        LOGGER.error("%s", self._failure)
+        self.close()
+        raise DistBackendError(self._failure)

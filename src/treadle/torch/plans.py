@@ -1,0 +1,175 @@
+"""Plans of a process group: made known by rank 0 through the group's store, chosen by each rank by size."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from torch._C._distributed_c10d import Store
+
+from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.lowering.lower import lower
+from treadle.planning.plan_directory import PlanIndex, index_plans
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.files import dump_plan, parse_plan
+from treadle.schedules.plan import PlanEntry
+from treadle.topologies.topology import Topology
+from treadle.torch.provision import SharedPlan, problems_of, provide
+from treadle.torch.script import RankPart
+from treadle.torch.settings import Settings
+from treadle.units import format_size
+
+LOGGER = logging.getLogger("treadle.torch")
+
+MAX_SHARED_BYTES = 2**28
+"""Largest plan file that goes through the store."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A process group as its plans see it.
+
+    Parameters
+    ----------
+    name : str
+    rank : int
+        Of this process in the group.
+    places : tuple of int
+        Of the group's ranks among the compute nodes of the fabric.
+    fabric : Topology
+        Of the whole job.
+    timeout : timedelta
+    """
+
+    name: str
+    rank: int
+    places: tuple[int, ...]
+    fabric: Topology
+    timeout: timedelta
+
+
+@dataclass(frozen=True)
+class PlanTable:
+    """The plans of one collective, the same at all ranks.
+
+    Parameters
+    ----------
+    plans : tuple of SharedPlan
+        The first that serves a size is used.
+    refusal : str
+        Why there is none.
+    """
+
+    plans: tuple[SharedPlan, ...]
+    refusal: str = ""
+
+
+class PlanSource:
+    """Finds this rank's part of the program for a collective and a size; all ranks choose alike.
+
+    Parameters
+    ----------
+    store : Store
+        Of the group alone.
+    group : Membership
+    settings : Settings
+    """
+
+    def __init__(self, store: Store, group: Membership, settings: Settings) -> None:
+        self._store, self._group = store, group
+        # the other ranks wait for a plan no longer than the group's timeout
+        limit = min(settings.time_limit_s, group.timeout.total_seconds() / 2)
+        self._settings = replace(settings, time_limit_s=limit)
+        self._index: PlanIndex | None = None
+        self._tables: dict[tuple[CollectiveKind, int], PlanTable] = {}
+        self._parts: dict[tuple[CollectiveKind, int, int, bool], RankPart] = {}
+
+    def part(self, kind: CollectiveKind, root: int, size_bytes: int, *, in_place: bool) -> RankPart:
+        """This rank's part of the program for a collective.
+
+        Parameters
+        ----------
+        kind : CollectiveKind
+        root : int
+            Rank in the group; -1 where there is none.
+        size_bytes : int
+            The collective's larger per-rank buffer.
+        in_place : bool
+
+        Raises
+        ------
+        TreadleError
+            If there is no plan, at all ranks alike.
+        RuntimeError
+            If rank 0 does not answer within the group's timeout.
+        """
+        table = self._tables.get((kind, root))
+        if table is None:
+            table = self._table_of_rank_0(kind, root)
+            self._tables[kind, root] = table
+        entries = (
+            (shared, entry) for shared in table.plans if (entry := shared.entry_for(size_bytes)) is not None
+        )
+        shared, entry = next(entries, (None, None))
+        if shared is None or entry is None:
+            raise ScheduleError(table.refusal)
+        key = (kind, root, id(entry), in_place)  # the table keeps the entry alive
+        if key not in self._parts:
+            self._parts[key] = self._prepared(shared, entry, size_bytes, in_place)
+        return self._parts[key]
+
+    def _prepared(self, shared: SharedPlan, entry: PlanEntry, size_bytes: int, in_place: bool) -> RankPart:
+        plan = shared.plan
+        program = lower(plan.topology, plan.collective, entry.schedule, in_place=in_place)
+        part = RankPart(program, self._group.rank)
+        if self._group.rank == 0:
+            root = "" if plan.collective.root is None else f" (root {plan.collective.root})"
+            LOGGER.info(
+                "group %s: %s%s of %d ranks, first of %s: %s",
+                self._group.name,
+                plan.collective.kind,
+                root,
+                len(self._group.places),
+                format_size(size_bytes),
+                shared.origin,
+            )
+        return part
+
+    def _table_of_rank_0(self, kind: CollectiveKind, root: int) -> PlanTable:
+        key = f"treadle-plans/{kind}/{root}"
+        if self._group.rank == 0:
+            table = self._own_table(kind, root)
+            for number, shared in enumerate(table.plans):
+                self._store.set(f"{key}/{number}", dump_plan(shared.plan))
+            head = {"origins": [shared.origin for shared in table.plans], "refusal": table.refusal}
+            self._store.set(key, json.dumps(head))
+            return table
+        self._store.wait([key], self._group.timeout)
+        head = json.loads(self._store.get(key))
+        return PlanTable(
+            tuple(
+                SharedPlan(parse_plan(self._store.get(f"{key}/{number}"), source="rank 0"), str(origin))
+                for number, origin in enumerate(head["origins"])
+            ),
+            str(head["refusal"]),
+        )
+
+    def _own_table(self, kind: CollectiveKind, root: int) -> PlanTable:
+        try:
+            if self._index is None and self._settings.plans is not None:
+                self._index = index_plans(self._settings.plans)
+                for line in self._index.problems:
+                    LOGGER.warning("a plan is left out: %s", line)
+            group = self._group
+            problems = problems_of(group.fabric, group.places, kind, root if kind.is_rooted else None)
+            plans = provide(problems, self._index, self._settings)
+            if any(len(dump_plan(shared.plan)) > MAX_SHARED_BYTES for shared in plans):
+                raise FormatError(f"the plan file is larger than {format_size(MAX_SHARED_BYTES)}")
+        except TreadleError as error:
+            return PlanTable((), str(error))
+        except Exception as error:  # the other ranks wait for an answer, whatever goes wrong
+            LOGGER.exception("group %s: no plan for %s", self._group.name, kind)
+            return PlanTable((), f"{type(error).__name__} while making a plan: {error}")
+        return PlanTable(tuple(plans))

@@ -1,0 +1,144 @@
+"""What a user chooses for the backend: options given to torch, or environment variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.errors import FormatError, TopologyError
+from treadle.planning import algorithm_names
+from treadle.runtime.sweep import parse_size
+from treadle.schedules.collective import CollectiveKind
+from treadle.topologies import parse
+from treadle.topologies.topology import Topology
+
+SLICE_BYTES = 2**21
+"""Default largest message: below, the cost of a message in Python shows; above, trees pipeline less."""
+
+_LEAST_SLICE_BYTES = 2**12
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of the backend: ``init_process_group("treadle", pg_options=treadle.torch.Options(...))``.
+
+    What is left out comes from the environment variable in brackets, if that is set.
+
+    Parameters
+    ----------
+    fabric : Topology or str, optional
+        [TREADLE_FABRIC] A fabric, a catalogue expression (``torus:2,2``) or a file. Its compute nodes are the
+        ranks of the whole job, in order. Default: all ranks have links to all others.
+    plans : str or Path, optional
+        [TREADLE_PLANS] A directory of plan files, which are used where they answer; read by rank 0 only.
+    algorithm : str, optional
+        [TREADLE_ALGORITHM] What synthesises the other plans, in names of ``treadle solve --algorithm``:
+        ``collective=name`` pairs with commas between, or one name for all collectives that it serves.
+    time_limit_s : float
+        Seconds after which the synthesis of one plan takes a quick schedule instead.
+    slice_bytes : int, optional
+        [TREADLE_SLICE, with a unit] Largest message, more or less.
+
+    Examples
+    --------
+    >>> Options(fabric="ring:4", algorithm="allreduce=ring,allgather=bfb").algorithm
+    'allreduce=ring,allgather=bfb'
+    """
+
+    fabric: Topology | str | None = None
+    plans: str | Path | None = None
+    algorithm: str | None = None
+    time_limit_s: float = 60.0
+    slice_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options made out and checked.
+
+    Parameters
+    ----------
+    fabric : Topology, optional
+        None: all ranks have links to all others.
+    plans : Path, optional
+    algorithm : str, optional
+        For the kinds that it serves.
+    algorithms : mapping of CollectiveKind to str
+        For these kinds and no other algorithm; the rest use `algorithm` or Treadle's default.
+    time_limit_s : float
+    slice_bytes : int
+    """
+
+    fabric: Topology | None
+    plans: Path | None
+    algorithm: str | None
+    algorithms: Mapping[CollectiveKind, str]
+    time_limit_s: float
+    slice_bytes: int
+
+
+def settings_of(options: Options, environment: Mapping[str, str] = os.environ) -> Settings:
+    """Options, with the environment where they say nothing.
+
+    Raises
+    ------
+    FormatError, TopologyError
+        If a value is malformed.
+    """
+    fabric = options.fabric if options.fabric is not None else environment.get("TREADLE_FABRIC") or None
+    plans = options.plans if options.plans is not None else environment.get("TREADLE_PLANS") or None
+    algorithm = options.algorithm or environment.get("TREADLE_ALGORITHM") or ""
+    slice_bytes = options.slice_bytes
+    if slice_bytes is None:
+        text = environment.get("TREADLE_SLICE")
+        slice_bytes = parse_size(text) if text else SLICE_BYTES
+    if slice_bytes < _LEAST_SLICE_BYTES:
+        raise FormatError(f"slice of {slice_bytes} bytes: expected at least {_LEAST_SLICE_BYTES}")
+    if not options.time_limit_s > 0:
+        raise FormatError(f"time_limit_s {options.time_limit_s}: expected a positive number of seconds")
+    general, chosen = _algorithms(algorithm)
+    return Settings(
+        fabric=parse(fabric) if isinstance(fabric, str) else fabric,
+        plans=None if plans is None else Path(plans),
+        algorithm=general,
+        algorithms=chosen,
+        time_limit_s=options.time_limit_s,
+        slice_bytes=slice_bytes,
+    )
+
+
+def fabric_of(settings: Settings, n_ranks: int) -> Topology:
+    """The fabric of a job of `n_ranks` ranks; TopologyError if it has not as many compute nodes."""
+    if settings.fabric is None:
+        return parse(f"complete:{n_ranks}")
+    found = len(settings.fabric.compute_nodes)
+    if found != n_ranks:
+        raise TopologyError(
+            f"{settings.fabric.name}: has {found} compute nodes, the job has {n_ranks} ranks; "
+            f"set TREADLE_FABRIC to a fabric of {n_ranks} or start {found} processes"
+        )
+    return settings.fabric
+
+
+def _algorithms(text: str) -> tuple[str | None, dict[CollectiveKind, str]]:
+    """The algorithm for all kinds, and those for one kind each."""
+    general: str | None = None
+    chosen: dict[CollectiveKind, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        first, equals, last = (piece.strip() for piece in part.partition("="))
+        name = last if equals else first
+        kinds = [kind for kind in CollectiveKind if kind.value == first]
+        if name not in algorithm_names() or bool(equals) != bool(kinds):
+            raise FormatError(
+                f"algorithm {part[:60]!r}: expected NAME or COLLECTIVE=NAME, where NAME is one of "
+                f"{', '.join(algorithm_names())} and COLLECTIVE one of {', '.join(CollectiveKind)}"
+            )
+        if kinds:
+            chosen[kinds[0]] = name
+        elif general is None:
+            general = name
+        else:
+            raise FormatError(f"algorithm: both {general} and {name} for all collectives; give one")
+    return general, chosen
