@@ -1,0 +1,207 @@
+"""Programs into equivalent programs: parallel instances, merged messages, balanced channels."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.lowering.program import OperationKind, Program
+
+MAX_INSTANCES = 256
+"""Most copies of a program side by side."""
+
+_COLUMNS = ("operation_kind", "peer", "channel", "step", "source", "target", "path", "first", "count")
+
+
+def replicate(program: Program, instances: int) -> Program:
+    """Run a program in so many copies side by side, each on its part of every shard.
+
+    More thread blocks, streams or threads then share a link's work: what MSCCL calls instances.
+
+    Parameters
+    ----------
+    program : Program
+    instances : int
+        1 to `MAX_INSTANCES`.
+
+    Returns
+    -------
+    Program
+        With `instances` times the chunks. Part i of a shard is its i-th equal run of chunks, in the places
+        that the whole shard had before; copy i of an operation is on channel (old channel) * instances + i.
+
+    Raises
+    ------
+    ScheduleError
+        If `instances` is out of range.
+
+    Notes
+    -----
+    An operation that spans shards is cut at their bounds, at both ends of a message alike. Copies share no
+    chunk, so an operation waits for the copies of its own instance only.
+    """
+    if not 1 <= instances <= MAX_INSTANCES:
+        raise ScheduleError(f"instances: expected 1 to {MAX_INSTANCES}, found {instances}")
+    if instances == 1:
+        return program
+    bounds = program.shard_offset
+    rows: list[list[int]] = []
+    waits: list[list[int]] = []
+    copies: list[list[list[int]]] = []
+    """For each old operation and instance, the new ones."""
+    sizes = []
+    columns = list(zip(*(getattr(program, name).tolist() for name in _COLUMNS), strict=True))
+    for rank in range(program.n_ranks):
+        begin = len(rows)
+        for number in program.operations(rank):
+            kind, peer, channel, step, source, target, path, first, count = columns[number]
+            copies.append([[] for _ in range(instances)])
+            for low, past, shard in _within_shards(bounds, first, first + count):
+                start, length = int(bounds[shard]), int(bounds[shard + 1] - bounds[shard])
+                for i in range(instances):
+                    place = start * instances + i * length + low - start
+                    waited = [
+                        new
+                        for old in program.waits_of(number).tolist()
+                        for new in _touching(rows, copies[old][i], place, past - low)
+                    ]
+                    copies[number][i].append(len(rows))
+                    lane = channel * instances + i
+                    rows.append([kind, peer, lane, step, source, target, path, place, past - low])
+                    waits.append(waited)
+        sizes.append(len(rows) - begin)
+    return _rebuilt(
+        program,
+        rows,
+        waits,
+        sizes,
+        n_chunks=program.n_chunks * instances,
+        shard_offset=bounds * instances,
+    )
+
+
+def merge_messages(program: Program) -> Program:
+    """Join messages that follow each other on a stream and carry adjacent chunks the same way.
+
+    Fewer messages mean fewer latencies, thread blocks' steps and requests.
+
+    Parameters
+    ----------
+    program : Program
+
+    Returns
+    -------
+    Program
+        A message joins the one before it on its stream if at both ends the kinds, buffers and path agree and
+        everything that its operation waits for comes before the other's: it is then ready no later.
+        Copies are left alone.
+
+    Notes
+    -----
+    The joined message takes the place of its first part in both lists, so the lists stay a legal serial order
+    and no cycle arises that was not there.
+    """
+    into = np.arange(program.n_operations)
+    count = program.count.copy()
+    for sends, receives in _streams(program).values():
+        head = 0
+        for place in range(1, len(sends)):
+            ends = ((sends[head], sends[place]), (receives[head], receives[place]))
+            if all(_joins(program, count, one, other) for one, other in ends):
+                for one, other in ends:
+                    into[other] = one
+                    count[one] += program.count[other]
+            else:
+                head = place
+    kept = np.flatnonzero(into == np.arange(len(into)))
+    number = np.full(len(into), -1, dtype=np.int64)
+    number[kept] = np.arange(len(kept))
+    waits: list[set[int]] = [set() for _ in kept]
+    for old in range(len(into)):
+        here = int(number[into[old]])
+        waits[here].update(int(number[into[wait]]) for wait in program.waits_of(old).tolist())
+        waits[here].discard(here)
+    rows = [[int(getattr(program, name)[i]) for name in _COLUMNS[:-1]] + [int(count[i])] for i in kept]
+    owners = np.bincount(program.operation_rank[kept], minlength=program.n_ranks)
+    return _rebuilt(
+        program,
+        rows,
+        [sorted(found) for found in waits],
+        owners.tolist(),
+        n_chunks=program.n_chunks,
+        shard_offset=program.shard_offset,
+    )
+
+
+def _joins(program: Program, count: Int64Array, one: int, other: int) -> bool:
+    """Whether one end of a message can take the next one's with it."""
+    same = all(
+        getattr(program, name)[one] == getattr(program, name)[other]
+        for name in ("operation_kind", "source", "target", "path")
+    )
+    waits = program.waits_of(other)
+    return bool(same and program.first[one] + count[one] == program.first[other] and np.all(waits < one))
+
+
+def _streams(program: Program) -> dict[tuple[int, int, int], tuple[list[int], list[int]]]:
+    """Sends and receives of each (from, to, channel), in list order; ScheduleError unless they match."""
+    streams: dict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    owner, kinds = program.operation_rank.tolist(), program.operation_kind.tolist()
+    peers, channels = program.peer.tolist(), program.channel.tolist()
+    for number, kind in enumerate(kinds):
+        if kind == OperationKind.SEND:
+            streams[owner[number], peers[number], channels[number]][0].append(number)
+        elif kind != OperationKind.COPY:
+            streams[peers[number], owner[number], channels[number]][1].append(number)
+    for (sender, receiver, _), (sends, receives) in streams.items():
+        if len(sends) != len(receives):
+            raise ScheduleError(f"sends and receives {sender}->{receiver} do not match")
+    return streams
+
+
+def _within_shards(bounds: Int64Array, first: int, past: int) -> list[tuple[int, int, int]]:
+    """A range cut at the bounds of shards: first, one past the last, shard."""
+    low = int(np.searchsorted(bounds, first, side="right")) - 1
+    high = int(np.searchsorted(bounds, past, side="left"))
+    cuts = [first, *(int(b) for b in bounds[low + 1 : high] if first < b < past), past]
+    return [
+        (one, other, int(np.searchsorted(bounds, one, side="right")) - 1) for one, other in pairwise(cuts)
+    ]
+
+
+def _touching(rows: list[list[int]], candidates: list[int], first: int, count: int) -> list[int]:
+    """Those of some operations that share chunks with a range; all of them if none does."""
+    found = [i for i in candidates if rows[i][7] < first + count and first < rows[i][7] + rows[i][8]]
+    return found or candidates
+
+
+def _rebuilt(
+    program: Program,
+    rows: Sequence[Sequence[int]],
+    waits: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+    *,
+    n_chunks: int,
+    shard_offset: Int64Array,
+) -> Program:
+    """The program with other operations."""
+    table = np.array(rows, dtype=np.int64).reshape(-1, len(_COLUMNS)).T
+    columns: dict[str, Any] = {
+        name: values if name in ("first", "count") else values.astype(np.int32)
+        for name, values in zip(_COLUMNS, table, strict=True)
+    }
+    columns["operation_offset"] = _offsets(sizes)
+    columns["wait_offset"] = _offsets([len(found) for found in waits])
+    columns["waits"] = np.array([wait for found in waits for wait in sorted(found)], dtype=np.int64)
+    return replace(program, n_chunks=n_chunks, shard_offset=shard_offset, **columns)
+
+
+def _offsets(lengths: Sequence[int]) -> Int64Array:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
