@@ -6,48 +6,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.disjoint_paths import bounded_paths
-from treadle.synthesis.alltoall.layers import AcyclicWaits, Waits, waits_of
-from treadle.synthesis.alltoall.link_orders import (
-    LayeredPaths,
-    grid_orders,
-    grid_sides,
-    is_two_way,
-    layers_of,
-    up_down_orders,
-)
-from treadle.synthesis.alltoall.paths import (
-    Float64Array,
-    PathSet,
-    ShortestPaths,
-    WeightedPaths,
-    demanded_pairs,
-    merge,
-    path_set,
-)
+from treadle.synthesis.alltoall.layers import fill_layers, lash_layers, waits_of
+from treadle.synthesis.alltoall.link_orders import LayeredPaths, grid_orders, grid_sides, layers_of
+from treadle.synthesis.alltoall.order_search import OrderSearch
+from treadle.synthesis.alltoall.paths import WeightedPaths, demanded_pairs
 from treadle.synthesis.alltoall.route_columns import RoutingResult, generate_routes
+from treadle.synthesis.alltoall.shared_waits import shared_waits_cycle
+from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
-_KEPT = 0.7
-"""Share of the incumbent's paths that a neighbourhood keeps in their layers."""
+_FIRST_ROUNDS, _MORE_ROUNDS = 30, 20
+"""Rounds of the search for orders, at first and when it goes on from the best."""
 
-_STARTS = 20
-"""Most packings that are tried before there is any routing."""
-
-_DETOUR = 0.005
-"""Relative excess over the distance from which on a pair counts as one that the layers cost something."""
-
-_VARIANTS, _SHAKE = 3, 0.02
-"""How many searches for better paths of such pairs, at lengths changed by up to how much."""
-
-_UP_DOWN_ROOTS = 24
+_WARM = 0.4
+"""Heat with which it goes on."""
 
 _SEARCH_GAP = 2e-4
-"""Gap to which layered linear programs are solved during the search."""
+"""Gap to which layered linear programs are solved."""
+
+_HELP_ROUNDS = 10
+"""Rounds of search for a number of layers that do, when the given one does not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +47,8 @@ class LayeredRouting:
         Layer of each path, from 0.
     orders : array of int64, shape (L, m)
         The links of each layer in an order that its paths climb: proof that nothing deadlocks.
+    is_late : bool
+        Time ran out; this is the best so far.
     """
 
     rate: float
@@ -72,6 +56,7 @@ class LayeredRouting:
     routing: WeightedPaths
     layer: Int32Array
     orders: Int64Array
+    is_late: bool = False
 
     @property
     def efficiency(self) -> float:
@@ -86,7 +71,7 @@ def layered_routes(
     *,
     unlayered: RoutingResult | None = None,
     target: float = 0.9995,
-    neighbourhoods: int = 8,
+    searches: int = 4,
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> LayeredRouting:
@@ -102,114 +87,103 @@ def layered_routes(
         Of `generate_routes`, where it is at hand.
     target : float
         Stop at this part of the rate without layers.
-    neighbourhoods : int
-        Most rounds of search about the best routing.
+    searches : int
+        Most searches for better orders, each judged by a linear program.
     seed : int
+        The same seed gives the same routes.
     watch : Watch
+        When its deadline passes, the best routing so far is returned.
 
     Raises
     ------
     InfeasibleError
-        If no routing in so few layers was found (which proves nothing), or a rank cannot be reached.
+        If no routing in so few layers was found (the message says if there is none), or a rank cannot be
+        reached.
     ScheduleError
         If `max_layers` is not positive.
+    TimeLimitError
+        If the deadline passes before there is any routing.
 
     Notes
     -----
     A layer is a total order of the links and permits the paths that climb it, so there is nothing to check.
-    For given orders the best routing is a linear program priced by one pass over the links. Orders come from
-    the structure of grids, from up*/down*, and from packing the paths of the routing without layers and its
-    nearly shortest alternatives into layers. The best is then improved: most of its paths keep their layers,
-    the others and the candidates are packed anew at random. A search is given up as soon as link lengths
-    prove that its orders cannot beat the best.
+    For given orders the best routing is a linear program priced by one pass over the links. Orders start from
+    the structure of grids and tori and from the routing without layers, packed first fit, and are then
+    changed link by link (`OrderSearch`); each linear program says how good they are and which links limit
+    them.
     """
     if max_layers < 1:
         raise ScheduleError(f"layers: at most {max_layers}, expected at least 1")
     base = generate_routes(topology, collective, watch=watch) if unlayered is None else unlayered
-    search = _Search(topology, collective, base, max_layers, np.random.default_rng(seed))
-    search.start_on_grid()
-    for number in range(_STARTS):
-        if search.efficiency >= target:
-            break
-        watch.beat("layered routes", 0, neighbourhoods)
-        if search.start_packed(shuffle=number > 0):
-            break
-    if search.efficiency < target:
-        search.start_up_down()
-    routed, tried = 0, 0
-    while search.best is not None and search.efficiency < target:
-        if routed >= neighbourhoods or tried >= 3 * neighbourhoods:  # packings that lose a pair cost little
-            break
-        watch.beat("layered routes", routed, neighbourhoods)
-        routed, tried = routed + search.improve(), tried + 1
-    return search.result()
+    search = _Search(topology, collective, base, max_layers, seed)
+    try:
+        search.start_on_grid(watch)
+        if search.efficiency < target:
+            search.start_packed()
+        for number in range(searches):
+            if search.efficiency >= target:
+                break
+            watch.beat("layered routes", number, searches)
+            search.improve(watch)
+    except TimeLimitError:
+        if search.best is None:
+            raise
+        return search.result(is_late=True)
+    if search.best is None:
+        raise _refusal(topology, collective, base, max_layers, seed, watch)
+    return search.result(is_late=False)
 
 
 class _Search:
     """The best orders and routing so far."""
 
     def __init__(
-        self,
-        topology: Topology,
-        collective: Collective,
-        base: RoutingResult,
-        max_layers: int,
-        rng: np.random.Generator,
+        self, topology: Topology, collective: Collective, base: RoutingResult, max_layers: int, seed: int
     ) -> None:
         self.topology, self.collective, self.base = topology, collective, base
-        self.n_layers, self.rng = max_layers, rng
+        self.n_layers, self.seed = max_layers, seed
         self.best: RoutingResult | None = None
-        self.orders: Int64Array = np.zeros((0, topology.n_links), dtype=np.int64)
-        self.hard: BoolArray = np.zeros((collective.n_ranks, collective.n_ranks), dtype=np.bool_)
-        self._spare: PathSet | None = None
+        self.orders: Int32Array = np.zeros((0, topology.n_links), dtype=np.int32)
+        self._finder: OrderSearch | None = None
+        self._is_warm = False
 
     @property
     def efficiency(self) -> float:
         """Part of the rate without layers."""
         return 0.0 if self.best is None else self.best.rate / self.base.rate
 
-    def attempt(self, orders: Int64Array, start: PathSet | None = None) -> bool:
-        """Route over the orders and keep the result if it is the best; False if a pair has no path."""
+    def attempt(self, orders: Int32Array, watch: Watch) -> RoutingResult | None:
+        """Route over the orders and keep the result if it is the best; None if a pair has no path."""
         finder = LayeredPaths(self.topology, self.collective, orders)
-        source, target, _ = demanded_pairs(self.collective)
-        reach = finder.search(np.ones(self.topology.n_links)).distance[source, finder.ranks[target]]
-        lost = np.isinf(reach)
-        if lost.any():
-            self.hard[source[lost], target[lost]] = True
-            return False
-        if start is not None:
-            start = start.take(layers_of(start, orders) >= 0)
+        if not _serves_all(finder, self.collective):
+            return None
         found = generate_routes(
             self.topology,
             self.collective,
             gap=_SEARCH_GAP,
-            start=start,
             lengths=self.base.lengths if self.best is None else self.best.lengths,
             finder=finder,
             cutoff=0.0 if self.best is None else self.best.rate * (1 + _SEARCH_GAP),
+            watch=watch,
         )
         if self.best is None or found.rate > self.best.rate:
             self.best, self.orders = found, orders
-        return True
+        return found
 
-    def start_on_grid(self) -> None:
+    def start_on_grid(self, watch: Watch) -> None:
         """Orders of (dimension, direction) groups, if the fabric is a grid or torus."""
         sides = grid_sides(self.topology)
         if sides is not None:
-            self.attempt(self._greedy(grid_orders(self.topology, sides, self.rng)))
+            rng = np.random.default_rng(self.seed)
+            self.attempt(self._greedy(grid_orders(self.topology, sides, rng)), watch)
 
-    def start_packed(self, *, shuffle: bool) -> bool:
-        """The basic paths packed into layers, long ones first or at random; False if a pair has no path."""
-        paths = self.base.routing.paths
-        by_hops = [paths.take(paths.hops == hops) for hops in np.unique(paths.hops)[::-1].tolist()]
-        return self.attempt(self._packed([paths] if shuffle else by_hops, [], shuffle=shuffle))
+    def start_packed(self) -> None:
+        """The routing without layers, packed first fit, long paths first, if it fits."""
+        orders, fits = packed_orders(self.base, self.topology.n_links, self.n_layers)
+        if fits:
+            self.best, self.orders = self.base, orders
 
-    def start_up_down(self) -> None:
-        """Orders of up*/down* routing, if links lead both ways."""
-        if is_two_way(self.topology):
-            self.attempt(self._greedy(up_down_orders(self.topology, self.rng, _UP_DOWN_ROOTS)))
-
-    def _greedy(self, candidates: Int64Array) -> Int64Array:
+    def _greedy(self, candidates: Int64Array) -> Int32Array:
         """L of the orders, each the one that, with those before, keeps the demands nearest."""
         source, target, demand = demanded_pairs(self.collective)
         tables = []
@@ -224,103 +198,77 @@ class _Search:
             pick = int((np.minimum(distance, nearest) @ demand).argmin())
             chosen.append(pick)
             nearest = np.minimum(nearest, distance[pick])
-        return candidates[chosen]
+        return candidates[chosen].astype(np.int32)
 
-    def _packed(self, first: list[PathSet], kept: list[PathSet], *, shuffle: bool) -> Int64Array:
-        """Orders that paths packed into layers climb: `kept` ones by layer, then `first`, then candidates."""
-        layers = [AcyclicWaits(self.topology.n_links) for _ in range(self.n_layers)]
-        routed = np.zeros((self.collective.n_ranks, self.collective.n_ranks), dtype=np.bool_)
-        for layer, paths in zip(layers, kept, strict=False):
-            for waits in waits_of(paths):
-                layer.add(waits)
-            routed[paths.source, paths.target] = True
-        if self.hard.any():  # pairs that found no place before go first now
-            paths = self.base.routing.paths
-            self._pack(layers, paths.take(self.hard[paths.source, paths.target]), routed, shuffle=False)
-        for paths in first:
-            self._pack(layers, paths, routed, shuffle=shuffle)
-        near = (
-            self.base.candidates if self.best is None else merge(self.base.candidates, self.best.candidates)
-        )
-        for wanted in (False, True):  # pairs without a path, then alternatives for all
-            self._pack(layers, near.take(routed[near.source, near.target] == wanted), routed, shuffle=True)
-            if not wanted and not self._all_routed(routed):
-                spare = self._spares()
-                self._pack(layers, spare.take(~routed[spare.source, spare.target]), routed, shuffle=True)
-        return np.array([np.argsort(layer.place) for layer in layers], dtype=np.int64)
+    def improve(self, watch: Watch) -> None:
+        """Search for better orders, from the best ones of earlier searches if there are any."""
+        if self._finder is None:
+            orders, _ = packed_orders(self.base, self.topology.n_links, self.n_layers)
+            self._finder = OrderSearch(self.topology, self.collective, orders, self.base.lengths, self.seed)
+        if self._is_warm:
+            self._finder.run(_MORE_ROUNDS, heat=_WARM, watch=watch)
+        else:
+            self._finder.run(_FIRST_ROUNDS, heat=1.0, watch=watch)
+        found = self.attempt(self._finder.orders, watch)
+        if found is not None:
+            self._is_warm = True
+            self._finder.restart(self.orders, found.lengths)
 
-    def _all_routed(self, routed: BoolArray) -> bool:
-        source, target, _ = demanded_pairs(self.collective)
-        return bool(routed[source, target].all())
-
-    def _spares(self) -> PathSet:
-        """More paths for pairs that would have none."""
-        if self._spare is None:
-            self._spare = bounded_paths(self.topology, self.collective, slack=2, most=12)
-        return self._spare
-
-    def _pack(
-        self,
-        layers: list[AcyclicWaits],
-        paths: PathSet,
-        routed: BoolArray,
-        *,
-        shuffle: bool,
-    ) -> None:
-        """Put each path into the first layer that takes it."""
-        every: list[Waits] = waits_of(paths)
-        sequence = self.rng.permutation(paths.n_paths) if shuffle else np.arange(paths.n_paths)
-        for path in sequence.tolist():
-            turn = self.rng.permutation(len(layers)).tolist() if shuffle else range(len(layers))
-            if any(layers[number].add(every[path]) for number in turn):
-                routed[paths.source[path], paths.target[path]] = True
-
-    def improve(self) -> bool:
-        """Keep most of the best routing's paths in their layers and pack the rest anew; see `attempt`."""
-        assert self.best is not None
-        paths = self.best.routing.paths
-        layer = layers_of(paths, self.orders)
-        excess = self._excess()
-        loses = excess > _DETOUR
-        stays = self.rng.random(paths.n_paths) < np.where(loses[paths.source, paths.target], _KEPT / 2, _KEPT)
-        kept = [paths.take(stays & (layer == number)) for number in range(self.n_layers)]
-        better = self._better(loses)
-        orders = self._packed([better, self.base.routing.paths, paths.take(~stays)], kept, shuffle=True)
-        return self.attempt(orders, start=merge(better, self.base.routing.paths, self.best.candidates))
-
-    def _lengths(self, best: RoutingResult) -> Float64Array:
-        return best.lengths + 1e-7 * float(best.lengths.mean())
-
-    def _excess(self) -> Float64Array:
-        """What each pair loses by the layers at the best's link lengths, over the distance, shape (N, N)."""
-        assert self.best is not None
-        lengths = self._lengths(self.best)
-        ranks = np.array(self.collective.ranks)
-        free = ShortestPaths(self.topology, self.collective).distances(lengths)[:, ranks]
-        bound = LayeredPaths(self.topology, self.collective, self.orders).search(lengths).distance[:, ranks]
-        return np.asarray((bound - free) / np.where(free > 0, free, 1.0), dtype=np.float64)
-
-    def _better(self, pairs: BoolArray) -> PathSet:
-        """Nearly shortest paths at the best's link lengths for some pairs."""
-        assert self.best is not None
-        source, target, _ = demanded_pairs(self.collective)
-        wanted = pairs[source, target]
-        source, target = source[wanted], target[wanted]
-        finder = ShortestPaths(self.topology, self.collective)
-        found = []
-        for _ in range(_VARIANTS):
-            shaken = self._lengths(self.best) * self.rng.uniform(1, 1 + _SHAKE, self.topology.n_links)
-            found.append(path_set(source, target, finder.search(shaken).paths(source, target)))
-        return merge(*found)
-
-    def result(self) -> LayeredRouting:
+    def result(self, *, is_late: bool) -> LayeredRouting:
         """The best found."""
-        if self.best is None:
-            raise InfeasibleError(
-                f"layers: no routing of {self.topology.name} in {self.n_layers} layers was found; allow more"
-            )
+        assert self.best is not None
         layer = layers_of(self.best.routing.paths, self.orders)
         assert layer.min() >= 0
         return LayeredRouting(
-            self.best.rate, self.base, self.best.routing, layer.astype(np.int32), self.orders
+            self.best.rate,
+            self.base,
+            self.best.routing,
+            layer.astype(np.int32),
+            self.orders.astype(np.int64),
+            is_late,
         )
+
+
+def packed_orders(base: RoutingResult, n_links: int, n_layers: int) -> tuple[Int32Array, bool]:
+    """Orders that the routing's paths climb, packed first fit, long ones first; whether all of them fit."""
+    paths = base.routing.paths
+    sequence = np.argsort(-paths.hops, kind="stable").tolist()
+    layer, layers = fill_layers(waits_of(paths), sequence, n_links, n_layers)
+    places = [kept.place for kept in layers] + [list(range(n_links))] * (n_layers - len(layers))
+    return np.argsort(np.array(places), axis=1, kind="stable").astype(np.int32), bool((layer >= 0).all())
+
+
+def _serves_all(finder: LayeredPaths, collective: Collective) -> bool:
+    """Whether every demanded pair has a climbing path."""
+    source, target, _ = demanded_pairs(collective)
+    reach = finder.search(np.ones(finder.orders.shape[1])).distance
+    return bool(np.isfinite(reach[source, finder.ranks[target]]).all())
+
+
+def _refusal(
+    topology: Topology,
+    collective: Collective,
+    base: RoutingResult,
+    max_layers: int,
+    seed: int,
+    watch: Watch,
+) -> InfeasibleError:
+    """The error for too few layers: whether that is proved, and the fewest layers that were found to do."""
+    enough = int(lash_layers(base.routing.paths, topology.n_links).max()) + 1
+    try:
+        for number in range(max_layers + 1, enough):
+            orders, _ = packed_orders(base, topology.n_links, number)
+            search = OrderSearch(topology, collective, orders, base.lengths, seed)
+            search.run(_HELP_ROUNDS, heat=1.0, watch=watch)
+            if _serves_all(LayeredPaths(topology, collective, search.orders), collective):
+                enough = number
+                break
+    except TimeLimitError:
+        pass  # what first fit needs is good enough
+    remedy = f"{enough} are enough: allow at least {enough} (--layers {enough})"
+    if max_layers == 1 and shared_waits_cycle(topology, collective):
+        return InfeasibleError(
+            f"{topology.name}: no routing in 1 layer is free of deadlock, because waits that every "
+            f"routing has form a cycle; {remedy}"
+        )
+    return InfeasibleError(f"{topology.name}: no routing in {max_layers} layers was found; {remedy}")

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.paths import Float64Array, PathSet, turned
+from treadle.synthesis.engine import core, run_watched
+from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 
 _MOST_DIMENSIONS = 3
@@ -26,7 +28,7 @@ class LayeredPaths:
     ----------
     topology : Topology
     collective : Collective
-    orders : array of int64, shape (L, m)
+    orders : array of int, shape (L, m)
         The links of each layer in their order.
 
     Notes
@@ -35,42 +37,76 @@ class LayeredPaths:
     turn comes, every walk it can extend is known. With positive lengths the best ones are simple.
     """
 
-    def __init__(self, topology: Topology, collective: Collective, orders: Int64Array) -> None:
+    def __init__(self, topology: Topology, collective: Collective, orders: NDArray[np.integer]) -> None:
         self.ranks: Int64Array = np.array(collective.ranks, dtype=np.int64)
-        self._tails, self._heads = topology.tails.tolist(), topology.heads.tolist()
-        self._orders = [
-            [link for link in order if self._tails[link] != self._heads[link]] for order in orders.tolist()
-        ]
+        self.orders: Int32Array = np.ascontiguousarray(orders, dtype=np.int32)
         self._n, self._m = topology.n_nodes, topology.n_links
+        self._tails = np.ascontiguousarray(topology.tails, dtype=np.int32)
+        self._heads = np.ascontiguousarray(topology.heads, dtype=np.int32)
+        self._source = self.ranks.astype(np.int32)
+        self._demand = np.zeros((len(self.ranks), self._n))
+        self._demand[:, self.ranks] = collective.pair_demands.between
 
     def search(self, lengths: Float64Array) -> LayeredSearch:
         """Shortest climbing paths from all ranks; lengths must be positive."""
-        count, layers = len(self.ranks), len(self._orders)
-        distance = np.full((layers, self._n, count), np.inf)
-        last = np.full((layers, self._n, count), -1, dtype=np.int32)
-        before = np.full((layers, self._m, count), -1, dtype=np.int32)
-        for layer, order in enumerate(self._orders):
-            self._climb(order, lengths.tolist(), distance[layer], last[layer], before[layer])
-        best = distance.argmin(axis=0).T
-        return LayeredSearch(np.ascontiguousarray(distance.min(axis=0).T), best, last, before, self.ranks)
+        distance, last, before = core.climb_paths(*self._problem(), np.asarray(lengths, dtype=np.float64))
+        layers, count = len(self.orders), len(self.ranks)
+        table = distance.reshape(layers, self._n, count)
+        return LayeredSearch(
+            np.ascontiguousarray(table.min(axis=0).T),
+            table.argmin(axis=0).T,
+            last.reshape(layers, self._n, count),
+            before.reshape(layers, self._m, count),
+            self.ranks,
+        )
 
-    def _climb(
-        self,
-        order: list[int],
-        lengths: list[float],
-        distance: Float64Array,
-        last: Int32Array,
-        before: Int32Array,
-    ) -> None:
-        """One layer, in place: rows of nodes and links, columns of ranks."""
-        distance[self.ranks, np.arange(len(self.ranks))] = 0
-        for link in order:
-            tail, head = self._tails[link], self._heads[link]
-            through = distance[tail] + lengths[link]
-            better = through < distance[head]
-            before[link] = last[tail]
-            np.copyto(distance[head], through, where=better)
-            np.copyto(last[head], link, where=better)
+    def loads(self, lengths: Float64Array) -> Float64Array:
+        """Units of demand over each link if every pair takes a shortest climbing path, shape (m,)."""
+        return core.climb_loads(*self._problem(), np.asarray(lengths, dtype=np.float64))
+
+    def annealed(
+        self, views: Float64Array, *, steps: int, hot: float, cold: float, seed: int, watch: Watch
+    ) -> tuple[Int32Array, float]:
+        """Change the orders, at random moves, so that climbing paths get short at each of some lengths.
+
+        Parameters
+        ----------
+        views : array of float64, shape (J, m)
+            Positive lengths.
+        steps : int
+        hot, cold : float
+            Temperatures at the first and the last step, in units of the cost.
+        seed : int
+        watch : Watch
+
+        Returns
+        -------
+        orders : array of int32, shape (L, m)
+        cost : float
+            Demand times distance over climbing paths, relative to all paths, mean over the views. A pair
+            without a climbing path counts as 2.5 times as far as the farthest pair.
+
+        Raises
+        ------
+        TimeLimitError
+            If the watch's deadline passes.
+
+        Notes
+        -----
+        A move puts a link elsewhere, or the links of a shortest path that does not climb just behind or
+        before each other. Simulated annealing of Kirkpatrick, Gelatt and Vecchi (1983).
+        """
+        _, orders, cost = run_watched(
+            "link orders",
+            lambda control: core.anneal_link_orders(
+                *self._problem(), np.ascontiguousarray(views), steps, hot, cold, seed, control
+            ),
+            deadline=watch.deadline,
+        )
+        return orders.reshape(self.orders.shape), cost
+
+    def _problem(self) -> tuple[int, Int32Array, Int32Array, Int32Array, Float64Array, Int32Array]:
+        return self._n, self._tails, self._heads, self._source, self._demand, self.orders
 
 
 @dataclass(eq=False)
@@ -95,7 +131,7 @@ class LayeredSearch:
         return turned(np.column_stack(columns))
 
 
-def layers_of(paths: PathSet, orders: Int64Array) -> Int64Array:
+def layers_of(paths: PathSet, orders: NDArray[np.integer]) -> Int64Array:
     """First layer whose order each path climbs, -1 if there is none; shape (k,)."""
     layer = np.full(paths.n_paths, -1, dtype=np.int64)
     inner = paths.owner[1:] == paths.owner[:-1]
@@ -170,51 +206,3 @@ def grid_orders(topology: Topology, sides: tuple[int, ...], rng: np.random.Gener
         along = np.where(direction == 0, start - cuts[groups], cuts[groups] - start) % side
         orders.append(np.lexsort((along, rank[groups])))
     return np.array(orders, dtype=np.int64)
-
-
-def up_down_orders(topology: Topology, rng: np.random.Generator, count: int) -> Int64Array:
-    """Orders of up*/down* routing from random roots: links towards the root first, then those away from it.
-
-    Nodes are ordered breadth first from the root; up links by falling, down links by rising order of their
-    tails. On fabrics with links both ways every pair has a climbing path. Shape (count, m).
-
-    Notes
-    -----
-    Schroeder et al., Autonet (1991).
-    """
-    orders = []
-    for _ in range(count):
-        root = int(rng.integers(topology.n_nodes))
-        rank = _breadth_first(topology, root, rng)
-        tails, heads = rank[topology.tails], rank[topology.heads]
-        up = heads < tails
-        orders.append(np.lexsort((np.where(up, -tails, tails), ~up)))
-    return np.array(orders, dtype=np.int64).reshape(count, topology.n_links)
-
-
-def _breadth_first(topology: Topology, root: int, rng: np.random.Generator) -> Int64Array:
-    """Place of every node in a breadth-first search that ignores the links' directions."""
-    level = np.full(topology.n_nodes, topology.n_nodes, dtype=np.int64)
-    level[root] = 0
-    depth = 0
-    while True:
-        reached = level == depth
-        near = np.zeros(topology.n_nodes, dtype=np.bool_)
-        near[topology.heads[reached[topology.tails]]] = True
-        near[topology.tails[reached[topology.heads]]] = True
-        near &= level > depth + 1
-        if not near.any():
-            break
-        depth += 1
-        level[near] = depth
-    order = np.lexsort((rng.random(topology.n_nodes), level))
-    rank = np.empty(topology.n_nodes, dtype=np.int64)
-    rank[order] = np.arange(topology.n_nodes)
-    return rank
-
-
-def is_two_way(topology: Topology) -> bool:
-    """Whether every pair of nodes with a link one way has one the other way."""
-    forward = np.unique(topology.tails.astype(np.int64) * topology.n_nodes + topology.heads)
-    back = np.unique(topology.heads.astype(np.int64) * topology.n_nodes + topology.tails)
-    return np.array_equal(forward, back)
