@@ -33,7 +33,7 @@ DEGREE = 4
 FIGURE_8 = (16, 27, 36, 50, 64, 81)
 FIGURE_9 = (0, 16, 32, 64)
 FIGURE_10 = (16, 36, 64, 100, 144, 256, 400, 625, 1000)
-BOUND_RATIO = (10, 20, 50, 85, 100, 200, 341, 500, 700, 1000)
+BOUND_RATIO = (5, 12, 20, 21, 48, 80, 85, 100, 200, 320, 341, 500, 700, 1000, 1280)
 ILP_SECONDS = 10.0
 MOST_DISJOINT = 64 * 63 * 8
 """Paths beyond which the linear program over link-disjoint ones is left out."""
@@ -143,7 +143,9 @@ def draw(path: Path, title: str, first: str, rows: Sequence[tuple[int, Row]]) ->
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
-    for name in (name for name in rows[0][1] if "1/F" not in name):
+    for name in rows[0][1]:
+        if "1/F" in name or all(math.isnan(row[name]) for _, row in rows):
+            continue
         axes.plot([key for key, _ in rows], [row[name] for _, row in rows], "o-", ms=3, lw=0.9, label=name)
     axes.axhline(1, color="grey", lw=0.6)
     axes.set(xlabel=first, ylabel="all-to-all time, normalised", title=title)

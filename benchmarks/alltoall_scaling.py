@@ -31,7 +31,7 @@ from treadle.topologies import parse
 
 NODES = (16, 32, 50, 64, 100, 128, 256, 512, 1000)
 MOST_STEPS = 256
-OTHERS: dict[str, int] = {"link MCF": 27, "master LP": 100, "FPTAS 5%": 256, "ILP-disjoint": 50}
+OTHERS: dict[str, int] = {"link MCF": 27, "master LP": 100, "FPTAS 5%": 256, "ILP-disjoint": 100}
 """The largest N at which each is tried."""
 ILP_SECONDS = 60.0
 
