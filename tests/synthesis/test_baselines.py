@@ -207,6 +207,47 @@ def test_boxes() -> None:
     assert sizes(subset(platforms.dgx_a100_flat(2, 4), *range(7))) == [4, 3]
 
 
+def boxes_with_cards(*speeds: int, leaves: int = 1, gpus: int = 4) -> Topology:
+    """Boxes around a switch of 300 GB/s; every GPU has a card of its box's speed to the network."""
+    builder = TopologyBuilder("mixed cards")
+    network = [builder.switch(f"leaf{leaf}") for leaf in range(leaves)]
+    if leaves > 1:
+        spine = builder.switch("spine")
+        for leaf in network:
+            builder.duplex(leaf, spine, 200 * GB)
+    for box, speed in enumerate(speeds):
+        inner = builder.switch(f"box{box}.nvswitch")
+        for gpu in range(gpus):
+            name = builder.compute(f"box{box}.gpu{gpu}")
+            builder.duplex(name, inner, 300 * GB)
+            builder.duplex(name, network[box % leaves], speed * GB)
+    return builder.build()
+
+
+@pytest.mark.parametrize("leaves", [1, 2])
+@pytest.mark.parametrize("speeds", [(50, 50), (50, 50, 12), (50, 12, 50, 12), (12, 50, 50, 25, 25, 25)])
+def test_boxes_with_faster_cards_stay_boxes(speeds: tuple[int, ...], leaves: int) -> None:
+    topology = boxes_with_cards(*speeds, leaves=leaves)
+    boxes = find_boxes(topology, on_all_ranks(topology, K.ALLGATHER))
+    assert boxes == tuple(tuple(range(4 * box, 4 * box + 4)) for box in range(len(speeds)))
+
+
+def test_parts_of_a_box_do_not_become_boxes() -> None:
+    """Pairs under PCIe switches, a processor above, two GPUs lost: the boxes are unequal, and stay whole."""
+    builder = TopologyBuilder("PCIe trees")
+    network = builder.switch("ib")
+    for box, pairs in enumerate((2, 3)):
+        processor = builder.switch(f"box{box}.cpu")
+        for pair in range(pairs):
+            riser = builder.switch(f"box{box}.pcie{pair}")
+            builder.duplex(riser, processor, 16 * GB)
+            builder.duplex(riser, network, 12 * GB)
+            for gpu in range(2):
+                builder.duplex(builder.compute(f"box{box}.gpu{pair}.{gpu}"), riser, 25 * GB)
+    topology = builder.build()
+    assert find_boxes(topology, on_all_ranks(topology, K.ALLGATHER)) == ((0, 1, 2, 3), (4, 5, 6, 7, 8, 9))
+
+
 def test_halving_doubling_crosses_boxes_once_per_shard() -> None:
     """Four A100 boxes: each NIC carries 3 of 32 shards, so 800/3 GB/s, here the optimum of the notes."""
     topology = platforms.dgx_a100_flat(4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
@@ -23,6 +24,10 @@ def find_boxes(topology: Topology, collective: Collective) -> tuple[tuple[int, .
     ranks become connected. Groups with a direct link between their ranks count as one box, and if every rank
     is alone, all ranks are one box.
 
+    Boxes with faster network cards than others would be joined before those. So where the sizes differ, the
+    groups at a wider bandwidth are taken if their sizes differ less, and what joins them is a switch that
+    leads to the other groups too: the network, and no part of a box.
+
     Returns
     -------
     tuple of tuples of int
@@ -32,20 +37,65 @@ def find_boxes(topology: Topology, collective: Collective) -> tuple[tuple[int, .
     for tail, head, bandwidth in _links(topology):
         widths[tail, head] = widths.get((tail, head), 0) + bandwidth
     group = _Groups(topology.n_nodes)
-    levels = sorted(set(widths.values()), reverse=True)
-    boxes: list[list[int]] = [[rank] for rank in range(collective.n_ranks)]
-    for level in levels:
+    arcs = direct_arcs(topology, collective)
+    singles = [[rank] for rank in range(collective.n_ranks)]
+    found = [_Level(_merge_neighbours(singles, arcs), group.leaders())]
+    for level in sorted(set(widths.values()), reverse=True):
         for (tail, head), bandwidth in widths.items():
             if bandwidth == level:
                 group.join(tail, head)
         joined = group.parts(collective.ranks)
         if len(joined) == 1:
             break
-        boxes = joined
-    boxes = _merge_neighbours(boxes, direct_arcs(topology, collective))
+        found.append(_Level(_merge_neighbours(joined, arcs), group.leaders()))
+    boxes = _without_fast_networks(found, list(widths), set(collective.ranks))
     if len(boxes) == collective.n_ranks:
         return (tuple(range(collective.n_ranks)),)
     return tuple(tuple(box) for box in boxes)
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Groups of ranks by links from some bandwidth upwards, and the group of every node."""
+
+    boxes: list[list[int]]
+    leaders: list[int]
+
+    @property
+    def spread(self) -> int:
+        """Ranks that the largest group has more than the smallest."""
+        sizes = [len(box) for box in self.boxes]
+        return max(sizes) - min(sizes)
+
+
+def _without_fast_networks(
+    levels: Sequence[_Level], links: Sequence[tuple[int, int]], ranks: set[int]
+) -> list[list[int]]:
+    """The groups of the last level, or of an earlier one where a network joins only some of the boxes."""
+    last = best = levels[-1]
+    for level in reversed(levels[:-1]):
+        alone = min(len(box) for box in level.boxes) == 1
+        if level.spread < best.spread and not alone and _is_joined_by_network(level, last, links, ranks):
+            best = level
+    return best.boxes
+
+
+def _is_joined_by_network(
+    fine: _Level, coarse: _Level, links: Sequence[tuple[int, int]], ranks: set[int]
+) -> bool:
+    """Whether every coarse group of several fine ones has a switch of none of them that leads out of it."""
+    holding = {fine.leaders[node] for node in ranks}
+    parts: dict[int, set[int]] = {}
+    for node in ranks:
+        parts.setdefault(coarse.leaders[node], set()).add(fine.leaders[node])
+    leading_out = {
+        coarse.leaders[end]
+        for tail, head in links
+        if coarse.leaders[tail] != coarse.leaders[head]
+        for end in (tail, head)
+        if fine.leaders[end] not in holding
+    }
+    return all(len(groups) == 1 or leader in leading_out for leader, groups in parts.items())
 
 
 class _Groups:
@@ -62,6 +112,10 @@ class _Groups:
 
     def join(self, one: int, other: int) -> None:
         self._leader[self.find(one)] = self.find(other)
+
+    def leaders(self) -> list[int]:
+        """A number for the set of every node."""
+        return [self.find(node) for node in range(len(self._leader))]
 
     def parts(self, nodes: Sequence[int]) -> list[list[int]]:
         """Positions in `nodes`, by set."""
