@@ -27,7 +27,7 @@ from treadle.planning.fabric import (
 )
 from treadle.planning.fabric_summary import fabric_summary
 from treadle.planning.generation import algorithm_names
-from treadle.planning.lowering import Lowered, Profile, TargetFormat, lower
+from treadle.planning.lowering import Loading, Lowered, Profile, TargetFormat, lower
 from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import Problem, model_of, pose
 from treadle.planning.routing import (
@@ -37,6 +37,18 @@ from treadle.planning.routing import (
     routes_of,
     routes_summary,
     routes_text,
+)
+from treadle.planning.simulation import (
+    Forwarding,
+    LatencyModel,
+    Sharing,
+    SimulatedRow,
+    Simulation,
+    SimulationOptions,
+    SimulationRun,
+    chrome_trace,
+    critical_path_lines,
+    simulate,
 )
 from treadle.planning.solving import BoundResult, RejectedError, SolveResult, bound, solve
 from treadle.planning.verification import UnverifiedPlanError, VerifyResult, verify
@@ -55,6 +67,9 @@ __all__ = [
     "ElementType",
     "FabricFacts",
     "FactLimits",
+    "Forwarding",
+    "LatencyModel",
+    "Loading",
     "Lowered",
     "Problem",
     "Profile",
@@ -65,7 +80,12 @@ __all__ = [
     "RoutesResult",
     "RunResult",
     "RuntimeName",
+    "Sharing",
     "Shortfall",
+    "SimulatedRow",
+    "Simulation",
+    "SimulationOptions",
+    "SimulationRun",
     "SizeBounds",
     "SolveResult",
     "SweepRow",
@@ -75,7 +95,9 @@ __all__ = [
     "VerifyResult",
     "algorithm_names",
     "bound",
+    "chrome_trace",
     "compare",
+    "critical_path_lines",
     "describe_fabric",
     "design",
     "design_plan",
@@ -93,6 +115,7 @@ __all__ = [
     "routes_summary",
     "routes_text",
     "run",
+    "simulate",
     "solve",
     "table_lines",
     "uniform_bandwidth",

@@ -117,9 +117,7 @@ def platform_xml(topology: Topology, program: Program, *, alpha_ns: int = 0) -> 
     for pair in product(range(n), repeat=2):
         names = ["alpha", *_names(topology, routes[pair])] if pair in routes else ["control"]
         crossed = "".join(f'<link_ctn id="{name}"/>' for name in names)
-        lines.append(
-            f'<route src="rank{pair[0]}" dst="rank{pair[1]}" symmetrical="NO">{crossed}</route>'
-        )
+        lines.append(f'<route src="rank{pair[0]}" dst="rank{pair[1]}" symmetrical="NO">{crossed}</route>')
     return "\n".join([*lines, "</zone>", "</platform>", ""])
 
 
@@ -148,7 +146,7 @@ def _routes(topology: Topology, program: Program) -> dict[tuple[int, int], tuple
         ends = [int(program.nodes[side]) for side in pair]
         if not links or [int(topology.tails[links[0]]), int(topology.heads[links[-1]])] != ends:
             raise InfeasibleError(
-                f"SimGrid: a message from rank {pair[0]} to rank {pair[1]} has no path from one to the other; "
+                f"SimGrid: a message from rank {pair[0]} to rank {pair[1]} has no path between the two; "
                 f"in-network copies and sums cannot be expressed"
             )
         if routes.setdefault(pair, links) != links:
@@ -195,7 +193,9 @@ def simulate_with_simgrid(
     with tempfile.TemporaryDirectory(prefix="treadle-simgrid-") as folder:
         files = {name: Path(folder) / name for name in ("platform.xml", "hosts", "program.txt")}
         files["platform.xml"].write_text(platform_xml(topology, program, alpha_ns=alpha_ns), encoding="ascii")
-        files["hosts"].write_text("".join(f"rank{rank}\n" for rank in range(program.n_ranks)), encoding="ascii")
+        files["hosts"].write_text(
+            "".join(f"rank{rank}\n" for rank in range(program.n_ranks)), encoding="ascii"
+        )
         files["program.txt"].write_text(program_text(program) if text is None else text, encoding="ascii")
         command = [
             *(str(simgrid.mpirun), "-np", str(program.n_ranks)),

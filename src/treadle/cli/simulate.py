@@ -1,0 +1,199 @@
+"""``treadle simulate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.atomic import write_bytes
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
+from treadle.cli.quantities import counted, exact_bandwidth
+from treadle.errors import FormatError
+from treadle.planning import (
+    Forwarding,
+    LatencyModel,
+    Sharing,
+    SimulatedRow,
+    SimulationOptions,
+    SimulationRun,
+    parse_sizes,
+)
+from treadle.planning.summary import throughput
+from treadle.schedules.files import load_plan
+from treadle.schedules.plan import Plan
+from treadle.units import format_size, parse_bandwidth, parse_time_ns
+
+FAILED = 1
+
+
+def simulate_command(
+    plan: Annotated[
+        str,
+        typer.Argument(metavar="PLAN|TOPOLOGY", help="A plan that solve wrote, or a fabric to solve for."),
+    ],
+    collective: Annotated[
+        str | None, typer.Argument(metavar="[COLLECTIVE]", help="With a fabric: what to solve.")
+    ] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(help="With a fabric: the scheduler.", metavar="NAME")
+    ] = None,
+    multicast: Annotated[
+        bool, typer.Option("--multicast", help="With a fabric: use switches that copy and add up.")
+    ] = False,
+    size: Annotated[
+        str, typer.Option(help="Per-rank buffer: 64M, or 1K..1G by factors of two.", metavar="SIZES")
+    ] = "1K..1G",
+    slices: Annotated[
+        str, typer.Option(help="Parts that every message is cut into, or auto.", metavar="N|auto")
+    ] = "auto",
+    alpha: Annotated[
+        str, typer.Option(help="Latency of every message on top of the links'.", metavar="TIME")
+    ] = "10us",
+    latency_model: Annotated[
+        LatencyModel, typer.Option(help="Whether a latency delays its message or also holds the link.")
+    ] = LatencyModel.PIPELINED,
+    forwarding: Annotated[
+        Forwarding, typer.Option(help="How messages pass switches.")
+    ] = Forwarding.CUT_THROUGH,
+    sharing: Annotated[Sharing, typer.Option(help="How messages share a link.")] = Sharing.SLICE_ORDER,
+    reduction: Annotated[
+        str | None, typer.Option(help="Speed of adding up at a rank; default: no time.", metavar="BANDWIDTH")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Chrome trace of the last size, as JSON.", metavar="FILE")
+    ] = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Predict how long a plan takes on its fabric, message by message."""
+    sizes = parse_sizes(size)
+    options = SimulationOptions(
+        slices=_slices(slices),
+        alpha_ns=parse_time_ns(alpha),
+        latency_model=latency_model,
+        forwarding=forwarding,
+        sharing=sharing,
+        reduction_bytes_per_s=0 if reduction is None else parse_bandwidth(reduction),
+    )
+    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    try:
+        loaded = _plan(plan, collective, algorithm, multicast, seed, progress)
+        result = planning.simulate(
+            loaded, sizes, options=options, auto_slices=slices == "auto", progress=progress
+        )
+    except (planning.UnverifiedPlanError, planning.RejectedError) as error:
+        warn(f"{plan}: {error}")
+        return FAILED
+    finally:
+        progress.clear()
+    if trace is not None:
+        write_bytes(trace, planning.chrome_trace(result.last).encode())
+    _print(output, loaded, options, result)
+    if trace is not None:
+        output.line(f"trace       {trace}, of size {format_size(result.last.size_bytes)}")
+    output.result(_summary(loaded, options, result, trace))
+    return 0
+
+
+def _slices(text: str) -> int:
+    if text == "auto":
+        return 1
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise FormatError(f"--slices {text[:40]!r}: expected a number or auto")
+    return int(text)
+
+
+def _plan(
+    plan: str,
+    collective: str | None,
+    algorithm: str | None,
+    multicast: bool,
+    seed: int,
+    progress: ProgressLine,
+) -> Plan:
+    if collective is not None:
+        return planning.solve(
+            plan, collective, algorithm=algorithm, multicast=multicast, seed=seed, progress=progress
+        ).plan
+    if algorithm is not None or multicast:
+        raise FormatError("--algorithm and --multicast: expected a fabric and a collective, found a plan")
+    return load_plan(Path(plan))
+
+
+def _print(output: Output, plan: Plan, options: SimulationOptions, result: SimulationRun) -> None:
+    output.line(
+        f"simulated   {plan.collective.kind} of {counted(plan.collective.n_ranks, 'rank')} on "
+        f"{plan.topology.name} by {plan.algorithm}"
+    )
+    output.line(
+        f"model       alpha {options.alpha_ns / 1000:g}us a message, {options.latency_model}; "
+        f"{options.forwarding}; links shared {options.sharing}"
+    )
+    output.line(f"asymptotic  {exact_bandwidth(plan.algbw)}, verified")
+    if plan.optimal_algbw is not None:
+        model = planning.model_of(plan.topology, plan.collective)
+        output.line(
+            f"bound       {exact_bandwidth(plan.optimal_algbw)}{f' ({model})' if model else ''}; "
+            f"%opt is algbw over it"
+        )
+    output.line()
+    headings = ("size", "slices", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "%opt", "alpha-beta (us)")
+    output.table((*headings, "busiest link"), [_cells(row) for row in result.rows], left=0)
+    lines = planning.critical_path_lines(result.last) if not (output.as_json or output.quiet) else ()
+    if lines:
+        output.line()
+        output.line(f"critical path of {format_size(result.last.size_bytes)}: {lines[0]}")
+        for line in lines[1:]:
+            output.line(f"  {line}")
+
+
+def _cells(row: SimulatedRow) -> tuple[str, ...]:
+    return (
+        format_size(row.size_bytes),
+        str(row.slices),
+        f"{float(row.time) * 1e6:.2f}",
+        f"{row.algbw_bytes_per_s / 1e9:.3f}",
+        f"{row.busbw_bytes_per_s / 1e9:.3f}",
+        "-" if row.efficiency is None else f"{row.efficiency:.1%}",
+        "-" if row.alpha_beta is None else f"{float(row.alpha_beta) * 1e6:.2f}",
+        f"{row.utilisation:.0%} {row.busiest}",
+    )
+
+
+def _summary(
+    plan: Plan, options: SimulationOptions, result: SimulationRun, trace: Path | None
+) -> dict[str, object]:
+    return {
+        "topology": plan.topology.name,
+        "collective": plan.collective.kind.value,
+        "algorithm": plan.algorithm,
+        "ranks": plan.collective.n_ranks,
+        "alpha_s": options.alpha_ns / 1e9,
+        "latency_model": options.latency_model.value,
+        "forwarding": options.forwarding.value,
+        "sharing": options.sharing.value,
+        "simulated_on": "the modelled fabric",
+        "rows": [_row(row) for row in result.rows],
+        **throughput(plan),
+        **({} if trace is None else {"trace": str(trace)}),
+    }
+
+
+def _row(row: SimulatedRow) -> dict[str, object]:
+    return {
+        "size_bytes": row.size_bytes,
+        "slices": row.slices,
+        "time_s": float(row.time),
+        **({"time_exact": str(row.time)} if row.is_exact else {}),
+        "algbw_bytes_per_s": row.algbw_bytes_per_s,
+        "busbw_bytes_per_s": row.busbw_bytes_per_s,
+        **({} if row.efficiency is None else {"efficiency": row.efficiency}),
+        **({} if row.alpha_beta is None else {"alpha_beta_s": float(row.alpha_beta)}),
+        "busiest_link": row.busiest,
+        "utilisation": row.utilisation,
+        "transfers": row.transfers,
+    }

@@ -1,0 +1,124 @@
+"""Exact alpha-beta times of schedules: steps one after another, trees cut into ever smaller slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.schedules.collective import Collective
+from treadle.schedules.cost import algbw
+from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.exchange_cost import exchange_loads
+from treadle.schedules.forest import Forest, ForestSchedule, Tree
+from treadle.schedules.schedule import Schedule
+from treadle.schedules.step_cost import shard_fraction, step_loads
+from treadle.schedules.steps import StepSchedule
+from treadle.topologies.topology import Topology
+
+_NANOSECOND = Fraction(1, 10**9)
+
+
+def alpha_beta_time(
+    topology: Topology, collective: Collective, schedule: Schedule, size_bytes: int, *, alpha_ns: int = 0
+) -> Fraction | None:
+    """Time of the alpha-beta model, exact.
+
+    Steps and all-to-all steps: the sum over all steps of alpha and of the slowest of (latency + bytes /
+    bandwidth) over the links that a step uses; a capped host takes at least bytes / cap, out and in. Trees:
+    T_L + T_B, where T_L is the longest way through a tree (reducing and broadcasting tree one after the
+    other), alpha for each send and all link latencies, and T_B = size / algbw: what many thin slices come
+    close to.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    schedule : Schedule
+    size_bytes : int
+        The larger per-rank buffer.
+    alpha_ns : int
+        Nanoseconds.
+
+    Returns
+    -------
+    Fraction or None
+        Seconds; None for routes, whose messages are not in steps.
+    """
+    if isinstance(schedule, ForestSchedule):
+        return _deepest(topology, schedule, alpha_ns) * _NANOSECOND + size_bytes / algbw(topology, schedule)
+    if isinstance(schedule, StepSchedule | ExchangeSchedule):
+        return sum(
+            (
+                alpha_ns * _NANOSECOND + _step(topology, load, unit_bytes)
+                for load, unit_bytes in _steps(topology, collective, schedule, size_bytes)
+            ),
+            Fraction(0),
+        )
+    return None
+
+
+def _steps(
+    topology: Topology, collective: Collective, schedule: StepSchedule | ExchangeSchedule, size_bytes: int
+) -> Iterator[tuple[NDArray[Any], Fraction]]:
+    """Loads of all links, step by step, and the bytes that the loads count in."""
+    if isinstance(schedule, ExchangeSchedule):
+        unit = Fraction(size_bytes, schedule.n_chunks * collective.pair_demands.buffer_units)
+        for load in exchange_loads(topology, collective, schedule):
+            yield load, unit
+        return
+    for steps in schedule.phases:
+        unit = shard_fraction(schedule, steps) * size_bytes / steps.n_chunks
+        for load in step_loads(topology, steps):
+            yield load, unit
+
+
+def _step(topology: Topology, load: NDArray[Any], unit_bytes: Fraction) -> Fraction:
+    """Seconds of the slowest link or host."""
+    used = np.flatnonzero(load)
+    kinds = np.stack([topology.bandwidths[used], topology.latencies_ns[used]])
+    distinct, place = np.unique(kinds, axis=1, return_inverse=True)
+    times = [
+        latency * _NANOSECOND + int(load[used][place.reshape(-1) == kind].max()) * unit_bytes / bandwidth
+        for kind, (bandwidth, latency) in enumerate(distinct.T.tolist())
+    ]
+    for node in np.flatnonzero(topology.injection_bytes_per_s).tolist():
+        cap = int(topology.injection_bytes_per_s[node])
+        sides = (topology.tails == node, topology.heads == node)
+        times += [int(load[side].sum()) * unit_bytes / cap for side in sides]
+    return max(times, default=Fraction(0))
+
+
+def _deepest(topology: Topology, schedule: ForestSchedule, alpha_ns: int) -> int:
+    """Nanoseconds of the longest way; the two forests of an allreduce add up."""
+    return sum(
+        max(
+            (
+                _height_ns(topology, forest, tree, alpha_ns)
+                for root in range(forest.n_ranks)
+                for tree in forest.trees(root)
+            ),
+            default=0,
+        )
+        for forest in schedule.forests
+    )
+
+
+def _height_ns(topology: Topology, forest: Forest, tree: Tree, alpha_ns: int) -> int:
+    """Longest way between the root and a rank; an edge counts with its slowest path."""
+    edge_ns: dict[int, int] = {}
+    open_ = np.flatnonzero(tree.parent >= 0).tolist()
+    for child in open_:
+        span = slice(int(tree.entry_offset[child]), int(tree.entry_offset[child + 1]))
+        edge_ns[child] = alpha_ns + max(
+            int(topology.latencies_ns[forest.path(int(path))].sum()) for path in tree.entry_path[span]
+        )
+    reached = {tree.root: 0}
+    while open_:
+        layer = [child for child in open_ if int(tree.parent[child]) in reached]
+        reached |= {child: reached[int(tree.parent[child])] + edge_ns[child] for child in layer}
+        open_ = [child for child in open_ if child not in reached]
+    return max(reached.values())
