@@ -27,6 +27,7 @@ ALLOWED = {
     "finder": {"topologies", "schedules", "synthesis", "finder"},
     "lowering": {"topologies", "schedules", "lowering"},
     "runtime": {"topologies", "schedules", "lowering", "runtime"},
+    "testbed": {"topologies", "schedules", "lowering", "runtime", "testbed"},
     "simulation": {"topologies", "schedules", "lowering", "runtime", "simulation"},
     "planning": {
         "topologies",
@@ -37,6 +38,7 @@ ALLOWED = {
         "runtime",
         "simulation",
         "planning",
+        "testbed",
     },
     "torch": {"topologies", "schedules", "lowering", "runtime", "planning", "torch"},
     "cli": {"topologies", "schedules", "finder", "planning", "cli"},

@@ -35,7 +35,20 @@ def _common(
 
 def _application() -> typer.Typer:
     """All commands. Loaded when called, so that a missing core or Ctrl-C is reported well."""
-    from treadle.cli import compare, design, lower, pareto, routes, run, solve, topology, verify
+    from treadle.cli import (
+        calibrate,
+        compare,
+        design,
+        lower,
+        pareto,
+        routes,
+        run,
+        simulate,
+        solve,
+        testbed,
+        topology,
+        verify,
+    )
 
     app = typer.Typer(
         name="treadle",
@@ -51,6 +64,9 @@ def _application() -> typer.Typer:
     app.command("verify")(verify.verify_command)
     app.command("lower")(lower.lower_command)
     app.command("run")(run.run_command)
+    app.command("simulate")(simulate.simulate_command)
+    app.command("testbed")(testbed.emulate_command)
+    app.command("calibrate")(calibrate.calibrate_command)
     app.command("compare")(compare.compare_command)
     app.command("pareto")(pareto.pareto_command)
     app.command("routes")(routes.routes_command)

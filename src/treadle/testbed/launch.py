@@ -38,9 +38,9 @@ class Timing:
         Wall-clock seconds for one program at all sizes; then it is stopped.
     """
 
-    iterations: int = 7
+    iterations: int = 50
     warmup: int = 2
-    budget_s: float = 5.0
+    budget_s: float = 2.0
     limit_s: float = 300.0
 
 

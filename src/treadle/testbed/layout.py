@@ -169,7 +169,7 @@ def check_paths(topology: Topology, program: Program, layout: Layout) -> None:
         done.add((*ends, path))
         links = program.links(path).tolist() if path >= 0 else []
         named = [int(topology.heads[link]) for link in links]
-        if named and named != _routed(layout, *ends):
+        if named != _routed(layout, *ends):
             tail, head = (topology.node_names[node] for node in ends)
             raise ScheduleError(
                 f"a message from {tail} to {head} takes {len(named)} links that the testbed's routes, which "
