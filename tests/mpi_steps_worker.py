@@ -1,4 +1,4 @@
-"""Started by mpirun: runs programs of step schedules and prints what rank 0 saw as JSON."""
+"""Started by mpirun: runs programs of step schedules and routes and prints what rank 0 saw as JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 import exchange_samples
 import greedy_steps as samples
+import route_samples
 from treadle.lowering.lower import lower
 from treadle.lowering.program import Program
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.schedules.collective import SPANNING_KINDS
+from treadle.synthesis.alltoall.timed_routes import timed_routes
 
 SIZES = [0, 4, 36, 4096, 50_000]
 
@@ -29,6 +31,11 @@ def cases(n: int) -> Iterator[tuple[str, Program]]:
         collective = exchange_samples.alltoall(ring, demands)
         schedule = exchange_samples.over_shortest_paths(ring, collective, rounds=3)
         yield f"alltoall demands={demands}", lower(ring, collective, schedule, channels=2)
+        routes = route_samples.over_shortest_paths(ring, collective)
+        yield f"routes demands={demands}", lower(ring, collective, routes, channels=2)
+        for flows in (1, 2):
+            rounds = timed_routes(ring, routes, max_flows=flows)
+            yield f"routes demands={demands} flows={flows}", lower(ring, collective, rounds)
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ def run_worker(worker: Path, n: int) -> Any:
 
 def test_steps_move_the_right_data_between_processes() -> None:
     wrong = run_worker(STEPS_WORKER, 4)
-    assert len(wrong) == 2 * 5 * 2 + 1 + 2
+    assert len(wrong) == 2 * 5 * 2 + 1 + 2 * 4
     assert {label: found for label, found in wrong.items() if found != [0] * 5} == {}
 
 
