@@ -14,11 +14,13 @@ from treadle.cli.output import JsonOption, Output, QuietOption, warn
 from treadle.cli.quantities import counted
 from treadle.cli.report import describe_shortfall
 from treadle.cli.verify import FAILED, PlanArgument
-from treadle.planning import Profile, TargetFormat
+from treadle.errors import ScheduleError
+from treadle.planning import Loading, Profile, TargetFormat
 from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.files import load_plan
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.timed_routes import TimedRoutes
+from treadle.units import parse_size
 
 
 def lower_command(
@@ -32,16 +34,33 @@ def lower_command(
         bool, typer.Option("--in-place", help="For calls whose input and output are one memory.")
     ] = False,
     channels: Annotated[int, typer.Option(min=1, max=32, help="Streams between two ranks.")] = 1,
+    instances: Annotated[
+        int, typer.Option(min=1, max=256, help="Copies of the schedule side by side, each on its part.")
+    ] = 1,
+    pipeline: Annotated[
+        str | None, typer.Option(help="MSCCL++: slices that flow through the plan, such as 1MB.")
+    ] = None,
     name: Annotated[str, typer.Option(help="Name of the algorithm in the text.")] = "treadle",
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Write a plan as text for a runtime, after our own interpreter has executed that text."""
     output = Output(json, quiet or path is None)
+    if pipeline is not None and to is not TargetFormat.MSCCLPP_JSON:
+        raise ScheduleError(f"--pipeline is for {TargetFormat.MSCCLPP_JSON}; {to} slices by itself")
+    slices = 0 if pipeline is None else parse_size(pipeline)
     loaded = load_plan(plan)
     try:
         result = planning.lower(
-            loaded, to=to, profile=profile, in_place=in_place, channels=channels, name=name
+            loaded,
+            to=to,
+            profile=profile,
+            in_place=in_place,
+            channels=channels,
+            instances=instances,
+            name=name,
+            pipeline_bytes=slices,
+            path="" if path is None else str(path),
         )
     except planning.UnverifiedPlanError as error:
         warn(f"{plan}: {error}")
@@ -56,15 +75,14 @@ def lower_command(
         sys.stdout.write(result.text)
         if result.shortfall is not None:
             warn(describe_shortfall(loaded, result.shortfall, "the text"))
-    steps, blocks = result.text.count("<step "), result.text.count("<tb ")
-    output.line(
-        f"written     {path}: {to} for {profile}, {counted(steps, 'step')} "
-        f"in {counted(blocks, 'thread block')}"
-    )
+    contents = " in ".join(counted(count, noun) for noun, count in result.counts)
+    runtime = f"{profile}" if to is TargetFormat.MSCCL_XML else "MSCCL++"
+    output.line(f"written     {path}: {to} for {runtime}, {contents}")
     output.line(
         "checked     parsed back and executed by Treadle's own interpreter; "
-        f"never loaded by the {profile} runtime itself"
+        f"never loaded by the {runtime} runtime itself"
     )
+    _tell_loading(output, result.loading)
     if result.shortfall is not None:
         output.line(f"note        {describe_shortfall(loaded, result.shortfall, 'the text')}")
     if isinstance(loaded.entries[-1].schedule, RouteSchedule | TimedRoutes):
@@ -74,15 +92,26 @@ def lower_command(
             **throughput(loaded),
             **shortfall_summary(result.shortfall),
             "format": to.value,
-            "profile": profile.value,
+            **({"profile": profile.value} if to is TargetFormat.MSCCL_XML else {}),
             "in_place": in_place,
             "operations": result.n_operations,
-            "steps": steps,
-            "thread_blocks": blocks,
+            **{f"{noun.replace(' ', '_')}s": count for noun, count in result.counts},
+            "instances": instances,
             "chunks": result.n_chunks,
             "interpreted": True,
             "loaded_by_runtime": False,
+            "environment": dict(result.loading.environment),
+            "check": result.loading.check,
             **({} if path is None else {"path": str(path)}),
         }
     )
     return 0
+
+
+def _tell_loading(output: Output, loading: Loading) -> None:
+    """The variables to set, how to see that they worked, and when the file is left aside."""
+    output.line(f"load        {loading.runtime}:")
+    for name, value in loading.environment:
+        output.line(f"            {name}={value}")
+    output.line(f"seen        {loading.check}")
+    output.line(f"left aside  {loading.fallback}")

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 import numpy as np
 
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.lowering.interpret import interpret_msccl_xml
+from treadle.lowering.loading import Loading, msccl_loading, mscclpp_loading
+from treadle.lowering.lower import lower as lower_schedule
 from treadle.lowering.msccl_xml import Profile, emit_msccl_xml
-from treadle.planning.execution import program_of
+from treadle.lowering.mscclpp_interpret import interpret_mscclpp_json
+from treadle.lowering.mscclpp_json import emit_mscclpp_json
+from treadle.lowering.passes import replicate
+from treadle.lowering.program import Program
 from treadle.planning.point_to_point import Shortfall, shortfall
 from treadle.planning.verification import require_verified
 from treadle.schedules.forest import ForestSchedule
-from treadle.schedules.plan import Plan
+from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.schedule import Schedule
+from treadle.synthesis.baselines.boxes import find_boxes
 
-__all__ = ["Lowered", "Profile", "TargetFormat", "lower"]
+__all__ = ["Loading", "Lowered", "Profile", "TargetFormat", "lower"]
 
 
 class TargetFormat(StrEnum):
     """Formats that plans are written in, spelt as on the command line."""
 
     MSCCL_XML = "msccl-xml"
+    MSCCLPP_JSON = "mscclpp-json"
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,10 @@ class Lowered:
     faults : tuple of str
         What our own interpreter, which shares no code with the writer, found wrong when it parsed and
         executed the text; empty unless Treadle has a defect.
+    counts : tuple of (str, int)
+        What the text consists of: nouns and how many.
+    loading : Loading
+        How its runtime loads it, and how to see that it did.
     shortfall : Shortfall, optional
         Where the plan leaves copies or sums to the network, which the text does not.
     """
@@ -48,7 +61,36 @@ class Lowered:
     n_operations: int
     n_chunks: int
     faults: tuple[str, ...]
+    counts: tuple[tuple[str, int], ...]
+    loading: Loading
     shortfall: Shortfall | None = None
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A plan's entry with everything that was asked for."""
+
+    plan: Plan
+    entry: PlanEntry
+    profile: Profile
+    in_place: bool
+    channels: int
+    instances: int
+    name: str
+    pipeline_bytes: int
+    path: str
+
+    def program(self, *, merge: bool) -> Program:
+        """The entry's schedule, lowered."""
+        program = lower_schedule(
+            self.plan.topology,
+            self.plan.collective,
+            self.entry.schedule,
+            in_place=self.in_place,
+            channels=self.channels,
+            merge=merge,
+        )
+        return replicate(program, self.instances)
 
 
 def lower(
@@ -58,7 +100,10 @@ def lower(
     profile: Profile | str = Profile.AZURE,
     in_place: bool = False,
     channels: int = 1,
+    instances: int = 1,
     name: str = "treadle",
+    pipeline_bytes: int = 0,
+    path: str = "",
 ) -> Lowered:
     """Write the plan's schedule for the largest sizes as text for a runtime.
 
@@ -67,13 +112,19 @@ def lower(
     plan : Plan
     to : TargetFormat or str
     profile : Profile or str
-        Dialect and limits of the runtime.
+        MSCCL XML only: dialect and limits of the runtime.
     in_place : bool
         Whether the text serves calls whose input and output are one memory, or the others.
     channels : int
         Streams between two ranks that the trees are dealt out to.
+    instances : int
+        Copies of the schedule side by side, each on its part of every shard.
     name : str
         The algorithm's name in the text.
+    pipeline_bytes : int
+        MSCCL++ only: slices of so many bytes flow through the plan; 0: none.
+    path : str
+        Where the text will lie, for `Lowered.loading`.
 
     Raises
     ------
@@ -82,30 +133,79 @@ def lower(
     ScheduleError
         For an unknown format or profile.
     InfeasibleError
-        If the format cannot express the schedule within the profile's limits.
+        If the format cannot express the schedule within the runtime's limits.
     """
-    _check_choice(to, TargetFormat, "format")
+    target = TargetFormat(_check_choice(to, TargetFormat, "format"))
+    dialect = Profile(_check_choice(profile, Profile, "profile"))
     require_verified(plan)
     entry = plan.entries[-1]
-    _refuse_forwarders(plan, entry.schedule)
-    program = program_of(plan, entry.min_bytes, in_place=in_place, channels=channels)
+    _refuse_forwarders(plan, entry.schedule, target)
+    where = path or f"{name}.{'json' if target is TargetFormat.MSCCLPP_JSON else 'xml'}"
+    request = _Request(plan, entry, dialect, in_place, channels, instances, name, pipeline_bytes, where)
     try:
-        text = emit_msccl_xml(
-            program,
-            profile=Profile(_check_choice(profile, Profile, "profile")),
-            name=name,
-            min_bytes=entry.min_bytes,
-            max_bytes=entry.max_bytes or 0,
-        )
+        return _WRITERS[target](request)
     except ScheduleError as error:
         raise InfeasibleError(str(error)) from None
-    seen = interpret_msccl_xml(text, profile=str(profile), root=max(0, program.root))
-    lacking = shortfall(plan.topology, plan.collective, program)
-    return Lowered(text, len(program.operation_kind), program.n_chunks, seen.violations, lacking)
 
 
-def _refuse_forwarders(plan: Plan, schedule: Schedule) -> None:
-    """A forwarder is a process of its own, and the format's collectives know only ranks."""
+def _msccl_xml(request: _Request) -> Lowered:
+    program = request.program(merge=True)
+    entry = request.entry
+    text = emit_msccl_xml(
+        program,
+        profile=request.profile,
+        name=request.name,
+        min_bytes=entry.min_bytes,
+        max_bytes=entry.max_bytes or 0,
+    )
+    seen = interpret_msccl_xml(text, profile=str(request.profile), root=max(0, program.root))
+    return Lowered(
+        text,
+        program.n_operations,
+        program.n_chunks,
+        seen.violations,
+        (("step", seen.n_steps), ("thread block", text.count("<tb "))),
+        msccl_loading(request.path, request.profile, program.n_chunks),
+        shortfall(request.plan.topology, request.plan.collective, program),
+    )
+
+
+def _mscclpp_json(request: _Request) -> Lowered:
+    # messages of several trees in one would tie the trees' thread blocks together
+    program = request.program(merge=False)
+    plan, entry = request.plan, request.entry
+    domains = [0] * program.n_ranks
+    for number, box in enumerate(find_boxes(plan.topology, plan.collective)):
+        for rank in box:
+            domains[rank] = number
+    text = emit_mscclpp_json(
+        program,
+        plan.topology,
+        domains=domains,
+        name=request.name,
+        min_bytes=entry.min_bytes,
+        max_bytes=entry.max_bytes or 0,
+        pipeline_bytes=request.pipeline_bytes,
+    )
+    seen = interpret_mscclpp_json(text, root=max(0, program.root))
+    return Lowered(
+        text,
+        program.n_operations,
+        program.n_chunks,
+        seen.violations,
+        (("plan operation", seen.n_operations), ("thread block", seen.n_thread_blocks)),
+        mscclpp_loading(request.path, request.name),
+        None if "gstore" in text or "glres" in text else shortfall(plan.topology, plan.collective, program),
+    )
+
+
+_WRITERS: Mapping[TargetFormat, Callable[[_Request], Lowered]] = MappingProxyType(
+    {TargetFormat.MSCCL_XML: _msccl_xml, TargetFormat.MSCCLPP_JSON: _mscclpp_json}
+)
+
+
+def _refuse_forwarders(plan: Plan, schedule: Schedule, target: TargetFormat) -> None:
+    """A forwarder is a process of its own, and the formats' collectives know only ranks."""
     if not isinstance(schedule, ForestSchedule):
         return  # lowering refuses those that pass forwarders
     forwarders = np.array(plan.collective.forwarders, dtype=np.int32)
@@ -114,7 +214,7 @@ def _refuse_forwarders(plan: Plan, schedule: Schedule) -> None:
         for node in ends[np.isin(ends, forwarders)][:1]:
             raise InfeasibleError(
                 f"the plan's paths pass compute node {plan.topology.node_names[node]!r}, which is no rank; "
-                f"MSCCL XML has no program for it; solve without --forward"
+                f"{target} has no program for it; solve without --forward"
             )
 
 

@@ -1,0 +1,98 @@
+"""Where an emitted text is loaded, and how to see that it was: runtimes ignore files silently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from treadle.lowering.msccl_xml import Profile
+
+
+@dataclass(frozen=True)
+class Loading:
+    """What a runtime needs to load a file, and what it then shows.
+
+    Parameters
+    ----------
+    runtime : str
+    environment : tuple of (str, str)
+        Variables to set for every process.
+    check : str
+        How to see that the file is in use.
+    fallback : str
+        When the runtime leaves the file aside without an error.
+    """
+
+    runtime: str
+    environment: tuple[tuple[str, str], ...]
+    check: str
+    fallback: str
+
+
+def msccl_loading(path: str, profile: Profile, n_chunks: int) -> Loading:
+    """How the MSCCL runtimes load an XML.
+
+    Parameters
+    ----------
+    path : str
+        Of the file, as it will be found on the cluster.
+    profile : Profile
+    n_chunks : int
+        Element counts that do not divide by it are left to the runtime's own algorithms.
+
+    Examples
+    --------
+    >>> dict(msccl_loading("two.xml", Profile.LEGACY, 4).environment)["MSCCL_XML_FILES"]
+    'two.xml'
+    """
+    fallback = (
+        f"buffers of a number of elements that {n_chunks} does not divide, sizes outside minBytes to "
+        "maxBytes, and calls in place where the text says out of place (or the other way)"
+    )
+    if profile is Profile.LEGACY:
+        return Loading(
+            runtime="msccl (NCCL with the MSCCL interpreter)",
+            environment=(
+                ("MSCCL_XML_FILES", path),
+                ("NCCL_ALGO", "MSCCL,RING,TREE"),
+                ("NCCL_DEBUG", "INFO"),
+                ("NCCL_DEBUG_SUBSYS", "INIT,ENV"),
+            ),
+            check="every rank logs 'Connected 1 MSCCL algorithms'",
+            fallback=fallback,
+        )
+    folder = str(PurePath(path).parent)
+    is_rccl = profile is Profile.RCCL
+    return Loading(
+        runtime="RCCL" if is_rccl else "msccl-executor-nccl, with msccl-scheduler in LD_PRELOAD",
+        environment=(
+            ("RCCL_MSCCL_FORCE_ENABLE" if is_rccl else "NCCL_MSCCL_ENABLE", "1"),
+            ("MSCCL_ALGO_DIR", folder),
+            ("NCCL_DEBUG", "INFO"),
+        ),
+        check="the log names the folder that MSCCL's files are read from "
+        f"(the scheduler: 'Using MSCCL Algo files from {folder}'); every file in it is read",
+        fallback=fallback,
+    )
+
+
+def mscclpp_loading(path: str, name: str) -> Loading:
+    """How MSCCL++ loads an execution plan.
+
+    Examples
+    --------
+    >>> mscclpp_loading("plans/two.json", "two").environment[1]
+    ('MSCCLPP_EXECUTION_PLAN_DIR', 'plans')
+    """
+    return Loading(
+        runtime="MSCCL++ (its NCCL interface, libmscclpp_nccl.so)",
+        environment=(
+            ("LD_PRELOAD", "libmscclpp_nccl.so"),
+            ("MSCCLPP_EXECUTION_PLAN_DIR", str(PurePath(path).parent)),
+            ("MSCCLPP_DEBUG", "INFO"),
+        ),
+        check=f"mscclpp's Python: ExecutionPlan({path!r}, rank).name is {name!r}; then compare times with "
+        "the folder's variable unset",
+        fallback="sizes outside min_message_size to max_message_size, or whose chunks are no multiples of 16 "
+        "bytes, and calls whose buffers are in place where the plan says out of place",
+    )

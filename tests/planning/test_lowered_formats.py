@@ -1,0 +1,90 @@
+"""Plans written in every format: executed by an interpreter, with the way to load them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from treadle import planning
+from treadle.cli.main import main
+from treadle.errors import ScheduleError
+from treadle.lowering.interpret import interpret_msccl_xml
+from treadle.lowering.mscclpp_interpret import interpret_mscclpp_json
+from treadle.planning import Profile, TargetFormat
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("fabric", ["dgx_h100(2, nvls=True)", "dgx_a100(2)", "mi250(1)"])
+@pytest.mark.parametrize("collective", ["allgather", "reduce-scatter", "allreduce"])
+def test_mscclpp_plans_of_platforms(fabric: str, collective: str, in_place: bool) -> None:
+    plan = planning.solve(fabric, collective).plan
+    result = planning.lower(plan, to="mscclpp-json", in_place=in_place)
+    assert result.faults == ()
+    assert interpret_mscclpp_json(result.text).violations == ()
+    kinds = {
+        channel["channel_type"] for gpu in json.loads(result.text)["gpus"] for channel in gpu["channels"]
+    }
+    assert ("port" in kinds) == ("mi250" not in fabric)  # boxes reach each other through cards
+    assert ("switch" in kinds) == ("nvls" in fabric and collective != "reduce-scatter")
+
+
+@pytest.mark.parametrize("target", TargetFormat)
+def test_instances_multiply_chunks(target: TargetFormat) -> None:
+    plan = planning.solve("ring(4)", "allreduce").plan
+    one, three = (planning.lower(plan, to=target, instances=i) for i in (1, 3))
+    assert three.faults == ()
+    assert three.n_chunks == 3 * one.n_chunks
+
+
+@pytest.mark.parametrize("target", TargetFormat)
+def test_loading_is_told(target: TargetFormat, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, out = str(tmp_path / "ring.plan"), str(tmp_path / "folder" / "ring.text")
+    (tmp_path / "folder").mkdir()
+    assert main(["solve", "ring(4)", "allgather", "-o", plan, "-q"]) == 0
+    assert main(["lower", plan, "--to", target, "-o", out]) == 0
+    shown = capsys.readouterr().out
+    for word in ("load ", "seen ", "left aside "):
+        assert f"\n{word}" in shown
+    assert str(tmp_path / "folder") in shown
+    assert main(["lower", plan, "--to", target, "-o", out, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["interpreted"]
+    assert not values["loaded_by_runtime"]
+    assert any(str(tmp_path / "folder") in value for value in values["environment"].values())
+
+
+def test_every_profile_names_its_variables() -> None:
+    plan = planning.solve("ring(3)", "allgather").plan
+    shown = {
+        profile: dict(planning.lower(plan, profile=profile, path="a/b.xml").loading.environment)
+        for profile in Profile
+    }
+    assert shown[Profile.LEGACY]["MSCCL_XML_FILES"] == "a/b.xml"
+    assert shown[Profile.AZURE]["MSCCL_ALGO_DIR"] == shown[Profile.RCCL]["MSCCL_ALGO_DIR"] == "a"
+    assert "RCCL_MSCCL_FORCE_ENABLE" in shown[Profile.RCCL]
+
+
+def test_profiles_leave_their_limits_to_the_text() -> None:
+    plan = planning.solve("ring(3)", "reduce-scatter").plan
+    for profile in Profile:
+        text = planning.lower(plan, profile=profile, instances=2).text
+        assert interpret_msccl_xml(text, profile=profile).violations == ()
+
+
+def test_pipelines_are_for_mscclpp_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, out = str(tmp_path / "ring.plan"), tmp_path / "ring.json"
+    assert main(["solve", "ring(4)", "allgather", "-o", plan, "-q"]) == 0
+    assert main(["lower", plan, "--pipeline", "1MB"]) == 2
+    assert "--pipeline is for mscclpp-json" in capsys.readouterr().err
+    assert main(["lower", plan, "--to", "mscclpp-json", "--pipeline", "64KB", "-o", str(out), "-q"]) == 0
+    assert '"unit_size": 65536' in out.read_text()
+    assert main(["lower", plan, "--to", "mscclpp-json", "--pipeline", "7B", "-o", str(out)]) == 2
+    assert "multiple of 16" in capsys.readouterr().err
+
+
+def test_unknown_formats_are_refused() -> None:
+    plan = planning.solve("ring(3)", "allgather").plan
+    with pytest.raises(ScheduleError, match="unknown format 'xml'"):
+        planning.lower(plan, to="xml")
