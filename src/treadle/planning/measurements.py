@@ -237,9 +237,8 @@ class _Json:
             n_ranks = ranks
         factor, found = _factor(kind, n_ranks), []
         for row in self._list(value["rows"], "rows"):
-            own = _number(row.get("t_b"))
-            steps = row.get("steps")
+            own, steps = row.get("bytes_factor"), row.get("steps")
             steps = steps if isinstance(steps, int) and 0 < steps < 2**31 else None
             size, time_s = _number(row.get("size_bytes")), _number(row.get("time_s"))
-            found.append(_measurement(size, time_s, own if own > 0 else factor, steps))
+            found.append(_measurement(size, time_s, factor if own is None else max(0.0, _number(own)), steps))
         return [row for row in found if row is not None]

@@ -24,7 +24,7 @@ from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.timed_routes import TimedRoutes
 from treadle.testbed.launch import Timing, run_program
-from treadle.testbed.layout import Layout, check_paths, make_layout, set_up_commands
+from treadle.testbed.layout import Layout, burst_bytes, check_paths, make_layout, set_up_commands
 from treadle.testbed.network import missing_requirement, network, new_prefix, remove_leftovers, require
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
@@ -71,6 +71,8 @@ class EmulationRow:
         Communication steps x of the program.
     t_b : float
         Factor y: time of the busiest link in M/B.
+    bytes_factor : float
+        What remains of `t_b` when every link has sent its burst, which costs no time.
     time_s, median_s : float
         Best and median of the runs' slowest rank.
     runs : int
@@ -86,6 +88,7 @@ class EmulationRow:
     size_bytes: int
     steps: int
     t_b: float
+    bytes_factor: float
     time_s: float
     median_s: float
     runs: int
@@ -140,11 +143,15 @@ class EmulationResult:
 
 @dataclass(frozen=True)
 class _Case:
-    """A plan ready to run: its program, steps x and bandwidth factor y."""
+    """A plan ready to run: its program, steps x, bandwidth factor y and the bytes of size x y that are free.
+
+    The free bytes are the bursts of the links: a link that was idle sends so much at once.
+    """
 
     plan: Plan
     program: Program
     t_b: float
+    free_bytes: float
 
     @property
     def steps(self) -> int:
@@ -219,8 +226,9 @@ def emulate(
     Notes
     -----
     Model: time = alpha x + epsilon + (M / B) y with x steps and the bandwidth factor y (source: dissertation,
-    section A.1.2). It is fitted to the smallest and the largest size; those between are predictions. The
-    time is the best of the runs: what disturbs a shared host only adds.
+    section A.1.2), less the bursts that the shapers of idle links let through. It is fitted to the smallest
+    and the largest size; those between are predictions. The time is the best of the runs: what disturbs a
+    shared host only adds.
     """
     require()
     mpi = find_mpi()
@@ -228,7 +236,7 @@ def emulate(
     remove_leftovers()
     prefix = new_prefix()
     layout = make_layout(topology, rate_bytes_per_s, prefix=prefix)
-    cases, skipped = _cases(topology, layout, max(sizes), collectives, algorithms, plans)
+    cases, skipped = _cases(topology, layout, max(sizes), rate_bytes_per_s, collectives, algorithms, plans)
     rows: list[EmulationRow] = []
     with network(layout, prefix) as folder:
         for case in cases:
@@ -254,6 +262,7 @@ def _cases(
     topology: Topology,
     layout: Layout,
     size: int,
+    rate_bytes_per_s: int,
     collectives: Sequence[CollectiveKind],
     algorithms: Sequence[str],
     plans: Sequence[Plan],
@@ -264,11 +273,12 @@ def _cases(
         if plan.topology != topology:
             raise ScheduleError(f"the plan is for {plan.topology.name}, not for {topology.name}")
         require_verified(plan)
-        cases.append(_case(plan, layout, size))
+        cases.append(_case(plan, layout, size, rate_bytes_per_s))
     for kind in () if plans else collectives:
         for algorithm in algorithms:
             try:
-                cases.append(_case(solve(topology, kind, algorithm=algorithm).plan, layout, size))
+                plan = solve(topology, kind, algorithm=algorithm).plan
+                cases.append(_case(plan, layout, size, rate_bytes_per_s))
             except TreadleError as error:
                 skipped.append(Skipped(kind, algorithm, str(error)))
     if not cases:
@@ -277,14 +287,18 @@ def _cases(
     return cases, skipped
 
 
-def _case(plan: Plan, layout: Layout, size: int) -> _Case:
+def _case(plan: Plan, layout: Layout, size: int, rate_bytes_per_s: int) -> _Case:
     topology = plan.topology
     schedule: Schedule = plan.schedule_for(size)
     if isinstance(schedule, RouteSchedule | TimedRoutes):
         raise ScheduleError("routes choose their own paths; the testbed runs steps and trees")
     program = lower(topology, plan.collective, schedule)
     check_paths(topology, program, layout)
-    return _Case(plan, program, float(_node_bandwidth(topology, None) * _busiest(topology, program)))
+    node = _node_bandwidth(topology, None)
+    t_b = float(node * _busiest(topology, program))
+    slowest = int(topology.bandwidths.min())
+    free = float(node / slowest * burst_bytes(rate_bytes_per_s))
+    return _Case(plan, program, t_b, free)
 
 
 def _busiest(topology: Topology, program: Program) -> Fraction:
@@ -315,6 +329,7 @@ def _row(case: _Case, times: InterpreterTimes) -> EmulationRow:
         size_bytes=times.size_bytes,
         steps=case.steps,
         t_b=case.t_b,
+        bytes_factor=max(0.0, case.t_b - case.free_bytes / times.size_bytes),
         time_s=min(times.times_s),
         median_s=median(times.times_s),
         runs=len(times.times_s),
@@ -328,7 +343,7 @@ def _fitted(rows: Sequence[EmulationRow]) -> tuple[tuple[EmulationRow, ...], Cal
     ends = {min(row.size_bytes for row in rows), max(row.size_bytes for row in rows)}
     used = [row for row in rows if row.size_bytes in ends]
     calibration = calibrate_rows(
-        [Measurement(row.size_bytes, row.time_s, row.t_b, row.steps) for row in used]
+        [Measurement(row.size_bytes, row.time_s, row.bytes_factor, row.steps) for row in used]
     )
     fit = calibration.fit
     alpha, epsilon, inverse = (fit.value(name) for name in (ALPHA, EPSILON, INVERSE_BANDWIDTH))
@@ -336,7 +351,7 @@ def _fitted(rows: Sequence[EmulationRow]) -> tuple[tuple[EmulationRow, ...], Cal
         replace(
             row,
             is_fitted=row.size_bytes in ends,
-            predicted_s=alpha * row.steps + epsilon + inverse * row.t_b * row.size_bytes,
+            predicted_s=alpha * row.steps + epsilon + inverse * row.bytes_factor * row.size_bytes,
         )
         for row in rows
     )
@@ -345,7 +360,7 @@ def _fitted(rows: Sequence[EmulationRow]) -> tuple[tuple[EmulationRow, ...], Cal
 
 def emulation_summary(result: EmulationResult) -> dict[str, object]:
     """What ``testbed --json`` says; ``calibrate`` reads it."""
-    keys = ("size_bytes", "steps", "t_b", "time_s", "median_s", "runs", "wrong", "is_fitted", "predicted_s")
+    keys = ("size_bytes", "steps", "t_b", "bytes_factor", "time_s", "median_s", "runs", "wrong", "is_fitted")
     fit = result.calibration.fit
     return {
         "topology": result.topology.name,
@@ -358,6 +373,7 @@ def emulation_summary(result: EmulationResult) -> dict[str, object]:
                 "collective": row.collective.value,
                 "algorithm": row.algorithm,
                 **{key: getattr(row, key) for key in keys},
+                "predicted_s": row.predicted_s,
                 "error": row.error,
             }
             for row in result.rows

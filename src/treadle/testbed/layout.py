@@ -254,11 +254,16 @@ def _shaping(layout: Layout, node: int) -> list[str]:
     lines = []
     for number, _, rate in _interfaces(layout, node):
         if rate:
-            burst = max(int(rate * _BURST_S), _MIN_BURST)
+            burst = burst_bytes(rate)
             lines.append(
                 f"qdisc add dev l{number} root tbf rate {rate * 8}bit burst {burst} limit {_QUEUE_BYTES}"
             )
     return lines
+
+
+def burst_bytes(rate_bytes_per_s: int) -> int:
+    """What a link that was idle sends at once, before its rate holds."""
+    return max(int(rate_bytes_per_s * _BURST_S), _MIN_BURST)
 
 
 def _interfaces(layout: Layout, node: int) -> list[tuple[int, int, int]]:
