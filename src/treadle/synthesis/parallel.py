@@ -30,7 +30,7 @@ _PIECES = 3
 
 def runs_apart() -> bool:
     """Whether tasks go to other processes: only there does Python code run at the same time."""
-    return not _shares_memory() and effective_n_jobs() > 1
+    return not _shares_memory() and effective_n_jobs(None) > 1
 
 
 def core_threads(most: int) -> int:
@@ -47,7 +47,7 @@ def core_threads(most: int) -> int:
     if isinstance(backend, SequentialBackend):
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    wanted = effective_n_jobs() if _shares_memory() and jobs not in (None, 1) else cores
+    wanted = effective_n_jobs(None) if _shares_memory() and jobs not in (None, 1) else cores
     return max(1, min(cores, wanted, most))
 
 
@@ -73,7 +73,7 @@ def spans(count: int, *, least: int, most: int | None = None, native: bool = Tru
     ...     spans(10, least=3)
     [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
     """
-    jobs = effective_n_jobs() if native or runs_apart() else 1
+    jobs = effective_n_jobs(None) if native or runs_apart() else 1
     pieces = 1 if jobs == 1 else max(1, min(_PIECES * jobs, count // least))
     if most is not None:
         pieces = max(pieces, -(-count // max(1, most)))
@@ -118,7 +118,7 @@ def map_blocks(
     >>> map_blocks("powers", pow, [(2, 3), (3, 2)])
     [8, 9]
     """
-    if len(blocks) < 2 or effective_n_jobs() == 1:
+    if len(blocks) < 2 or effective_n_jobs(None) == 1:
         results = []
         for done, block in enumerate(blocks):
             watch.beat(stage, done, len(blocks))

@@ -79,7 +79,7 @@ def extract_paths(
     -----
     A flow of one source without cycles can be taken apart sink by sink in any order: after each path it is
     still a flow that delivers the rest (section 3.2.1 of the all-to-all paper needs a flow for each pair).
-    All sources are taken apart side by side, in pieces where there are workers (`synthesis.parallel`).
+    All sources are taken apart side by side, in pieces where workers are processes (`synthesis.parallel`).
     """
     if flows.shape != (collective.n_ranks, topology.n_links):
         raise ScheduleError(
@@ -96,7 +96,8 @@ def extract_paths(
     least = _LEAST_SEARCHES if widest else _LEAST_WALKS
     blocks = [
         (topology, ranks, own.start, demand[own], left[own], widest)
-        for own in spans(len(ranks), least=least, native=widest)
+        # threads would hold the interpreter's lock for two thirds of their time and more
+        for own in spans(len(ranks), least=least, native=False)
     ]
     parts = [part for found in map_blocks("peeling", _peeled, blocks, watch=watch) for part in found]
     return _collected(topology, collective, parts)
