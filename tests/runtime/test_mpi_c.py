@@ -1,0 +1,253 @@
+"""The compiled interpreter, in real processes: right data, wrong programs, hostile files, lost processes."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime_programs import exchange, random_program
+from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.lowering.program import OperationKind
+from treadle.lowering.program_text import program_text
+from treadle.planning import program_of, solve
+from treadle.runtime import mpi_build
+from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
+from treadle.runtime.mpi_c import (
+    interpreter_arguments,
+    launch_environment,
+    local_launch,
+    measure_mpi_c,
+    run_interpreter,
+    written_program,
+)
+from treadle.schedules.collective import CollectiveKind
+
+ONE_RANK = """\
+treadle-program 1
+collective allgather
+ranks 1
+root -1
+chunks 4
+in-place 0
+shards 1 0 4
+rank 0
+input 1 0 4
+output 1 0 4
+scratch 0
+operations 2
+3 -1 -1 0 1 0 3 0
+3 -1 -1 0 1 3 1 1 0
+end
+"""
+
+
+@pytest.fixture(scope="module")
+def mpi() -> MpiInstallation:
+    try:
+        found = find_mpi()
+        build_interpreter(found)
+    except MissingDependencyError as error:
+        pytest.skip(f"MPI: {error}")
+    version = subprocess.run([found.mpirun, "--version"], capture_output=True, text=True, check=False)
+    if "Open MPI" not in version.stdout:
+        pytest.skip(f"MPI: {found.mpirun} is not Open MPI's, whose options are used")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_place", "element"),
+    [
+        (CollectiveKind.ALLREDUCE, False, ElementType.FLOAT32),
+        (CollectiveKind.ALLREDUCE, True, ElementType.INT32),
+        (CollectiveKind.ALLGATHER, True, ElementType.FLOAT32),
+        (CollectiveKind.REDUCE_SCATTER, True, ElementType.FLOAT32),
+        (CollectiveKind.BROADCAST, False, ElementType.INT32),
+        (CollectiveKind.REDUCE, False, ElementType.FLOAT32),
+    ],
+)
+@pytest.mark.usefixtures("mpi")
+def test_every_element_is_right_at_every_size(
+    kind: CollectiveKind, in_place: bool, element: ElementType
+) -> None:
+    program = random_program(kind, 4, seed=7, trees_per_root=2, in_place=in_place)
+    rows = measure_mpi_c(
+        program,
+        [0, 4, 20, 4096, 100_004],
+        element=element,
+        iterations=2,
+        slice_bytes=1024,
+        with_reference=True,
+    )
+    assert [row.wrong for row in rows] == [0] * 5
+    assert [row.size_bytes for row in rows] == [0, 4, 20, 4096, 100_004]
+    assert all(row.reference_time_s is not None for row in rows)
+
+
+@pytest.mark.usefixtures("mpi")
+def test_sends_are_buffered_and_all_to_alls_move_what_is_for_whom() -> None:
+    """Each rank overwrites what it has just sent, and waits for nothing but its own send."""
+    doubling = exchange(4, in_place=True)
+    assert [row.wrong for row in measure_mpi_c(doubling, [2**20], iterations=3, slice_bytes=4096)] == [0]
+    plan = solve("ring(3)", "alltoall").plan
+    rows = measure_mpi_c(program_of(plan, 4000), [4, 4000, 40_000], iterations=2, slice_bytes=1024)
+    assert [row.wrong for row in rows] == [0, 0, 0]
+
+
+@pytest.mark.usefixtures("mpi")
+def test_a_sum_that_is_left_out_is_seen() -> None:
+    program = random_program(CollectiveKind.ALLREDUCE, 3, seed=1, trees_per_root=1)
+    kinds = program.operation_kind.copy()
+    victim = int(np.flatnonzero(kinds == OperationKind.RECEIVE_REDUCE)[0])
+    kinds[victim] = OperationKind.RECEIVE
+    (row,) = measure_mpi_c(replace(program, operation_kind=kinds), [4096], iterations=1)
+    assert 0 < row.wrong < 3 * 1024
+
+
+def test_what_it_cannot_run_is_refused_before_any_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never() -> MpiInstallation:
+        raise AssertionError
+
+    monkeypatch.setattr("treadle.runtime.mpi_c.find_mpi", never)
+    program = random_program(CollectiveKind.ALLREDUCE, 3, seed=1, trees_per_root=1)
+    with pytest.raises(ScheduleError, match="adds float32 or int32"):
+        measure_mpi_c(program, [64], reduction=Reduction.MAX)
+    with pytest.raises(ScheduleError, match="adds float32 or int32"):
+        measure_mpi_c(program, [64], element=ElementType.FLOAT16)
+    sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
+    channel = program.channel.copy()
+    channel[sends[0]] += 1
+    with pytest.raises(ScheduleError, match="channel"):
+        measure_mpi_c(replace(program, channel=channel), [64])
+
+
+def spoiled(old: str, new: str) -> Callable[[str], str]:
+    return lambda text: text.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "expected"),
+        (lambda text: "", "treadle-program"),
+        (spoiled("program 1", "program 2"), "version"),
+        (spoiled("allgather", "allsorts"), "unknown collective"),
+        (spoiled("operations 2", "operations 99999999999999"), "number of operations"),
+        (spoiled("shards 1 0 4", "shards 1 0 3"), "cover all chunks"),
+        (spoiled("chunks 4", "chunks 99999999999999999999999"), "chunks"),
+        (spoiled("input 1 0 4", "input 1 2 4"), "not in its buffers"),
+        (spoiled("0 1 0 3 0", "0 1 0 5 0"), "number of chunks"),
+        (spoiled("0 1 3 1 1 0", "0 1 3 1 1 1"), "awaited operation"),
+        (spoiled("3 -1 -1 0 1 0 3 0", "0 0 0 0 1 0 3 0"), "own peer"),
+        (spoiled("ranks 1", "ranks 3"), "expected 3 processes"),
+    ],
+)
+def test_a_malformed_file_ends_in_one_line(
+    spoil: Callable[[str], str], message: str, mpi: MpiInstallation, tmp_path: Path
+) -> None:
+    done = alone(mpi, spoil(ONE_RANK), tmp_path)
+    assert done.returncode not in (0, 1)
+    assert done.returncode > 0  # no signal
+    lines = [line for line in done.stderr.splitlines() if line.startswith("treadle: interpreter: ")]
+    assert len(lines) == 1
+    assert message in lines[0]
+
+
+def alone(mpi: MpiInstallation, text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """The interpreter as the only process of its world."""
+    path = folder / "program.txt"
+    path.write_text(text, encoding="ascii")
+    return subprocess.run(
+        [build_interpreter(mpi), *interpreter_arguments(path, [4096], iterations=1)],
+        env=launch_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_file_that_is_spoiled_is_right_by_itself(mpi: MpiInstallation, tmp_path: Path) -> None:
+    done = alone(mpi, ONE_RANK, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert '"wrong": 0' in done.stdout
+
+
+def test_a_killed_rank_ends_all_with_an_error(mpi: MpiInstallation) -> None:
+    program = random_program(CollectiveKind.ALLREDUCE, 3, seed=1, trees_per_root=1)
+    interpreter = build_interpreter(mpi)
+    with written_program(program) as path:
+        # a name of its own, so that only these processes are found
+        link = path.with_name(f"treadle-victim-{os.getpid()}")
+        link.symlink_to(interpreter)
+        command = [
+            *local_launch(mpi, 3),
+            str(link),
+            *interpreter_arguments(path, [2**16], iterations=10**6, budget_s=1e6),
+        ]
+        killer = threading.Thread(target=kill_one, args=(str(link),))
+        killer.start()
+        begin = time.monotonic()
+        with pytest.raises(ScheduleError, match="MPI: "):
+            run_interpreter(command, environment=launch_environment(), n_sizes=1, limit_s=60)
+        killer.join()
+        assert time.monotonic() - begin < 50
+        assert not processes_of(str(link))
+
+
+def processes_of(program: str) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words and words[0].decode(errors="replace") == program:
+            found.append(int(folder.name))
+    return found
+
+
+def kill_one(program: str) -> None:
+    for _ in range(300):
+        found = processes_of(program)
+        if len(found) == 3:
+            time.sleep(0.5)
+            os.kill(found[0], signal.SIGKILL)
+            return
+        time.sleep(0.1)
+
+
+def test_without_a_compiler_the_message_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "mpicc"
+    broken.write_text("#!/bin/sh\necho 'cc: not found' >&2\nexit 1\n", encoding="ascii")
+    broken.chmod(0o755)
+    with pytest.raises(MissingDependencyError, match="cc: not found; is a C compiler installed"):
+        build_interpreter(MpiInstallation(broken, broken), directory=tmp_path / "bin")
+    assert list((tmp_path / "bin").iterdir()) == []
+    monkeypatch.setattr(mpi_build.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    with pytest.raises(MissingDependencyError, match=r"pip install 'treadle\[mpi\]'"):
+        find_mpi()
+
+
+def test_it_is_built_once(mpi: MpiInstallation, tmp_path: Path) -> None:
+    first = build_interpreter(mpi, directory=tmp_path)
+    stamp = first.stat().st_mtime_ns
+    assert build_interpreter(mpi, directory=tmp_path) == first
+    assert first.stat().st_mtime_ns == stamp
+    assert list(tmp_path.iterdir()) == [first]
+
+
+def test_text_of_a_lowered_program_is_what_the_launcher_writes() -> None:
+    program: Any = random_program(CollectiveKind.REDUCE, 3, seed=3, trees_per_root=1)
+    with written_program(program) as path:
+        assert path.read_text(encoding="ascii") == program_text(program)
+    assert not path.parent.exists()
