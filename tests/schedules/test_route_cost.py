@@ -71,6 +71,9 @@ def test_a_line_by_hand() -> None:
     slow = TimedRoutes(routes, np.array([0, 2, 4]), np.array([0, 1, 2, 2]))
     assert round_times(fabric, both, slow) == [Fraction(1, 5), Fraction(1, 5)]
     assert round_times(line(cap=2), both, slow) == [Fraction(1, 2), Fraction(1, 2)]
+    for capped in (fabric, line(cap=2)):  # the verifier agrees where a path has two chunks in a round
+        assert verify(capped, both, slow).algbw == route_algbw(capped, both, slow)
+    assert route_algbw(fabric, both, slow) == 5
     assert slow.max_flows == 2
     assert rounds.max_flows == 1
 

@@ -62,8 +62,11 @@ def _best(problem: Problem, options: Options) -> Built:
         layer=layer,
     )
     if built.loss > _LOSS:
-        fewer = "" if request.max_routes is None else f" on at most {_counted(request.max_routes, 'route')}"
-        notes += (f"whole chunks{fewer} cost {built.loss:.2%} of the rate; more (--chunks) cost less",)
+        what, remedy = "whole chunks", "more (--chunks)"
+        if request.max_routes is not None:
+            what += f" on at most {_counted(request.max_routes, 'route')}"
+            remedy = "more routes (--max-routes) or chunks (--chunks)"
+        notes += (f"{what} cost {built.loss:.2%} of the rate; {remedy} cost less",)
     return built.schedule, notes
 
 
