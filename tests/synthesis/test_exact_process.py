@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, TreadleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.exact import ExactStatus, FreeRounds, SolverProcess, synthesise_exact
@@ -134,3 +135,35 @@ def test_a_missing_ortools_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'treadle\[exact\]'"):
         SolverProcess()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("raise ImportError('libortools.so.9: cannot open shared object file')", "ImportError: libortools"),
+        ("", "ModuleNotFoundError: No module named 'ortools.sat'"),
+        ("def broken(", "SyntaxError"),
+    ],
+)
+def test_a_damaged_ortools_is_a_missing_dependency(
+    content: str,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Status 5 and one line, as if it were absent; the package is found here, and fails in the process."""
+    package = tmp_path / "ortools"
+    package.mkdir()
+    (package / "__init__.py").write_text(content)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    with SolverProcess() as solver:
+        with pytest.raises(MissingDependencyError, match="cannot be loaded") as caught:
+            solver.solve({}, time_limit_s=20)
+        assert reason in str(caught.value)
+        assert solver.pid is None
+    assert main(["solve", "hypercube(2)", "allgather", "--algorithm", "exact"]) == 5
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert "pip install --force-reinstall 'treadle[exact]'" in said[0]

@@ -88,6 +88,8 @@ class SolverProcess:
 
         Raises
         ------
+        MissingDependencyError
+            If ortools cannot be loaded.
         TreadleError
             If the process fails.
         """
@@ -126,6 +128,11 @@ class SolverProcess:
             return result
         reason = result.get("message") if isinstance(result, dict) else self._reason()
         self.close()
+        if isinstance(result, dict) and result.get("status") == "unusable":
+            raise MissingDependencyError(
+                f"exact synthesis: ortools is installed but cannot be loaded ({reason}); reinstall it: pip "
+                f"install --force-reinstall 'treadle[exact]'"
+            )
         raise TreadleError(f"exact synthesis: the solver's process failed: {reason}")
 
     def _reason(self) -> str:

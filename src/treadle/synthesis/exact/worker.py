@@ -28,8 +28,10 @@ def _read(stream: BinaryIO, requests: queue.SimpleQueue[bytes]) -> None:
 
 def answer(line: bytes) -> dict[str, Any]:
     """Solve one request; the answer carries its own wall and CPU seconds, or an error message."""
-    from treadle.synthesis.exact.model import solve
-
+    try:
+        from treadle.synthesis.exact.model import solve
+    except Exception as error:  # a damaged package can fail in any way
+        return {"status": "unusable", "message": f"{type(error).__name__}: {error}"}
     started, started_cpu = time.perf_counter(), time.process_time()
     try:
         problem = json.loads(line)
