@@ -1,0 +1,140 @@
+"""Real namespaces: they carry data at the rate that was asked for, and nothing of them stays behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from treadle.cli.main import main
+from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.runtime.mpi_build import build_interpreter, find_mpi
+from treadle.testbed import network as module
+from treadle.testbed.layout import make_layout, set_up_commands
+from treadle.testbed.network import missing_requirement, network, new_prefix, remove_leftovers
+from treadle.topologies import parse
+
+HOLD = """
+import sys, time
+from treadle.testbed.layout import make_layout
+from treadle.testbed.network import network, new_prefix
+from treadle.topologies import parse
+prefix = new_prefix()
+with network(make_layout(parse("ring(4)"), 12_500_000, prefix=prefix), prefix):
+    print(prefix, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _possible() -> Iterator[None]:
+    reason = missing_requirement()
+    if reason is not None:
+        pytest.skip(f"testbed: {reason}")
+    yield
+    assert not owned_by(os.getpid())
+
+
+def namespaces() -> list[str]:
+    done = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    return [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+
+
+def owned_by(process: int) -> list[str]:
+    """Namespaces and folders of one owner; other testbeds may run on this host."""
+    folders = [path.name for path in Path(tempfile.gettempdir()).glob(f"treadle-{process}-*")]
+    return [name for name in namespaces() if name.startswith(f"treadle-{process}-")] + folders
+
+
+def test_a_ring_of_four_moves_data_at_its_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        build_interpreter(find_mpi())
+    except MissingDependencyError as error:
+        pytest.skip(f"MPI: {error}")
+    arguments = ["testbed", "ring(4)", "--collectives", "allgather", "--algorithms", "bfb"]
+    status = main([*arguments, "--size", "1K,512K", "--iterations", "4", "--json"])
+    captured = capsys.readouterr()
+    assert status == 0, captured.err
+    result = json.loads(captured.out)
+    assert result["wrong"] == 0
+    small, large = result["rows"]
+    assert (small["steps"], small["t_b"]) == (2, 0.75)
+    # 3/4 of 512 KB by two links of 12.5 MB/s each, less a burst of 32 kB: no emulation is faster than that
+    assert large["time_s"] > (0.375 * 2**19 - 32_000) / 12.5e6
+    assert large["time_s"] > small["time_s"]
+
+
+def held() -> "subprocess.Popen[str]":
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_take_the_network_down(number: signal.Signals) -> None:
+    process = held()
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert len(owned_by(process.pid)) == 5
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert owned_by(process.pid) == []
+
+
+def test_what_a_killed_owner_leaves_is_removed_and_what_lives_stays() -> None:
+    dead, living = held(), held()
+    for process in (dead, living):
+        assert process.stdout is not None
+        process.stdout.readline()
+    prefix = owned_by(dead.pid)[0].rpartition("-")[0]
+    inside = subprocess.Popen(["ip", "netns", "exec", f"{prefix}-0", "sleep", "60"])
+    while Path(f"/proc/{inside.pid}/comm").read_text(encoding="ascii").strip() != "sleep":
+        time.sleep(0.05)
+    dead.kill()
+    dead.communicate()
+    assert len(owned_by(dead.pid)) == 5
+    removed = remove_leftovers()
+    assert f"{prefix}-0" in removed
+    assert owned_by(dead.pid) == []
+    assert inside.wait(10) == -signal.SIGTERM
+    assert len(owned_by(living.pid)) == 5
+    living.terminate()
+    living.communicate(timeout=30)
+    assert owned_by(living.pid) == []
+
+
+def test_a_command_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = new_prefix()
+    layout = make_layout(parse("ring(3)"), 10, prefix=prefix)
+    commands = [*set_up_commands(layout), module.Command(("false",))]
+    monkeypatch.setattr(module, "set_up_commands", lambda _: commands)
+    with pytest.raises(ScheduleError, match="false"), network(layout, prefix):
+        raise AssertionError
+    assert owned_by(os.getpid()) == []
+
+
+def test_a_dry_run_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["testbed", "ring(3)", "--dry-run"]) == 0
+    assert "netns add treadle-PID-START-ID-0" in capsys.readouterr().out
+
+
+def test_clean_says_what_it_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    dead = held()
+    assert dead.stdout is not None
+    name = dead.stdout.readline().strip()
+    dead.kill()
+    dead.communicate()
+    assert main(["testbed", "--clean"]) == 0
+    assert f"removed {name}-0" in capsys.readouterr().out
