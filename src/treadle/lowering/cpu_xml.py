@@ -1,0 +1,167 @@
+"""CPU XML from a program: what an interpreter over MPI or UCX executes, rank by rank."""
+
+from __future__ import annotations
+
+import re
+
+from lxml import etree
+
+from treadle.errors import FormatError, ScheduleError
+from treadle.lowering.program import Buffer, OperationKind, Program
+
+__all__ = ["emit_cpu_xml"]
+
+
+def emit_cpu_xml(program: Program, *, name: str = "treadle", min_bytes: int = 0, max_bytes: int = 0) -> str:
+    """Write a program as CPU XML.
+
+    Parameters
+    ----------
+    program : Program
+        Checked by the caller; any collective, any shard sizes.
+    name : str
+        Letters, digits and ``_.-``.
+    min_bytes, max_bytes : int
+        Sizes for which it is meant; max_bytes 0 means no limit.
+
+    Returns
+    -------
+    str
+        See the notes.
+
+    Raises
+    ------
+    FormatError
+        For a name or sizes that cannot be.
+    ScheduleError
+        If sends and receives do not match.
+
+    Notes
+    -----
+    The form of the instructions that the all-to-all paper (section 4) adds to oneCCL: send, receive, reduce,
+    copy and sync, with scratch buffers. ``<cpu>`` holds one ``<rank>`` for each rank, its instructions in
+    order:
+
+    - ``<send peer buf chunk cnt/>`` and ``<recv peer buf chunk cnt/>`` begin a transfer and do not wait;
+      ``<recv peer slot chunk cnt/>`` receives to scratch slots of the rank's own;
+    - ``<sync/>`` waits for all transfers that this rank has begun;
+    - ``<reduce slot buf chunk cnt/>`` adds slots to chunks, ``<copy buf dbuf chunk cnt/>`` copies.
+
+    Chunks have the collective's numbers. Buffers are i (input), o (output), s (scratch); the rank's
+    attributes i, o and s list the chunks that each holds, in order; ``slots`` counts the slots. Chunk c of P
+    (``chunks``) of a buffer of n elements is elements floor(c n / P) to floor((c + 1) n / P), so any n is
+    served, and a slot has room for ceil(n / P). The i-th send from a to b meets the i-th receive there. Ranks
+    list their instructions in one common linear order, so waiting adds no cycle, whatever is buffered.
+
+    A receive-reduce is a receive to slots, whose sum is made after the next sync. A sync ends every step of
+    the program (its depth), and is written wherever an instruction needs a transfer begun since the last one.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
+        raise FormatError(f"CPU XML: name {name!r}: expected letters, digits and _.- only")
+    if min_bytes < 0 or max_bytes < 0 or 0 < max_bytes < min_bytes:
+        raise FormatError(f"CPU XML: sizes {min_bytes} to {max_bytes} bytes are no range")
+    _check_one_order(program)
+    top = etree.Element(
+        "cpu",
+        name=name,
+        collective=str(program.kind),
+        ranks=str(program.n_ranks),
+        chunks=str(program.n_chunks),
+        root=str(program.root),
+        inplace=str(int(program.in_place)),
+        minBytes=str(min_bytes),
+        maxBytes=str(max_bytes),
+    )
+    for rank in range(program.n_ranks):
+        top.append(_Rank(program, rank).element())
+    return etree.tostring(top, pretty_print=True, encoding="unicode")
+
+
+def _check_one_order(program: Program) -> None:
+    """The format has no channels: two ranks' streams on several must have one order at both ends."""
+    order: dict[tuple[int, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
+    count: dict[tuple[int, int, int, bool], int] = {}
+    owner = program.operation_rank.tolist()
+    for number, kind in enumerate(program.operation_kind.tolist()):
+        if kind == OperationKind.COPY:
+            continue
+        is_send = kind == OperationKind.SEND
+        here, there = owner[number], int(program.peer[number])
+        pair = (here, there) if is_send else (there, here)
+        channel = int(program.channel[number])
+        turn = count.get((*pair, channel, is_send), 0)
+        count[*pair, channel, is_send] = turn + 1
+        order.setdefault(pair, ([], []))[not is_send].append((channel, turn))
+    for (sender, receiver), (sent, received) in order.items():
+        if sent != received:
+            raise ScheduleError(
+                f"CPU XML: ranks {sender}->{receiver} send and receive in different orders; "
+                "lower with one channel"
+            )
+
+
+class _Rank:
+    """The instructions of one rank."""
+
+    def __init__(self, program: Program, rank: int) -> None:
+        self._program, self._rank = program, rank
+        self._element = etree.Element("rank", id=str(rank))
+        self._pending: set[int] = set()
+        self._sums: list[tuple[int, int]] = []
+        """Receive-reduces whose sums are due after the next sync, and their slots."""
+        self._slots = 0
+        self._step = 0
+
+    def element(self) -> etree._Element:
+        """The rank's part of the text."""
+        program = self._program
+        for number in program.operations(self._rank):
+            # a receive to slots waits for nothing: its sum is made later, in the list's order
+            is_sum = program.operation_kind[number] == OperationKind.RECEIVE_REDUCE
+            waits = not is_sum and self._pending.intersection(program.waits_of(number).tolist())
+            if waits or (self._pending and int(program.step[number]) != self._step):
+                self._sync()
+            self._step = int(program.step[number])
+            self._write(number)
+        if self._pending:
+            self._sync()
+        for letter, buffer in zip("ios", Buffer, strict=True):
+            spans = [] if buffer is Buffer.SCRATCH else program.ranges(self._rank, buffer)
+            if buffer is Buffer.SCRATCH and program.uses_scratch(self._rank):
+                spans = program.ranges(self._rank, buffer)
+            self._element.set(letter, " ".join(f"{low}-{past - 1}" for low, past in spans))
+        self._element.set("slots", str(self._slots))
+        return self._element
+
+    def _write(self, number: int) -> None:
+        program = self._program
+        kind, peer = OperationKind(int(program.operation_kind[number])), str(program.peer[number])
+        source, target = ("ios"[int(side[number])] for side in (program.source, program.target))
+        if kind is OperationKind.COPY:
+            self._add("copy", number, buf=source, dbuf=target)
+            return
+        self._pending.add(number)
+        if kind is OperationKind.SEND:
+            self._add("send", number, peer=peer, buf=source)
+        elif kind is OperationKind.RECEIVE:
+            self._add("recv", number, peer=peer, buf=target)
+        else:
+            self._add("recv", number, peer=peer, slot=str(self._slots))
+            self._sums.append((number, self._slots))
+            self._slots += int(program.count[number])
+
+    def _add(self, tag: str, number: int, **attributes: str) -> None:
+        chunks = {"chunk": str(self._program.first[number]), "cnt": str(self._program.count[number])}
+        etree.SubElement(self._element, tag, {**attributes, **chunks})
+
+    def _sync(self) -> None:
+        etree.SubElement(self._element, "sync")
+        for number, slot in self._sums:
+            source, target = (
+                "ios"[int(side[number])] for side in (self._program.source, self._program.target)
+            )
+            if source != target:
+                self._add("copy", number, buf=source, dbuf=target)
+            self._add("reduce", number, slot=str(slot), buf=target)
+        self._pending.clear()
+        self._sums.clear()

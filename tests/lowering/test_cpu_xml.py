@@ -1,0 +1,163 @@
+"""CPU XML: executed by the independent interpreter without any buffering, mutated, hostile."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exchange_samples import alltoall, over_shortest_paths, random_demands
+from program_cases import random_case
+from treadle.errors import FormatError
+from treadle.lowering.cpu_interpret import interpret_cpu_xml
+from treadle.lowering.cpu_xml import emit_cpu_xml
+from treadle.lowering.exchange import lower_exchange
+from treadle.lowering.forest import lower
+from treadle.lowering.passes import replicate
+from treadle.lowering.program import Program
+from treadle.lowering.steps import lower_steps
+from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, on_all_ranks
+from treadle.synthesis.bfb import bfb_schedule
+from treadle.topologies.graphs import ring, torus
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "allreduce_ring3.cpu.xml"
+
+
+def small(kind: CollectiveKind = CollectiveKind.ALLREDUCE, seed: int = 4) -> Program:
+    return lower(*random_case(seed, kind))
+
+
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+def test_text_does_what_the_collective_asks(kind: CollectiveKind) -> None:
+    for seed in range(24):
+        program = lower(*random_case(seed, kind), in_place=bool(seed % 2), merge=seed % 3 > 0)
+        program = replicate(program, 1 + seed % 2)
+        report = interpret_cpu_xml(emit_cpu_xml(program))
+        assert report.violations == ()
+        assert (report.n_ranks, report.n_chunks) == (program.n_ranks, program.n_chunks)
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_alltoall(uneven: bool) -> None:
+    topology = torus(3, 3)
+    collective = alltoall(topology, random_demands(9, 2) if uneven else None)
+    program = lower_exchange(topology, collective, over_shortest_paths(topology, collective))
+    assert interpret_cpu_xml(emit_cpu_xml(program)).violations == ()
+
+
+def test_golden_text() -> None:
+    topology = ring(3)
+    collective = on_all_ranks(topology, CollectiveKind.ALLREDUCE)
+    program = lower_steps(topology, collective, bfb_schedule(topology, CollectiveKind.ALLREDUCE))
+    text = emit_cpu_xml(program, name="ring3", max_bytes=1024)
+    assert interpret_cpu_xml(text).violations == ()
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", [CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER])
+def test_every_mutation_is_caught(kind: CollectiveKind) -> None:
+    """Drop, double or shift any instruction, make a sum before the sync. Not every sync is needed."""
+    lines = emit_cpu_xml(small(kind)).splitlines()
+    places = [i for i, line in enumerate(lines) if re.match(r"\s+<(send|recv|sync|copy|reduce)", line)]
+    assert len(places) > 20
+    needed = 0
+    for i in places:
+        dropped = broken([*lines[:i], *lines[i + 1 :]])
+        if "sync" in lines[i]:
+            needed += dropped
+            assert dropped or "</rank" not in lines[i + 1]
+        else:
+            assert dropped, f"dropped {lines[i]}"
+        if "sync" not in lines[i] and "copy" not in lines[i]:
+            assert broken([*lines[: i + 1], *lines[i:]]), f"doubled {lines[i]}"
+        if 'chunk="' in lines[i]:
+            shifted = re.sub(r'chunk="(\d+)"', lambda match: f'chunk="{int(match[1]) ^ 1}"', lines[i])
+            assert broken([*lines[:i], shifted, *lines[i + 1 :]]), f"shifted {lines[i]}"
+        if "sync" in lines[i] and "reduce" in lines[i + 1]:
+            assert broken([*lines[:i], lines[i + 1], lines[i], *lines[i + 2 :]]), f"swapped {lines[i + 1]}"
+    assert needed > 3
+
+
+def broken(lines: list[str]) -> bool:
+    try:
+        return bool(interpret_cpu_xml("\n".join(lines)).violations)
+    except FormatError:
+        return True
+
+
+def test_a_circle_of_waiting_is_found() -> None:
+    """Two ranks that each receive before they send."""
+    rank = '<rank id="{0}" i="{0}-{0}" o="0-1" s="" slots="0">{1}</rank>'
+    body = (
+        '<copy buf="i" dbuf="o" chunk="{0}" cnt="1"/><recv peer="{1}" buf="o" chunk="{1}" cnt="1"/><sync/>'
+        '<send peer="{1}" buf="i" chunk="{0}" cnt="1"/><sync/>'
+    )
+    ranks = "".join(rank.format(one, body.format(one, 1 - one)) for one in range(2))
+    text = (
+        '<cpu name="x" collective="allgather" ranks="2" chunks="2" root="-1" inplace="0" minBytes="0" '
+        f'maxBytes="0">{ranks}</cpu>'
+    )
+    assert "waits for ever" in " ".join(interpret_cpu_xml(text).violations)
+    swapped = re.sub(r"(<recv[^>]*/><sync/>)(<send[^>]*/>)<sync/>", r"\2\1", text)
+    assert interpret_cpu_xml(swapped).violations == ()
+
+
+def test_the_wrong_collective_is_noticed() -> None:
+    text = emit_cpu_xml(small())
+    for name in ("allgather", "reduce-scatter", "alltoall"):
+        changed = text.replace('collective="allreduce"', f'collective="{name}"')
+        assert interpret_cpu_xml(changed).violations
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<cpu/>",
+        "<cpu",
+        '<!DOCTYPE a [<!ENTITY b "c">]><cpu/>',
+        "<a" * 50_000,
+        "<a>" * 50_000,
+        "\ud800",
+        '<cpu name="x" collective="allgather" ranks="99999999999999999999" chunks="1"/>',
+    ],
+)
+def test_hostile_text_is_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        interpret_cpu_xml(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('ranks="', 'ranks="-', "ranks"),
+        ('chunks="', 'chunks="9999999', "chunks"),
+        ('<rank id="0"', '<rank id="1"', "id='1'"),
+        ('o="', 'o="3-1 ', "rising ranges"),
+        ('o="0-', 'o="0-9999999', "4000000 chunks"),
+        ('slots="', 'slots="99999999', "slots"),
+        ("<sync", "<jump", "no instruction"),
+        ('peer="0"', 'peer="-1"', "peer='-1'"),
+        ('buf="i"', 'buf="x"', "buf='x'"),
+        ('cnt="1"', 'cnt="0"', "cnt='0'"),
+    ],
+)
+def test_malformed_text_is_refused(old: str, new: str, message: str) -> None:
+    text = emit_cpu_xml(small())
+    assert old in text
+    with pytest.raises(FormatError, match=message):
+        interpret_cpu_xml(text.replace(old, new, 1))
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(st.data())
+def test_damaged_text_never_crashes_the_reader(data: st.DataObject) -> None:
+    text = emit_cpu_xml(small())
+    place = data.draw(st.integers(0, len(text) - 1))
+    noise = data.draw(st.text(max_size=12))
+    with suppress(FormatError):
+        interpret_cpu_xml(text[:place] + noise + text[place + len(noise) :])
