@@ -38,11 +38,25 @@ def missing_engines() -> Mapping[str, str]:
         missing["MPI"] = "mpi4py is not installed; pip install 'treadle[mpi]'"
     elif mpirun() is None:
         missing["MPI"] = "no mpirun on the PATH or beside the interpreter"
+    reason = testbed_refusal()
+    if reason is not None:
+        missing["testbed"] = reason
     if importlib.util.find_spec("ortools") is None:
         missing["CP-SAT"] = "ortools is not installed; pip install 'treadle[exact]'"
     if importlib.util.find_spec("ml_dtypes") is None:
         missing["bfloat16"] = "ml_dtypes is not installed; pip install 'treadle[bfloat16]'"
+    if not (shutil.which("smpicc") and shutil.which("smpirun")):
+        missing["SimGrid"] = "no smpicc and smpirun on the PATH; Debian's libsimgrid-dev has them"
     return missing
+
+
+def testbed_refusal() -> str | None:
+    """Why networks cannot be emulated here; None if they can."""
+    try:
+        from treadle.testbed.network import missing_requirement
+    except ImportError as error:  # what is wrong has been said by every test
+        return str(error)
+    return missing_requirement()
 
 
 def mpirun() -> str | None:
