@@ -14,6 +14,7 @@ from treadle.schedules.cost import algbw
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.exchange_cost import exchange_loads
 from treadle.schedules.forest import Forest, ForestSchedule, Tree
+from treadle.schedules.route_cost import route_runtime
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.step_cost import shard_fraction, step_loads
 from treadle.schedules.steps import StepSchedule
@@ -24,14 +25,14 @@ _NANOSECOND = Fraction(1, 10**9)
 
 def alpha_beta_time(
     topology: Topology, collective: Collective, schedule: Schedule, size_bytes: int, *, alpha_ns: int = 0
-) -> Fraction | None:
+) -> Fraction:
     """Time of the alpha-beta model, exact.
 
     Steps and all-to-all steps: the sum over all steps of alpha and of the slowest of (latency + bytes /
     bandwidth) over the links that a step uses; a capped host takes at least bytes / cap, out and in. Trees:
     T_L + T_B, where T_L is the longest way through a tree (reducing and broadcasting tree one after the
     other), alpha for each send and all link latencies, and T_B = size / algbw: what many thin slices come
-    close to.
+    close to. Routes: alpha and the longest path's latency, once or in each round, and T_B.
 
     Parameters
     ----------
@@ -45,8 +46,8 @@ def alpha_beta_time(
 
     Returns
     -------
-    Fraction or None
-        Seconds; None for routes, whose messages are not in steps.
+    Fraction
+        Seconds.
     """
     if isinstance(schedule, ForestSchedule):
         return _deepest(topology, schedule, alpha_ns) * _NANOSECOND + size_bytes / algbw(topology, schedule)
@@ -58,7 +59,7 @@ def alpha_beta_time(
             ),
             Fraction(0),
         )
-    return None
+    return route_runtime(topology, collective, schedule, size_bytes, alpha_ns=alpha_ns)
 
 
 def _steps(

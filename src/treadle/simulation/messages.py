@@ -29,7 +29,10 @@ def simulate_messages(
 
     A link (and a capped host's port) is never idle while a message waits for it. Whose turn it is
     `options.sharing` says; where messages come at once, the one of the lowest slice, step and operation
-    number goes first. A port of a host never stores messages: they pass it while they pass the link.
+    number goes first. A message cuts through a switch or a host's port so that it never runs dry on the next
+    link: behind a slower one it starts late enough to pass at full rate, so that where a host's port is
+    slower than its links up to the time of a slice is lost. Links that become free at one time choose in the
+    order of their numbers.
 
     Parameters
     ----------

@@ -231,11 +231,14 @@ def _run(command: list[str], environment: dict[str, str], limit_s: float) -> tup
 
 
 def _times(out: str, log: str, n_sizes: int) -> list[SimGridTime]:
-    if "deadlock" in log.lower():
+    lines = [line.strip() for line in (log + out).splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("treadle: interpreter")]
+    if own:  # it ends all ranks, which SimGrid then calls a deadlock, too
+        raise ScheduleError(f"SimGrid: {own[0][:300]}")
+    if any("deadlock" in line.lower() for line in lines):
         raise ScheduleError("SimGrid: deadlock: some ranks wait for messages that never come")
     rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     if len(rows) != n_sizes:
-        lines = [line.strip() for line in (log + out).splitlines() if line.strip()]
-        telling = [line for line in lines if "treadle:" in line or "rror" in line] or lines or ["no word"]
+        telling = [line for line in lines if "rror" in line] or lines or ["it said nothing"]
         raise ScheduleError(f"SimGrid: {len(rows)} of {n_sizes} sizes were simulated: {telling[0][:300]}")
     return [SimGridTime(row["size_bytes"], min(row["times_s"]), row["wrong"]) for row in rows]

@@ -1,0 +1,128 @@
+"""Treadle's simulator against SimGrid's SMPI: the same programs on the same fabrics, two simulators.
+
+Run ``python benchmarks/simgrid_referee.py [--write docs/simulation.md]``. Needs SimGrid 3.32 (Debian:
+``apt-get install --no-install-recommends libsimgrid-dev``). SMPI runs the C interpreter's real MPI messages
+with real data; CM02 is its latency + bytes / bandwidth model with max-min fair sharing, so the column to
+compare is Treadle's fair sharing. The last column: links that serve one message at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle import planning
+from treadle.atomic import write_bytes
+from treadle.simulation.options import Sharing, SimulationOptions
+from treadle.simulation.simgrid import simulate_with_simgrid
+from treadle.simulation.simulate import simulate_graph
+from treadle.simulation.tasks import task_graph
+
+SIZE_BYTES = 3 * 2**20
+ALPHAS_NS = (0, 10_000)
+LARGEST_DIFFERENCE = 0.01
+BEGIN, END = "<!-- simgrid_referee.py begins -->", "<!-- simgrid_referee.py ends -->"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan to simulate."""
+
+    fabric: str
+    collective: str
+    algorithm: str
+
+
+CASES = (
+    Case('ring(8, bandwidth="1GB/s")', "allgather", "ring"),
+    Case('hypercube(3, bandwidth="1GB/s")', "allgather", "bfb"),
+    Case('hypercube(4, bandwidth="1GB/s")', "reduce-scatter", "bfb"),
+    Case('hypercube(4, bandwidth="1GB/s")', "allreduce", "bfb"),
+    Case('torus(4, 4, bandwidth="1GB/s")', "allgather", "bfb"),
+    Case('torus(3, 3, 2, bandwidth="1GB/s")', "reduce-scatter", "bfb"),
+    Case('torus(4, 4, bandwidth="1GB/s")', "allreduce", "bfb"),
+    Case('torus(4, 4, bandwidth="1GB/s")', "allreduce", "forestcoll"),
+    Case("dgx_a100(2)", "allgather", "forestcoll"),
+    Case("dgx_a100(2)", "reduce-scatter", "forestcoll"),
+    Case("dgx_a100(2)", "allreduce", "forestcoll"),
+    Case("dgx_h100(2)", "allreduce", "forestcoll"),
+    Case("mi250(1)", "allgather", "forestcoll"),
+    Case('hypercube(3, bandwidth="1GB/s")', "alltoall", "pipelined"),
+    Case('torus(3, 3, bandwidth="1GB/s")', "alltoall", "tsmcf"),
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Seconds by both simulators."""
+
+    case: Case
+    alpha_ns: int
+    simgrid_s: float
+    fair_s: float
+    ordered_s: float
+    wrong: int
+
+    @property
+    def difference(self) -> float:
+        """Relative."""
+        return self.fair_s / self.simgrid_s - 1
+
+
+def compare(case: Case, alpha_ns: int, size_bytes: int = SIZE_BYTES) -> Comparison:
+    """Simulate a case twice."""
+    plan = planning.solve(case.fabric, case.collective, algorithm=case.algorithm).plan
+    program = planning.program_of(plan, size_bytes)
+    (referee,) = simulate_with_simgrid(plan.topology, program, [size_bytes], alpha_ns=alpha_ns)
+    graph = task_graph(plan.topology, program)
+    fair, ordered = (
+        simulate_graph(
+            graph, referee.size_bytes, SimulationOptions(alpha_ns=alpha_ns, sharing=sharing)
+        ).time_s
+        for sharing in (Sharing.FAIR, Sharing.SLICE_ORDER)
+    )
+    return Comparison(case, alpha_ns, referee.time_s, fair, ordered, referee.wrong)
+
+
+def table() -> tuple[str, float]:
+    """The comparison in Markdown, and the largest difference."""
+    lines = [
+        "| fabric | collective | algorithm | alpha (us) | SimGrid (us) | Treadle, fair (us) | difference | "
+        "one message at a time (us) |",
+        "|---|---|---|--:|--:|--:|--:|--:|",
+    ]
+    worst = 0.0
+    for case in CASES:
+        for alpha_ns in ALPHAS_NS:
+            found = compare(case, alpha_ns)
+            if found.wrong:
+                raise SystemExit(f"{case}: {found.wrong} wrong elements")
+            worst = max(worst, abs(found.difference))
+            lines.append(
+                f"| `{case.fabric}` | {case.collective} | {case.algorithm} | {alpha_ns / 1000:g} | "
+                f"{found.simgrid_s * 1e6:.2f} | {found.fair_s * 1e6:.2f} | {found.difference:+.3%} | "
+                f"{found.ordered_s * 1e6:.2f} |"
+            )
+    return "\n".join(lines), worst
+
+
+def main() -> None:
+    """Print the table, or put it into a page between its marks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", type=Path)
+    page = parser.parse_args().write
+    text, worst = table()
+    if page is None:
+        print(text)
+    else:
+        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+        _, _, after = rest.partition(END)
+        write_bytes(page, f"{before}{BEGIN}\n\n{text}\n\n{END}{after}".encode())
+    print(f"largest difference {worst:.3%}")
+    if worst > LARGEST_DIFFERENCE:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Copies and sums made by switches."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from forest_samples import pruned_broadcast, pruned_reduce
+from simulation_samples import one_to_two, star, two_to_one
+from treadle import planning
+from treadle.errors import ScheduleError
+from treadle.lowering.lower import lower
+from treadle.lowering.program import Operation, OperationKind, program_from_operations
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.cost import link_loads
+from treadle.simulation.options import Forwarding, Sharing, SimulationOptions
+from treadle.simulation.simulate import simulate_program
+
+NS = Fraction(1, 10**9)
+
+
+@pytest.mark.parametrize("sharing", Sharing)
+@pytest.mark.parametrize(("make", "silent"), [(one_to_two, {1, 2, 4}), (two_to_one, {0, 3, 5})])
+def test_the_switch_saves_a_crossing(make, silent: set[int], sharing: Sharing) -> None:
+    """Each of three links is used once, for all of the data; through and through, 1000 ns."""
+    result = simulate_program(star(3, capable=True), make(), 1000, SimulationOptions(sharing=sharing))
+    assert result.time_s == pytest.approx(1000e-9, rel=1e-9)
+    busy = [busy * float(result.tick_s) for busy in result.busy.tolist()]
+    assert busy == pytest.approx([0 if link in silent else 1000e-9 for link in range(6)], rel=1e-9)
+
+
+def test_sums_wait_for_all_that_they_add() -> None:
+    """Stored at the switch: both arrive at 1000 ns, the sum leaves then."""
+    options = SimulationOptions(forwarding=Forwarding.STORE_AND_FORWARD)
+    assert simulate_program(star(3, capable=True), two_to_one(), 1000, options).time == 2000 * NS
+
+
+@pytest.mark.parametrize("make", [one_to_two, two_to_one])
+def test_a_switch_that_cannot_is_refused(make) -> None:
+    with pytest.raises(ScheduleError, match="'sw', which does not"):
+        simulate_program(star(3), make(), 1000)
+
+
+def test_a_copy_of_nothing_is_refused() -> None:
+    program = program_from_operations(
+        CollectiveKind.BROADCAST,
+        [
+            [Operation(OperationKind.SEND, 0, 1, peer=1, path=0)],
+            [Operation(OperationKind.RECEIVE, 0, 1, peer=0)],
+        ],
+        n_chunks=1,
+        shard_offset=[0, 1, 1],
+        root=0,
+        paths=[(3,)],
+    )
+    with pytest.raises(ScheduleError, match="no send brings chunk 0 there"):
+        simulate_program(star(2, capable=True), program, 1000)
+
+
+@pytest.mark.parametrize("sample", [pruned_broadcast, pruned_reduce])
+@pytest.mark.parametrize("sharing", Sharing)
+def test_links_carry_what_the_pruned_schedule_says(sample, sharing: Sharing) -> None:
+    topology, collective, schedule = sample()
+    program = lower(topology, collective, schedule)
+    result = simulate_program(topology, program, 7200, SimulationOptions(slices=2, sharing=sharing))
+    expected = link_loads(topology, schedule) / schedule.total_units * 7200 / topology.bandwidths
+    assert result.busy * float(result.tick_s) == pytest.approx(expected, rel=1e-9)
+
+
+def test_an_in_network_allreduce_comes_close_to_its_bound() -> None:
+    """Two boxes of H100 with switches that copy and add (figure 4.12's setting): efficiency grows to 1."""
+    plan = planning.solve("dgx_h100(2, nvls=True, sharp=True)", "allreduce", multicast=True).plan
+    shares = [
+        planning.simulate(plan, [2**30], options=SimulationOptions(slices=n), auto_slices=False)
+        .rows[0]
+        .efficiency
+        for n in (16, 256)
+    ]
+    assert None not in shares
+    assert shares[0] < 0.9 < 0.98 < shares[1] <= 1

@@ -1,0 +1,134 @@
+"""Critical paths, traces, alpha-beta times, slices that suit a size."""
+
+from __future__ import annotations
+
+import json
+import random
+from fractions import Fraction
+
+import pytest
+
+from program_cases import random_case as random_forest_case
+from simulation_samples import chain, relay
+from step_samples import random_case
+from treadle import planning
+from treadle.errors import ScheduleError
+from treadle.lowering.lower import lower
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.cost import algbw
+from treadle.schedules.exchange_cost import exchange_runtime_s
+from treadle.schedules.step_cost import runtime_s
+from treadle.simulation.alpha_beta import alpha_beta_time
+from treadle.simulation.critical_path import critical_path, describe_path
+from treadle.simulation.options import Forwarding, LatencyModel, Sharing, SimulationOptions
+from treadle.simulation.simulate import simulate_program
+from treadle.simulation.sweep import best_slices
+from treadle.simulation.tasks import task_graph
+from treadle.simulation.trace import chrome_trace
+
+NS = Fraction(1, 10**9)
+
+
+def test_the_critical_path_of_a_relay() -> None:
+    """Four slices over six links of 300 ns with stores: the first slice to the end, then those behind it."""
+    options = SimulationOptions(slices=4, alpha_ns=50, forwarding=Forwarding.STORE_AND_FORWARD)
+    result = simulate_program(chain(4), relay(4), 1200, options, with_binding=True)
+    path = critical_path(result)
+    assert path.total == (4 + 5) * 300 * NS + 3 * 50 * NS
+    assert sum(path.resource_s.values()) == 9 * 300 * NS
+    assert path.latency == 150 * NS
+    assert sum(step.waited_for_resource for step in path.steps) == 3
+    lines = describe_path(result, path, most=2)
+    assert lines[-1] == f"{150 / 2850:6.1%}  latency"
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize("latency_model", LatencyModel)
+def test_each_step_of_the_critical_path_starts_when_the_one_before_lets_it(latency_model) -> None:
+    for seed in range(5):
+        topology, collective, schedule = random_forest_case(seed, CollectiveKind.ALLREDUCE)
+        program = lower(topology, collective, schedule)
+        options = SimulationOptions(slices=2, alpha_ns=20, latency_model=latency_model)
+        result = simulate_program(topology, program, 6000, options, with_binding=True)
+        path = critical_path(result)
+        assert path.steps[0].start == 0
+        for one, other in zip(path.steps, path.steps[1:], strict=False):
+            assert one.start <= other.start <= one.start + one.held + 20 * NS
+        assert path.steps[-1].start + path.steps[-1].held == path.total
+        assert 0 <= path.latency <= path.total
+
+
+def test_without_a_record_there_is_no_critical_path() -> None:
+    with pytest.raises(ScheduleError, match="with_binding"):
+        critical_path(simulate_program(chain(2), relay(2), 100))
+
+
+@pytest.mark.parametrize("sharing", Sharing)
+def test_a_trace_has_every_message_in_its_lane(sharing: Sharing) -> None:
+    options = SimulationOptions(slices=2, sharing=sharing)
+    result = simulate_program(chain(3), relay(3), 1200, options)
+    trace = json.loads(chrome_trace(result))
+    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    on_links = [event for event in spans if event["pid"] == 1]
+    assert len(on_links) == 4 * 2
+    assert len(spans) == len(on_links) + 4 * 2
+    for link in range(4):
+        lane = sorted((e["ts"], e["dur"]) for e in on_links if e["tid"] == link)
+        assert [duration for _, duration in lane] == pytest.approx([0.6, 0.6])
+        assert lane[0][0] + 0.6 <= lane[1][0] + 1e-6
+    names = {e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    assert "0: a->sw0" in names
+    assert "rank 2: c" in names
+    assert trace["otherData"]["time_s"] == pytest.approx(1.8e-6)
+
+
+def test_a_trace_too_long_for_viewers_is_refused() -> None:
+    result = simulate_program(chain(3), relay(3), 1200, SimulationOptions(slices=2))
+    with pytest.raises(ScheduleError, match="16 events, expected at most 15"):
+        chrome_trace(result, max_events=15)
+
+
+def test_alpha_beta_of_steps_is_exactly_their_cost() -> None:
+    for seed in range(8):
+        topology, collective, schedule = random_case(random.Random(seed))
+        found = alpha_beta_time(topology, collective, schedule, 12345, alpha_ns=70)
+        assert found is not None
+        assert float(found) == pytest.approx(runtime_s(topology, schedule, 12345, alpha_s=70e-9), rel=1e-12)
+
+
+def test_alpha_beta_of_exchanges_and_trees() -> None:
+    plan = planning.solve("ring(4)", "alltoall").plan
+    schedule = plan.entries[0].schedule
+    found = alpha_beta_time(plan.topology, plan.collective, schedule, 4096, alpha_ns=70)
+    expected = exchange_runtime_s(plan.topology, plan.collective, schedule, 4096, alpha_s=70e-9)
+    assert float(found) == pytest.approx(expected, rel=1e-12)
+    topology, collective, forest = random_forest_case(1, CollectiveKind.ALLREDUCE)
+    latency = alpha_beta_time(topology, collective, forest, 0, alpha_ns=70) / (70 * NS)
+    assert latency.denominator == 1
+    assert 2 <= latency <= 2 * (collective.n_ranks - 1)
+    found = alpha_beta_time(topology, collective, forest, 10**6, alpha_ns=70)
+    assert found == latency * 70 * NS + 10**6 / algbw(topology, forest)
+
+
+@pytest.mark.parametrize("n", [4, 7])
+def test_a_ring_allgather_costs_what_the_textbook_says(n: int) -> None:
+    """(N - 1)(alpha + M / N / B) one way round, in every model of latency and sharing."""
+    plan = planning.solve(f'uni_ring(1, {n}, bandwidth="1GB/s")', "allgather", algorithm="bfb").plan
+    program = planning.program_of(plan, n * 1000)
+    for sharing in Sharing:
+        for model in LatencyModel:
+            options = SimulationOptions(alpha_ns=300, sharing=sharing, latency_model=model)
+            result = simulate_program(plan.topology, program, n * 1000, options)
+            assert result.time_s == pytest.approx((n - 1) * 1300e-9, rel=1e-9)
+
+
+def test_slices_suit_the_size() -> None:
+    """A relay over six stores: with latencies that hold links, few bytes want one slice, many want many."""
+    graph = task_graph(chain(4), relay(4))
+    options = SimulationOptions(
+        alpha_ns=1000, latency_model=LatencyModel.PER_MESSAGE, forwarding=Forwarding.STORE_AND_FORWARD
+    )
+    assert best_slices(graph, 100, options).options.slices == 1
+    found = [best_slices(graph, size, options).options.slices for size in (10**4, 10**5, 10**6)]
+    assert found == sorted(set(found))
+    assert found[-1] > 8
