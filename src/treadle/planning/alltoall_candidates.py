@@ -10,17 +10,27 @@ from types import MappingProxyType
 import numpy as np
 
 from treadle.errors import ScheduleError
-from treadle.planning.candidate import Bound, Candidate, Options, bound_of_alltoall, find_bound
+from treadle.lowering.exchange import MAX_CHUNKS as PROGRAM_CHUNKS
+from treadle.planning.candidate import (
+    Bound,
+    Candidate,
+    Options,
+    SizeRequest,
+    bound_of_alltoall,
+    find_bound,
+)
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.route_cost import slowest
 from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.extract import extract_paths
+from treadle.synthesis.alltoall.pipelined import MAX_CHUNKS as PIPELINED_CHUNKS
 from treadle.synthesis.alltoall.pipelined import hop_synchronous, pipelined
 from treadle.synthesis.alltoall.rate import optimal_rate
-from treadle.synthesis.alltoall.rounds import fewest_rounds
-from treadle.synthesis.alltoall.shortest_paths import MAX_CHUNKS, split_over_shortest_paths
+from treadle.synthesis.alltoall.rounds import fastest_at_size, fewest_rounds
+from treadle.synthesis.alltoall.shortest_paths import MAX_CHUNKS as SPLIT_CHUNKS
+from treadle.synthesis.alltoall.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.time_stepped import least_steps, time_stepped_flow
 from treadle.synthesis.alltoall.timed_paths import chunked_exchange
 from treadle.synthesis.alltoall.whole_units import rounded_routes
@@ -29,6 +39,14 @@ from treadle.topologies.topology import Topology
 TSMCF = "tsmcf"
 PIPELINED = "pipelined"
 SHORTEST_PATHS = "shortest-paths"
+SIZED = (PIPELINED, SHORTEST_PATHS)
+"""Those that can be made for a size."""
+
+_LIGHT_PROGRAM = 2**22
+"""Chunks of a program that runtimes hold in a moment and some 100 MB."""
+
+_ENOUGH_CHUNKS = 64
+"""Chunks per shard worth a heavier program."""
 
 Built = tuple[ExchangeSchedule, Bound | None, tuple[str, ...]]
 """A schedule, the bound if one was found on the way, and notes."""
@@ -56,30 +74,69 @@ def _pipelined(problem: Problem, options: Options) -> Built:
     rate = optimal_rate(topology, collective, time_limit_s=left, progress=options.progress)
     paths = extract_paths(topology, collective, rate.flow.by_source)
     routes = rounded_routes(collective, paths, chunks=options.chunks)
-    shortest = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(options))
+    shortest = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(problem, options))
     if _busiest(topology, shortest) <= _busiest(topology, routes):
         routes = shortest
-    busiest = _busiest(topology, routes)
-    if options.exact.rounds is None:
+    busiest, finest = _busiest(topology, routes), _runnable(problem, PIPELINED_CHUNKS)
+    if options.size is not None:
+        schedule = _for_size(problem, options, options.size, routes)
+    elif options.exact.rounds is None:
         algbw = collective.pair_demands.buffer_units / busiest
-        schedule = fewest_rounds(topology, collective, routes, algbw, watch=options.watch)
+        schedule = fewest_rounds(topology, collective, routes, algbw, max_chunks=finest, watch=options.watch)
     else:
-        schedule = pipelined(topology, collective, routes, rounds=_rounds(options), watch=options.watch)
+        schedule = pipelined(
+            topology, collective, routes, rounds=_rounds(options), max_chunks=finest, watch=options.watch
+        )
     notes = _losses(float(busiest) * min(paths.rate(topology), rate.rate) - 1, "the fractional flow")
     return schedule, bound_of_alltoall(rate), notes
 
 
 def _shortest_paths(problem: Problem, options: Options) -> Built:
     topology, collective = problem.topology, problem.collective
-    routes = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(options))
+    routes = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(problem, options))
+    finest = _runnable(problem, PIPELINED_CHUNKS)
+    if options.size is not None:
+        return _for_size(problem, options, options.size, routes), None, ()
     if options.exact.rounds is None:
-        return hop_synchronous(topology, collective, routes), None, ()
-    schedule = pipelined(topology, collective, routes, rounds=_rounds(options), watch=options.watch)
+        return hop_synchronous(topology, collective, routes, max_chunks=finest), None, ()
+    schedule = pipelined(
+        topology, collective, routes, rounds=_rounds(options), max_chunks=finest, watch=options.watch
+    )
     return schedule, None, ()
 
 
-def _most_chunks(options: Options) -> int:
-    return MAX_CHUNKS if options.chunks is None else options.chunks
+def _for_size(
+    problem: Problem, options: Options, size: SizeRequest, routes: RouteSchedule
+) -> ExchangeSchedule:
+    """The routes in as many rounds as are fastest at a size."""
+    if options.exact.rounds is not None:
+        raise ScheduleError("rounds: a size to be fast at chooses their number; give one of the two")
+    return fastest_at_size(
+        problem.topology,
+        problem.collective,
+        routes,
+        size.size_bytes,
+        alpha_s=size.alpha_s,
+        max_chunks=_runnable(problem, PIPELINED_CHUNKS),
+        watch=options.watch,
+    )
+
+
+def _most_chunks(problem: Problem, options: Options) -> int:
+    return _runnable(problem, SPLIT_CHUNKS) if options.chunks is None else options.chunks
+
+
+def _runnable(problem: Problem, limit: int) -> int:
+    """The limit of chunks per shard; for unequal demands only so many that a program can have them all.
+
+    Equal shards need no more chunks than their shares of routes; unequal ones take as many as allowed, and
+    runtimes keep a number for each chunk of each unit of demand.
+    """
+    demands = problem.collective.demands
+    if demands is None:
+        return limit
+    units = int(demands.matrix.sum())
+    return max(1, min(limit, max(_LIGHT_PROGRAM // units, min(_ENOUGH_CHUNKS, PROGRAM_CHUNKS // units))))
 
 
 def _rounds(options: Options) -> int:

@@ -10,7 +10,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.exchange_cost import exchange_algbw, exchange_runtime_s
 from treadle.schedules.routes import RouteSchedule
-from treadle.synthesis.alltoall.pipelined import hop_synchronous, pipelined
+from treadle.synthesis.alltoall.pipelined import MAX_CHUNKS, hop_synchronous, pipelined
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
@@ -27,6 +27,7 @@ def fewest_rounds(
     routes: RouteSchedule,
     routes_algbw: Fraction,
     *,
+    max_chunks: int = MAX_CHUNKS,
     watch: Watch = UNWATCHED,
 ) -> ExchangeSchedule:
     """Hop by hop, or in as few rounds as come within half a percent of what the routes carry.
@@ -38,6 +39,8 @@ def fewest_rounds(
     routes : RouteSchedule
     routes_algbw : Fraction
         Bytes/s at which the routes keep their busiest link busy.
+    max_chunks : int
+        Limit of chunks per shard.
     watch : Watch
 
     Returns
@@ -45,12 +48,12 @@ def fewest_rounds(
     ExchangeSchedule
         The best that was met.
     """
-    best = hop_synchronous(topology, collective, routes)
+    best = hop_synchronous(topology, collective, routes, max_chunks=max_chunks)
     reached = exchange_algbw(topology, collective, best)
     for rounds in ROUNDS:
         if reached >= _NEAR * routes_algbw:
             break
-        found = pipelined(topology, collective, routes, rounds=rounds, watch=watch)
+        found = pipelined(topology, collective, routes, rounds=rounds, max_chunks=max_chunks, watch=watch)
         algbw = exchange_algbw(topology, collective, found)
         if algbw > reached:
             best, reached = found, algbw
@@ -65,6 +68,7 @@ def fastest_at_size(
     *,
     alpha_s: float,
     rounds: Sequence[int] = (2, 4, *ROUNDS),
+    max_chunks: int = MAX_CHUNKS,
     watch: Watch = UNWATCHED,
 ) -> ExchangeSchedule:
     """The number of rounds that is fastest in the alpha-beta model.
@@ -82,6 +86,8 @@ def fastest_at_size(
     rounds : sequence of int
         To be tried, rising, besides one hop a step. More rounds save bandwidth time and cost latency; once
         the latency of the steps alone takes longer than the best, no more are tried.
+    max_chunks : int
+        Limit of chunks per shard.
     watch : Watch
 
     Raises
@@ -91,12 +97,12 @@ def fastest_at_size(
     """
     if size_bytes < 0 or not alpha_s >= 0:
         raise ScheduleError(f"size {size_bytes} and latency {alpha_s} s: expected neither to be negative")
-    best = hop_synchronous(topology, collective, routes)
+    best = hop_synchronous(topology, collective, routes, max_chunks=max_chunks)
     least = exchange_runtime_s(topology, collective, best, size_bytes, alpha_s=alpha_s)
     for number in rounds:
         if number * alpha_s >= least:
             break
-        found = pipelined(topology, collective, routes, rounds=number, watch=watch)
+        found = pipelined(topology, collective, routes, rounds=number, max_chunks=max_chunks, watch=watch)
         time = exchange_runtime_s(topology, collective, found, size_bytes, alpha_s=alpha_s)
         if time < least:
             best, least = found, time
