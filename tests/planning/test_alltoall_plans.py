@@ -13,7 +13,9 @@ from treadle import planning
 from treadle.cli.main import main
 from treadle.planning.alltoall_candidates import ALLTOALL_ALGORITHMS
 from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.exchange_cost import exchange_runtime_s
 from treadle.schedules.files import load_plan
+from treadle.units import parse_size
 
 
 def run_json(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 0) -> dict[str, Any]:
@@ -106,3 +108,38 @@ def test_what_does_not_fit_is_refused_in_a_line(capsys: pytest.CaptureFixture[st
     for option in ("--chunks", "--rounds"):
         argv = ("solve", "hypercube:3", "alltoall", "--algorithm", "shortest-paths", option, "0")
         assert "expected at least 1" in refusal(capsys, *argv, status=2)
+
+
+def test_a_size_chooses_the_rounds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Small sizes want few steps, large ones full links; each beats the other at its own size."""
+    fabric = 'with_links(generalized_kautz(4, 32), bandwidth="12GB/s")'
+    made = {}
+    for size in ("1KB", "256MB"):
+        path = tmp_path / size
+        run_json(capsys, "solve", fabric, "alltoall", "--for-size", size, "-o", str(path))
+        assert main(["verify", str(path), "-q"]) == 0
+        plan = load_plan(path)
+        made[parse_size(size)] = plan.entries[0].schedule
+    few, many = made.values()
+    assert isinstance(few, ExchangeSchedule)
+    assert isinstance(many, ExchangeSchedule)
+    assert few.n_steps < many.n_steps
+    for size, best in made.items():
+        times = {
+            other.n_steps: exchange_runtime_s(plan.topology, plan.collective, other, size, alpha_s=1e-5)
+            for other in (few, many)
+        }
+        assert times[best.n_steps] == min(times.values())
+    slow = run_json(capsys, "solve", fabric, "alltoall", "--for-size", "256MB", "--alpha", "1s")
+    assert slow["steps"] <= few.n_steps
+
+
+def test_sizes_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    cube = ("solve", "hypercube:3", "alltoall")
+    assert "give a size as well" in refusal(capsys, *cube, "--alpha", "1us", status=2)
+    assert "at least 1 byte" in refusal(capsys, *cube, "--for-size", "0B", status=2)
+    assert "one of the two" in refusal(capsys, *cube, "--for-size", "1KB", "--rounds", "4", status=2)
+    said = refusal(capsys, *cube, "--for-size", "1KB", "--algorithm", "tsmcf", status=2)
+    assert "only pipelined and shortest-paths" in said
+    said = refusal(capsys, "solve", "hypercube:3", "allgather", "--for-size", "1KB", status=2)
+    assert "only pipelined and shortest-paths" in said

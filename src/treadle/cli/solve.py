@@ -39,9 +39,12 @@ from treadle.cli.report import (
     print_verification,
 )
 from treadle.cli.work import ClusterOption, JobsOption
+from treadle.errors import FormatError
+from treadle.planning.candidate import SizeRequest
 from treadle.planning.summary import bound_summary, solve_summary
 from treadle.planning.workers import workers
 from treadle.schedules.files import save_plan
+from treadle.units import parse_size, parse_time_ns
 
 FAILED = 1
 TIME_LIMIT_REACHED = 4
@@ -85,6 +88,14 @@ def solve_command(
     max_flows: Annotated[
         int | None, typer.Option(help="Routes: set out in rounds, so many flows a host.", metavar="Q")
     ] = None,
+    for_size: Annotated[
+        str | None,
+        typer.Option(help="All-to-all in steps: be fastest at this size, not the largest.", metavar="SIZE"),
+    ] = None,
+    alpha: Annotated[
+        str | None,
+        typer.Option(help="With --for-size: time a step takes besides; default 10us.", metavar="TIME"),
+    ] = None,
     trim: TrimOption = False,
     multicast: Annotated[
         bool, typer.Option("--multicast", help="Prune trees at switches that multicast or aggregate.")
@@ -123,6 +134,7 @@ def solve_command(
                 max_layers=layers,
                 max_routes=max_routes,
                 max_flows=max_flows,
+                size=_size(for_size, alpha),
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,
                 **problem_options(ranks, forward, root, weights, file_format, demands),
@@ -146,6 +158,18 @@ def solve_command(
         output.line("time limit  reached; this is a schedule that was at hand in place of the wanted one")
     output.result({**solve_summary(result), **({} if plan is None else {"plan": str(plan)})})
     return TIME_LIMIT_REACHED if result.is_late else 0
+
+
+def _size(for_size: str | None, alpha: str | None) -> SizeRequest | None:
+    """What --for-size and --alpha ask for."""
+    if for_size is None:
+        if alpha is not None:
+            raise FormatError("--alpha is for --for-size; give a size as well")
+        return None
+    size = parse_size(for_size)
+    if size < 1:
+        raise FormatError(f"--for-size {for_size}: expected at least 1 byte")
+    return SizeRequest(size, parse_time_ns("10us" if alpha is None else alpha) / 10**9)
 
 
 def bound_command(

@@ -106,6 +106,22 @@ class RouteRequest:
 
 
 @dataclass(frozen=True)
+class SizeRequest:
+    """The size that steps are to be fastest at.
+
+    Parameters
+    ----------
+    size_bytes : int
+        The larger per-rank buffer.
+    alpha_s : float
+        Seconds that a step takes besides its bytes and the latencies of its links.
+    """
+
+    size_bytes: int
+    alpha_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class Options:
     """What generators are told.
 
@@ -123,6 +139,8 @@ class Options:
         For exact synthesis.
     routes : RouteRequest
         For routes.
+    size : SizeRequest, optional
+        For the steps of an all-to-all; default as large as can be.
     progress : callable, optional
         progress(stage, done, total).
     deadline : float, optional
@@ -135,6 +153,7 @@ class Options:
     chunks: int | None = None
     exact: ExactRequest = field(default_factory=ExactRequest)
     routes: RouteRequest = field(default_factory=RouteRequest)
+    size: SizeRequest | None = None
     progress: Progress | None = None
     deadline: float | None = None
 

@@ -10,11 +10,13 @@ from typing import Unpack
 from treadle._version import __version__
 from treadle.errors import ScheduleError
 from treadle.planning.alltoall import alltoall_rate
+from treadle.planning.alltoall_candidates import SIZED
 from treadle.planning.candidate import (
     Bound,
     Candidate,
     Options,
     RouteRequest,
+    SizeRequest,
     bound_of_alltoall,
     find_bound,
     seconds_left,
@@ -209,6 +211,7 @@ def solve(
     max_layers: int | None = None,
     max_routes: int | None = None,
     max_flows: int | None = None,
+    size: SizeRequest | None = None,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
     **options: Unpack[ProblemOptions],
@@ -239,6 +242,8 @@ def solve(
     max_layers, max_routes, max_flows : int, optional
         Of routes: at most so many layers (virtual channels), paths from a rank to another, and flows of a
         host at a time, which then set out in rounds.
+    size : SizeRequest, optional
+        Of an all-to-all in steps: choose how finely to pipeline for this size, not for the largest.
     time_limit_s : float, optional
         Seconds after which a quick schedule takes the place of the wanted one.
     progress : callable, optional
@@ -267,6 +272,7 @@ def solve(
         chunks=chunks,
         exact=ExactRequest(chunks or 2, rounds, steps, symmetric, seed),
         routes=RouteRequest(max_layers, max_routes, max_flows),
+        size=size,
         progress=progress,
         deadline=seconds_left(time_limit_s),
     )
@@ -277,6 +283,8 @@ def solve(
         raise ScheduleError(
             f"{name}: limits of layers, routes and flows are for --algorithm {' or '.join(ROUTE_ALGORITHMS)}"
         )
+    if size is not None and name not in SIZED:
+        raise ScheduleError(f"{name}: only {' and '.join(SIZED)} pipeline an all-to-all for a size")
     try:
         found = generate(problem, name, how)
         watch.include(found.seconds)
