@@ -13,7 +13,7 @@ from treadle.schedules.route_cost import (
     round_times,
     route_algbw,
     route_loads,
-    route_runtime_s,
+    route_runtime,
     route_time,
 )
 from treadle.schedules.routes import routes_from_paths
@@ -62,12 +62,12 @@ def test_a_line_by_hand() -> None:
     assert route_algbw(fabric, both, routes) == 10
     assert route_time(line(cap=2), both, routes) == Fraction(1, 2)
     # 100 bytes a rank are 50 for the other: 10 s, and the way of 400 ns and two hops
-    model = {"alpha_s": 3.0, "hop_s": 0.5}
-    assert route_runtime_s(fabric, both, routes, 100, **model) == pytest.approx(3 + 1 + 4e-7 + 10)
+    model = {"alpha_ns": 70, "hop_ns": 5}
+    assert route_runtime(fabric, both, routes, 100, **model) == 10 + Fraction(70 + 400 + 2 * 5, 10**9)
     rounds = TimedRoutes(routes, np.array([0, 2, 4]), np.array([0, 2, 1, 2]))
     assert round_times(fabric, both, rounds) == [Fraction(1, 10), Fraction(1, 10)]
     assert route_algbw(fabric, both, rounds) == 10
-    assert route_runtime_s(fabric, both, rounds, 100, **model) == pytest.approx(2 * (3 + 1 + 4e-7) + 10)
+    assert route_runtime(fabric, both, rounds, 100, **model) == 10 + 2 * Fraction(480, 10**9)
     slow = TimedRoutes(routes, np.array([0, 2, 4]), np.array([0, 1, 2, 2]))
     assert round_times(fabric, both, slow) == [Fraction(1, 5), Fraction(1, 5)]
     assert round_times(line(cap=2), both, slow) == [Fraction(1, 2), Fraction(1, 2)]
@@ -84,7 +84,7 @@ def test_nothing_has_no_throughput() -> None:
     both = samples.alltoall(fabric)
     with pytest.raises(ScheduleError, match="carry nothing"):
         route_algbw(fabric, both, nothing)
-    assert route_runtime_s(fabric, both, nothing, 100) == 0
+    assert route_runtime(fabric, both, nothing, 100) == 0
 
 
 def test_loads_beyond_64_bits() -> None:

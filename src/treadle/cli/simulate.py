@@ -159,7 +159,7 @@ def _cells(row: SimulatedRow) -> tuple[str, ...]:
         f"{row.algbw_bytes_per_s / 1e9:.3f}",
         f"{row.busbw_bytes_per_s / 1e9:.3f}",
         "-" if row.efficiency is None else f"{row.efficiency:.1%}",
-        "-" if row.alpha_beta is None else f"{float(row.alpha_beta) * 1e6:.2f}",
+        f"{float(row.alpha_beta) * 1e6:.2f}",
         f"{row.utilisation:.0%} {row.busiest}",
     )
 
@@ -192,7 +192,7 @@ def _row(row: SimulatedRow) -> dict[str, object]:
         "algbw_bytes_per_s": row.algbw_bytes_per_s,
         "busbw_bytes_per_s": row.busbw_bytes_per_s,
         **({} if row.efficiency is None else {"efficiency": row.efficiency}),
-        **({} if row.alpha_beta is None else {"alpha_beta_s": float(row.alpha_beta)}),
+        "alpha_beta_s": float(row.alpha_beta),
         "busiest_link": row.busiest,
         "utilisation": row.utilisation,
         "transfers": row.transfers,

@@ -52,8 +52,8 @@ class SimulatedRow:
     algbw_bytes_per_s, busbw_bytes_per_s : float
     efficiency : float, optional
         Share of the proved bound on algbw; None where no bound is known.
-    alpha_beta : Fraction, optional
-        Seconds by the alpha-beta formula of the schedule; None for routes.
+    alpha_beta : Fraction
+        Seconds by the alpha-beta formula of the schedule.
     busiest : str
         The link that is busy for longest.
     utilisation : float
@@ -69,7 +69,7 @@ class SimulatedRow:
     algbw_bytes_per_s: float
     busbw_bytes_per_s: float
     efficiency: float | None
-    alpha_beta: Fraction | None
+    alpha_beta: Fraction
     busiest: str
     utilisation: float
     transfers: int

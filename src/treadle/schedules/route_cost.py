@@ -94,16 +94,18 @@ def route_algbw(
     return collective.pair_demands.buffer_units / time
 
 
-def route_runtime_s(
+def route_runtime(
     topology: Topology,
     collective: Collective,
     schedule: RouteSchedule | TimedRoutes,
     size_bytes: int,
     *,
-    alpha_s: float = 0.0,
-    hop_s: float = 0.0,
-) -> float:
-    """Time of the alpha-beta model for cut-through: start-up and longest way once a round, then the bytes.
+    alpha_ns: int = 0,
+    hop_ns: int = 0,
+) -> Fraction:
+    """Time of the alpha-beta model for cut-through, seconds, exact.
+
+    In each round: the start-up, the longest way, and the bytes over the fullest link.
 
     Parameters
     ----------
@@ -114,28 +116,26 @@ def route_runtime_s(
         Without rounds, all chunks set out at once: one round.
     size_bytes : int
         The larger per-rank buffer.
-    alpha_s : float
-        Seconds until a host has started the flows of a round.
-    hop_s : float
-        Seconds that an adapter or switch takes to pass on a packet, for each hop of a path.
+    alpha_ns : int
+        Nanoseconds until a host has started the flows of a round.
+    hop_ns : int
+        Nanoseconds that an adapter or switch takes to pass on a packet, for each hop of a path.
 
     Notes
     -----
     An upper bound on cut-through forwarding: the last byte leaves when the fullest link is through, and then
-    has the longest path before it. Store and forward would pay the bytes at every hop.
+    has the longest path before it. Store and forward would pay the bytes at every hop. Rounds that wait for
+    the slowest host each time; where only ranks wait for their own, they overlap and may take less.
     """
     routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
-    per_unit = size_bytes / collective.pair_demands.buffer_units
+    way_ns = np.zeros(routes.n_paths, dtype=np.int64)
     owner = np.repeat(np.arange(routes.n_paths), routes.hops)
-    latency = np.bincount(
-        owner, weights=topology.latencies_ns[routes.path_links] * 1e-9 + hop_s, minlength=routes.n_paths
-    )
+    np.add.at(way_ns, owner, topology.latencies_ns[routes.path_links] + hop_ns)
     if isinstance(schedule, TimedRoutes):
         times = round_times(topology, collective, schedule)
-        ways = [latency[schedule.path[schedule.span(number)]] for number in range(schedule.n_rounds)]
+        ways = [way_ns[schedule.path[schedule.span(number)]] for number in range(schedule.n_rounds)]
     else:
-        times, ways = [route_time(topology, collective, routes)], [latency]
-    return sum(
-        alpha_s + float(way.max(initial=0.0)) + float(time) * per_unit
-        for way, time in zip(ways, times, strict=True)
-    )
+        times, ways = [route_time(topology, collective, routes)], [way_ns]
+    latency_ns = sum(alpha_ns + int(way.max(initial=0)) for way in ways)
+    moving = sum(times, Fraction(0)) * Fraction(size_bytes, collective.pair_demands.buffer_units)
+    return Fraction(latency_ns, 10**9) + moving
