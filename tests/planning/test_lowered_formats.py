@@ -52,7 +52,7 @@ def test_loading_is_told(target: TargetFormat, tmp_path: Path, capsys: pytest.Ca
     values = json.loads(capsys.readouterr().out)
     assert values["interpreted"]
     assert not values["loaded_by_runtime"]
-    assert any(str(tmp_path / "folder") in value for value in values["environment"].values())
+    assert str(tmp_path / "folder") in json.dumps([values["environment"], values["check"]])
 
 
 def test_every_profile_names_its_variables() -> None:

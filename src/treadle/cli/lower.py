@@ -76,7 +76,7 @@ def lower_command(
         if result.shortfall is not None:
             warn(describe_shortfall(loaded, result.shortfall, "the text"))
     contents = " in ".join(counted(count, noun) for noun, count in result.counts)
-    runtime = f"{profile}" if to is TargetFormat.MSCCL_XML else "MSCCL++"
+    runtime = f"{profile}" if to is TargetFormat.MSCCL_XML else result.loading.runtime.split(" (")[0]
     output.line(f"written     {path}: {to} for {runtime}, {contents}")
     output.line(
         "checked     parsed back and executed by Treadle's own interpreter; "

@@ -96,3 +96,19 @@ def mscclpp_loading(path: str, name: str) -> Loading:
         fallback="sizes outside min_message_size to max_message_size, or whose chunks are no multiples of 16 "
         "bytes, and calls whose buffers are in place where the plan says out of place",
     )
+
+
+def cpu_loading(path: str, n_ranks: int) -> Loading:
+    """How an interpreter over MPI reads a CPU XML; ours is the reference.
+
+    Examples
+    --------
+    >>> cpu_loading("two.xml", 2).environment
+    ()
+    """
+    return Loading(
+        runtime="an interpreter of send, recv, reduce, copy and sync over MPI or UCX",
+        environment=(),
+        check=f"mpirun -n {n_ranks} python -m mpi4py -m treadle.runtime.mpi_text {path} checks every element",
+        fallback="nothing: any number of elements and every size is served",
+    )

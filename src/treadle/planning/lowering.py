@@ -10,8 +10,10 @@ from types import MappingProxyType
 import numpy as np
 
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.lowering.cpu_interpret import interpret_cpu_xml
+from treadle.lowering.cpu_xml import emit_cpu_xml
 from treadle.lowering.interpret import interpret_msccl_xml
-from treadle.lowering.loading import Loading, msccl_loading, mscclpp_loading
+from treadle.lowering.loading import Loading, cpu_loading, msccl_loading, mscclpp_loading
 from treadle.lowering.lower import lower as lower_schedule
 from treadle.lowering.msccl_xml import Profile, emit_msccl_xml
 from treadle.lowering.mscclpp_interpret import interpret_mscclpp_json
@@ -33,6 +35,7 @@ class TargetFormat(StrEnum):
 
     MSCCL_XML = "msccl-xml"
     MSCCLPP_JSON = "mscclpp-json"
+    CPU_XML = "cpu-xml"
 
 
 @dataclass(frozen=True)
@@ -199,8 +202,28 @@ def _mscclpp_json(request: _Request) -> Lowered:
     )
 
 
+def _cpu_xml(request: _Request) -> Lowered:
+    program = request.program(merge=True)
+    entry = request.entry
+    text = emit_cpu_xml(program, name=request.name, min_bytes=entry.min_bytes, max_bytes=entry.max_bytes or 0)
+    seen = interpret_cpu_xml(text)
+    return Lowered(
+        text,
+        program.n_operations,
+        program.n_chunks,
+        seen.violations,
+        (("instruction", seen.n_instructions), ("rank", seen.n_ranks)),
+        cpu_loading(request.path, program.n_ranks),
+        shortfall(request.plan.topology, request.plan.collective, program),
+    )
+
+
 _WRITERS: Mapping[TargetFormat, Callable[[_Request], Lowered]] = MappingProxyType(
-    {TargetFormat.MSCCL_XML: _msccl_xml, TargetFormat.MSCCLPP_JSON: _mscclpp_json}
+    {
+        TargetFormat.MSCCL_XML: _msccl_xml,
+        TargetFormat.MSCCLPP_JSON: _mscclpp_json,
+        TargetFormat.CPU_XML: _cpu_xml,
+    }
 )
 
 

@@ -1,0 +1,79 @@
+"""Emitted XMLs, parsed again and executed by Open MPI with data."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import missing_engines, mpirun
+from treadle import planning
+
+KINDS = ("allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce")
+
+
+def execute(files: list[Path], n: int, *, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """mpirun of the executor of texts; skips with the reason where there is no MPI."""
+    reason = missing_engines().get("MPI")
+    launcher = mpirun()
+    if reason is not None or launcher is None:
+        pytest.skip(f"MPI: {reason}")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+    command = [launcher, "-n", str(n), "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
+    command += [sys.executable, "-m", "mpi4py", "-m", "treadle.runtime.mpi_text", *map(str, files)]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def write(folder: Path, fabric: str, target: str) -> list[Path]:
+    """A text of every collective."""
+    files = []
+    for kind in KINDS:
+        options = {"root": 0} if kind in ("broadcast", "reduce") else {}
+        plan = planning.solve(fabric, kind, **options).plan
+        for in_place in (False, True):
+            if in_place and kind == "alltoall":
+                continue
+            result = planning.lower(plan, to=target, in_place=in_place)
+            assert result.faults == ()
+            assert 5040 % result.n_chunks == 0
+            files.append(folder / f"{kind}-{target}-{in_place}.xml")
+            files[-1].write_text(result.text, encoding="utf-8")
+    return files
+
+
+def test_open_mpi_executes_parsed_texts(tmp_path: Path) -> None:
+    files = [*write(tmp_path, "hypercube(2)", "msccl-xml"), *write(tmp_path, "hypercube(2)", "cpu-xml")]
+    done = execute(files, 4)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert len(report) == len(files) == 22
+    assert {name: wrong for name, wrong in report.items() if any(wrong)} == {}
+
+
+def test_open_mpi_notices_wrong_texts(tmp_path: Path) -> None:
+    """A shifted chunk comes out wrong; a text for other ranks is refused."""
+    right = write(tmp_path, "hypercube(2)", "cpu-xml")[2]
+    assert right.name.startswith("reduce-scatter")
+    text = right.read_text(encoding="utf-8")
+    mutant = tmp_path / "mutant.xml"
+    mutant.write_text(text.replace('<reduce slot="1"', '<reduce slot="0"', 1), encoding="utf-8")
+    assert mutant.read_text(encoding="utf-8") != text
+    done = execute([right, mutant], 4)
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout.splitlines()[0])
+    assert not any(report[right.name])
+    assert any(report["mutant.xml"])
+    refused = execute([right], 2)
+    assert refused.returncode != 0
+    assert "is for 4 ranks, found 2 processes" in refused.stderr
