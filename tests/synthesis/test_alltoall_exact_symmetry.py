@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from treadle.errors import TopologyError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.demands import Demands
 from treadle.synthesis.alltoall.automorphisms import proposed_automorphisms
-from treadle.synthesis.alltoall.exact_rate import exact_rate, solve_exactly
+from treadle.synthesis.alltoall.exact_rate import exact_rate, solve_exactly, suitable_symmetry
 from treadle.synthesis.alltoall.instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate import optimal_rate
 from treadle.synthesis.alltoall.symmetry import find_symmetry, known_symmetry, orbits, symmetry_of
 from treadle.synthesis.watch import UNWATCHED
 from treadle.topologies.isomorphism import link_map
@@ -128,3 +130,53 @@ def test_large_symmetric_fabrics_are_solved_in_moments() -> None:
     assert exact is not None
     assert float(exact.rate) == pytest.approx(2.685452e-4, rel=1e-6)
     assert np.unique(exact.witness.lengths).tolist() == [21, 22]
+
+
+def nameless(expression: str, seed: int = 0) -> t.Topology:
+    """The fabric with its nodes and links in another order, under a name that says nothing."""
+    fabric = t.parse(expression)
+    rng = np.random.default_rng(seed)
+    place, links = rng.permutation(fabric.n_nodes), rng.permutation(fabric.n_links)
+    return replace(
+        fabric,
+        name="from a file",
+        tails=place[fabric.tails[links]].astype(np.int32),
+        heads=place[fabric.heads[links]].astype(np.int32),
+        bandwidths=fabric.bandwidths[links],
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "rate"),
+    [
+        ("torus(6, 6, 6)", Fraction(6, 216 * 9 // 2)),  # 6 links a node, distances 216 * 4.5
+        ("hypercube(8)", Fraction(8, 8 * 2**7)),
+        ("circulant(200, 1, 14)", None),
+        ("metacyclic_cayley(8, 2, 7, 4, 7, 9, 6)", None),
+    ],
+)
+def test_symmetry_is_found_without_a_name(expression: str, rate: Fraction | None) -> None:
+    fabric = nameless(expression)
+    found = optimal_rate(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
+    named = t.parse(expression)
+    expected = optimal_rate(named, on_all_ranks(named, CollectiveKind.ALLTOALL)).exact
+    assert expected is not None
+    assert found.exact == expected
+    assert rate is None or found.exact == rate
+
+
+def test_no_search_where_nodes_have_distances_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A random graph of a hundred nodes; a torus that lost a link still has its mirror images."""
+
+    def searched(expression: str) -> bool:
+        fabric = nameless(expression)
+        calls: list[FlowInstance] = []
+        monkeypatch.setattr(
+            "treadle.synthesis.alltoall.exact_rate.find_symmetry",
+            lambda one: calls.append(one) or known_symmetry(one),
+        )
+        suitable_symmetry(_instance(fabric))
+        return bool(calls)
+
+    assert not searched("jellyfish(100, 3)")
+    assert searched("punctured(torus(10, 10), links=1)")

@@ -17,6 +17,7 @@ from treadle.synthesis.alltoall.shortest_trees import TreeFinder
 from treadle.synthesis.alltoall.symmetry import FlowSymmetry, find_symmetry, known_symmetry
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.watch import Watch
+from treadle.topologies.distances import distance_distribution
 from treadle.topologies.topology import Topology
 
 MAX_PAIRS = 12_000
@@ -29,6 +30,7 @@ _MAX_PAIR_ROWS = 3_000
 _PAIRS_PER_ORBIT = 24
 _MAX_COLUMNS = 20_000
 _SEARCH_NODES = 1_024
+_MANY = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +110,25 @@ def exact_rate(
 
 
 def suitable_symmetry(instance: FlowInstance) -> FlowSymmetry:
-    """Known symmetry, and more by a search where what is known leaves several sources."""
+    """Known symmetry, and more by a search where what is known leaves several sources.
+
+    There is none to speak of, and no search, where most of many nodes differ in how many are how far away.
+    """
     symmetry = known_symmetry(instance)
     if symmetry.n_sources == 1 or instance.topology.n_nodes > _SEARCH_NODES:
         return symmetry
-    return find_symmetry(instance)
+    return symmetry if _has_many_kinds(instance) else find_symmetry(instance)
+
+
+def _has_many_kinds(instance: FlowInstance) -> bool:
+    """Whether most ranks, if there are many, have distances of their own; an automorphism would keep them."""
+    if instance.n_sources <= _MANY:
+        return False
+    try:
+        kinds = np.unique(distance_distribution(instance.topology), axis=0)
+    except InfeasibleError:  # of a pair that need not have a demand
+        return False
+    return 2 * len(kinds) > instance.n_sources
 
 
 def _check_reachable(instance: FlowInstance, symmetry: FlowSymmetry) -> None:

@@ -104,9 +104,10 @@ def _rate_of_links(
     began, clock = time.process_time(), time.monotonic()
     instance = flow_instance(topology, collective)
     symmetry = known_symmetry(instance)
+    # a search takes a third of a second at a thousand nodes; where something is known, it finds little more
+    if symmetry.n_sources > 1 and (symmetry.is_trivial or _is_small(instance, symmetry)):
+        symmetry = suitable_symmetry(instance)
     if _is_small(instance, symmetry):
-        if symmetry.n_sources > 1:
-            symmetry = suitable_symmetry(instance)
         # exact arithmetic may take long where it fails; some of the time must be left for the other method
         deadline = None if time_limit_s is None else clock + time_limit_s / 2
         found = solve_exactly(instance, symmetry, Watch(progress, deadline))
