@@ -187,7 +187,7 @@ def test_the_deadline_ends_the_work(name: str, configurations: dict[str, Configu
     watch = Watch(lambda _, number, __: done.append(number), time.monotonic() + 0.12)
     with configurations[name](), pytest.raises(TimeLimitError):
         map_blocks("slow", slow, [(value,) for value in range(100)], watch=watch)
-    assert max(done) < 20
+    assert len(done) < 50
     with configurations[name](), pytest.raises(TimeLimitError):
         map_blocks("late", slow, [(1,), (2,)], watch=Watch(None, time.monotonic() - 1))
 

@@ -102,9 +102,11 @@ def _check_workers(client: Any, address: str) -> None:
         raise TreadleError(f"cluster {address}: has no workers; start some with: dask worker {address}")
     try:
         versions = set(client.run(installed_version).values())
-    except ImportError:
+    except Exception as error:  # dask hands on what a worker cannot import as text only
+        if "No module named" not in str(error):
+            raise
         raise TreadleError(
-            f"cluster {address}: a worker has no treadle; install 'treadle[cluster]' on all of them"
+            f"cluster {address}: a worker has no treadle ({error}); install 'treadle[cluster]' on all of them"
         ) from None
     if versions != {__version__}:
         others = ", ".join(sorted(versions - {__version__}))

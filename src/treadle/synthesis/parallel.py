@@ -51,7 +51,7 @@ def core_threads(most: int) -> int:
     return max(1, min(cores, wanted, most))
 
 
-def spans(count: int, *, least: int, most: int | None = None, native: bool = True) -> list[slice]:
+def spans(count: int, *, least: int, native: bool = True) -> list[slice]:
     """Cut `count` items into pieces, one after the other, that keep all workers busy.
 
     Parameters
@@ -59,8 +59,6 @@ def spans(count: int, *, least: int, most: int | None = None, native: bool = Tru
     count : int
     least : int
         Items of a piece below which handing them over costs more than it saves.
-    most : int, optional
-        Items of a piece at most, for the space they take.
     native : bool
         Whether most of the work releases the interpreter's lock. If not, threads would only get into each
         other's way, and there is but one piece unless workers are processes.
@@ -75,8 +73,6 @@ def spans(count: int, *, least: int, most: int | None = None, native: bool = Tru
     """
     jobs = effective_n_jobs(None) if native or runs_apart() else 1
     pieces = 1 if jobs == 1 else max(1, min(_PIECES * jobs, count // least))
-    if most is not None:
-        pieces = max(pieces, -(-count // max(1, most)))
     edges = [count * place // pieces for place in range(pieces + 1)]
     return [slice(first, last) for first, last in pairwise(edges)]
 

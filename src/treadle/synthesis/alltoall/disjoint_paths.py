@@ -22,8 +22,9 @@ from treadle.topologies.topology import Topology
 _Found = list[tuple[int, int, list[int]]]
 """Paths as (source, target, links)."""
 
-_BLOCK = 2**21
-"""Pairs times links at once."""
+_BLOCK = 2**16
+"""Pairs times links at once: what fits the cache; dask's workers pay for every large array once more."""
+
 _FAR = 2**20
 
 _LEAST_PAIRS, _LEAST_SOURCES = 256, 4
@@ -56,10 +57,9 @@ def disjoint_paths(topology: Topology, collective: Collective, *, watch: Watch =
     check_reachable(topology, collective, finder.distances(np.ones(topology.n_links)))
     source, target, _ = demanded_pairs(collective)
     ranks = np.array(collective.ranks)
-    most = max(1, _BLOCK // (2 * topology.n_links))
     blocks = [
         (topology, source[own], target[own], ranks[source[own]], ranks[target[own]])
-        for own in spans(len(source), least=_LEAST_PAIRS, most=most)
+        for own in spans(len(source), least=_LEAST_PAIRS)
     ]
     found = map_blocks("disjoint paths", _disjoint, blocks, watch=watch)
     return from_lists([path for paths in found for path in paths])
@@ -73,7 +73,13 @@ def _disjoint(
     ends: NDArray[np.int64],
 ) -> _Found:
     """The paths of some pairs of ranks, which are at these nodes."""
-    used = _largest_flows(topology, starts, ends)
+    rows = max(1, _BLOCK // (2 * topology.n_links))
+    used = np.concatenate(
+        [
+            _largest_flows(topology, starts[first : first + rows], ends[first : first + rows])
+            for first in range(0, len(starts), rows)
+        ]
+    )
     pairs = zip(source.tolist(), target.tolist(), starts.tolist(), ends.tolist(), used, strict=True)
     return [
         (one, other, path)

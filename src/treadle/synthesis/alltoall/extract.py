@@ -35,7 +35,7 @@ _UNDELIVERED = 0.05
 _DUST = 1e-9
 """Share of a pair's demand below which what is left to route counts as rounding."""
 
-_LEAST_WALKS, _LEAST_SEARCHES = 64, 16
+_LEAST_WALKS, _LEAST_SEARCHES = 256, 16
 """Sources of a piece of work: fewer walk, or search, side by side at hardly less cost."""
 
 
