@@ -35,7 +35,7 @@ FIGURE_9 = (0, 16, 32, 64)
 FIGURE_10 = (16, 36, 64, 100, 144, 256, 400, 625, 1000)
 BOUND_RATIO = (5, 12, 20, 21, 48, 80, 85, 100, 200, 320, 341, 500, 700, 1000, 1280)
 ILP_SECONDS = 10.0
-MOST_DISJOINT = 64 * 63 * 8
+MOST_DISJOINT = 81 * 80 * 8
 """Paths beyond which the linear program over link-disjoint ones is left out."""
 
 Row = Mapping[str, float]
