@@ -13,6 +13,7 @@
 #include "concurrent_flow.hpp"
 #include "fluid.hpp"
 #include "packing.hpp"
+#include "path_simplex.hpp"
 #include "residual.hpp"
 #include "simulate.hpp"
 #include "splitting.hpp"
@@ -381,6 +382,31 @@ auto anneal_link_orders(int n_nodes, Int32In tail, Int32In head, Int32In source,
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found)), cost);
 }
 
+// Empty `slack` and `column`: from the keys alone.
+auto path_simplex(FloatIn capacity, FloatIn demand, Int32In pair, Int64In offset, Int32In links, Int32In key,
+                  Int32In column, Int32In slack, std::int64_t most_pivots, ControlIn control) {
+    PathBasis basis;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        PathProgram program;
+        program.n_links = static_cast<int>(capacity.shape(0));
+        program.n_pairs = static_cast<int>(demand.shape(0));
+        program.n_columns = static_cast<int>(pair.shape(0));
+        program.capacity = capacity.data();
+        program.demand = demand.data();
+        program.pair = pair.data();
+        program.offset = offset.data();
+        program.links = links.data();
+        basis.key = to_vector<std::int32_t>(key);
+        basis.column = to_vector<std::int32_t>(column);
+        basis.slack = to_vector<std::int32_t>(slack);
+        status = solve_path_program(program, most_pivots, Control{control.data()}, basis);
+    }
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(basis.key)),
+                           to_numpy(std::move(basis.column)), to_numpy(std::move(basis.slack)), basis.pivots);
+}
+
 // Row-major (slice, task) starts and bindings; [finish, tasks done, last task].
 auto simulate_tasks(Int32In resource, Int64In duration, Int64In edge_offset, Int32In edge_target, Int64In edge_shift,
                     int n_resources, int n_slices, int order, bool with_binding, ControlIn control) {
@@ -460,6 +486,9 @@ NB_MODULE(_core, m) {
     m.def("anneal_link_orders", &anneal_link_orders, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
           nb::arg("source"), nb::arg("demand"), nb::arg("order"), nb::arg("lengths"), nb::arg("steps"), nb::arg("hot"),
           nb::arg("cold"), nb::arg("seed"), nb::arg("control"));
+    m.def("path_simplex", &path_simplex, nb::arg("capacity"), nb::arg("demand"), nb::arg("pair"), nb::arg("offset"),
+          nb::arg("links"), nb::arg("key"), nb::arg("column"), nb::arg("slack"), nb::arg("most_pivots"),
+          nb::arg("control"));
     m.def("concurrent_flow", &concurrent_flow, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
           nb::arg("capacity"), nb::arg("source"), nb::arg("demand"), nb::arg("weight"), nb::arg("orbit"),
           nb::arg("start_flow"), nb::arg("start_length"), nb::arg("gap"), nb::arg("time_limit_s"),

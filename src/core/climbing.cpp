@@ -15,7 +15,7 @@ namespace {
 #endif
 
 constexpr int lanes = 16;         // sources are padded to a multiple
-constexpr double far_away = 2.5;  // distance of pairs without a path, in units of the largest distance
+constexpr double far_away = 8;    // distance of pairs without a path, in units of the largest distance
 constexpr float near_enough = 1.002F;
 constexpr int tries = 30;  // pairs looked at for one that takes a detour
 

@@ -114,6 +114,18 @@ def anneal_link_orders(
     seed: int,
     control: Int64,
 ) -> tuple[int, Int32, float]: ...
+def path_simplex(
+    capacity: Float64,
+    demand: Float64,
+    pair: Int32,
+    offset: Int64,
+    links: Int32,
+    key: Int32,
+    column: Int32,
+    slack: Int32,
+    most_pivots: int,
+    control: Int64,
+) -> tuple[int, Int32, Int32, Int32, int]: ...
 def concurrent_flow(
     n_nodes: int,
     tail: Int32,

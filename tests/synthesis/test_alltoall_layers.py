@@ -180,7 +180,7 @@ def test_annealed_orders(topology: Topology, seed: int) -> None:
         free = ShortestPaths(topology, collective).distances(view)[source, before.ranks[target]]
         found = LayeredPaths(topology, collective, orders).search(view)
         climbed = found.distance[source, before.ranks[target]]
-        ratios.append(np.minimum(climbed, 2.5 * free.max()).sum() / free.sum())
+        ratios.append(np.minimum(climbed, 8 * free.max()).sum() / free.sum())
     assert cost == pytest.approx(np.mean(ratios), rel=1e-4)
 
 
@@ -240,7 +240,7 @@ def test_waits_that_all_routings_share(name: str, shared: bool) -> None:
 
 
 def test_the_same_seed_gives_the_same_routes() -> None:
-    graph = parse("generalized_kautz(3, 13)")
+    graph = parse("generalized_kautz(4, 27)")
     collective = everyone(graph)
     one, same, other = (layered_routes(graph, collective, 1, searches=1, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(one.orders, same.orders)

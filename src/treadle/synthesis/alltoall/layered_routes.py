@@ -124,7 +124,7 @@ def layered_routes(
             if search.efficiency >= target:
                 break
             watch.beat("layered routes", number, searches)
-            search.improve(watch)
+            search.improve(1 + number // 2, watch)
     except TimeLimitError:
         if search.best is None:
             raise
@@ -200,15 +200,15 @@ class _Search:
             nearest = np.minimum(nearest, distance[pick])
         return candidates[chosen].astype(np.int32)
 
-    def improve(self, watch: Watch) -> None:
+    def improve(self, effort: int, watch: Watch) -> None:
         """Search for better orders, from the best ones of earlier searches if there are any."""
         if self._finder is None:
             orders, _ = packed_orders(self.base, self.topology.n_links, self.n_layers)
             self._finder = OrderSearch(self.topology, self.collective, orders, self.base.lengths, self.seed)
         if self._is_warm:
-            self._finder.run(_MORE_ROUNDS, heat=_WARM, watch=watch)
+            self._finder.run(_MORE_ROUNDS, heat=_WARM, effort=effort, watch=watch)
         else:
-            self._finder.run(_FIRST_ROUNDS, heat=1.0, watch=watch)
+            self._finder.run(_FIRST_ROUNDS, effort=effort, watch=watch)
         found = self.attempt(self._finder.orders, watch)
         if found is not None:
             self._is_warm = True
@@ -259,7 +259,7 @@ def _refusal(
         for number in range(max_layers + 1, enough):
             orders, _ = packed_orders(base, topology.n_links, number)
             search = OrderSearch(topology, collective, orders, base.lengths, seed)
-            search.run(_HELP_ROUNDS, heat=1.0, watch=watch)
+            search.run(_HELP_ROUNDS, watch=watch)
             if _serves_all(LayeredPaths(topology, collective, search.orders), collective):
                 enough = number
                 break

@@ -84,7 +84,7 @@ class LayeredPaths:
         orders : array of int32, shape (L, m)
         cost : float
             Demand times distance over climbing paths, relative to all paths, mean over the views. A pair
-            without a climbing path counts as 2.5 times as far as the farthest pair.
+            without a climbing path counts as 8 times as far as the farthest pair.
 
         Raises
         ------

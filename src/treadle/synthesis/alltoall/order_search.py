@@ -75,22 +75,24 @@ class OrderSearch:
         self.orders = np.ascontiguousarray(orders, dtype=np.int32)
         self._learn(lengths)
 
-    def run(self, rounds: int, *, heat: float, watch: Watch) -> None:
+    def run(self, rounds: int, *, watch: Watch, heat: float = 1.0, effort: int = 1) -> None:
         """Cool down once.
 
         Parameters
         ----------
         rounds : int
+        watch : Watch
         heat : float
             Of the first round, in units of the usual one.
-        watch : Watch
+        effort : int
+            Multiplies the moves of each round.
 
         Raises
         ------
         TimeLimitError
             If the watch's deadline passes.
         """
-        steps = _STEPS_PER_LINK * self._topology.n_links
+        steps = effort * _STEPS_PER_LINK * self._topology.n_links
         heats = np.geomspace(max(_HOT * heat, _COLD), _COLD, rounds + 1)
         for number in range(rounds):
             watch.beat("link orders", number, rounds)

@@ -8,11 +8,15 @@ from typing import Any
 import highspy
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.paths import Float64Array, PathSet, WeightedPaths, demanded_pairs
+from treadle.synthesis.engine import core, run_watched
+from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+
+_MOST_PIVOTS = 10**6
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +52,9 @@ class PathMaster:
     Notes
     -----
     F = 1 / T turns (21)-(24) inside out, so that every choice of paths is feasible. Columns are paths; rows
-    are the demanded pairs and then the links.
+    are the demanded pairs and then the links. Once one path a pair is given to start from, the core's simplex
+    method, whose basis has a row per link only, comes near the optimum; HiGHS goes on from its basis, and its
+    tolerances hold.
     """
 
     def __init__(self, topology: Topology, collective: Collective) -> None:
@@ -69,6 +75,9 @@ class PathMaster:
             self._solver.setOptionValue(option, value)
         self._build()
         self.pair: Int64Array = np.zeros(0, dtype=np.int64)
+        self._offset: Int64Array = np.zeros(1, dtype=np.int64)
+        self._links: Int32Array = np.zeros(0, dtype=np.int32)
+        self._start: tuple[Int32Array, Int32Array, Int32Array] | None = None
 
     def _build(self) -> None:
         """Rows, and the column of T."""
@@ -109,30 +118,64 @@ class PathMaster:
             value,
         )
         self.pair = np.concatenate([self.pair, pair])
+        self._offset = np.concatenate([self._offset, self._offset[-1] + paths.offset[1:]])
+        self._links = np.concatenate([self._links, paths.links])
 
-    def start_from(self, chosen: Int64Array, tightest: int) -> None:
-        """Begin the simplex method from one path a pair and the link that limits T.
+    def start_from(self, chosen: Int64Array) -> None:
+        """Begin the simplex method from one path a pair.
 
         Parameters
         ----------
         chosen : array of int, shape (pairs,)
             Column of each pair.
-        tightest : int
-            Link of the largest load over bandwidth.
         """
+        none = np.zeros(0, dtype=np.int32)
+        self._start = (chosen.astype(np.int32), none, none)
+
+    def _advance(self, watch: Watch) -> None:
+        """Near the optimum by the core's simplex method, from the start or from where it was; see there."""
+        assert self._start is not None
+        key, column, slack = self._start
+        _, key, column, slack, _ = run_watched(
+            "path LP",
+            lambda control: core.path_simplex(
+                self.bandwidth,
+                self.demand,
+                self.pair.astype(np.int32),
+                self._offset,
+                self._links,
+                key,
+                column,
+                slack,
+                _MOST_PIVOTS,
+                control,
+            ),
+            deadline=watch.deadline,
+        )
+        self._start = (key, column, slack)
         status = highspy.HighsBasisStatus
         columns = [status.kLower] * (self.n_columns + 1)
-        columns[0] = status.kBasic
-        for column in chosen.tolist():
-            columns[column + 1] = status.kBasic
-        rows = [status.kLower] * self.n_pairs + [status.kBasic] * self.n_links
-        rows[self.n_pairs + tightest] = status.kUpper
+        for basic in (0, *(key + 1).tolist(), *(column + 1).tolist()):
+            columns[basic] = status.kBasic
+        rows = [status.kLower] * self.n_pairs + [status.kUpper] * self.n_links
+        for link in slack.tolist():
+            rows[self.n_pairs + link] = status.kBasic
         basis = highspy.HighsBasis()
         basis.col_status, basis.row_status, basis.valid = columns, rows, True
         self._solver.setBasis(basis)
 
-    def solve(self, *, method: str = "simplex", crossover: bool = True) -> MasterSolution:
-        """An optimum; basic unless an interior one is asked for."""
+    def solve(
+        self, *, method: str = "simplex", crossover: bool = True, watch: Watch = UNWATCHED
+    ) -> MasterSolution:
+        """An optimum; basic unless an interior one is asked for.
+
+        Raises
+        ------
+        TimeLimitError
+            If the watch's deadline passes.
+        """
+        if self._start is not None:
+            self._advance(watch)
         self._solver.setOptionValue("solver", method)
         self._solver.setOptionValue("run_crossover", "on" if crossover else "off")
         self._solver.run()

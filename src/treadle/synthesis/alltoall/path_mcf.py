@@ -75,7 +75,8 @@ def path_mcf(topology: Topology, collective: Collective, paths: PathSet) -> Path
     _, _, demand = demanded_pairs(collective)
     master = PathMaster(topology, collective)
     master.add(paths, pair)
-    _start_simply(master, paths, pair)
+    by_hops = np.lexsort((paths.hops, pair))
+    master.start_from(by_hops[np.searchsorted(pair[by_hops], np.arange(master.n_pairs))])
     solution = master.solve()
     routing = weighted(paths, pair, solution.weights, demand)
     exact = None
@@ -88,17 +89,6 @@ def path_mcf(topology: Topology, collective: Collective, paths: PathSet) -> Path
         exact_weights = tuple(shares[p] * int(demand[pair[p]]) for p in np.flatnonzero(used).tolist())
         routing = WeightedPaths(paths.take(used), np.array([float(weight) for weight in exact_weights]))
     return PathMcfResult(routing.rate(topology), rate, routing, exact_weights, solution.lengths)
-
-
-def _start_simply(master: PathMaster, paths: PathSet, pair: Int64Array) -> None:
-    """Start from the shortest path of each pair."""
-    order = np.lexsort((paths.hops, pair))
-    chosen = order[np.searchsorted(pair[order], np.arange(master.n_pairs))]
-    routes = paths.take(np.sort(chosen))
-    load = np.bincount(
-        routes.links, weights=master.demand[pair[np.sort(chosen)]][routes.owner], minlength=master.n_links
-    )
-    master.start_from(chosen, int(np.argmax(load / master.bandwidth)))
 
 
 def _exact_vertex(

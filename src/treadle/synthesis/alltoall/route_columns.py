@@ -133,7 +133,7 @@ def generate_routes(
         average = columns.in_bytes(lengths)
     bound, _ = columns.price(average)
     best_lengths = average
-    solution = columns.solve_first(simplex=bound > cutoff)
+    solution = columns.solve_first(simplex=bound > cutoff, watch=watch)
     rounds = 1
     while True:
         now = columns.in_bytes(solution.lengths)
@@ -149,7 +149,7 @@ def generate_routes(
         watch.beat("routes", rounds, max_rounds)
         if bound <= max(rate * (1 + gap), cutoff) or not added or rounds >= max_rounds:
             break
-        solution = columns.master.solve()
+        solution = columns.master.solve(watch=watch)
         rounds += 1
     routing = columns.routing(solution)
     return RoutingResult(
@@ -226,7 +226,7 @@ class _Columns:
         proved = float(self.topology.bandwidths @ positive) / needed
         return proved, self.add(path_set(self.source, self.target, found.paths(self.source, self.target)))
 
-    def solve_first(self, *, simplex: bool) -> MasterSolution:
+    def solve_first(self, *, simplex: bool, watch: Watch) -> MasterSolution:
         """The first optimum, from one path a pair at a low load; or just that load."""
         paths, place = self._all()
         pair = self.master.pair[place]
@@ -241,8 +241,8 @@ class _Columns:
             weights[chosen] = 1.0
             lengths = (times == times.max()).astype(np.float64)
             return MasterSolution(float(times.max()), weights, lengths, self.master.demand)
-        self.master.start_from(chosen, int(np.argmax(times)))
-        return self.master.solve()
+        self.master.start_from(chosen)
+        return self.master.solve(watch=watch)
 
     def _all(self) -> tuple[PathSet, Int64Array]:
         """All columns as one set, and the column of each of its paths."""
