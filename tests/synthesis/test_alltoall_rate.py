@@ -153,7 +153,7 @@ def test_threads_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> No
     topology = parse("jellyfish(70,4)")
     results = []
     for threads in (1, 2, 5):
-        monkeypatch.setattr(pdhg, "_threads", lambda threads=threads: threads)
+        monkeypatch.setattr(pdhg, "core_threads", lambda most, threads=threads: threads)
         results.append(iterated(topology, alltoall(topology), 1e-2))
     assert all(found.flow == results[0].flow for found in results)
     assert all(found.witness == results[0].witness for found in results)
