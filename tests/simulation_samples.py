@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 from fractions import Fraction
 
-from treadle.lowering.program import Operation, OperationKind, Program, program_from_operations
+from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 from treadle.simulation.clock import TimedGraph
 from treadle.simulation.options import Sharing
@@ -36,10 +36,9 @@ def relay(n: int) -> Program:
         if rank > 0:
             operations.append(Operation(OperationKind.RECEIVE, 0, 1, peer=rank - 1, step=rank - 1))
         if rank < n - 1:
-            waits = (0,) if rank else ()
-            operations.append(
-                Operation(OperationKind.SEND, 0, 1, peer=rank + 1, step=rank, path=rank, waits=waits)
-            )
+            source, waits = (Buffer.OUTPUT, (0,)) if rank else (Buffer.INPUT, ())
+            send = Operation(OperationKind.SEND, 0, 1, rank + 1, source, step=rank, path=rank, waits=waits)
+            operations.append(send)
         ranks.append(operations)
     return program_from_operations(
         CollectiveKind.BROADCAST,

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from simulation_samples import RATE, chain, messages, one_to_two, relay, star
+from simulation_samples import RATE, messages, one_to_two, star
 from treadle import planning
 from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleError
 from treadle.lowering.program import Operation, OperationKind, Program, program_from_operations
@@ -127,8 +127,8 @@ def test_simgrid_finds_waits_in_a_circle() -> None:
 
 @needs_simgrid
 def test_a_missing_dependence_shows_in_the_data() -> None:
-    """Rank 1 passes its buffer on before anything has come: the times say nothing of it, the elements do."""
-    topology, program = chain(3), relay(3)
+    """Ranks pass their buffers on before anything has come: the times say nothing of it, the elements do."""
+    topology, program = ring_program()
     (right,) = simulate_with_simgrid(topology, program, [2**12])
     assert right.wrong == 0
     hasty = dataclasses.replace(
@@ -137,7 +137,7 @@ def test_a_missing_dependence_shows_in_the_data() -> None:
         wait_offset=np.zeros(program.n_operations + 1, dtype=np.int64),
     )
     (found,) = simulate_with_simgrid(topology, hasty, [2**12])
-    assert found.wrong == 2**10
+    assert found.wrong > 2**9
 
 
 @needs_simgrid

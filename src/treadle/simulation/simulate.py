@@ -12,8 +12,8 @@ from treadle.simulation.result import Simulation
 from treadle.simulation.tasks import TaskGraph, task_graph
 from treadle.topologies.topology import Topology
 
-MAX_TASKS = 2**26
-"""Of all slices: about 40 bytes each."""
+MAX_TASKS = 2**24
+"""Of all slices: about 40 bytes and half a microsecond each."""
 
 
 def simulate_program(

@@ -1,0 +1,103 @@
+"""``treadle simulate``: words, JSON, traces, refusals."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from treadle.cli.main import main
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "ring.plan"
+    words = ["solve", 'ring(4,bandwidth="1GB/s")', "allgather", "--algorithm", "ring", "-o", str(path), "-q"]
+    assert main(words) == 0
+    return path
+
+
+def test_a_plan_over_sizes(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(plan), "--size", "1K..4K", "--alpha", "1us"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "alpha 1us a message, pipelined; cut-through; links shared slice-order" in out
+    rows = [line.split() for line in out.splitlines() if line.split()[:1] in (["1KB"], ["2KB"], ["4KB"])]
+    assert [row[0] for row in rows] == ["1KB", "2KB", "4KB"]
+    assert "critical path of 4KB:" in out
+    assert "latency" in out
+
+
+def test_json_is_exact(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two rings of opposite sense, half of each shard: 3 hops of alpha + M / 8 / B each (3.3.2)."""
+    words = ["--size", "4096B", "--slices", "1", "--alpha", "1us", "--latency-model", "per-message", "--json"]
+    assert main(["simulate", str(plan), *words]) == 0
+    values = json.loads(capsys.readouterr().out)
+    (row,) = values["rows"]
+    assert Fraction(row["time_exact"]) == 3 * (Fraction(1, 10**6) + Fraction(512, 10**9))
+    assert row["time_s"] == pytest.approx(row["alpha_beta_s"])
+    assert row["efficiency"] == pytest.approx(row["algbw_bytes_per_s"] / values["optimal_algbw_bytes_per_s"])
+    assert row["transfers"] == 4 * 2 * 3
+    assert (values["sharing"], values["alpha_s"]) == ("slice-order", 1e-6)
+
+
+@pytest.mark.parametrize("sharing", ["fifo", "slice-order", "fair"])
+def test_a_fabric_is_solved_first(sharing: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "simulate",
+        "hypercube:2",
+        "allreduce",
+        "--algorithm",
+        "bfb",
+        "--sharing",
+        sharing,
+        "--size",
+        "64B",
+    ]
+    assert main([*words, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert (values["algorithm"], values["collective"]) == ("bfb", "allreduce")
+    assert values["rows"][0]["time_s"] >= 64 / values["optimal_algbw_bytes_per_s"]
+
+
+def test_a_trace_of_the_last_size(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "trace.json"
+    words = ["simulate", str(plan), "--size", "1K,2K", "--slices", "2", "--trace", str(target)]
+    assert main(words) == 0
+    assert f"trace       {target}, of size 2KB" in capsys.readouterr().out
+    trace = json.loads(target.read_text(encoding="utf-8"))
+    assert trace["otherData"]["size_bytes"] == 2048
+    assert sum(e["ph"] == "X" and e["pid"] == 1 for e in trace["traceEvents"]) == 4 * 2 * 3 * 2
+    assert {path.name for path in tmp_path.iterdir()} == {target.name, "ring.plan"}
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["/nowhere.plan"], 2, "nowhere.plan"),
+        (["ring:4", "allgather", "--size", "64"], 2, "size with a unit"),
+        (["ring:4", "allgather", "--slices", "some"], 2, "expected a number or auto"),
+        (["ring:4", "allgather", "--slices", "0"], 2, "0 slices, expected 1 to"),
+        (["ring:4", "allgather", "--alpha", "10"], 2, "no unit"),
+        (["ring:4", "allgather", "--sharing", "none"], 2, "none"),
+        (["ring:4", "allgather", "--reduction", "fast"], 2, "fast"),
+        (["ring:4", "nothing"], 2, "nothing"),
+        (["ring:4", "allgather", "--size", "1K", "--slices", "1048576"], 2, "use fewer slices"),
+        (["ring:4", "allgather", "--size", "1K", "--trace", "/nowhere/trace.json"], 2, "/nowhere/trace.json"),
+    ],
+)
+def test_refusals_are_one_line(
+    words: list[str], status: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *words]) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert says in err
+
+
+def test_a_plan_needs_no_algorithm(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(plan), "--algorithm", "ring"]) == 2
+    assert "expected a fabric and a collective" in capsys.readouterr().err
