@@ -228,7 +228,7 @@ class TreadleGroup(ProcessGroup):
 
         # sizes that are given may be equal at this rank alone, so that all ranks must agree first
         is_servable = are_plain(output, input) and (fits or any(splits))
-        return self._run("all-to-all", job, fallback, options, is_servable)
+        return self._run("alltoall", job, fallback, options, is_servable)
 
     def alltoall(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: timedelta | None = None
@@ -246,7 +246,7 @@ class TreadleGroup(ProcessGroup):
             return self._gloo.alltoall(output_tensors, input_tensors, options)
 
         is_servable = are_plain(*output_tensors, *input_tensors)
-        return self._run("all-to-all", job, fallback, options, is_servable)
+        return self._run("alltoall", job, fallback, options, is_servable)
 
     def broadcast(
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, **keywords: Any

@@ -20,6 +20,9 @@ from treadle.runtime.order import execution_order, match_messages
 MAX_TAG = 2**31 - 1
 """Gloo's tags are 32-bit integers with a sign."""
 
+EAGER_BYTES = 2**17
+"""Buffers up to this size are sent from copies: cheaper than waiting until what is sent may be written over."""
+
 SPARE = len(Buffer)
 """Area of what has arrived and waits to be reduced; the areas before it are the buffers of `Program`."""
 
@@ -125,7 +128,12 @@ class RankPart:
             If the messages between two ranks outnumber the transport's tags.
         """
         n_slices = slices_for(self.program, count, element_bytes=element_bytes, slice_bytes=slice_bytes)
-        return _Compiler(self, Layout(self.program, count, n_slices), spare_bytes // element_bytes).compile()
+        return _Compiler(
+            self,
+            Layout(self.program, count, n_slices),
+            spare_bytes // element_bytes,
+            is_eager=count * element_bytes <= EAGER_BYTES,
+        ).compile()
 
 
 def _depths(program: Program, order: Int64Array, partner: list[int]) -> list[int]:
@@ -158,7 +166,7 @@ class _Compiler:
     where the receive comes before the operation that is about to write over the data.
     """
 
-    def __init__(self, part: RankPart, layout: Layout, spare_elements: int) -> None:
+    def __init__(self, part: RankPart, layout: Layout, spare_elements: int, *, is_eager: bool) -> None:
         self._part, self._prepared, self._layout = part, part.prepared, layout
         self._first = self._prepared.operations.start
         self._order = sorted(
@@ -169,7 +177,12 @@ class _Compiler:
         self._place = {unit: place for place, unit in enumerate(self._order)}
         self._addresses = [_Addresses(layout, self._prepared.rank, buffer) for buffer in Buffer]
         self._parts_per_unit = self._most_parts()
-        self._is_copied = {op: self._needs_copy(op) for op in self._prepared.operations if self._is_send(op)}
+        self._is_copied = {
+            operation: self._prepared.awaited[operation - self._first]
+            and (is_eager or self._needs_copy(operation))
+            for operation in self._prepared.operations
+            if self._is_send(operation)
+        }
         self._actions: list[Action] = []
         self._n_handles = 0
         self._open: dict[_Unit, list[tuple[int, int]]] = {}  # messages not waited for: (handle, peer)

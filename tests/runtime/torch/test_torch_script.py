@@ -1,0 +1,198 @@
+"""Scripts of all ranks of a program, played against a network that is as unkind as messages may be."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from runtime_programs import exchange, random_program
+from treadle.lowering.program import Buffer, Program
+from treadle.planning import program_of, solve
+from treadle.runtime.data import ElementType, Reduction, make_pattern
+from treadle.runtime.memory import Layout, allocate, count_wrong, fill_input
+from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
+
+pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
+
+from treadle.torch import script as script_module
+from treadle.torch.script import ActionKind, RankPart, Script, Span
+
+
+class Network:
+    """Messages that pass when both ends are there: at once, or as late as a wait allows.
+
+    A send is never complete before its receive is posted, so that nothing can lean on buffers.
+    """
+
+    def __init__(self, *, is_late: bool) -> None:
+        self._is_late = is_late
+        self._ends: dict[tuple[int, int, int], list[NDArray[Any] | None]] = {}
+
+    def offer(self, key: tuple[int, int, int], end: int, data: NDArray[Any]) -> None:
+        """Add the source (0) or the target (1) of a message from key[0] to key[1] with tag key[2]."""
+        ends = self._ends.setdefault(key, [None, None])
+        assert ends[end] is None, "two messages of the same tag are under way between two ranks"
+        ends[end] = data
+        if not self._is_late:
+            self._pass(key)
+
+    def is_done(self, key: tuple[int, int, int]) -> bool:
+        """Whether a message has passed; it passes now if it can."""
+        return key not in self._ends or self._pass(key)
+
+    def _pass(self, key: tuple[int, int, int]) -> bool:
+        source, target = self._ends[key]
+        if source is None or target is None:
+            return False
+        assert len(source) == len(target)
+        target[:] = source
+        del self._ends[key]
+        return True
+
+
+def play(script: Script, rank: int, areas: list[NDArray[Any]], network: Network) -> Iterator[bool]:
+    """Carry out one rank's actions; yields whenever it has to wait."""
+
+    def view(span: Span) -> NDArray[Any]:
+        return areas[span.area][span.start : span.end]
+
+    keys: dict[int, tuple[int, int, int]] = {}
+    for action in script.actions:
+        if action.kind is ActionKind.WAIT:
+            while not network.is_done(keys[action.handle]):
+                yield False
+            del keys[action.handle]
+        elif action.kind is ActionKind.RECEIVE:
+            keys[action.handle] = (action.peer, rank, action.tag)
+            network.offer(keys[action.handle], 1, view(action.target))
+        elif action.kind in (ActionKind.SEND, ActionKind.SEND_COPY):
+            keys[action.handle] = (rank, action.peer, action.tag)
+            source = view(action.source)
+            network.offer(
+                keys[action.handle], 0, source.copy() if action.kind == ActionKind.SEND_COPY else source
+            )
+        elif action.kind is ActionKind.REDUCE:
+            view(action.target)[:] = view(action.source) + view(action.arrived)
+        else:
+            view(action.target)[:] = view(action.source)
+        yield True
+    assert not keys, "messages were left open"
+
+
+def wrong_elements(program: Program, count: int, *, slice_bytes: int, spare_bytes: int, is_late: bool) -> int:
+    """Wrong elements of all ranks after one run; fails if the ranks wait for one another for ever."""
+    layout = Layout(program, count)
+    pattern = make_pattern(
+        program.n_ranks,
+        count,
+        element=ElementType.INT32,
+        reduction=Reduction.SUM,
+        reduces=program.kind.reduces,
+        seed=3,
+    )
+    network = Network(is_late=is_late)
+    memories, ranks = [], []
+    for rank in range(program.n_ranks):
+        memory = allocate(layout, rank, np.dtype(np.int32))
+        fill_input(rank, memory, pattern)
+        made = RankPart(program, rank).script(
+            count, element_bytes=4, slice_bytes=slice_bytes, spare_bytes=spare_bytes
+        )
+        scratch = memory.arrays[Buffer.SCRATCH]
+        assert made.scratch_elements == len(scratch)
+        spare = np.full(made.spare_elements, -1, dtype=np.int32)
+        areas = [memory.arrays[Buffer.INPUT], memory.arrays[Buffer.OUTPUT], scratch, spare]
+        memories.append(memory)
+        ranks.append(play(made, rank, areas, network))
+    playing = dict(enumerate(ranks))
+    while playing:
+        moved = False
+        for rank, turn in list(playing.items()):
+            result = next(turn, None)
+            moved |= result is not False
+            if result is None:
+                del playing[rank]
+        assert moved, f"ranks {sorted(playing)} wait for one another"
+    return sum(count_wrong(layout, rank, memory, pattern) for rank, memory in enumerate(memories))
+
+
+@pytest.fixture(params=[0, 2**17], ids=["waits for sends", "copies"])
+def eager(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_module, "EAGER_BYTES", request.param)
+
+
+PLANS = [
+    *(("torus:2,3", kind.value, None) for kind in SPANNING_KINDS),
+    ("torus:2,3", "alltoall", None),
+    ("hypercube:3", "allreduce", "bfb"),
+    ("ring:5", "allreduce", "ring"),
+    ("dgx_a100:1", "allreduce", None),
+]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize(("fabric", "kind", "algorithm"), PLANS)
+@pytest.mark.usefixtures("eager")
+def test_plans_run_without_buffered_sends(
+    fabric: str, kind: str, algorithm: str | None, is_late: bool
+) -> None:
+    plan = solve(fabric, kind, algorithm=algorithm).plan
+    for in_place in (False,) if kind == "alltoall" else (False, True):
+        program = program_of(plan, 0, in_place=in_place)
+        for count, slice_bytes, spare_bytes in ((5, 64, 0), (499, 2**20, 2**20), (499, 64, 300)):
+            wrong = wrong_elements(
+                program, count, slice_bytes=slice_bytes, spare_bytes=spare_bytes, is_late=is_late
+            )
+            assert wrong == 0, (count, in_place, slice_bytes)
+
+
+@settings(max_examples=40)
+@given(
+    kind=st.sampled_from(SPANNING_KINDS),
+    n=st.integers(2, 6),
+    seed=st.integers(0, 10**6),
+    trees=st.integers(1, 3),
+    in_place=st.booleans(),
+    channels=st.integers(1, 2),
+    count=st.integers(0, 200),
+    spare=st.sampled_from([0, 100, 10**6]),
+    is_late=st.booleans(),
+)
+def test_random_trees_run_without_buffered_sends(
+    kind: CollectiveKind,
+    n: int,
+    seed: int,
+    trees: int,
+    in_place: bool,
+    channels: int,
+    count: int,
+    spare: int,
+    is_late: bool,
+) -> None:
+    program = random_program(kind, n, seed=seed, trees_per_root=trees, in_place=in_place, channels=channels)
+    assert wrong_elements(program, count, slice_bytes=32, spare_bytes=spare, is_late=is_late) == 0
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_needs_buffered_sends_is_sent_from_copies(
+    is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_module, "EAGER_BYTES", 0)
+    program = exchange(4, in_place=True)
+    made = RankPart(program, 0).script(8, element_bytes=4, slice_bytes=2**20, spare_bytes=0)
+    assert any(action.kind is ActionKind.SEND_COPY for action in made.actions)
+    assert wrong_elements(program, 8, slice_bytes=2**20, spare_bytes=2**10, is_late=is_late) == 0
+
+
+def test_spare_memory_stays_within_its_limit() -> None:
+    program = program_of(solve("complete:6", "reduce-scatter").plan, 0)
+    part = RankPart(program, 0)
+    wide = part.script(6000, element_bytes=4, slice_bytes=400, spare_bytes=2**20)
+    narrow = part.script(6000, element_bytes=4, slice_bytes=400, spare_bytes=1000)
+    assert wide.spare_elements == 5 * 1000
+    assert narrow.spare_elements <= 250
+    assert len(narrow.actions) == len(wide.actions)
