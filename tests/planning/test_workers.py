@@ -41,12 +41,12 @@ def test_comparisons_are_the_same_on_a_cluster(scheduler: str) -> None:
 
 
 def test_a_time_limit_reaches_the_workers(scheduler: str) -> None:
-    names = ["pipelined", "routes", "ewsp"]
+    names = ["pipelined", "tsmcf", "ewsp"]
     with workers(cluster=scheduler):
         result = planning.compare("torus(3,3)", "alltoall", algorithms=names, time_limit_s=0.0)
     rows = {row.algorithm: row for row in result.rows}
-    assert rows["routes"].is_late
-    assert rows["routes"].refusal == "the time limit was reached"
+    assert rows["tsmcf"].is_late
+    assert rows["tsmcf"].refusal == "the time limit was reached"
     assert rows["ewsp"].algbw is not None  # knows no limit
 
 
