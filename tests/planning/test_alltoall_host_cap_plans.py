@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from treadle import planning
+from treadle.cli.main import main
 from treadle.topologies import torus
+from treadle.topologies.files import save_topology
 
 
 def test_plans_and_routes_respect_caps() -> None:
@@ -23,3 +28,14 @@ def test_plans_and_routes_respect_caps() -> None:
     assert routed.algbw == routed.bound == 9 * Fraction(1, 3)
     rows = planning.compare(fabric, "alltoall", algorithms=["pipelined", "routes"]).rows
     assert all(row.report is not None and row.report.is_ok for row in rows)
+
+
+def test_the_bound_names_the_caps(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "capped.json"
+    save_topology(path, replace(torus(3, 3), name="capped", injection_bytes_per_s=np.full(9, 2)))
+    assert main(["bound", str(path), "alltoall"]) == 0
+    assert "binding are the injection caps of " in capsys.readouterr().out
+    assert main(["bound", str(path), "alltoall", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert len(values["binding_hosts"]) == 9
+    assert values["f_exact"] == "1/6"  # 12 units through a host at 2 links' rate

@@ -74,13 +74,16 @@ def print_rate(output: Output, found: RateResult) -> None:
         f"algbw       {format_bandwidth(Fraction(found.algbw))} asymptotic, "
         f"busbw {format_bandwidth(Fraction(found.algbw) * (n - 1) / n)}"
     )
-    output.line(
-        f"witness     link lengths; binding are {describe_links(found.topology, found.binding_links())}"
-    )
-    hosts = found.binding_hosts()
-    if hosts.size:
-        names = describe_nodes(found.topology, hosts.tolist())
-        output.line(f"            and {names}, whose injection caps count what they pass on as well")
+    output.line(f"witness     link lengths; binding are {_binding(found)}")
+
+
+def _binding(found: RateResult) -> str:
+    """The links and the hosts' caps that set the rate."""
+    links, hosts = found.binding_links(), found.binding_hosts().tolist()
+    terms = [describe_links(found.topology, links)] if links.size else []
+    if hosts:
+        terms.append(f"the injection caps of {describe_nodes(found.topology, hosts)}")
+    return ", ".join(terms) or "none"
 
 
 def _pair_rate(bytes_per_s: float) -> str:
