@@ -20,11 +20,13 @@ from treadle.schedules.violations import ViolationKind
 from treadle.synthesis.alltoall.cycles import cancel_cycles
 from treadle.synthesis.alltoall.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.extract import extract_paths
+from treadle.synthesis.alltoall.path_master import PathMaster
 from treadle.synthesis.alltoall.path_mcf import path_mcf
 from treadle.synthesis.alltoall.paths import (
     PathSet,
     ShortestPaths,
     WeightedPaths,
+    check_paths,
     from_lists,
     merge,
     shortest_path_set,
@@ -32,6 +34,8 @@ from treadle.synthesis.alltoall.paths import (
 from treadle.synthesis.alltoall.route_columns import generate_routes
 from treadle.synthesis.alltoall.route_units import route_schedule
 from treadle.synthesis.alltoall.whole_units import common_chunks
+from treadle.synthesis.engine import TimeLimitError, core
+from treadle.synthesis.watch import Watch
 from treadle.topologies import parse
 from treadle.topologies.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -150,6 +154,61 @@ def test_link_disjoint_paths_against_all_paths(name: str, optimum: Fraction | No
         assert disjoint.exact == optimum
     assert disjoint.exact is not None
     assert float(disjoint.exact) == pytest.approx(disjoint.rate)
+
+
+@settings(derandomize=True, max_examples=25, deadline=None)
+@given(digraphs(compute=(3, 6), extra_links=10), st.data())
+def test_the_simplex_method_of_the_core(topology: Topology, data: st.DataObject) -> None:
+    """Its basis has the form that was asked for, and is one in which HiGHS finds next to nothing to do."""
+    n = topology.n_nodes
+    units = data.draw(st.lists(st.integers(0, 5), min_size=n * n, max_size=n * n))
+    between = np.array(units, dtype=np.int64).reshape(n, n)
+    np.fill_diagonal(between, 0)
+    between[0, 1] = 1
+    collective = Collective(CollectiveKind.ALLTOALL, tuple(range(n)), demands=Demands(between))
+    every = bounded_paths(topology, collective, slack=2, most=20)
+    pair = check_paths(collective, every)
+    master, plain = PathMaster(topology, collective), PathMaster(topology, collective)
+    for program in (master, plain):
+        program.add(every, pair)
+    first = np.searchsorted(pair, np.arange(master.n_pairs))
+    none = np.zeros(0, dtype=np.int32)
+    status, key, column, slack, pivots = core.path_simplex(
+        master.bandwidth,
+        master.demand,
+        pair.astype(np.int32),
+        every.offset,
+        every.links,
+        first.astype(np.int32),
+        none,
+        none,
+        10**4,
+        np.zeros(3, dtype=np.int64),
+    )
+    assert status == 0
+    assert pivots < 10**4
+    assert np.array_equal(pair[key], np.arange(master.n_pairs))
+    assert len(column) + len(slack) + 1 == topology.n_links
+    assert len({*key.tolist(), *column.tolist()}) == len(key) + len(column)
+    assert len(set(slack.tolist())) == len(slack)
+    master.start_from(first)
+    solution = master.solve()
+    assert solution.time == pytest.approx(plain.solve().time)
+    used = np.flatnonzero(solution.weights > 1e-9)
+    assert len(np.setdiff1d(used, np.concatenate([key, column]))) <= 2  # what the perturbation hid
+
+
+def test_a_deadline_keeps_the_routing_so_far() -> None:
+    graph = parse("generalized_kautz(4, 27)")
+
+    def stop(stage: str, done: int, total: int) -> None:
+        raise TimeLimitError(stage)
+
+    late = generate_routes(graph, everyone(graph), gap=0.0, watch=Watch(stop))
+    assert late.is_late
+    assert late.rounds == 1
+    assert 0.5 * late.bound < late.rate <= late.bound
+    assert not generate_routes(graph, everyone(graph)).is_late
 
 
 def test_the_exact_weights_are_exact() -> None:

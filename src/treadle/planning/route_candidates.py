@@ -16,7 +16,7 @@ from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.timed_routes import TimedRoutes
 from treadle.synthesis.alltoall.baselines import single_source_shortest_paths, with_layers
 from treadle.synthesis.alltoall.hierarchical import hierarchical_routes
-from treadle.synthesis.alltoall.layered_routes import LayeredRouting, layered_routes
+from treadle.synthesis.alltoall.layered_routes import layered_routes
 from treadle.synthesis.alltoall.layers import lash_layers
 from treadle.synthesis.alltoall.route_columns import RoutingResult, generate_routes
 from treadle.synthesis.alltoall.route_units import route_schedule
@@ -31,8 +31,8 @@ _TIMED_CHUNKS = 4
 _LOSS = 1e-3
 """What layers may cost without a word about it."""
 
-Built = tuple[RouteSchedule, tuple[str, ...]]
-"""Routes, and notes."""
+Built = tuple[RouteSchedule, tuple[str, ...], bool]
+"""Routes, notes, and whether time ran out before they were the wanted ones."""
 
 
 def _best(problem: Problem, options: Options) -> Built:
@@ -40,11 +40,20 @@ def _best(problem: Problem, options: Options) -> Built:
     topology, collective, request = problem.topology, problem.collective, options.routes
     best = generate_routes(topology, collective, watch=options.watch)
     notes: tuple[str, ...] = ()
+    if best.is_late:
+        notes += (f"time ran out; the paths may be {best.gap:.2%} from the best",)
     if request.max_layers is None:
         routing = best.routing
         layer = lash_layers(routing.paths, topology.n_links)
     else:
-        layered = _layered(problem, best, options)
+        layered = layered_routes(
+            topology,
+            collective,
+            request.max_layers,
+            unlayered=best,
+            seed=options.exact.seed,
+            watch=options.watch,
+        )
         routing, layer = layered.routing, layered.layer
         if layered.efficiency < 1 - _LOSS:
             notes += (
@@ -67,27 +76,7 @@ def _best(problem: Problem, options: Options) -> Built:
             what += f" on at most {_counted(request.max_routes, 'route')}"
             remedy = "more routes (--max-routes) or chunks (--chunks)"
         notes += (f"{what} cost {built.loss:.2%} of the rate; {remedy} cost less",)
-    return built.schedule, notes
-
-
-def _layered(problem: Problem, best: RoutingResult, options: Options) -> LayeredRouting:
-    """Paths for a limited number of layers; what would be enough, where there are none."""
-    limit = options.routes.max_layers
-    assert limit is not None
-    try:
-        return layered_routes(
-            problem.topology,
-            problem.collective,
-            limit,
-            unlayered=best,
-            seed=options.exact.seed,
-            watch=options.watch,
-        )
-    except InfeasibleError:
-        raise InfeasibleError(
-            f"layers: no routes of {problem.topology.name} in {_counted(limit, 'layer')} were found; "
-            f"{_layers_of(best, problem)} are enough for the best ones (--layers)"
-        ) from None
+    return built.schedule, notes, best.is_late
 
 
 def _layers_of(best: RoutingResult, problem: Problem) -> int:
@@ -107,7 +96,7 @@ def _hierarchical(problem: Problem, options: Options) -> Built:
                 f"{HIERARCHICAL}: needs {needed} {what}, at most {limit} are allowed; allow more, or use "
                 f"--algorithm {ROUTES}"
             )
-    return found, ()
+    return found, (), False
 
 
 def _counted(number: int, what: str) -> str:
@@ -134,13 +123,13 @@ def generate_routed(problem: Problem, algorithm: str, options: Options) -> Candi
     if kind is not CollectiveKind.ALLTOALL:
         raise ScheduleError(f"{algorithm} is for alltoall; {kind} has spanning trees and steps of its own")
     start = process_time()
-    routes, notes = ROUTE_ALGORITHMS[algorithm](problem, options)
+    routes, notes, is_late = ROUTE_ALGORITHMS[algorithm](problem, options)
     schedule = _in_rounds(problem, routes, options)
     seconds = {"schedule": process_time() - start}
     start = process_time()
     bound = options.bound or find_bound(problem, options.watch, cards_forward=True)
     seconds["bound"] = process_time() - start
-    return Candidate(algorithm, schedule, bound, seconds=seconds, notes=notes)
+    return Candidate(algorithm, schedule, bound, seconds=seconds, notes=notes, is_late=is_late)
 
 
 def quick_routes(problem: Problem, options: Options) -> Candidate:

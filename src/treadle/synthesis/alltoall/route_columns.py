@@ -24,6 +24,7 @@ from treadle.synthesis.alltoall.paths import (
     path_set,
 )
 from treadle.synthesis.alltoall.single_paths import single_paths
+from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
@@ -35,9 +36,6 @@ _STEEPNESS = 20.0
 
 _SPREAD_PATHS = 2
 """Paths a pair that the first linear program gets from there."""
-
-_NEAR = 0.02
-"""Relative excess over the distance up to which a path counts as nearly shortest."""
 
 _AVERAGING = (1.0, 0.5, 0.15)
 """Shares of the newest lengths among those at which paths are priced: the rest is the average so far."""
@@ -57,18 +55,18 @@ class RoutingResult:
         Basic: the number of paths is at most the pairs plus the links.
     lengths : array of float64, shape (m,)
         Of the bound; bandwidths times lengths add up to 1.
-    candidates : PathSet
-        Columns that are nearly shortest at these lengths.
     rounds : int
         Linear programs solved.
+    is_late : bool
+        Time ran out; this is the best routing so far.
     """
 
     rate: float
     bound: float
     routing: WeightedPaths
     lengths: Float64Array
-    candidates: PathSet
     rounds: int
+    is_late: bool = False
 
     @property
     def gap(self) -> float:
@@ -113,7 +111,8 @@ def generate_routes(
     InfeasibleError
         If some rank cannot be reached.
     TimeLimitError
-        If the watch's deadline passes.
+        If the watch's deadline passes before the first linear program is solved; later, the best routing so
+        far is returned.
 
     Notes
     -----
@@ -134,7 +133,7 @@ def generate_routes(
     bound, _ = columns.price(average)
     best_lengths = average
     solution = columns.solve_first(simplex=bound > cutoff, watch=watch)
-    rounds = 1
+    rounds, is_late = 1, False
     while True:
         now = columns.in_bytes(solution.lengths)
         average = average + 0.3 * (now - average)
@@ -146,15 +145,17 @@ def generate_routes(
             if proved < bound:
                 bound, best_lengths = proved, mixed
         rate = columns.rate(solution)
-        watch.beat("routes", rounds, max_rounds)
         if bound <= max(rate * (1 + gap), cutoff) or not added or rounds >= max_rounds:
             break
-        solution = columns.master.solve(watch=watch)
+        try:
+            watch.beat("routes", rounds, max_rounds)
+            solution = columns.master.solve(watch=watch)
+        except TimeLimitError:
+            is_late = True
+            break
         rounds += 1
     routing = columns.routing(solution)
-    return RoutingResult(
-        routing.rate(topology), bound, routing, best_lengths, columns.near(best_lengths), rounds
-    )
+    return RoutingResult(routing.rate(topology), bound, routing, best_lengths, rounds, is_late)
 
 
 class _Columns:
@@ -261,14 +262,6 @@ class _Columns:
         weights = np.zeros(self.master.n_columns)
         weights[: len(solution.weights)] = solution.weights  # newer columns carry nothing
         return weighted(paths, self.master.pair[place], weights[place], self.demand)
-
-    def near(self, lengths: Float64Array) -> PathSet:
-        """Columns whose length exceeds the distance by little."""
-        paths, _ = self._all()
-        distance = self.finder.search(self._positive(lengths)).distance
-        length = np.bincount(paths.owner, weights=lengths[paths.links], minlength=paths.n_paths)
-        least = distance[paths.source, self.finder.ranks[paths.target]]
-        return paths.take(length <= least * (1 + _NEAR) + 1e-9 * least.mean())
 
 
 def _shortest_few(paths: PathSet, lengths: Float64Array, most: int) -> PathSet:
