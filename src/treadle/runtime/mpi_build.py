@@ -14,7 +14,7 @@ from pathlib import Path
 from treadle.errors import MissingDependencyError
 
 SOURCES = ("interpreter.c", "engine.h", "memory.h", "reader.h")
-_FLAGS = ("-O3", "-std=c11", "-D_POSIX_C_SOURCE=199309L")
+_FLAGS = ("-O3", "-std=c11", "-D_DEFAULT_SOURCE")
 _COMPILE_LIMIT_S = 120
 
 

@@ -25,7 +25,7 @@ from treadle.runtime.sweep import SweepRow, make_row
 SLICE_BYTES = 2**17
 """Default largest message: a few of them stay in a core's cache between arrival and addition."""
 
-WINDOW = 8
+WINDOW = 4
 """Default number of slices under way at once."""
 
 _STOP_S = 5.0

@@ -3,13 +3,17 @@
    A unit of work is one slice of one operation. Slices are opened in order, a window of them at a time: all
    ranks can always go on with the lowest slice that is not complete, so that a window adds no deadlock.
    Receives that store go straight into their target once the units that they wait for are complete.
-   Receives that reduce are posted into spare memory as soon as their slice opens, so that a rank that is
-   still adding holds up nobody. Sends that another operation waits for go from a copy: they complete at
-   once, as the program demands, even where MPI waits for the receiver. */
+   Receives that reduce are posted into spare memory in list order, a few ahead of the additions, so that what
+   has arrived is still in the cache when it is added. Too few could make ranks wait in a circle: when nothing
+   has arrived for a while there may be twice as many. Sends that another operation waits for go from a copy:
+   they complete at once, as the program demands, even where MPI waits for the receiver. */
 #ifndef TREADLE_ENGINE_H
 #define TREADLE_ENGINE_H
 
 #include "memory.h"
+
+enum { LEAST_AHEAD = 2 };
+#define STALL_S 0.05
 
 typedef struct {
     MPI_Request *requests;
@@ -26,7 +30,10 @@ typedef struct {
     const Memory *memory;
     MPI_Datatype type;
     int64_t width, n_units;           /* operations, and operations times slices */
-    int64_t window, spare_limit;      /* open slices at most; bytes beyond which no more are opened */
+    int64_t window;                   /* open slices at most */
+    int64_t ahead;                    /* posted receives that reduce, at most */
+    int64_t *reducing, n_reducing;    /* operations that reduce, in list order */
+    int64_t next_reducing;            /* of all slices: the next one to post */
     int64_t *missing;                 /* of each unit: what it still waits for */
     int64_t *outstanding;             /* of each posted unit: messages that have not arrived */
     int64_t *spare_of;                /* of each posted unit that reduces: its spare memory, or -1 */
@@ -36,7 +43,8 @@ typedef struct {
     Requests receives, sends;
     int *indices;                     /* of what MPI_Waitsome found */
     Spare *spares;
-    int64_t n_spares, spare_capacity, free_spare, spare_bytes, used_spares;
+    int64_t n_spares, spare_capacity, free_spare, spare_bytes;
+    int64_t used_spares;              /* that hold or await a message */
     char **kept;
     int64_t n_kept, kept_capacity;
 } Engine;
@@ -110,7 +118,7 @@ static int64_t take_spare(Engine *engine) {
     if (spare < 0) {
         grow((void **)&engine->spares, engine->n_spares, &engine->spare_capacity, sizeof(Spare));
         spare = engine->n_spares++;
-        engine->spares[spare].data = allocate(engine->spare_bytes, 1);
+        engine->spares[spare].data = allocate_large(engine->spare_bytes, 1);
     } else {
         engine->free_spare = engine->spares[spare].next;
     }
@@ -231,7 +239,8 @@ static void send(Engine *engine, int64_t unit) {
             data = keep(engine, data, n * ELEMENT_BYTES);
         }
         MPI_Request request;
-        MPI_Isend(data, (int)n, engine->type, operation->peer, tag_of(engine, unit), MPI_COMM_WORLD, &request);
+        MPI_Isend(data, (int)n, engine->type, operation->peer, tag_of(engine, unit), MPI_COMM_WORLD,
+                  &request);
         add_request(&engine->sends, request, unit);
     }
     complete(engine, unit);
@@ -264,7 +273,7 @@ static void start(Engine *engine, int64_t unit) {
         post(engine, unit);
         break;
     default:
-        if (engine->outstanding[unit] == 0) {
+        if (engine->spare_of[unit] >= 0 && engine->outstanding[unit] == 0) {
             reduce(engine, unit);
         }
     }
@@ -273,12 +282,6 @@ static void start(Engine *engine, int64_t unit) {
 static void open_slice(Engine *engine) {
     const Program *program = engine->memory->program;
     int64_t base = engine->opened++ * engine->width;
-    for (int64_t place = 0; place < engine->width; place++) {
-        const Operation *operation = &program->operations[place];
-        if (operation->kind == RECEIVE_REDUCE) {
-            post(engine, base + place);
-        }
-    }
     for (int receives = 1; receives >= 0; receives--) { /* receives first: their messages may be there */
         for (int64_t place = 0; place < engine->width; place++) {
             const Operation *operation = &program->operations[place];
@@ -291,25 +294,47 @@ static void open_slice(Engine *engine) {
 }
 
 static void open_slices(Engine *engine) {
-    while (engine->opened < engine->memory->slices && engine->opened < engine->lowest + engine->window
-           && (engine->opened == engine->lowest
-               || engine->used_spares * engine->spare_bytes < engine->spare_limit)) {
+    while (engine->opened < engine->memory->slices && engine->opened < engine->lowest + engine->window) {
         open_slice(engine);
         while (engine->lowest < engine->opened && engine->slice_left[engine->lowest] == 0) {
             engine->lowest++; /* a rank without operations */
         }
     }
+    while (engine->next_reducing < engine->n_reducing * engine->opened
+           && engine->used_spares < engine->ahead) {
+        int64_t number = engine->next_reducing++;
+        post(engine, number / engine->n_reducing * engine->width
+                         + engine->reducing[number % engine->n_reducing]);
+    }
 }
 
-/* Wait until at least one message has arrived. */
-static void collect(Engine *engine) {
+/* Wait until at least one message has arrived, or (0) for so long that more receives should be posted. */
+static int wait_some(Engine *engine) {
     Requests *list = &engine->receives;
     int n = 0;
+    if (engine->next_reducing == engine->n_reducing * engine->memory->slices || engine->ahead == INT64_MAX) {
+        MPI_Waitsome((int)list->n, list->requests, &n, engine->indices, MPI_STATUSES_IGNORE);
+        return n;
+    }
+    double begin = MPI_Wtime();
+    while (n == 0 && MPI_Wtime() - begin < STALL_S) {
+        MPI_Testsome((int)list->n, list->requests, &n, engine->indices, MPI_STATUSES_IGNORE);
+        n = n == MPI_UNDEFINED ? 0 : n;
+    }
+    return n;
+}
+
+static void collect(Engine *engine) {
+    Requests *list = &engine->receives;
     if (list->n == 0) {
         fail("rank %d: nothing is under way and %lld units are left: deadlock",
              engine->memory->program->rank, (long long)engine->left);
     }
-    MPI_Waitsome((int)list->n, list->requests, &n, engine->indices, MPI_STATUSES_IGNORE);
+    int n = wait_some(engine);
+    if (n == 0) {
+        engine->ahead *= 2;
+        return;
+    }
     int64_t kept = 0;
     int64_t *done = engine->ready + engine->n_units; /* units of the requests that were found */
     for (int i = 0; i < n; i++) {
@@ -342,7 +367,7 @@ static void reset(Engine *engine) {
     for (int64_t slice = 0; slice < engine->memory->slices; slice++) {
         engine->slice_left[slice] = engine->width;
     }
-    engine->ready_head = engine->ready_tail = engine->lowest = engine->opened = 0;
+    engine->ready_head = engine->ready_tail = engine->lowest = engine->opened = engine->next_reducing = 0;
     engine->left = engine->n_units;
     engine->receives.n = engine->sends.n = 0;
 }
@@ -365,24 +390,28 @@ static void execute(Engine *engine) {
     }
 }
 
-static Engine make_engine(const Memory *memory, int64_t window, int64_t spare_limit) {
+/* `ahead_bytes`: of receives that reduce, posted before their turn; 0: no limit, and no polling. */
+static Engine make_engine(const Memory *memory, int64_t window, int64_t ahead_bytes) {
     const Program *program = memory->program;
     Engine engine = {.memory = memory, .width = program->n_operations, .window = window,
-                     .spare_limit = spare_limit, .free_spare = -1,
+                     .free_spare = -1,
                      .type = memory->type == FLOAT32 ? MPI_FLOAT : MPI_INT32_T};
     int64_t n = engine.n_units = program->n_operations * memory->slices, pieces = 0;
+    engine.reducing = allocate(engine.width, sizeof(int64_t));
     for (int64_t place = 0; place < engine.width; place++) {
         const Operation *operation = &program->operations[place];
-        int64_t bytes = unit_elements(&engine, (memory->slices - 1) * engine.width + place) + operation->count;
-        bytes *= ELEMENT_BYTES;
-        if (operation->kind == RECEIVE_REDUCE && bytes > engine.spare_bytes) {
-            engine.spare_bytes = bytes;
+        int64_t last = (memory->slices - 1) * engine.width + place; /* no slice has more but for rounding */
+        int64_t bytes = (unit_elements(&engine, last) + operation->count) * ELEMENT_BYTES;
+        if (operation->kind == RECEIVE_REDUCE) {
+            engine.reducing[engine.n_reducing++] = place;
+            engine.spare_bytes = bytes > engine.spare_bytes ? bytes : engine.spare_bytes;
         }
         pieces += memory->slices == 1 ? 1 : operation->count * memory->slices;
     }
     if (pieces > INT32_MAX) {
         fail("too many messages; use larger slices");
     }
+    engine.ahead = ahead_bytes > 0 ? ahead_bytes / (engine.spare_bytes + 1) + LEAST_AHEAD : INT64_MAX;
     engine.missing = allocate(n, sizeof(int64_t));
     engine.outstanding = allocate(n, sizeof(int64_t));
     engine.spare_of = allocate(n, sizeof(int64_t));
@@ -398,6 +427,7 @@ static void free_engine(Engine *engine) {
         free(engine->spares[i].data);
     }
     free(engine->spares);
+    free(engine->reducing);
     free(engine->missing);
     free(engine->outstanding);
     free(engine->spare_of);

@@ -83,7 +83,7 @@ static Memory make_memory(const Program *program, ElementType type, int64_t coun
     int large = memory.lengths[INPUT] > memory.lengths[OUTPUT] ? INPUT : OUTPUT, small = 1 - large;
     for (int buffer = 0; buffer < BUFFERS; buffer++) {
         if (!(program->in_place && buffer == small)) {
-            memory.allocated[buffer] = allocate(memory.lengths[buffer], ELEMENT_BYTES);
+            memory.allocated[buffer] = allocate_large(memory.lengths[buffer], ELEMENT_BYTES);
             memory.arrays[buffer] = memory.allocated[buffer];
         }
     }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { SEND = 0, RECEIVE = 1, RECEIVE_REDUCE = 2, COPY = 3 };
 enum { INPUT = 0, OUTPUT = 1, SCRATCH = 2, BUFFERS = 3 };
@@ -71,6 +72,25 @@ static void *allocate(int64_t count, size_t bytes) {
     if (memory == NULL) {
         fail("out of memory for %lld items of %zu bytes; use smaller sizes", (long long)count, bytes);
     }
+    return memory;
+}
+
+/* Zeros on huge pages where the system has them: copies between processes pin every page.
+   Freed like any other memory. */
+static void *allocate_large(int64_t count, size_t bytes) {
+    enum { HUGE = 1 << 21 };
+    void *memory = NULL;
+    size_t total = (size_t)count * bytes;
+    if (count < 0 || (uint64_t)count >= SIZE_MAX / 2 / bytes || total < 2 * HUGE) {
+        return allocate(count, bytes);
+    }
+    if (posix_memalign(&memory, HUGE, total) != 0) {
+        fail("out of memory for %zu bytes; use smaller sizes", total);
+    }
+#ifdef MADV_HUGEPAGE
+    madvise(memory, total, MADV_HUGEPAGE);
+#endif
+    memset(memory, 0, total);
     return memory;
 }
 
@@ -258,7 +278,8 @@ static void find_followers(Program *program, int64_t n_waits) {
     }
     for (int64_t place = 0; place < program->n_operations; place++) {
         operations[place].is_awaited = operations[place].n_followers > 0;
-        operations[place + 1].follower_offset = operations[place].follower_offset + operations[place].n_followers;
+        operations[place + 1].follower_offset =
+            operations[place].follower_offset + operations[place].n_followers;
         operations[place].n_followers = 0;
     }
     for (int64_t place = 0; place < program->n_operations; place++) {
