@@ -53,7 +53,7 @@ def test_from_a_fabric_to_moved_data(data: st.DataObject) -> None:
     request = data.draw(requests())
     result, reason = solved(topology, demands, request)
     if result is None:
-        assert "are enough for the best ones (--layers)" in reason
+        assert "enough" in reason
         assert "max_layers" in request
         return
     with tempfile.TemporaryDirectory() as folder:

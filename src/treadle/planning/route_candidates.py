@@ -40,6 +40,7 @@ def _best(problem: Problem, options: Options) -> Built:
     topology, collective, request = problem.topology, problem.collective, options.routes
     best = generate_routes(topology, collective, watch=options.watch)
     notes: tuple[str, ...] = ()
+    is_late = best.is_late
     if best.is_late:
         notes += (f"time ran out; the paths may be {best.gap:.2%} from the best",)
     if request.max_layers is None:
@@ -54,7 +55,7 @@ def _best(problem: Problem, options: Options) -> Built:
             seed=options.exact.seed,
             watch=options.watch,
         )
-        routing, layer = layered.routing, layered.layer
+        routing, layer, is_late = layered.routing, layered.layer, best.is_late or layered.is_late
         if layered.efficiency < 1 - _LOSS:
             notes += (
                 f"{_counted(request.max_layers, 'layer')} cost {1 - layered.efficiency:.2%} of the rate; "
@@ -76,7 +77,7 @@ def _best(problem: Problem, options: Options) -> Built:
             what += f" on at most {_counted(request.max_routes, 'route')}"
             remedy = "more routes (--max-routes) or chunks (--chunks)"
         notes += (f"{what} cost {built.loss:.2%} of the rate; {remedy} cost less",)
-    return built.schedule, notes, best.is_late
+    return built.schedule, notes, is_late
 
 
 def _layers_of(best: RoutingResult, problem: Problem) -> int:
