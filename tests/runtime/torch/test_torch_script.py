@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from runtime_programs import exchange, random_program
-from treadle.lowering.program import Buffer, Program
+from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.planning import program_of, solve
 from treadle.runtime.data import ElementType, Reduction, make_pattern
 from treadle.runtime.memory import Layout, allocate, count_wrong, fill_input
@@ -83,6 +83,20 @@ def play(script: Script, rank: int, areas: list[NDArray[Any]], network: Network)
     assert not keys, "messages were left open"
 
 
+def finish(ranks: list[Iterator[bool]], *, lazy: int) -> None:
+    """Run all ranks to their ends, the lazy one an action at a time when all others are stuck."""
+    playing = dict(enumerate(ranks))
+    while playing:
+        for rank in sorted(playing, key=lambda rank: rank == lazy):
+            result = next(playing[rank], None)
+            if result is None:
+                del playing[rank]
+            if result is not False:
+                break
+        else:
+            pytest.fail(f"ranks {sorted(playing)} wait for one another")
+
+
 def wrong_elements(program: Program, count: int, *, slice_bytes: int, spare_bytes: int, is_late: bool) -> int:
     """Wrong elements of all ranks after one run; fails if the ranks wait for one another for ever."""
     layout = Layout(program, count)
@@ -108,15 +122,7 @@ def wrong_elements(program: Program, count: int, *, slice_bytes: int, spare_byte
         areas = [memory.arrays[Buffer.INPUT], memory.arrays[Buffer.OUTPUT], scratch, spare]
         memories.append(memory)
         ranks.append(play(made, rank, areas, network))
-    playing = dict(enumerate(ranks))
-    while playing:
-        moved = False
-        for rank, turn in list(playing.items()):
-            result = next(turn, None)
-            moved |= result is not False
-            if result is None:
-                del playing[rank]
-        assert moved, f"ranks {sorted(playing)} wait for one another"
+    finish(ranks, lazy=0)
     return sum(count_wrong(layout, rank, memory, pattern) for rank, memory in enumerate(memories))
 
 
@@ -196,3 +202,35 @@ def test_spare_memory_stays_within_its_limit() -> None:
     assert wide.spare_elements == 5 * 1000
     assert narrow.spare_elements <= 250
     assert len(narrow.actions) == len(wide.actions)
+
+
+@pytest.mark.parametrize("kind", [OperationKind.RECEIVE, OperationKind.RECEIVE_REDUCE])
+def test_nothing_is_written_over_before_it_has_been_sent(
+    kind: OperationKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 is slow to take chunk 0 of rank 0, which meanwhile gets another chunk 0 from rank 2."""
+    monkeypatch.setattr(script_module, "EAGER_BYTES", 0)
+    send, receive, scratch = OperationKind.SEND, OperationKind.RECEIVE, Buffer.SCRATCH
+    program = program_from_operations(
+        CollectiveKind.ALLREDUCE,
+        [
+            [Operation(send, 0, 1, peer=1), Operation(kind, 0, 1, peer=2, waits=(0,))],
+            [Operation(send, 1, 1, peer=2), Operation(receive, 0, 1, peer=0, target=scratch)],
+            [
+                Operation(receive, 1, 1, peer=1, target=scratch),
+                Operation(send, 0, 1, peer=0, waits=(0,)),
+            ],
+        ],
+        n_chunks=2,
+        shard_offset=[0, 2, 2, 2],
+        in_place=True,
+    )
+    network, ranks, scratches = Network(is_late=True), [], []
+    for rank in range(3):
+        made = RankPart(program, rank).script(2, element_bytes=4, slice_bytes=2**20, spare_bytes=2**10)
+        assert all(action.kind is not ActionKind.SEND_COPY for action in made.actions)
+        whole, spare = np.full(2, 10 + rank), np.zeros(made.spare_elements, dtype=np.int64)
+        scratches.append(np.zeros(2, dtype=np.int64))
+        ranks.append(play(made, rank, [whole, whole, scratches[rank], spare], network))
+    finish(ranks, lazy=1)
+    assert scratches[1][0] == 10
