@@ -43,8 +43,12 @@ def missing_engines() -> Mapping[str, str]:
         missing["testbed"] = reason
     if importlib.util.find_spec("ortools") is None:
         missing["CP-SAT"] = "ortools is not installed; pip install 'treadle[exact]'"
+    if importlib.util.find_spec("google.protobuf") is None:
+        missing["Chakra"] = "protobuf is not installed; pip install 'treadle[chakra]'"
     if importlib.util.find_spec("ml_dtypes") is None:
         missing["bfloat16"] = "ml_dtypes is not installed; pip install 'treadle[bfloat16]'"
+    if importlib.util.find_spec("matplotlib") is None:
+        missing["matplotlib"] = "matplotlib is not installed; pip install 'treadle[plot]'"
     if not (shutil.which("smpicc") and shutil.which("smpirun")):
         missing["SimGrid"] = "no smpicc and smpirun on the PATH; Debian's libsimgrid-dev has them"
     return missing

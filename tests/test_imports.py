@@ -63,6 +63,7 @@ THIRD_PARTY = {
     "joblib": {"synthesis", "planning"},
     "lxml": {"topologies", "lowering"},
     "ortools": {"synthesis"},
+    "matplotlib": {"simulation"},
     "ml_dtypes": {"runtime"},
     "mpi4py": {"runtime"},
     "torch": {"torch"},

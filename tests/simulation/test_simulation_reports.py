@@ -6,6 +6,7 @@ import json
 import random
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from program_cases import random_case as random_forest_case
@@ -21,6 +22,7 @@ from treadle.schedules.step_cost import runtime_s
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.options import Forwarding, LatencyModel, Sharing, SimulationOptions
+from treadle.simulation.picture import utilisation_over_time, utilisation_picture
 from treadle.simulation.simulate import simulate_program
 from treadle.simulation.sweep import best_slices
 from treadle.simulation.tasks import task_graph
@@ -132,3 +134,39 @@ def test_slices_suit_the_size() -> None:
     found = [best_slices(graph, size, options).options.slices for size in (10**4, 10**5, 10**6)]
     assert found == sorted(set(found))
     assert found[-1] > 8
+
+
+def test_utilisation_over_time_adds_up() -> None:
+    """Each link's average is its utilisation; links that serve one message at a time are held or not."""
+    topology, collective, schedule = random_forest_case(3, CollectiveKind.ALLREDUCE)
+    program = lower(topology, collective, schedule)
+    for sharing in Sharing:
+        options = SimulationOptions(slices=3, alpha_ns=100, sharing=sharing)
+        result = simulate_program(topology, program, 5000, options)
+        for bins in (1, 7, 50):
+            shares = utilisation_over_time(result, bins)
+            assert shares.shape == (topology.n_links, bins)
+            assert shares.mean(axis=1) == pytest.approx(result.utilisation, abs=1e-9)
+            assert shares.min() >= -1e-9
+            if sharing is not Sharing.FAIR:
+                assert shares.max() <= 1 + 1e-9
+
+
+def test_utilisation_of_a_relay() -> None:
+    """Two links of 300 ns with a store: the first is held in the first half, the second in the other."""
+    options = SimulationOptions(forwarding=Forwarding.STORE_AND_FORWARD)
+    result = simulate_program(chain(2), relay(2), 300, options)
+    assert utilisation_over_time(result, 4) == pytest.approx(np.array([[1, 1, 0, 0], [0, 0, 1, 1]]))
+    with pytest.raises(ScheduleError, match="0 parts"):
+        utilisation_over_time(result, 0)
+
+
+def test_pictures() -> None:
+    pytest.importorskip("matplotlib")
+    result = simulate_program(chain(3), relay(3), 1200, SimulationOptions(slices=2))
+    assert utilisation_picture(result).startswith(b"\x89PNG")
+    assert b"<svg" in utilisation_picture(result, file_format="svg")
+    with pytest.raises(ScheduleError, match="expected png, svg or pdf"):
+        utilisation_picture(result, file_format="bmp")
+    nothing = simulate_program(chain(3), relay(3), 0)
+    assert utilisation_picture(nothing).startswith(b"\x89PNG")

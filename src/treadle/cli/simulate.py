@@ -65,6 +65,12 @@ def simulate_command(
     trace: Annotated[
         Path | None, typer.Option(help="Chrome trace of the last size, as JSON.", metavar="FILE")
     ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            help="Link utilisation over time, of the last size: .png, .svg or .pdf.", metavar="FILE"
+        ),
+    ] = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -92,10 +98,21 @@ def simulate_command(
         progress.clear()
     if trace is not None:
         write_bytes(trace, planning.chrome_trace(result.last).encode())
+    if picture is not None:
+        image = planning.utilisation_picture(result.last, file_format=picture.suffix[1:].lower())
+        write_bytes(picture, image)
     _print(output, loaded, options, result)
     if trace is not None:
         output.line(f"trace       {trace}, of size {format_size(result.last.size_bytes)}")
-    output.result(_summary(loaded, options, result, trace))
+    if picture is not None:
+        output.line(f"picture     {picture}, of size {format_size(result.last.size_bytes)}")
+    files = {"trace": trace, "picture": picture}
+    output.result(
+        {
+            **_summary(loaded, options, result),
+            **{name: str(path) for name, path in files.items() if path is not None},
+        }
+    )
     return 0
 
 
@@ -164,9 +181,7 @@ def _cells(row: SimulatedRow) -> tuple[str, ...]:
     )
 
 
-def _summary(
-    plan: Plan, options: SimulationOptions, result: SimulationRun, trace: Path | None
-) -> dict[str, object]:
+def _summary(plan: Plan, options: SimulationOptions, result: SimulationRun) -> dict[str, object]:
     return {
         "topology": plan.topology.name,
         "collective": plan.collective.kind.value,
@@ -179,7 +194,6 @@ def _summary(
         "simulated_on": "the modelled fabric",
         "rows": [_row(row) for row in result.rows],
         **throughput(plan),
-        **({} if trace is None else {"trace": str(trace)}),
     }
 
 

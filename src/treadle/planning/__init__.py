@@ -49,6 +49,7 @@ from treadle.planning.simulation import (
     chrome_trace,
     critical_path_lines,
     simulate,
+    utilisation_picture,
 )
 from treadle.planning.solving import BoundResult, RejectedError, SolveResult, bound, solve
 from treadle.planning.verification import UnverifiedPlanError, VerifyResult, verify
@@ -119,5 +120,6 @@ __all__ = [
     "solve",
     "table_lines",
     "uniform_bandwidth",
+    "utilisation_picture",
     "verify",
 ]

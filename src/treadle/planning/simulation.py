@@ -16,6 +16,7 @@ from treadle.schedules.plan import Plan
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.options import Forwarding, LatencyModel, Sharing, SimulationOptions
+from treadle.simulation.picture import utilisation_picture
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.sweep import simulate_sizes
@@ -33,6 +34,7 @@ __all__ = [
     "chrome_trace",
     "critical_path_lines",
     "simulate",
+    "utilisation_picture",
 ]
 
 
