@@ -30,7 +30,11 @@ def test_mscclpp_plans_of_platforms(fabric: str, collective: str, in_place: bool
     assert ("switch" in kinds) == ("nvls" in fabric and collective != "reduce-scatter")
 
 
-@pytest.mark.parametrize("target", TargetFormat)
+PROGRAMS = (TargetFormat.MSCCL_XML, TargetFormat.MSCCLPP_JSON, TargetFormat.CPU_XML)
+"""Formats that hold whole programs as one text."""
+
+
+@pytest.mark.parametrize("target", PROGRAMS)
 def test_instances_multiply_chunks(target: TargetFormat) -> None:
     plan = planning.solve("ring(4)", "allreduce").plan
     one, three = (planning.lower(plan, to=target, instances=i) for i in (1, 3))
@@ -42,13 +46,14 @@ def test_instances_multiply_chunks(target: TargetFormat) -> None:
 def test_loading_is_told(target: TargetFormat, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, out = str(tmp_path / "ring.plan"), str(tmp_path / "folder" / "ring.text")
     (tmp_path / "folder").mkdir()
-    assert main(["solve", "ring(4)", "allgather", "-o", plan, "-q"]) == 0
-    assert main(["lower", plan, "--to", target, "-o", out]) == 0
+    sized = ["--size", "1MB"] if target is TargetFormat.CHAKRA else []
+    assert main(["solve", "ring(4)", "allgather", "--algorithm", "ring", "-o", plan, "-q"]) == 0
+    assert main(["lower", plan, "--to", target, "-o", out, *sized]) == 0
     shown = capsys.readouterr().out
     for word in ("load ", "seen ", "left aside "):
         assert f"\n{word}" in shown
     assert str(tmp_path / "folder") in shown
-    assert main(["lower", plan, "--to", target, "-o", out, "--json"]) == 0
+    assert main(["lower", plan, "--to", target, "-o", out, *sized, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert values["interpreted"]
     assert not values["loaded_by_runtime"]
@@ -88,3 +93,17 @@ def test_unknown_formats_are_refused() -> None:
     plan = planning.solve("ring(3)", "allgather").plan
     with pytest.raises(ScheduleError, match="unknown format 'xml'"):
         planning.lower(plan, to="xml")
+
+
+def test_sizes_are_for_traces_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = str(tmp_path / "ring.plan")
+    assert main(["solve", "ring(4)", "allgather", "-o", plan, "-q"]) == 0
+    assert main(["lower", plan, "--size", "1MB"]) == 2
+    assert "--size is for chakra" in capsys.readouterr().err
+    assert main(["lower", plan, "--to", "chakra", "--size", "1MB"]) == 2
+    assert "name them by -o PREFIX" in capsys.readouterr().err
+    assert main(["lower", plan, "--to", "chakra", "-o", str(tmp_path / "t")]) == 3
+    assert "give one (--size 64MB)" in capsys.readouterr().err
+    several = planning.lower(planning.solve("ring(3)", "allgather").plan, to="chakra", size_bytes=9)
+    with pytest.raises(ScheduleError, match="3 files are no single text"):
+        assert several.text

@@ -41,6 +41,7 @@ def lower_command(
         str | None, typer.Option(help="MSCCL++: slices that flow through the plan, such as 1MB.")
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the algorithm in the text.")] = "treadle",
+    size: Annotated[str | None, typer.Option(help="Chakra: size of the buffer, such as 64MB.")] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -48,6 +49,10 @@ def lower_command(
     output = Output(json, quiet or path is None)
     if pipeline is not None and to is not TargetFormat.MSCCLPP_JSON:
         raise ScheduleError(f"--pipeline is for {TargetFormat.MSCCLPP_JSON}; {to} slices by itself")
+    if size is not None and to is not TargetFormat.CHAKRA:
+        raise ScheduleError(f"--size is for {TargetFormat.CHAKRA}; {to} serves every size")
+    if path is None and to is TargetFormat.CHAKRA:
+        raise ScheduleError("Chakra traces are a file for each rank; name them by -o PREFIX")
     slices = 0 if pipeline is None else parse_size(pipeline)
     loaded = load_plan(plan)
     try:
@@ -60,6 +65,7 @@ def lower_command(
             instances=instances,
             name=name,
             pipeline_bytes=slices,
+            size_bytes=0 if size is None else parse_size(size),
             path="" if path is None else str(path),
         )
     except planning.UnverifiedPlanError as error:
@@ -70,7 +76,8 @@ def lower_command(
             sys.stderr.write(f"treadle: {fault}\n")
         return FAILED
     if path is not None:
-        write_bytes(path, result.text.encode())
+        for target, data in _targets(path, result.files):
+            write_bytes(target, data)
     elif not (json or quiet):
         sys.stdout.write(result.text)
         if result.shortfall is not None:
@@ -106,6 +113,16 @@ def lower_command(
         }
     )
     return 0
+
+
+def _targets(path: Path, files: tuple[tuple[str, bytes], ...]) -> list[tuple[Path, bytes]]:
+    """Where each file goes: beside `path`, its suffix before the ending or instead of it."""
+    stem = path.with_suffix("") if path.suffix else path
+    found = []
+    for suffix, data in files:
+        ending = "" if suffix.endswith(".et") else path.suffix
+        found.append((path if not suffix else stem.with_name(f"{stem.name}{suffix}{ending}"), data))
+    return found
 
 
 def _tell_loading(output: Output, loading: Loading) -> None:

@@ -112,3 +112,44 @@ def cpu_loading(path: str, n_ranks: int) -> Loading:
         check=f"mpirun -n {n_ranks} python -m mpi4py -m treadle.runtime.mpi_text {path} checks every element",
         fallback="nothing: any number of elements and every size is served",
     )
+
+
+def nccl_graph_loading(path: str, channels: int, n_files: int) -> Loading:
+    """How NCCL loads a graph file.
+
+    Examples
+    --------
+    >>> nccl_graph_loading("ring.xml", 2, 1).environment[0]
+    ('NCCL_GRAPH_FILE', 'ring.xml')
+    """
+    here = path if n_files == 1 else f"{path} with .boxN before its ending, N the number of the host"
+    return Loading(
+        runtime="NCCL",
+        environment=(
+            ("NCCL_GRAPH_FILE", here),
+            ("NCCL_ALGO", "Ring"),
+            ("NCCL_CROSS_NIC", "1"),
+            ("NCCL_DEBUG", "INFO"),
+            ("NCCL_DEBUG_SUBSYS", "INIT,ENV,GRAPH"),
+        ),
+        check=f"every rank logs 'Search 0 : {channels} channels loaded from XML graph'; device and card "
+        "numbers are those of the host",
+        fallback="tree, CollNet and NVLS algorithms, whose graphs the file does not hold (so NCCL_ALGO=Ring)",
+    )
+
+
+def chakra_loading(path: str) -> Loading:
+    """How a simulator such as ASTRA-sim loads Chakra traces.
+
+    Examples
+    --------
+    >>> chakra_loading("ring").environment
+    ()
+    """
+    prefix = str(PurePath(path).with_suffix(""))
+    return Loading(
+        runtime="simulators that read Chakra execution traces (ASTRA-sim)",
+        environment=(),
+        check=f"--workload-configuration={prefix} (files {prefix}.RANK.et); every rank reports its end",
+        fallback="nothing: a trace that cannot be read is an error",
+    )

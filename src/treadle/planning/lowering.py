@@ -10,14 +10,24 @@ from types import MappingProxyType
 import numpy as np
 
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.lowering.chakra import emit_chakra
+from treadle.lowering.chakra_interpret import interpret_chakra
 from treadle.lowering.cpu_interpret import interpret_cpu_xml
 from treadle.lowering.cpu_xml import emit_cpu_xml
 from treadle.lowering.interpret import interpret_msccl_xml
-from treadle.lowering.loading import Loading, cpu_loading, msccl_loading, mscclpp_loading
+from treadle.lowering.loading import (
+    Loading,
+    chakra_loading,
+    cpu_loading,
+    msccl_loading,
+    mscclpp_loading,
+    nccl_graph_loading,
+)
 from treadle.lowering.lower import lower as lower_schedule
 from treadle.lowering.msccl_xml import Profile, emit_msccl_xml
 from treadle.lowering.mscclpp_interpret import interpret_mscclpp_json
 from treadle.lowering.mscclpp_json import emit_mscclpp_json
+from treadle.lowering.nccl_graph import emit_nccl_graph, find_rings, joined_rings, parse_nccl_graph
 from treadle.lowering.passes import replicate
 from treadle.lowering.program import Program
 from treadle.planning.point_to_point import Shortfall, shortfall
@@ -36,15 +46,18 @@ class TargetFormat(StrEnum):
     MSCCL_XML = "msccl-xml"
     MSCCLPP_JSON = "mscclpp-json"
     CPU_XML = "cpu-xml"
+    NCCL_GRAPH = "nccl-graph"
+    CHAKRA = "chakra"
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """Text for a runtime.
+    """Files for a runtime.
 
     Parameters
     ----------
-    text : str
+    files : tuple of (str, bytes)
+        What to add to the name's stem, and the content; one file of the very name has the suffix "".
     n_operations : int
         Of the program that it expresses.
     n_chunks : int
@@ -60,13 +73,29 @@ class Lowered:
         Where the plan leaves copies or sums to the network, which the text does not.
     """
 
-    text: str
+    files: tuple[tuple[str, bytes], ...]
     n_operations: int
     n_chunks: int
     faults: tuple[str, ...]
     counts: tuple[tuple[str, int], ...]
     loading: Loading
     shortfall: Shortfall | None = None
+
+    @property
+    def text(self) -> str:
+        """The content of the only file.
+
+        Raises
+        ------
+        ScheduleError
+            If there are several, or it is binary.
+        """
+        if len(self.files) > 1:
+            raise ScheduleError(f"{len(self.files)} files are no single text; use `files`")
+        try:
+            return self.files[0][1].decode()
+        except UnicodeDecodeError:
+            raise ScheduleError("the file is binary; use `files`") from None
 
 
 @dataclass(frozen=True)
@@ -81,6 +110,7 @@ class _Request:
     instances: int
     name: str
     pipeline_bytes: int
+    size_bytes: int
     path: str
 
     def program(self, *, merge: bool) -> Program:
@@ -106,6 +136,7 @@ def lower(
     instances: int = 1,
     name: str = "treadle",
     pipeline_bytes: int = 0,
+    size_bytes: int = 0,
     path: str = "",
 ) -> Lowered:
     """Write the plan's schedule for the largest sizes as text for a runtime.
@@ -126,6 +157,8 @@ def lower(
         The algorithm's name in the text.
     pipeline_bytes : int
         MSCCL++ only: slices of so many bytes flow through the plan; 0: none.
+    size_bytes : int
+        Chakra only: size of the larger per-rank buffer, which a trace holds.
     path : str
         Where the text will lie, for `Lowered.loading`.
 
@@ -144,11 +177,17 @@ def lower(
     entry = plan.entries[-1]
     _refuse_forwarders(plan, entry.schedule, target)
     where = path or f"{name}.{'json' if target is TargetFormat.MSCCLPP_JSON else 'xml'}"
-    request = _Request(plan, entry, dialect, in_place, channels, instances, name, pipeline_bytes, where)
+    request = _Request(
+        plan, entry, dialect, in_place, channels, instances, name, pipeline_bytes, size_bytes, where
+    )
     try:
         return _WRITERS[target](request)
     except ScheduleError as error:
         raise InfeasibleError(str(error)) from None
+
+
+def _single(text: str) -> tuple[tuple[str, bytes], ...]:
+    return (("", text.encode()),)
 
 
 def _msccl_xml(request: _Request) -> Lowered:
@@ -163,7 +202,7 @@ def _msccl_xml(request: _Request) -> Lowered:
     )
     seen = interpret_msccl_xml(text, profile=str(request.profile), root=max(0, program.root))
     return Lowered(
-        text,
+        _single(text),
         program.n_operations,
         program.n_chunks,
         seen.violations,
@@ -192,7 +231,7 @@ def _mscclpp_json(request: _Request) -> Lowered:
     )
     seen = interpret_mscclpp_json(text, root=max(0, program.root))
     return Lowered(
-        text,
+        _single(text),
         program.n_operations,
         program.n_chunks,
         seen.violations,
@@ -208,7 +247,7 @@ def _cpu_xml(request: _Request) -> Lowered:
     text = emit_cpu_xml(program, name=request.name, min_bytes=entry.min_bytes, max_bytes=entry.max_bytes or 0)
     seen = interpret_cpu_xml(text)
     return Lowered(
-        text,
+        _single(text),
         program.n_operations,
         program.n_chunks,
         seen.violations,
@@ -218,11 +257,56 @@ def _cpu_xml(request: _Request) -> Lowered:
     )
 
 
+def _nccl_graph(request: _Request) -> Lowered:
+    plan, schedule = request.plan, request.entry.schedule
+    if not isinstance(schedule, ForestSchedule) or plan.collective.kind.is_rooted:
+        raise ScheduleError(
+            "NCCL graph: NCCL takes rings of allgather, reduce-scatter or allreduce; solve with "
+            "--algorithm ring"
+        )
+    boxes = find_boxes(plan.topology, plan.collective)
+    texts = emit_nccl_graph(schedule, boxes, plan.algbw)
+    graphs = [parse_nccl_graph(text) for text in texts]
+    joined = joined_rings(graphs if len(graphs) > 1 else graphs * len(boxes))
+    order = [rank for box in boxes for rank in box]
+    rings = {tuple(order[place] for place in ring) for ring in joined}
+    faults = () if rings == set(find_rings(schedule)) else ("NCCL would join other rings than the plan's",)
+    suffixes = [""] if len(texts) == 1 else [f".box{box}" for box in range(len(texts))]
+    program = request.program(merge=True)
+    return Lowered(
+        tuple((suffix, text.encode()) for suffix, text in zip(suffixes, texts, strict=True)),
+        program.n_operations,
+        program.n_chunks,
+        faults,
+        (("channel", len(graphs[0].channels)), ("file", len(texts))),
+        nccl_graph_loading(request.path, len(graphs[0].channels), len(texts)),
+    )
+
+
+def _chakra(request: _Request) -> Lowered:
+    program = request.program(merge=True)
+    if request.size_bytes < 1:
+        raise ScheduleError("Chakra: traces hold sizes in bytes; give one (--size 64MB)")
+    traces = emit_chakra(program, request.size_bytes, name=request.name)
+    seen = interpret_chakra(traces)
+    return Lowered(
+        tuple((f".{rank}.et", data) for rank, data in enumerate(traces)),
+        program.n_operations,
+        program.n_chunks,
+        seen.violations,
+        (("node", seen.n_nodes), ("message", seen.n_messages), ("file", seen.n_ranks)),
+        chakra_loading(request.path),
+        shortfall(request.plan.topology, request.plan.collective, program),
+    )
+
+
 _WRITERS: Mapping[TargetFormat, Callable[[_Request], Lowered]] = MappingProxyType(
     {
         TargetFormat.MSCCL_XML: _msccl_xml,
         TargetFormat.MSCCLPP_JSON: _mscclpp_json,
         TargetFormat.CPU_XML: _cpu_xml,
+        TargetFormat.NCCL_GRAPH: _nccl_graph,
+        TargetFormat.CHAKRA: _chakra,
     }
 )
 

@@ -1,0 +1,186 @@
+"""Reads Chakra execution traces and plays them.
+
+Shares nothing with the writer but the schema.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.errors import FormatError
+from treadle.lowering.chakra import decode_error, schema
+
+MAX_BYTES = 2**30
+"""Largest trace of a rank."""
+_MAX_MESSAGE = 2**24
+_MAX_NODES = 10**7
+_KINDS = {4: "COMP", 5: "SEND", 6: "RECEIVE"}
+
+
+@dataclass(frozen=True)
+class TraceNode:
+    """A node as written."""
+
+    number: int
+    kind: str
+    waits: tuple[int, ...]
+    size: int
+    source: int = -1
+    target: int = -1
+    tag: int = -1
+
+
+@dataclass(frozen=True)
+class TraceInterpretation:
+    """What playing the traces showed.
+
+    Parameters
+    ----------
+    n_ranks, n_nodes, n_messages : int
+    bytes_between : dict
+        From (sender, receiver) to the bytes sent.
+    violations : tuple of str
+        Nodes that never start, messages without a counterpart or of two sizes, unknown dependences.
+    """
+
+    n_ranks: int
+    n_nodes: int
+    n_messages: int
+    bytes_between: dict[tuple[int, int], int]
+    violations: tuple[str, ...]
+
+
+def interpret_chakra(traces: Sequence[bytes], *, source: str = "Chakra trace") -> TraceInterpretation:
+    """Play the traces of all ranks: nodes start when what they wait for is over, receives after their sends.
+
+    Raises
+    ------
+    FormatError
+        If a trace is malformed or hostile, or protobuf cannot read it.
+    """
+    ranks = [parse_chakra(data, source=f"{source} of rank {rank}") for rank, data in enumerate(traces)]
+    violations: list[str] = []
+    sent: Counter[tuple[int, int, int, int]] = Counter()
+    taken: Counter[tuple[int, int, int, int]] = Counter()
+    between: Counter[tuple[int, int]] = Counter()
+    for rank, nodes in enumerate(ranks):
+        for node in nodes:
+            if node.kind == "COMP":
+                continue
+            mine = node.source if node.kind == "SEND" else node.target
+            if mine != rank or not 0 <= node.source + node.target < 2 * len(ranks):
+                violations.append(
+                    f"rank {rank}: node {node.number} is between {node.source} and {node.target}"
+                )
+            message = (node.source, node.target, node.tag, node.size)
+            (sent if node.kind == "SEND" else taken)[message] += 1
+            if node.kind == "SEND":
+                between[node.source, node.target] += node.size
+    for message, count in ((sent - taken) + (taken - sent)).items():
+        violations.append(f"message {message[:3]} of {message[3]} bytes: {count} without a counterpart")
+    if any(count > 1 for count in sent.values()):
+        violations.append("a tag is used twice between two ranks")
+    if not violations:
+        violations += _play(ranks)
+    return TraceInterpretation(
+        n_ranks=len(ranks),
+        n_nodes=sum(map(len, ranks)),
+        n_messages=sent.total(),
+        bytes_between=dict(between),
+        violations=tuple(violations[:100]),
+    )
+
+
+def _play(ranks: list[list[TraceNode]]) -> list[str]:
+    """Nodes that never start."""
+    over: list[set[int]] = [set() for _ in ranks]
+    under_way: set[tuple[int, int, int]] = set()
+    waiting = [list(nodes) for nodes in ranks]
+    moving = True
+    while moving:
+        moving = False
+        for rank, nodes in enumerate(waiting):
+            left = []
+            for node in nodes:
+                message = (node.source, node.target, node.tag)
+                if over[rank].issuperset(node.waits) and (node.kind != "RECEIVE" or message in under_way):
+                    over[rank].add(node.number)
+                    under_way.update({message} if node.kind == "SEND" else ())
+                    moving = True
+                else:
+                    left.append(node)
+            waiting[rank] = left
+    return [
+        f"rank {rank}: node {nodes[0].number} never starts" for rank, nodes in enumerate(waiting) if nodes
+    ]
+
+
+def parse_chakra(data: bytes, *, source: str = "Chakra trace") -> list[TraceNode]:
+    """Read one rank's trace."""
+    if len(data) > MAX_BYTES:
+        raise FormatError(f"{len(data)} bytes, expected at most {MAX_BYTES}", source=source)
+    classes = schema()
+    messages = _messages(data, source)
+    if not messages:
+        raise FormatError("empty, expected metadata first", source=source)
+    if not _read(classes["GlobalMetadata"], messages[0], source).version:
+        raise FormatError("no version in the metadata", source=source)
+    nodes: list[TraceNode] = []
+    known: set[int] = set()
+    for place, message in enumerate(messages[1:]):
+        node = _read(classes["Node"], message, source)
+        if node.type not in _KINDS:
+            raise FormatError(f"node {place}: type {node.type} is not known here", source=source)
+        if node.id in known:
+            raise FormatError(f"node {place}: number {node.id} is used twice", source=source)
+        known.add(node.id)
+        values = {attribute.name: attribute for attribute in node.attr}
+
+        def value(key: str, kind: str, values: dict[str, Any] = values, place: int = place) -> int:
+            if key not in values:
+                raise FormatError(f"node {place}: lacks {key}", source=source)
+            found = getattr(values[key], kind)
+            if found < 0:
+                raise FormatError(f"node {place}: {key}={found}: expected at least 0", source=source)
+            return int(found)
+
+        waits = (*node.data_deps, *node.ctrl_deps)
+        if _KINDS[node.type] == "COMP":
+            nodes.append(TraceNode(node.id, "COMP", waits, value("tensor_size", "int64_val")))
+            continue
+        ends = [value(key, "int32_val") for key in ("comm_src", "comm_dst", "comm_tag")]
+        nodes.append(TraceNode(node.id, _KINDS[node.type], waits, value("comm_size", "int64_val"), *ends))
+    return nodes
+
+
+def _read(kind: Any, data: bytes, source: str) -> Any:
+    try:
+        return kind.FromString(data)
+    except decode_error() as error:
+        raise FormatError(f"no {kind.DESCRIPTOR.name} ({error})", source=source) from None
+
+
+def _messages(data: bytes, source: str) -> list[bytes]:
+    """The messages of a length-delimited stream."""
+    found: list[bytes] = []
+    place = 0
+    while place < len(data):
+        length, shift = 0, 0
+        while True:
+            if place >= len(data) or shift > 28:
+                raise FormatError(f"byte {place}: a length is cut off or too long", source=source)
+            byte = data[place]
+            length |= (byte & 127) << shift
+            place, shift = place + 1, shift + 7
+            if byte < 128:
+                break
+        if length > _MAX_MESSAGE or place + length > len(data):
+            raise FormatError(f"byte {place}: a message of {length} bytes does not fit", source=source)
+        if len(found) > _MAX_NODES:
+            raise FormatError(f"more than {_MAX_NODES} messages", source=source)
+        found.append(data[place : place + length])
+        place += length
+    return found
