@@ -12,7 +12,7 @@ from math import gcd
 from lxml import etree
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.schedules.forest import Forest, ForestSchedule, Tree
+from treadle.schedules.forest import ForestSchedule, Tree
 
 MAX_CHANNELS = 32
 """NCCL's MAXCHANNELS."""
@@ -43,8 +43,8 @@ def find_rings(schedule: ForestSchedule) -> dict[tuple[int, ...], int]:
     Returns
     -------
     dict
-        Rings begin at rank 0 and go from root to leaf, as NCCL passes data; a reduction of ours goes the other
-        way round, over the same cables.
+        Rings begin at rank 0 and go from root to leaf, as NCCL passes data; a reduction of ours goes the
+        other way round, over the same cables.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def find_rings(schedule: ForestSchedule) -> dict[tuple[int, ...], int]:
         rings = [Counter[tuple[int, ...]]() for _ in range(forest.n_ranks)]
         for root in range(forest.n_ranks):
             for tree in forest.trees(root):
-                rings[root][_ring(forest, tree)] += tree.multiplicity
+                rings[root][_ring(tree)] += tree.multiplicity
         back = {_reversed(ring): units for ring, units in found.items()}
         if any(ring != rings[0] for ring in rings) or (found and rings[0] not in (found, back)):
             raise ScheduleError(
@@ -70,7 +70,7 @@ def _reversed(ring: tuple[int, ...]) -> tuple[int, ...]:
     return (*ring[:1], *ring[:0:-1])
 
 
-def _ring(forest: Forest, tree: Tree) -> tuple[int, ...]:
+def _ring(tree: Tree) -> tuple[int, ...]:
     """The cycle that a tree without branches lacks one edge of."""
     parents = [int(parent) for parent in tree.parent]
     following = {parent: rank for rank, parent in enumerate(parents) if parent >= 0}
