@@ -36,7 +36,7 @@ $(VENV)/.installed: dist/.built
 	touch $@
 
 $(VENV)/.test-tools: $(VENV)/.installed pyproject.toml
-	$(PY) -m pip install --quiet "$$(echo dist/treadle-*.whl)[mpi,bfloat16,chakra,cluster,exact,plot]" --group test
+	$(PY) -m pip install --quiet "$$(echo dist/treadle-*.whl)[mpi,bfloat16,chakra,cluster,exact,plot,torch]" --group test
 	touch $@
 
 demo: $(VENV)/.installed

@@ -47,6 +47,8 @@ def missing_engines() -> Mapping[str, str]:
         missing["Chakra"] = "protobuf is not installed; pip install 'treadle[chakra]'"
     if importlib.util.find_spec("ml_dtypes") is None:
         missing["bfloat16"] = "ml_dtypes is not installed; pip install 'treadle[bfloat16]'"
+    if importlib.util.find_spec("torch") is None:
+        missing["torch"] = "PyTorch is not installed; pip install 'treadle[torch]'"
     if importlib.util.find_spec("matplotlib") is None:
         missing["matplotlib"] = "matplotlib is not installed; pip install 'treadle[plot]'"
     if not (shutil.which("smpicc") and shutil.which("smpirun")):
