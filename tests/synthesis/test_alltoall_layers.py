@@ -190,7 +190,7 @@ def test_annealed_orders(topology: Topology, seed: int) -> None:
         ("torus(3, 3, 3)", 1, 1.0),
         ("hypercube(4)", 1, 1.0),
         ("torus(4, 4)", 2, 0.98),
-        ("generalized_kautz(4, 27)", 1, 0.6),
+        ("generalized_kautz(4, 27)", 1, 0.55),
         ("generalized_kautz(4, 27)", 2, 0.99),
         ("generalized_kautz(4, 27)", 3, 0.999),
     ],
@@ -198,7 +198,7 @@ def test_annealed_orders(topology: Topology, seed: int) -> None:
 def test_rate_in_few_layers(name: str, layers: int, part: float) -> None:
     topology = parse(name)
     collective = everyone(topology)
-    found = layered_routes(topology, collective, layers)
+    found = layered_routes(topology, collective, layers, searches=4)
     assert part - 1e-6 <= found.efficiency <= 1 + 1e-9
     made = route_schedule(
         topology, collective, found.routing.paths, found.routing.weights, layer=found.layer, max_routes=8

@@ -28,6 +28,9 @@ _WARM = 0.4
 _SEARCH_GAP = 2e-4
 """Gap to which layered linear programs are solved."""
 
+_SEARCHED_CELLS = 2**15
+"""Searches times links times ranks, as far as the limits of their number allow."""
+
 _HELP_ROUNDS = 10
 """Rounds of search for a number of layers that do, when the given one does not."""
 
@@ -71,7 +74,7 @@ def layered_routes(
     *,
     unlayered: RoutingResult | None = None,
     target: float = 0.9995,
-    searches: int = 4,
+    searches: int | None = None,
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> LayeredRouting:
@@ -88,7 +91,8 @@ def layered_routes(
     target : float
         Stop at this part of the rate without layers.
     searches : int
-        Most searches for better orders, each judged by a linear program.
+        Most searches for better orders, each judged by a linear program. Default: 4, and up to 12 on small
+        fabrics.
     seed : int
         The same seed gives the same routes.
     watch : Watch
@@ -116,6 +120,8 @@ def layered_routes(
         raise ScheduleError(f"layers: at most {max_layers}, expected at least 1")
     base = generate_routes(topology, collective, watch=watch) if unlayered is None else unlayered
     search = _Search(topology, collective, base, max_layers, seed)
+    if searches is None:
+        searches = min(12, max(4, _SEARCHED_CELLS // (topology.n_links * collective.n_ranks)))
     try:
         search.start_on_grid(watch)
         if search.efficiency < target:
@@ -124,7 +130,7 @@ def layered_routes(
             if search.efficiency >= target:
                 break
             watch.beat("layered routes", number, searches)
-            search.improve(1 + number // 2, watch)
+            search.improve(1 + number // 2 % 2, watch)
     except TimeLimitError:
         if search.best is None:
             raise

@@ -23,8 +23,11 @@ _STEPS_PER_LINK = 12
 _HOT, _COLD = 1e-4, 1e-5
 """Temperatures of the first and the last round, in parts of the demands' distances."""
 
-_NEWEST = 0.1
+_NEWEST = 0.05
 """Part of the newest congestion in the mean lengths."""
+
+_FEWEST_ROUNDS, _NO_DETOUR = 6, 1e-5
+"""A search ends early, after this many rounds, when the detours are less than this part of all distances."""
 
 _SPREADS, _STEEPNESS = 100, 60.0
 """Rounds of spreading per round of search, and the exponent of a link's length in its relative load."""
@@ -96,7 +99,7 @@ class OrderSearch:
         heats = np.geomspace(max(_HOT * heat, _COLD), _COLD, rounds + 1)
         for number in range(rounds):
             watch.beat("link orders", number, rounds)
-            self.orders, _ = self._paths().annealed(
+            self.orders, cost = self._paths().annealed(
                 self._views,
                 steps=steps,
                 hot=float(heats[number]),
@@ -105,6 +108,8 @@ class OrderSearch:
                 watch=watch,
             )
             self._learn(self._congested())
+            if number + 1 >= _FEWEST_ROUNDS and cost < 1 + _NO_DETOUR:
+                break
 
     def _paths(self) -> LayeredPaths:
         return LayeredPaths(self._topology, self._collective, self.orders)
