@@ -38,7 +38,7 @@ def emulate_command(
         str, typer.Option(help="Per-rank buffer, as for run.", metavar="SIZES")
     ] = "1K,256K,1M,4M,8M",
     rate: Annotated[str, typer.Option(help="Of the slowest link; others in proportion.")] = "100Mbit/s",
-    iterations: Annotated[int, typer.Option(min=1, help="Most timed runs of a size; the best counts.")] = 50,
+    iterations: Annotated[int, typer.Option(min=1, help="Most timed runs of a size; the best counts.")] = 200,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print the commands that would make the network.")
     ] = False,

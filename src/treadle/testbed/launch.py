@@ -38,7 +38,7 @@ class Timing:
         Wall-clock seconds for one program at all sizes; then it is stopped.
     """
 
-    iterations: int = 50
+    iterations: int = 200
     warmup: int = 2
     budget_s: float = 2.0
     limit_s: float = 300.0

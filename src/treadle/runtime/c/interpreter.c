@@ -278,12 +278,16 @@ static int64_t measure(const Options *options, const Program *program, int64_t s
     Engine engine = make_engine(&memory, options->window, polls ? options->ahead_bytes : 0);
     double first_s;
     int64_t wrong = checked_run(options, &engine, &pattern, &first_s);
-    most = first_s > 0 ? (int64_t)(options->budget_s / first_s) : options->iterations;
+    double pace_s = first_s; /* the first run also connects the ranks */
+    int warmed = 0;
+    for (; warmed < options->warmup && first_s < options->budget_s && warmed * pace_s < options->budget_s;
+         warmed++) {
+        double seconds = timed_run(options, &engine, &pattern, 0);
+        pace_s = seconds < pace_s ? seconds : pace_s;
+    }
+    most = pace_s > 0 ? (int64_t)(options->budget_s / pace_s) : options->iterations;
     most = most < 1 ? 1 : most;
     int n = options->iterations < most ? options->iterations : (int)most;
-    for (int i = 0; i < options->warmup && i < most - 1; i++) {
-        timed_run(options, &engine, &pattern, 0);
-    }
     double *times = allocate(n, sizeof(double)), *references = allocate(n, sizeof(double));
     time_runs(options, &engine, &pattern, times, references, n);
     if (program->rank == 0) {
