@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from forest_samples import pruned_broadcast, pruned_reduce
@@ -11,7 +13,7 @@ from simulation_samples import one_to_two, star, two_to_one
 from treadle import planning
 from treadle.errors import ScheduleError
 from treadle.lowering.lower import lower
-from treadle.lowering.program import Operation, OperationKind, program_from_operations
+from treadle.lowering.program import Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.cost import link_loads
 from treadle.simulation.options import Forwarding, Sharing, SimulationOptions
@@ -79,3 +81,71 @@ def test_an_in_network_allreduce_comes_close_to_its_bound() -> None:
     ]
     assert None not in shares
     assert shares[0] < 0.9 < 0.98 < shares[1] <= 1
+
+
+def through_a_relay(*, reduces: bool) -> Program:
+    """Rank 1 stands between 0 and 2 in the tree, but the switch copies (adds) for rank 2 as the data pass."""
+    if reduces:
+        ranks = [
+            [Operation(OperationKind.RECEIVE_REDUCE, 0, 1, peer=1, step=1)],
+            [
+                Operation(OperationKind.RECEIVE_REDUCE, 0, 1, peer=2),
+                Operation(OperationKind.SEND, 0, 1, peer=0, path=0, step=1, waits=(0,)),
+            ],
+            [Operation(OperationKind.SEND, 0, 1, peer=1, path=1)],
+        ]
+        kind, paths = CollectiveKind.REDUCE, [(2, 1), (4,)]
+    else:
+        ranks = [
+            [Operation(OperationKind.SEND, 0, 1, peer=1, path=0)],
+            [
+                Operation(OperationKind.RECEIVE, 0, 1, peer=0),
+                Operation(OperationKind.SEND, 0, 1, peer=2, path=1, step=1, waits=(0,)),
+            ],
+            [Operation(OperationKind.RECEIVE, 0, 1, peer=1, step=1)],
+        ]
+        kind, paths = CollectiveKind.BROADCAST, [(0, 3), (5,)]
+    return program_from_operations(kind, ranks, n_chunks=1, shard_offset=[0, 1, 1, 1], root=0, paths=paths)
+
+
+@pytest.mark.parametrize("sharing", Sharing)
+@pytest.mark.parametrize("reduces", [False, True])
+def test_switches_wait_for_no_rank(reduces: bool, sharing: Sharing) -> None:
+    """Rank 1 need not have the data for rank 2 to get them; nor need it wait for what never comes to it."""
+    program = through_a_relay(reduces=reduces)
+    result = simulate_program(star(3, capable=True), program, 1000, SimulationOptions(sharing=sharing))
+    assert result.time_s == pytest.approx(1000e-9, rel=1e-9)
+
+
+@pytest.mark.parametrize("sharing", Sharing)
+def test_a_copy_ends_no_earlier_than_what_it_is_made_of(sharing: Sharing) -> None:
+    """The way to the switch takes 2000 ns, the links behind it half of that."""
+    fabric = star(3, capable=True)
+    slow = dataclasses.replace(fabric, bandwidths=fabric.bandwidths // np.array([2, 1, 1, 1, 1, 1]))
+    result = simulate_program(slow, one_to_two(), 1000, SimulationOptions(sharing=sharing))
+    begin, _ = result.operation_spans()
+    assert begin[[2, 3]] * float(result.tick_s) == pytest.approx([2000e-9, 2000e-9], rel=1e-9)
+
+
+def test_a_copy_is_made_of_the_first_that_comes() -> None:
+    """Ranks 0, 1, 2 pass the data on through the switch, which copies them for rank 3 the first time."""
+    program = program_from_operations(
+        CollectiveKind.BROADCAST,
+        [
+            [Operation(OperationKind.SEND, 0, 1, peer=1, path=0)],
+            [
+                Operation(OperationKind.RECEIVE, 0, 1, peer=0),
+                Operation(OperationKind.SEND, 0, 1, peer=2, path=1, step=1, waits=(0,)),
+                Operation(OperationKind.SEND, 0, 1, peer=3, path=2, step=2, waits=(0,)),
+            ],
+            [Operation(OperationKind.RECEIVE, 0, 1, peer=1, step=1)],
+            [Operation(OperationKind.RECEIVE, 0, 1, peer=1, step=2)],
+        ],
+        n_chunks=1,
+        shard_offset=[0, 1, 1, 1, 1],
+        root=0,
+        paths=[(0, 3), (2, 5), (7,)],
+    )
+    result = simulate_program(star(4, capable=True), program, 1000)
+    begin, _ = result.operation_spans()
+    assert [int(time) * result.tick_s for time in begin[[1, 4, 5]]] == [1000 * NS, 2000 * NS, 1000 * NS]

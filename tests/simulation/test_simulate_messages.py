@@ -255,3 +255,10 @@ def test_nothing_takes_no_time() -> None:
     for sharing in Sharing:
         result = simulate_program(chain(3), relay(3), 0, SimulationOptions(sharing=sharing))
         assert (result.time, result.algbw_bytes_per_s) == (0, 0)
+
+
+def test_a_port_of_a_host_never_stores() -> None:
+    """Stores are at the switch only: out of the host and over its link in one go, and so into the other."""
+    program = messages(3, [(0, 1, 1, 0)], [(0, 3)], 1)
+    options = {"forwarding": Forwarding.STORE_AND_FORWARD}
+    assert time_of(star(3, cap=10**9), program, **options) == 2 * 1200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from fractions import Fraction
@@ -96,6 +97,18 @@ def test_alpha_beta_of_steps_is_exactly_their_cost() -> None:
         found = alpha_beta_time(topology, collective, schedule, 12345, alpha_ns=70)
         assert found is not None
         assert float(found) == pytest.approx(runtime_s(topology, schedule, 12345, alpha_s=70e-9), rel=1e-12)
+
+
+def test_alpha_beta_counts_host_caps() -> None:
+    """Both directions of a ring leave through one port: half the speed."""
+    plan = planning.solve('ring(4, bandwidth="1GB/s")', "allgather", algorithm="bfb").plan
+    capped = dataclasses.replace(plan.topology, injection_bytes_per_s=np.full(4, 10**9))
+    schedule = plan.entries[0].schedule
+    free, slow = (
+        alpha_beta_time(fabric, plan.collective, schedule, 8000, alpha_ns=100)
+        for fabric in (plan.topology, capped)
+    )
+    assert (free, slow) == (200 * NS + 3000 * NS, 200 * NS + 6000 * NS)
 
 
 def test_alpha_beta_of_exchanges_and_trees() -> None:
