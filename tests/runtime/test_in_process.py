@@ -90,6 +90,33 @@ def test_slices_change_nothing(kind: CollectiveKind, in_place: bool) -> None:
     assert layout.n_slices > 10
 
 
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_threads_change_nothing(kind: CollectiveKind, in_place: bool) -> None:
+    prepared = PreparedProgram(random_program(kind, 5, seed=4, trees_per_root=3, in_place=in_place))
+    outputs = []
+    for threads in (1, 4):
+        run = Execution(prepared, 10_007, element=ElementType.INT32, slice_bytes=512, threads=threads)
+        assert run.threads == threads
+        assert run.layout.n_slices > 4
+        for rank, memory in enumerate(run.memories):
+            memory.arrays[INPUT][...] = np.arange(len(memory.arrays[INPUT])) * (rank + 1)
+        run.run()
+        outputs.append([memory.arrays[OUTPUT].copy() for memory in run.memories])
+    for one, other in zip(*outputs, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_a_failure_on_a_thread_is_raised() -> None:
+    prepared = PreparedProgram(exchange(2, in_place=True))
+    run = Execution(prepared, 4000, element=ElementType.INT32, slice_bytes=64, threads=2)
+    run.memories[0].arrays[OUTPUT].setflags(write=False)
+    for view in (entry[0] for actions in run._slices for entry in actions):
+        view.setflags(write=False)
+    with pytest.raises(ValueError, match="read-only"):
+        run.run()
+
+
 def test_sends_are_buffered() -> None:
     # in place, one rank's sum overwrites what the other still has to read, unless it was set aside
     program = exchange(2, in_place=True)

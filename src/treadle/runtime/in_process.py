@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +23,9 @@ from treadle.schedules.collective import CollectiveKind
 
 SLICE_BYTES = 2**18
 """Default largest slice of a chunk: the slices that a tree's operations touch then stay in the L2 cache."""
+
+THREAD_BYTES = 2**21
+"""Least bytes of the buffer in a slice for which a thread of its own pays."""
 
 # target, source of a copy, or the two operands of a reduction
 _Action = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
@@ -61,6 +66,10 @@ class Execution:
         Chunks larger than this are run in slices, one slice through the whole program after another.
     storage : sequence of N RankMemory, optional
         Memory of an execution of the same program and element type at this size or a larger one.
+    threads : int, optional
+        Slices run side by side on so many threads: they touch no common element, and numpy releases the
+        interpreter while it copies and adds. Default: one for each core, where the slices are large enough
+        (`THREAD_BYTES`).
 
     Attributes
     ----------
@@ -77,6 +86,7 @@ class Execution:
         reduction: Reduction = Reduction.SUM,
         slice_bytes: int = SLICE_BYTES,
         storage: Sequence[RankMemory] | None = None,
+        threads: int | None = None,
     ) -> None:
         if count < 0:
             raise ScheduleError(f"count {count}: expected 0 elements or more")
@@ -90,19 +100,35 @@ class Execution:
         ]
         self._averages = program.kind.reduces and reduction is Reduction.AVG
         self._combine = reduction.ufunc
-        self._actions = _compile(prepared, self.layout, self.memories)
+        self._slices = _compile(prepared, self.layout, self.memories)
+        cores = len(os.sched_getaffinity(0)) if threads is None else threads
+        pays = threads is not None or count * dtype.itemsize >= n_slices * THREAD_BYTES
+        self.threads = max(1, min(cores, n_slices)) if pays else 1
 
     def run(self) -> None:
         """Execute once, from INPUT to OUTPUT; in place, INPUT is consumed."""
+        if self.threads == 1:
+            for actions in self._slices:
+                self._run_slice(actions)
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                # each in a copy of this context, which holds numpy's error state
+                running = [
+                    pool.submit(copy_context().run, self._run_slice, actions) for actions in self._slices
+                ]
+                for done in running:
+                    done.result()
+        if self._averages:
+            for memory in self.memories:
+                finish_average(memory.arrays[Buffer.OUTPUT], len(self.memories))
+
+    def _run_slice(self, actions: Sequence[_Action]) -> None:
         copy, combine = np.copyto, self._combine
-        for target, one, other in self._actions:
+        for target, one, other in actions:
             if other is None:
                 copy(target, one)
             else:
                 combine(one, other, out=target)
-        if self._averages:
-            for memory in self.memories:
-                finish_average(memory.arrays[Buffer.OUTPUT], len(self.memories))
 
 
 def execute(
@@ -247,15 +273,19 @@ def _overwrite(program: Program, writers: Int64Array, send: int) -> bool:
     return bool(np.any(overlaps & np.isin(program.target[writers], same)))
 
 
-def _compile(prepared: PreparedProgram, layout: Layout, memories: Sequence[RankMemory]) -> list[_Action]:
-    """The copies and reductions of all slices in order, as views."""
+def _compile(
+    prepared: PreparedProgram, layout: Layout, memories: Sequence[RankMemory]
+) -> list[list[_Action]]:
+    """The copies and reductions of each slice in order, as views."""
     program = prepared.program
     kinds, sources = program.operation_kind.tolist(), program.source.tolist()
     targets, ranks = program.target.tolist(), program.operation_rank.tolist()
     partner, order = prepared.partner.tolist(), prepared.order.tolist()
     buffers = list(Buffer)
-    actions: list[_Action] = []
+    slices: list[list[_Action]] = []
     for piece in range(layout.n_slices):
+        actions: list[_Action] = []
+        slices.append(actions)
         aside: dict[tuple[int, int], NDArray[Any]] = {}
         for operation in order:
             kind, memory = kinds[operation], memories[ranks[operation]]
@@ -280,4 +310,4 @@ def _compile(prepared: PreparedProgram, layout: Layout, memories: Sequence[RankM
                     actions.append((result, data, None))
                 else:
                     actions.append((result, memory.view(source, start, end), data))
-    return actions
+    return slices
