@@ -1,8 +1,10 @@
 """The compiled interpreter, in real processes: right data, wrong programs, hostile files, lost processes."""
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -251,3 +253,39 @@ def test_text_of_a_lowered_program_is_what_the_launcher_writes() -> None:
     with written_program(program) as path:
         assert path.read_text(encoding="ascii") == program_text(program)
     assert not path.parent.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_a_launcher_that_is_ended(
+    number: signal.Signals, mpi: MpiInstallation, tmp_path: Path
+) -> None:
+    if number is signal.SIGKILL and shutil.which("setpriv") is None:
+        pytest.skip("MPI: setpriv (util-linux) is not installed")
+    program = tmp_path / "program.txt"
+    program.write_text(program_text(random_program(CollectiveKind.ALLREDUCE, 2, seed=1)), encoding="ascii")
+    link = tmp_path / "treadle-victim"
+    link.symlink_to(build_interpreter(mpi))
+    arguments = interpreter_arguments(program, [4096], iterations=10**6, budget_s=1e6)
+    command = [*local_launch(mpi, 2), str(link), *arguments]
+    script = (
+        "import sys\n"
+        "from treadle.runtime.mpi_c import launch_environment, run_interpreter\n"
+        "run_interpreter(sys.argv[1:], environment=launch_environment(), n_sizes=1)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, *command], env=environment, stderr=subprocess.PIPE
+    )
+    assert settles(str(link), 2)
+    parent.send_signal(number)
+    parent.communicate(timeout=30)
+    assert settles(str(link), 0)
+
+
+def settles(program: str, n_processes: int) -> bool:
+    """Whether so many processes of a program are there within half a minute."""
+    for _ in range(300):
+        if len(processes_of(program)) == n_processes:
+            return True
+        time.sleep(0.1)
+    return False

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -20,6 +21,7 @@ from treadle.lowering.program_text import program_text
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
 from treadle.runtime.order import check_extents, execution_order, match_messages
+from treadle.runtime.signals import signals_interrupt, signals_wait
 from treadle.runtime.sweep import SweepRow, make_row
 
 SLICE_BYTES = 2**17
@@ -194,27 +196,35 @@ def run_interpreter(
     ScheduleError
         If it fails, takes too long or prints something else than `n_sizes` rows.
     """
-    process = subprocess.Popen(
-        list(command),
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, problems = process.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        raise ScheduleError(f"MPI: not finished after {limit_s:.0f} s; stopped") from None
-    finally:
-        stop(process)
+    with signals_interrupt():
+        process = subprocess.Popen(
+            [*_dying_with_us(), *command],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            output, problems = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise ScheduleError(f"MPI: not finished after {limit_s:.0f} s; stopped") from None
+        finally:
+            with signals_wait():
+                stop(process)
     rows = [_parse_row(line) for line in output.splitlines() if line.startswith("{")]
     is_complete = len(rows) == n_sizes and (process.returncode == 0 or any(row.wrong for row in rows))
     if not is_complete:
         raise ScheduleError(f"MPI: {_reason(problems) or f'exit status {process.returncode}'}")
     return rows
+
+
+def _dying_with_us() -> list[str]:
+    """Words before a command that end it when this process is killed; none where the tool is absent."""
+    tool = shutil.which("setpriv")
+    return [] if tool is None else [tool, "--pdeathsig", "TERM"]
 
 
 def stop(process: subprocess.Popen[str]) -> None:

@@ -11,12 +11,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.runtime.signals import signals_interrupt, signals_wait
 from treadle.testbed.layout import Command, Layout, set_up_commands
 
 _NAME = re.compile(r"treadle-(\d+)-(\d+)-[0-9a-f]{6}(-\d+)?")
@@ -24,7 +24,6 @@ _TOOLS = ("ip", "tc", "unshare", "sh")
 _TRIAL = "qdisc add dev lo root tbf rate 1mbit burst 32000 limit 64000"
 _LIMIT_S = 60.0
 _STOP_S = 2.0
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def new_prefix() -> str:
@@ -83,14 +82,14 @@ def network(layout: Layout, prefix: str) -> Iterator[Path]:
     SIGKILL or a crash of the interpreter leaves something behind: `remove_leftovers` removes that.
     """
     folder = Path(tempfile.gettempdir()) / prefix
-    with _signals_interrupt():
+    with signals_interrupt():
         try:
             folder.mkdir(mode=0o700)
             for command in set_up_commands(layout):
                 _run(command)
             yield folder
         finally:
-            with _signals_wait():
+            with signals_wait():
                 _delete_namespaces(list(layout.namespaces))
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -105,7 +104,7 @@ def remove_leftovers() -> list[str]:
     """
     namespaces = [name for name in _listed_namespaces() if _is_orphan(name)]
     folders = [path for path in Path(tempfile.gettempdir()).glob("treadle-*") if _is_orphan(path.name)]
-    with _signals_wait():
+    with signals_wait():
         _delete_namespaces(namespaces)
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
@@ -181,31 +180,3 @@ def _processes(names: list[str]) -> list[int]:
         done = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
         found += [int(line) for line in done.stdout.split()]
     return found
-
-
-@contextlib.contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise KeyboardInterrupt within, in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _signals_wait() -> Iterator[None]:
-    """Signals that would stop this process are delivered at the end."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
