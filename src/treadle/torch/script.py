@@ -21,7 +21,7 @@ MAX_TAG = 2**31 - 1
 """Gloo's tags are 32-bit integers with a sign."""
 
 EAGER_BYTES = 2**17
-"""Buffers up to this size are sent from copies: cheaper than waiting until what is sent may be written over."""
+"""Buffers up to this size are sent from copies: cheaper than to wait until they may be written over."""
 
 SPARE = len(Buffer)
 """Area of what has arrived and waits to be reduced; the areas before it are the buffers of `Program`."""
