@@ -1,5 +1,6 @@
 """The compiled interpreter, in real processes: right data, wrong programs, hostile files, lost processes."""
 
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from runtime_programs import exchange, random_program
+from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.lowering.program import OperationKind
 from treadle.lowering.program_text import program_text
@@ -253,6 +255,20 @@ def test_text_of_a_lowered_program_is_what_the_launcher_writes() -> None:
     with written_program(program) as path:
         assert path.read_text(encoding="ascii") == program_text(program)
     assert not path.parent.exists()
+
+
+@pytest.mark.usefixtures("mpi")
+def test_the_command_starts_the_processes_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = str(tmp_path / "ring.plan")
+    assert main(["solve", "ring(3)", "allreduce", "-q", "-o", plan]) == 0
+    capsys.readouterr()
+    assert main(["run", plan, "--runtime", "mpi-c", "--size", "1K,4K", "--reference", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["runtime"], result["wrong"]) == ("mpi-c", 0)
+    assert [row["size_bytes"] for row in result["rows"]] == [1024, 4096]
+    assert all(row["reference_time_s"] > 0 for row in result["rows"])
+    assert main(["run", plan, "--runtime", "mpi-c", "--dtype", "float16"]) == 2
+    assert "adds float32 or int32" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

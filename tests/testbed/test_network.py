@@ -52,7 +52,7 @@ def owned_by(process: int) -> list[str]:
     return [name for name in namespaces() if name.startswith(f"treadle-{process}-")] + folders
 
 
-def test_a_ring_of_four_moves_data_at_its_rate(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_ring_of_four_moves_data_at_its_rate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     try:
         build_interpreter(find_mpi())
     except MissingDependencyError as error:
@@ -67,7 +67,11 @@ def test_a_ring_of_four_moves_data_at_its_rate(capsys: pytest.CaptureFixture[str
     assert (small["steps"], small["t_b"]) == (2, 0.75)
     # 3/4 of 512 KB by two links of 12.5 MB/s each, less a burst of 32 kB: no emulation is faster than that
     assert large["time_s"] > (0.375 * 2**19 - 32_000) / 12.5e6
-    assert large["time_s"] > small["time_s"]
+    sweep = tmp_path / "sweep.json"
+    sweep.write_text(captured.out, encoding="utf-8")
+    assert main(["calibrate", str(sweep), "--json"]) == 0
+    fit = json.loads(capsys.readouterr().out)
+    assert (fit["measurements"], fit["alpha_is"]) == (2, "a step")
 
 
 def held() -> "subprocess.Popen[str]":
