@@ -141,7 +141,7 @@ def local_launch(mpi: MpiInstallation, n_ranks: int) -> list[str]:
 @contextlib.contextmanager
 def written_program(program: Program) -> Iterator[Path]:
     """A file with the program's text; removed at the end."""
-    with tempfile.TemporaryDirectory(prefix="treadle-program-") as folder:
+    with signals_interrupt(), tempfile.TemporaryDirectory(prefix="treadle-program-") as folder:
         path = Path(folder) / "program.txt"
         path.write_text(program_text(program), encoding="ascii")
         yield path
