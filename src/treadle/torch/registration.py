@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 from typing import Any
 
 import torch.distributed as distributed
@@ -27,6 +29,14 @@ def register() -> None:
         raise MissingDependencyError("the backend treadle needs gloo, which this build of PyTorch lacks")
     if NAME.upper() not in distributed.Backend._plugins:
         distributed.Backend.register_backend(NAME, create_group, extended_api=True, devices=["cpu"])
+        atexit.register(_leave)
+
+
+def _leave() -> None:
+    """Destroy groups that a program has left behind: gloo's may hang in the interpreter's last collection."""
+    if distributed.is_initialized() and isinstance(distributed.group.WORLD, TreadleGroup):
+        distributed.destroy_process_group()
+        gc.collect()
 
 
 def create_group(backend: _DistributedBackendOptions, options: Any) -> TreadleGroup:
