@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ from treadle.topologies.graphs import torus
 pytest.importorskip(
     "google.protobuf", reason="Chakra: protobuf is not installed; pip install 'treadle[chakra]'"
 )
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "allreduce_rank0.et"
 
 
 def moved(program: Program, size: int) -> dict[tuple[int, int], int]:
@@ -54,6 +58,10 @@ def test_alltoall() -> None:
 
 def small() -> Program:
     return lower(*random_case(4, CollectiveKind.ALLREDUCE))
+
+
+def test_golden_trace() -> None:
+    assert emit_chakra(small(), 4096, name="small")[0] == GOLDEN.read_bytes()
 
 
 def test_sums_wait_for_what_they_add() -> None:

@@ -19,6 +19,7 @@ from treadle.lowering.nccl_graph import (
 from treadle.schedules.forest import ForestSchedule
 from treadle.synthesis.baselines.boxes import find_boxes
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "ring_dgx_a100x2.nccl.box1.xml"
 RINGS = {"dgx_a100(1)": 1, "dgx_a100(2)": 8, "dgx_h100(4)": 8, "mi250(1)": 4, "dgx1_v100()": 6, "ring(5)": 2}
 
 
@@ -35,6 +36,12 @@ def test_nccl_would_run_the_plans_rings(fabric: str, collective: str) -> None:
     assert set(rings) == set(find_rings(schedule))
     assert len(set(rings)) == RINGS[fabric]
     assert planning.lower(plan, to="nccl-graph").faults == ()
+
+
+def test_golden_file() -> None:
+    plan = planning.solve("dgx_a100(2)", "allgather", algorithm="ring").plan
+    files = dict(planning.lower(plan, to="nccl-graph").files)
+    assert files[".box1"] == GOLDEN.read_bytes()
 
 
 def test_other_trees_are_refused() -> None:
