@@ -190,7 +190,7 @@ def generate_alltoall(problem: Problem, algorithm: str, options: Options) -> Can
     if topology.switches.size:
         raise ScheduleError(
             f"{algorithm}: steps store and forward, which the switches of {topology.name} cannot; expected a "
-            f"direct-connect fabric"
+            f"direct-connect fabric, or --algorithm routes"
         )
     start = process_time()
     schedule, bound, notes = ALLTOALL_ALGORITHMS[algorithm](problem, options)

@@ -138,4 +138,3 @@ def _heaviest(pair: Int64Array, weights: Float64Array, most: int | None) -> NDAr
     order = np.lexsort((-weights, pair))
     first = np.searchsorted(pair[order], pair[order])
     return np.sort(order[np.arange(len(pair)) - first < most])
-
