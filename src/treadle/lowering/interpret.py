@@ -20,9 +20,14 @@ from treadle.lowering.interpret_parser import (
     Step,
     parse_msccl_xml,
 )
+from treadle.lowering.interpret_races import find_unordered
+from treadle.lowering.interpret_values import EMPTY, Value, added, contribution, difference
 
-_Value = dict[tuple[int, int], int]
-"""How often each (rank, chunk) is contained."""
+_Slot = tuple[int, str, int]
+"""Rank, memory and place in it."""
+
+MAX_VIOLATIONS = 1000
+"""Most violations that are listed."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ def interpret_msccl_xml(
         Violations are: limits exceeded, offsets out of range, sends without receives, cycles, races (two
         steps of a rank on the same chunk, one writing, that nothing orders), undefined data read, input
         written out of place, and wrong results: each output chunk must hold every contribution just once.
+        At most `MAX_VIOLATIONS` are listed.
 
     Raises
     ------
@@ -86,7 +92,8 @@ def interpret_msccl_xml(
     Notes
     -----
     Steps of a thread block run in order, after the step they wait for; the i-th send from a to b on a channel
-    meets the i-th receive there, and sends are buffered. Order is judged by vector clocks over thread blocks.
+    meets the i-th receive there, and sends are buffered. Order is judged by waits, and where these do not
+    tell, by vector clocks over thread blocks.
     One pass over the steps tells of all: the runtimes' loop over slices of the buffers adds only orders from
     an earlier turn to a later one, whatever `fifo_depth` is, so it adds no cycle.
     """
@@ -110,63 +117,88 @@ def interpret_msccl_xml(
         n_chunks=algorithm.n_chunks,
         n_steps=len(algorithm.steps),
         n_messages=sum(map(len, edges.messages)),
-        violations=tuple(dict.fromkeys(algorithm.violations)),
+        violations=_listed(algorithm.violations),
     )
 
 
+def _listed(violations: list[str]) -> tuple[str, ...]:
+    """Each violation once, and no more than anyone reads."""
+    found = tuple(dict.fromkeys(violations))
+    if len(found) <= MAX_VIOLATIONS:
+        return found
+    return (*found[:MAX_VIOLATIONS], "further violations are not listed")
+
+
 class _Run:
-    """One execution, in place or not: memory, accesses and clocks."""
+    """One execution, in place or not: memory, and accesses that something must put in order."""
 
     def __init__(self, algorithm: Algorithm, in_place: bool, root: int) -> None:
         self.algorithm, self.in_place, self.root = algorithm, in_place, root
         self.shard = algorithm.n_chunks // algorithm.n_ranks
-        self.memory: dict[tuple[int, str, int], _Value] = {}
-        self.writer: dict[tuple[int, str, int], int] = {}
-        self.readers: dict[tuple[int, str, int], list[int]] = defaultdict(list)
-        self.clocks: dict[int, dict[int, int]] = {}
+        self.memory: dict[_Slot, Value] = {}
+        """What was stored; inputs that nobody overwrote are not in it."""
+        self.writer: dict[_Slot, int] = {}
+        self.readers: dict[_Slot, list[int]] = defaultdict(list)
+        self.awaited: list[dict[int, int]] = [{} for _ in algorithm.blocks]
+        """For each thread block, up to which step of others it has waited itself."""
+        self.conflicts: list[tuple[int, int]] = []
         self.problems = algorithm.violations
+        self.shift = {
+            ("allgather", "i"): self.shard,
+            ("reducescatter", "o"): self.shard,
+            ("reduce_scatter", "o"): self.shard,
+        }
 
-    def slot(self, rank: int, buffer: str, offset: int) -> tuple[int, str, int]:
+    def slot(self, rank: int, buffer: str, offset: int) -> _Slot:
         """The memory behind a buffer's chunk; in place, the smaller buffer lies within the larger one."""
         if self.in_place and buffer in "io":
-            name = self.algorithm.collective
-            if (name, buffer) in (("allgather", "i"), ("reducescatter", "o"), ("reduce_scatter", "o")):
-                offset += rank * self.shard
-            buffer = "i"
+            return rank, "i", offset + rank * self.shift.get((self.algorithm.collective, buffer), 0)
         return rank, buffer, offset
+
+    def stored(self, slot: _Slot) -> Value | None:
+        """What memory holds; None if nothing."""
+        found = self.memory.get(slot)
+        return self.initial(slot[0], slot[2]) if found is None and slot[1] == "i" else found
+
+    def initial(self, rank: int, offset: int) -> Value | None:
+        """What the memory of the input holds at first, by its place in `slot`."""
+        name, first, past = self.algorithm.collective, 0, self.algorithm.n_chunks
+        base = 0
+        if name == "broadcast" and rank != self.root:
+            return None
+        if name == "allgather":
+            base, past = rank * self.shard, self.shard
+            if self.in_place:
+                first, past, base = base, base + self.shard, 0
+        return contribution(rank, base + offset) if first <= offset < past else None
 
     def execute(self, order: list[int], edges: Edges) -> None:
         name, n = self.algorithm.collective, self.algorithm.n_ranks
         if name not in ("allreduce", "broadcast", "reduce") and self.shard * n != self.algorithm.n_chunks:
             self.problems.append(f"nchunksperloop {self.algorithm.n_chunks} does not divide by {n} ranks")
             return
-        for rank in range(n):
-            for offset, value in self.initial(rank):
-                self.memory[self.slot(rank, "i", offset)] = value
         sender_of = {receive: send for stream in edges.messages for send, receive in stream}
-        sent: dict[int, list[_Value]] = {}
+        sent: dict[int, list[Value]] = {}
         for number in order:
             step = self.algorithm.steps[number]
-            clock = self.clocks.pop(number, {})
+            if edges.awaited[number] >= 0:
+                awaited, known = self.algorithm.steps[edges.awaited[number]], self.awaited[step.block]
+                known[awaited.block] = max(awaited.place, known.get(awaited.block, -1))
             incoming = sent.pop(sender_of[number], []) if number in sender_of else []
-            outgoing = self.step(step, number, incoming, clock)
+            outgoing = self.step(step, number, incoming)
             if step.type in SENDING:
                 sent[number] = outgoing
-            clock[step.block] = step.place
-            for successor in edges.after[number]:
-                later = self.clocks.setdefault(successor, {})
-                for block, place in clock.items():
-                    if later.get(block, -1) < place:
-                        later[block] = place
+        for one, other in find_unordered(self.algorithm, edges, order, self.conflicts):
+            steps = self.algorithm.steps
+            self.problems.append(
+                f"race: {steps[one]} and {steps[other]} touch the same chunk, and nothing orders them"
+            )
         for rank in range(n):
-            for offset, wanted in self.final(rank):
-                found = self.memory.get(self.slot(rank, "o", offset))
-                if found != wanted:
-                    self.problems.append(f"rank {rank} output chunk {offset}: {_difference(found, wanted)}")
+            self.compare(rank)
 
-    def step(self, step: Step, number: int, incoming: list[_Value], clock: dict[int, int]) -> list[_Value]:
+    def step(self, step: Step, number: int, incoming: list[Value]) -> list[Value]:
         """Execute; what it sends."""
-        values = incoming + [{}] * (step.count - len(incoming))
+        values = incoming + [EMPTY] * (step.count - len(incoming))
         for used, (buffer, offset) in (
             (step.type in READING, step.source),
             (step.type in STORING, step.target),
@@ -175,74 +207,62 @@ class _Run:
             if used and not 0 <= offset <= offset + step.count <= size:
                 self.problems.append(f"{step}: {buffer}[{offset}, {offset + step.count}) of {size} chunks")
                 return values
+        before: set[int] = set()
         for at in range(step.count if step.type in READING else 0):
-            local = self.read(step, number, step.source, at, clock)
-            values[at] = _sum(local, values[at]) if step.type.startswith("rr") else local
+            local = self.read(step, number, step.source, at, before)
+            values[at] = added(local, values[at]) if step.type.startswith("rr") else local
             if step.type == "re":
-                values[at] = _sum(local, self.read(step, number, step.target, at, clock))
+                values[at] = added(local, self.read(step, number, step.target, at, before))
         if step.type in STORING and step.target[0] == "i" and not self.in_place:
             self.problems.append(f"{step} writes the input, which a call out of place must leave as it is")
         for at in range(step.count if step.type in STORING else 0):
             slot = self.slot(step.rank, step.target[0], step.target[1] + at)
-            for other in (*self.readers.pop(slot, ()), self.writer.get(slot, number)):
-                self.ordered(other, step, number, clock)
+            before.update(self.readers.pop(slot, ()))
+            before.add(self.writer.get(slot, number))
             self.writer[slot] = number
             self.memory[slot] = values[at]
+        self.note(before, step, number)
         return values
 
-    def read(self, step: Step, number: int, place: tuple[str, int], at: int, clock: dict[int, int]) -> _Value:
+    def read(self, step: Step, number: int, place: tuple[str, int], at: int, before: set[int]) -> Value:
         slot = self.slot(step.rank, place[0], place[1] + at)
-        self.ordered(self.writer.get(slot, number), step, number, clock)
+        before.add(self.writer.get(slot, number))
         self.readers[slot].append(number)
-        if slot not in self.memory:
+        found = self.stored(slot)
+        if found is None:
             self.problems.append(f"{step} reads {place[0]}[{place[1] + at}], which holds nothing yet")
-        return self.memory.get(slot, {})
+            return EMPTY
+        return found
 
-    def ordered(self, other: int, step: Step, number: int, clock: dict[int, int]) -> None:
-        """Note a race unless step `other` surely came before."""
-        earlier = self.algorithm.steps[other]
-        if other != number and earlier.block != step.block and clock.get(earlier.block, -1) < earlier.place:
-            self.problems.append(f"race: {earlier} and {step} touch the same chunk, and nothing orders them")
+    def note(self, before: set[int], step: Step, number: int) -> None:
+        """Keep the steps that must be over before this one, without those that surely are."""
+        known = self.awaited[step.block]
+        for other in sorted(before - {number}):
+            earlier = self.algorithm.steps[other]
+            if earlier.block != step.block and known.get(earlier.block, -1) < earlier.place:
+                self.conflicts.append((other, number))
 
-    def initial(self, rank: int) -> Iterator[tuple[int, _Value]]:
-        """What the input of a rank holds at first: (offset, value)."""
-        name, n_chunks = self.algorithm.collective, self.algorithm.n_chunks
-        if name == "broadcast" and rank != self.root:
-            return
-        base = rank * self.shard if name == "allgather" else 0
-        for offset in range(self.shard if name == "allgather" else n_chunks):
-            yield offset, {(rank, base + offset): 1}
+    def compare(self, rank: int) -> None:
+        """Note the output chunks of a rank that do not hold what they must."""
+        for offset, wanted in self.final(rank):
+            found = self.stored(self.slot(rank, "o", offset))
+            if found != wanted:
+                self.problems.append(f"rank {rank} output chunk {offset}: {difference(found, wanted)}")
+                if len(self.problems) > MAX_VIOLATIONS:
+                    return
 
-    def final(self, rank: int) -> Iterator[tuple[int, _Value]]:
+    def final(self, rank: int) -> Iterator[tuple[int, Value]]:
         """What the output of a rank must hold at the end: (offset, value)."""
         name, n_chunks, n = self.algorithm.collective, self.algorithm.n_chunks, self.algorithm.n_ranks
         if name == "reduce" and rank != self.root:
             return
-        scatters = name in ("reducescatter", "reduce_scatter")
+        scatters, everyone = name in ("reducescatter", "reduce_scatter"), (1 << n) - 1
         for offset in range(self.shard if scatters else n_chunks):
             if name == "allgather":
-                yield offset, {(offset // self.shard, offset): 1}
+                yield offset, contribution(offset // self.shard, offset)
             elif name == "broadcast":
-                yield offset, {(self.root, offset): 1}
+                yield offset, contribution(self.root, offset)
             elif name == "alltoall":
-                yield offset, {(offset // self.shard, rank * self.shard + offset % self.shard): 1}
+                yield offset, contribution(offset // self.shard, rank * self.shard + offset % self.shard)
             else:
-                chunk = offset + (rank * self.shard if scatters else 0)
-                yield offset, {(other, chunk): 1 for other in range(n)}
-
-
-def _sum(one: _Value, other: _Value) -> _Value:
-    total = dict(one)
-    for key, count in other.items():
-        total[key] = total.get(key, 0) + count
-    return total
-
-
-def _difference(found: _Value | None, wanted: _Value) -> str:
-    if found is None:
-        return "nothing was stored"
-    missing = [key for key in wanted if key not in found]
-    extra = [key for key, count in found.items() if count > wanted.get(key, 0)]
-    return (
-        f"{len(missing)} contributions missing {missing[:2]}, {len(extra)} too many {extra[:2]} (rank, chunk)"
-    )
+                yield offset, ((offset + (rank * self.shard if scatters else 0), everyone, 0),)

@@ -22,15 +22,19 @@ class Edges:
         receiving end of its message. A step's effects end before the next of these begins.
     messages : list of lists of (int, int)
         Sending and receiving step of every message, in order, for each stream.
+    awaited : list of int
+        The step that each step waits for; -1: none.
     """
 
     after: list[list[int]]
     messages: list[list[tuple[int, int]]]
+    awaited: list[int]
 
 
 def find_edges(algorithm: Algorithm) -> Edges:
     """Order of thread blocks, dependences and messages; what does not fit is noted as a violation."""
     after: list[list[int]] = [[] for _ in algorithm.steps]
+    waits = [-1] * len(after)
     where = {(step.block, step.place): number for number, step in enumerate(algorithm.steps)}
     sends: dict[_Stream, list[int]] = defaultdict(list)
     receives: dict[_Stream, list[int]] = defaultdict(list)
@@ -42,6 +46,7 @@ def find_edges(algorithm: Algorithm) -> Edges:
             awaited = _awaited(algorithm, number, where)
             if awaited is not None:
                 after[awaited].append(number)
+                waits[number] = awaited
         for kinds, peer, table, key in (
             (SENDING, send, sends, (rank, send, channel)),
             (RECEIVING, receive, receives, (receive, rank, channel)),
@@ -54,7 +59,7 @@ def find_edges(algorithm: Algorithm) -> Edges:
     for stream in messages:
         for one, other in stream:
             after[one].append(other)
-    return Edges(after, messages)
+    return Edges(after, messages, waits)
 
 
 def _awaited(algorithm: Algorithm, number: int, where: dict[tuple[int, int], int]) -> int | None:

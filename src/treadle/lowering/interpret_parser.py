@@ -23,7 +23,7 @@ RECEIVING = {"r", "rcs", "rrs", "rrc", "rrcs"}
 SENDING = {"s", "rcs", "rrs", "rrcs"}
 STORING = {"r", "rcs", "rrc", "rrcs", "cpy", "re"}
 READING = {"s", "rrs", "rrc", "rrcs", "cpy", "re"}
-_STEP_TYPES = RECEIVING | SENDING | STORING | {"nop"}
+_STEP_TYPES = tuple(sorted(RECEIVING | SENDING | STORING | {"nop"}))
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,9 @@ class _Reader:
 
     def number(self, element: etree._Element, key: str, low: int, high: int) -> int:
         value = self.word(element, key)
+        # plain digits first: a large text has millions of them
+        if len(value) < 19 and value.isascii() and value.isdigit() and low <= int(value) <= high:
+            return int(value)
         if not re.fullmatch(r"-?[0-9]{1,19}", value, re.ASCII) or not low <= int(value) <= high:
             raise self.fail(element, f"{key}={value[:40]!r}: expected an integer from {low} to {high}")
         return int(value)
@@ -214,7 +217,7 @@ def _parse_step(read: _Reader, element: etree._Element, rank: int, block: int, p
     waits = (read.number(element, "depid", -1, 1023), read.number(element, "deps", -1, 4095))
     if (waits[0] < 0) != (waits[1] < 0):
         raise read.fail(element, f"depid={waits[0]} with deps={waits[1]}: expected both or neither")
-    type_ = read.word(element, "type", tuple(sorted(_STEP_TYPES)))
+    type_ = read.word(element, "type", _STEP_TYPES)
     return Step(
         rank=rank,
         block=block,
