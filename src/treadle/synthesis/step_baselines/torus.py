@@ -24,7 +24,7 @@ def traditional_torus(topology: Topology, collective: Collective) -> StepSchedul
     Parameters
     ----------
     topology : Topology
-        A torus with sides of at least 3, nodes in row-major order, links in any order.
+        A torus, nodes in row-major order, links in any order; a side of 2 is one link, as in the catalogue.
     collective : Collective
         Allgather, reduce-scatter or allreduce on all nodes.
 
@@ -36,8 +36,9 @@ def traditional_torus(topology: Topology, collective: Collective) -> StepSchedul
     Notes
     -----
     Part r starts with dimension r and goes on to r + 1, ..., half of it each way round. T_L is the sum of
-    (side - 1); bandwidth-optimal for equal sides, else parts meet on the same links (section 3.6.2). Source:
-    Sack and Gropp, Collective algorithms for multiported torus networks (ACM TOPC 1, 2015), as cited there.
+    (side - 1); bandwidth-optimal for equal sides above 2, else parts meet on the same links (section 3.6.2).
+    A side of 2 has one port for both ways round, so two parts share its links. Source: Sack and Gropp,
+    Collective algorithms for multiported torus networks (ACM TOPC 1, 2015), as cited there.
 
     Examples
     --------
@@ -97,34 +98,46 @@ def _neighbour(dims: tuple[int, ...], place: Int64Array, axis: int, way: int) ->
 
 
 def _sides(topology: Topology) -> tuple[int, ...]:
-    """Sides of the torus that the links out of node 0 belong to.
-
-    They lead to w and (side - 1) w for every dimension, w being the distance of its neighbours in row-major
-    order. Sorted, these alternate, and one dimension's w is the w of the next one times that one's side.
-    """
+    """Sides of the torus that the links out of node 0 belong to."""
     heads = np.sort(topology.heads[topology.tails == 0]).tolist()
-    apart = heads[::2][::-1]
-    if heads and len(heads) % 2 == 0 and apart[-1] == 1:
-        dims = tuple(more // less for more, less in zip([topology.n_nodes, *apart], apart, strict=False))
-        if min(dims) >= 3 and prod(dims) == topology.n_nodes:
-            return dims
-    raise _refusal(topology)
+    dims = _sides_of(heads, 1, topology.n_nodes)
+    if not dims:
+        raise _refusal(topology)
+    return dims
+
+
+def _sides_of(heads: list[int], apart: int, n: int) -> tuple[int, ...]:
+    """Sides of the dimensions whose neighbours are `apart` or more numbers apart; () if there are none.
+
+    The links of node 0 along a dimension lead to `apart` and to (side - 1) `apart`, which for a side of 2 is
+    the same; the next dimension's neighbours are side times as far apart, in the end n.
+    """
+    if not heads or heads[0] != apart:
+        return ()
+    sides = [(2, heads[1:])]
+    if len(heads) > 1 and heads[1] % apart == 0 and heads[1] > apart:
+        sides.append((heads[1] // apart + 1, heads[2:]))
+    for side, others in sides:
+        if not others and side * apart == n:
+            return (side,)
+        if longer := _sides_of(others, side * apart, n):
+            return (*longer, side)
+    return ()
 
 
 def _out_links(topology: Topology, dims: tuple[int, ...]) -> dict[tuple[int, int], Int64Array]:
     """The link out of each node along each axis, up and down; ScheduleError unless there are just these."""
     n, place = topology.n_nodes, _places(dims)
-    ports = [(axis, way) for axis in range(len(dims)) for way in (1, -1)]
+    ports = [(axis, way) for axis, side in enumerate(dims) for way in (1, -1) if side > 2 or way > 0]
     wanted = np.concatenate([np.arange(n) * n + _neighbour(dims, place, *port) for port in ports])
     present = topology.tails.astype(np.int64) * n + topology.heads
     order = np.argsort(present)
     if not np.array_equal(present[order], np.sort(wanted)):
         raise _refusal(topology)
     links = order[np.searchsorted(present[order], wanted)].reshape(len(ports), n)
-    return dict(zip(ports, links, strict=True))
+    out = dict(zip(ports, links, strict=True))
+    return out | {(axis, -1): out[axis, 1] for axis, side in enumerate(dims) if side == 2}
 
 
 def _refusal(topology: Topology) -> ScheduleError:
-    return ScheduleError(
-        f"{_NAME}: {topology.name} is not a torus with sides of at least 3 in row-major order; use bfb"
-    )
+    return ScheduleError(f"{_NAME}: {topology.name} is not a torus in row-major order; use bfb")
