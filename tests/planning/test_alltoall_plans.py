@@ -96,6 +96,13 @@ def test_a_time_limit_leaves_shortest_paths(tmp_path: Path, capsys: pytest.Captu
     assert load_plan(path).algorithm == "shortest-paths"
 
 
+def test_switched_fabrics_get_routes(capsys: pytest.CaptureFixture[str]) -> None:
+    for fabric, algorithm in (("dgx_a100:2", "routes"), ("torus:3,3", "pipelined")):
+        values = run_json(capsys, "solve", fabric, "alltoall")
+        assert values["algorithm"] == algorithm
+        assert values["optimal"] is True
+
+
 def test_what_does_not_fit_is_refused_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     said = refusal(capsys, "solve", "hypercube:3", "allgather", "--algorithm", "tsmcf", status=2)
     assert "tsmcf is for alltoall" in said

@@ -21,7 +21,7 @@ from treadle.planning.candidate import (
     find_bound,
 )
 from treadle.planning.problem import Problem
-from treadle.planning.route_candidates import ROUTE_ALGORITHMS, generate_routed, quick_routes
+from treadle.planning.route_candidates import ROUTE_ALGORITHMS, ROUTES, generate_routed, quick_routes
 from treadle.planning.step_candidates import STEP_ALGORITHMS, generate_steps
 from treadle.planning.transfer import transfer_collective, transfer_schedule
 from treadle.schedules.collective import CollectiveKind
@@ -39,9 +39,11 @@ FALLBACKS = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
 """Tried when time has run out; all of them are quick."""
 
 
-def default_algorithm(kind: CollectiveKind) -> str:
-    """What `solve` uses where nothing is asked for."""
-    return PIPELINED if kind is CollectiveKind.ALLTOALL else FORESTCOLL
+def default_algorithm(problem: Problem) -> str:
+    """What `solve` uses where nothing is asked for: an all-to-all through switches needs routes."""
+    if problem.collective.kind is not CollectiveKind.ALLTOALL:
+        return FORESTCOLL
+    return ROUTES if problem.topology.switches.size else PIPELINED
 
 
 def algorithm_names() -> tuple[str, ...]:

@@ -278,7 +278,7 @@ def solve(
     )
     with watch.stage("fabric"):
         problem = pose(topology, collective, **options)
-    late, name = False, algorithm or default_algorithm(problem.collective.kind)
+    late, name = False, algorithm or default_algorithm(problem)
     if how.routes != RouteRequest() and name not in ROUTE_ALGORITHMS:
         raise ScheduleError(
             f"{name}: limits of layers, routes and flows are for --algorithm {' or '.join(ROUTE_ALGORITHMS)}"
