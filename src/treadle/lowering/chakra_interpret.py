@@ -5,7 +5,7 @@ Shares nothing with the writer but the schema.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,25 +96,37 @@ def interpret_chakra(traces: Sequence[bytes], *, source: str = "Chakra trace") -
 
 def _play(ranks: list[list[TraceNode]]) -> list[str]:
     """Nodes that never start."""
-    over: list[set[int]] = [set() for _ in ranks]
-    under_way: set[tuple[int, int, int]] = set()
-    waiting = [list(nodes) for nodes in ranks]
-    moving = True
-    while moving:
-        moving = False
-        for rank, nodes in enumerate(waiting):
-            left = []
-            for node in nodes:
-                message = (node.source, node.target, node.tag)
-                if over[rank].issuperset(node.waits) and (node.kind != "RECEIVE" or message in under_way):
-                    over[rank].add(node.number)
-                    under_way.update({message} if node.kind == "SEND" else ())
-                    moving = True
-                else:
-                    left.append(node)
-            waiting[rank] = left
+    after: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    """Places of the nodes that wait for (rank, number), or for a message under (-1, its place in `sent`)."""
+    sent: dict[tuple[int, int, int], int] = {}
+    blocked = [[len(set(node.waits)) + (node.kind == "RECEIVE") for node in nodes] for nodes in ranks]
+    for rank, nodes in enumerate(ranks):
+        for place, node in enumerate(nodes):
+            for wait in set(node.waits):
+                after[rank, wait].append((rank, place))
+            if node.kind == "RECEIVE":
+                key = sent.setdefault((node.source, node.target, node.tag), len(sent))
+                after[-1, key].append((rank, place))
+    ready = [
+        (rank, place)
+        for rank, counts in enumerate(blocked)
+        for place, count in enumerate(counts)
+        if not count
+    ]
+    for rank, place in ready:
+        node = ranks[rank][place]
+        following = after.pop((rank, node.number), [])
+        if node.kind == "SEND":
+            following += after.pop((-1, sent.get((node.source, node.target, node.tag), -1)), [])
+        for other, at in following:
+            blocked[other][at] -= 1
+            if not blocked[other][at]:
+                ready.append((other, at))
+    first = [next((place for place, count in enumerate(counts) if count), None) for counts in blocked]
     return [
-        f"rank {rank}: node {nodes[0].number} never starts" for rank, nodes in enumerate(waiting) if nodes
+        f"rank {rank}: node {ranks[rank][place].number} never starts"
+        for rank, place in enumerate(first)
+        if place is not None
     ]
 
 

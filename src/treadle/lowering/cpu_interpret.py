@@ -6,9 +6,11 @@ Shares no code with the writer.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from lxml import etree
 
@@ -18,6 +20,8 @@ MAX_TEXT = 256 * 2**20
 """Largest text read, characters."""
 MAX_CELLS = 4 * 10**6
 """Largest number of chunks in all buffers together."""
+MAX_TURNS = 10**8
+"""Most turns of ranks, waiting or not: about a minute."""
 
 _COLLECTIVES = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "alltoall")
 _ATTRIBUTES = {
@@ -115,7 +119,8 @@ def parse_cpu_xml(text: str, *, source: str = "CPU XML") -> CpuText:
     except UnicodeEncodeError:
         raise FormatError("not valid text (lone surrogate)", source=source) from None
     except etree.XMLSyntaxError as error:
-        raise FormatError(f"not well-formed ({error.msg})", source=source, line=error.lineno or 1) from None
+        message = " ".join(str(error.msg).split())
+        raise FormatError(f"not well-formed ({message})", source=source, line=error.lineno or 1) from None
     return _Reader(source).text(top)
 
 
@@ -229,14 +234,14 @@ class _Machine:
         self.ranks = [_Rank(rank) for rank in text.ranks]
         self.sends: dict[tuple[int, int], deque[tuple[Instruction, list[_Cell]]]] = defaultdict(deque)
         self.receives: dict[tuple[int, int], deque[tuple[Instruction, list[_Cell]]]] = defaultdict(deque)
-        for number, rank in enumerate(self.ranks):
-            for chunk in self._chunks(rank, "i"):
-                rank.memory[self._cell("i", chunk)] = Counter({(number, chunk): 1})
 
     def run(self) -> list[str]:
-        moving = True
+        moving, turns = True, 0
         while moving and len(self.found) < 100:
             moving = False
+            turns += len(self.ranks)
+            if turns > MAX_TURNS:
+                raise FormatError(f"CPU XML: more than {MAX_TURNS} turns of ranks: too large to judge")
             for number, rank in enumerate(self.ranks):
                 while rank.place < len(rank.text.instructions) and self._step(number, rank):
                     rank.place += 1
@@ -250,6 +255,14 @@ class _Machine:
         if not self.found:
             self._check_results()
         return self.found
+
+    def _held(self, number: int, cell: _Cell) -> _Value | None:
+        """What memory holds: what was stored, or the input; None if nothing."""
+        rank = self.ranks[number]
+        stored = rank.memory.get(cell)
+        if stored is None and cell[0] == "i" and any(cell[1] in span for span in rank.text.chunks["i"]):
+            return Counter({(number, cell[1]): 1})
+        return stored
 
     def _chunks(self, rank: _Rank, letter: str) -> Iterator[int]:
         return (chunk for span in rank.text.chunks[letter] for chunk in span)
@@ -327,7 +340,7 @@ class _Machine:
             self.found.append(f"rank {number}: line {step.line}: writes the input out of place")
 
     def _read(self, number: int, step: Instruction, cell: _Cell) -> _Value:
-        value = self.ranks[number].memory.get(cell)
+        value = self._held(number, cell)
         if value is None:
             self.found.append(
                 f"rank {number}: line {step.line}: reads chunk {cell[1]} of {cell[0]} undefined"
@@ -353,45 +366,67 @@ class _Machine:
 
     def _check_results(self) -> None:
         kind = self.text.collective
-        holders: dict[int, list[int]] = defaultdict(list)
-        for number, rank in enumerate(self.ranks):
-            for chunk in self._chunks(rank, "i"):
-                holders[chunk].append(number)
+        if not self._has_right_shapes():
+            self.found.append(f"the buffers' chunks do not fit {kind}")
+            return
+        owned = self._owned()
+        starts = [span.start for span, _ in owned]
         for number, rank in enumerate(self.ranks):
             wrong = 0
             for chunk in self._chunks(rank, "o"):
-                wanted: _Value = Counter({(holder, chunk): 1 for holder in holders[chunk]})
-                wrong += not wanted or rank.memory.get(self._cell("o", chunk)) != wanted
+                if "reduce" in kind:
+                    wanted: _Value = Counter({(other, chunk): 1 for other in range(len(self.ranks))})
+                else:
+                    wanted = Counter({(owned[bisect_right(starts, chunk) - 1][1], chunk): 1})
+                wrong += self._held(number, self._cell("o", chunk)) != wanted
             if wrong:
                 self.found.append(f"rank {number}: {wrong} chunks of the output are wrong")
-        if not self._has_right_shapes():
-            self.found.append(f"the buffers' chunks do not fit {kind}")
+
+    def _owned(self) -> list[tuple[range, int]]:
+        """Ranges of the inputs, rising, with their ranks."""
+        spans = ((span, rank) for rank, state in enumerate(self.ranks) for span in state.text.chunks["i"])
+        return sorted((one for one in spans), key=lambda one: one[0].start)
 
     def _has_right_shapes(self) -> bool:
         """Whether inputs and outputs are those of the collective."""
-        n, kind = len(self.ranks), self.text.collective
-        inputs, outputs = ([set(self._chunks(rank, letter)) for rank in self.ranks] for letter in "io")
+        kind = self.text.collective
+        inputs, outputs = ([rank.text.chunks[letter] for rank in self.ranks] for letter in "io")
         if kind == "alltoall":
-            parts = [inputs[one] & outputs[other] for one in range(n) for other in range(n)]
-            return (
-                sum(map(len, parts))
-                == sum(map(len, inputs))
-                == sum(map(len, outputs))
-                == len(set().union(*parts))
+            sent, taken = (
+                sorted((s.start, s.stop) for spans in side for s in spans) for side in (inputs, outputs)
             )
-        everything = set(range(self.text.n_chunks))
-        whole = [everything] * n
-        only_root = [everything if rank == self.text.root else set() for rank in range(n)]
+            return _is_disjoint(sent) and _is_disjoint(taken) and _union(sent) == _union(taken)
+        whole = (range(self.text.n_chunks),)
+        all_whole = [whole] * len(self.ranks)
+        only_root = [whole if rank == self.text.root else () for rank in range(len(self.ranks))]
+        asked = {
+            "allgather": (None, all_whole),
+            "reduce-scatter": (all_whole, None),
+            "allreduce": (all_whole, all_whole),
+            "broadcast": (only_root, all_whole),
+            "reduce": (all_whole, only_root),
+        }[kind]
+        return all(
+            has == wanted if wanted is not None else self._is_dealt_out(has)
+            for has, wanted in zip((inputs, outputs), asked, strict=True)
+        )
 
-        def shards(sets: list[set[int]]) -> bool:
-            return sum(map(len, sets)) == self.text.n_chunks and set().union(*sets) == everything
+    def _is_dealt_out(self, buffers: list[tuple[range, ...]]) -> bool:
+        """Whether each chunk is in one rank's buffer."""
+        spans = sorted((span.start, span.stop) for spans in buffers for span in spans)
+        return _is_disjoint(spans) and _union(spans) == [(0, self.text.n_chunks)]
 
-        if kind == "allgather":
-            return outputs == whole and shards(inputs)
-        if kind == "reduce-scatter":
-            return inputs == whole and shards(outputs)
-        if kind == "allreduce":
-            return inputs == whole == outputs
-        if kind == "broadcast":
-            return inputs == only_root and outputs == whole
-        return inputs == whole and outputs == only_root
+
+def _is_disjoint(spans: list[tuple[int, int]]) -> bool:
+    return all(one[1] <= other[0] for one, other in pairwise(spans))
+
+
+def _union(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Rising spans, those that touch made one."""
+    found: list[tuple[int, int]] = []
+    for low, high in spans:
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        elif high > low:
+            found.append((low, high))
+    return found

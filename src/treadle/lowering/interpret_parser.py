@@ -86,7 +86,8 @@ def _tree(text: str, source: str) -> etree._Element:
     except UnicodeEncodeError:
         raise FormatError("not valid text (lone surrogate)", source=source) from None
     except etree.XMLSyntaxError as error:
-        raise FormatError(f"not well-formed ({error.msg})", source=source, line=error.lineno or 1) from None
+        message = " ".join(str(error.msg).split())
+        raise FormatError(f"not well-formed ({message})", source=source, line=error.lineno or 1) from None
 
 
 def _line(element: etree._Element) -> int:

@@ -15,6 +15,9 @@ from treadle.lowering.mscclpp_parser import MOVES, ExecutionPlan, Operation, Pla
 _SLICES = 2
 """Into how many slices pipelines cut: two show whether an order between slices is missing."""
 
+MAX_TURNS = 10**8
+"""Most turns of blocks, waiting or not: about a minute."""
+
 _Value = Counter[tuple[int, int]]
 """How often each (rank, chunk) is contained."""
 _Cell = tuple[int, str, int]
@@ -232,12 +235,14 @@ class _Machine:
         self.meetings: dict[tuple[int, int], list[_Block]] = defaultdict(list)
         self.visits: list[tuple[int, int, int, str]] = []
         """Touches of another rank's memory: mover, its count, rank touched, operation."""
-        self._fill()
 
     def run(self) -> list[str]:
-        moving = True
+        moving, turns = True, 0
         while moving and len(self.found) < 100:
             moving = False
+            turns += len(self.blocks)
+            if turns > MAX_TURNS:
+                raise FormatError(f"MSCCL++ plan: more than {MAX_TURNS} turns of blocks: too large to judge")
             for block in self.blocks:
                 while block.now is not None and self._step(block, block.now):
                     block.now = next(block.operations, None)
@@ -265,14 +270,18 @@ class _Machine:
             letter = "i"
         return rank, letter, index
 
-    def _fill(self) -> None:
-        for rank, sizes in enumerate(self.plan.sizes):
-            count = sizes["i"] * self.slices
-            if self.plan.collective == "broadcast" and rank != self.root:
-                continue
-            base = rank * count if self.plan.collective == "allgather" else 0
-            for place in range(count):
-                self.memory[self._cell(rank, "i", place)] = Counter({(rank, base + place): 1})
+    def _held(self, cell: _Cell) -> _Value | None:
+        """What memory holds: what was stored, or the input; None if nothing."""
+        stored = self.memory.get(cell)
+        rank, letter, place = cell
+        if stored is not None or letter != "i":
+            return stored
+        if self.plan.collective == "broadcast" and rank != self.root:
+            return None
+        count = self.plan.sizes[rank]["i"] * self.slices
+        place -= self._cell(rank, "i", 0)[2]
+        base = rank * count if self.plan.collective == "allgather" else 0
+        return Counter({(rank, base + place): 1}) if 0 <= place < count else None
 
     def _expected(self, rank: int, place: int) -> _Value | None:
         """What an output chunk must hold; None if nothing is asked of it."""
@@ -296,7 +305,7 @@ class _Machine:
                 place
                 for place in range(sizes["o"] * self.slices)
                 if (wanted := self._expected(rank, place)) is not None
-                and self.memory.get(self._cell(rank, "o", place)) != wanted
+                and self._held(self._cell(rank, "o", place)) != wanted
             ]
             if wrong:
                 self.found.append(
@@ -465,10 +474,11 @@ class _Machine:
             writes = [self._cell(r, t.letter, t.index + place) for t in targets for r in t.ranks]
             total: _Value = Counter()
             for cell in reads:
-                if cell not in self.memory:
+                held = self._held(cell)
+                if held is None:
                     self.found.append(f"{operation.where}: reads chunk {cell[2]} of gpu {cell[0]} undefined")
                     return
-                total += self.memory[cell]
+                total += held
             for cell in reads:
                 self._look(block, operation, cell, mover, writing=False)
             for cell in writes:
