@@ -69,6 +69,14 @@ def ring_program() -> tuple[Topology, Program]:
 
 
 @needs_simgrid
+def test_several_sizes_are_simulated_one_after_another() -> None:
+    topology, program = ring_program()
+    rows = simulate_with_simgrid(topology, program, [2**12, 0, 2**14])
+    assert [(row.size_bytes, row.wrong) for row in rows] == [(2**12, 0), (0, 0), (2**14, 0)]
+    assert rows[2].time_s == pytest.approx(4 * rows[0].time_s, rel=0.1)
+
+
+@needs_simgrid
 def test_host_caps_count() -> None:
     topology, program = ring_program()
     capped = dataclasses.replace(topology, injection_bytes_per_s=[10**9] * 4)

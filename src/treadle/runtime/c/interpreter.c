@@ -319,7 +319,8 @@ int main(int n, char **arguments) {
     Program program = read_program(options.program, rank, ranks);
     char *sizes = allocate((int64_t)strlen(options.sizes) + 1, 1);
     strcpy(sizes, options.sizes);
-    for (char *size = strtok(sizes, ","); size != NULL; size = strtok(NULL, ",")) {
+    char *rest = NULL; /* strtok's own state is shared by the ranks of a simulation */
+    for (char *size = strtok_r(sizes, ",", &rest); size != NULL; size = strtok_r(NULL, ",", &rest)) {
         wrong += measure(&options, &program, parse_number(size, "--sizes", 0, (int64_t)1 << 40));
     }
     MPI_Finalize();

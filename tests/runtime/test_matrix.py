@@ -1,0 +1,45 @@
+"""Every kind of schedule on every runtime and in every format; docs/matrix.md says what came out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import matrix_table
+from conftest import missing_engines
+from matrix_cases import ROWS, plans
+from matrix_columns import JOBS, Job
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.columns[0])
+def test_the_table_says_what_was_run(job: Job, tmp_path: Path) -> None:
+    missing = missing_engines()
+    for engine in job.engines:
+        if engine in missing:
+            pytest.skip(f"{engine}: {missing[engine]}")
+    documented = matrix_table.parse(matrix_table.documented())
+    for column, outcomes in zip(job.columns, job.run(tmp_path), strict=True):
+        assert set(outcomes) == set(plans())
+        found = {key: matrix_table.general(reason) for key, reason in outcomes.items()}
+        said = {key: reason for key, reason in documented[column].items() if key in found}
+        assert said == found, "run: python tests/matrix_table.py"
+
+
+def test_the_table_has_all_rows_and_columns_and_no_others() -> None:
+    documented = matrix_table.parse(matrix_table.documented())
+    assert tuple(documented) == matrix_table.COLUMNS
+    everything = {(row.name, kind) for row in ROWS for kind in row.kinds}
+    assert all(set(column) == everything for column in documented.values())
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    documented = matrix_table.parse(matrix_table.documented())
+    assert matrix_table.render(documented) == matrix_table.documented()
+
+
+def test_most_of_it_runs() -> None:
+    """A refusal is a note of the table; programs, XMLs of both kinds and traces have none."""
+    documented = matrix_table.parse(matrix_table.documented())
+    for column in ("in process", "mpi", "mpi-c", "torch", "simulate", "MSCCL XML", "CPU XML", "Chakra"):
+        assert set(documented[column].values()) == {""}, column
