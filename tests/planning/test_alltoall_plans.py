@@ -63,6 +63,7 @@ def test_pipelined_schedules_come_near_the_bound(capsys: pytest.CaptureFixture[s
         capsys, "solve", "generalized_kautz:4,27", "alltoall", "--algorithm", "pipelined", "--chunks", "2"
     )
     assert coarse["gap"] > values["gap"]
+    assert coarse["chunks_per_shard"] <= 2
     assert any("whole chunks take" in note for note in coarse["notes"])
     few = run_json(
         capsys, "solve", "generalized_kautz:4,27", "alltoall", "--algorithm", "pipelined", "--rounds", "2"
@@ -112,9 +113,17 @@ def test_what_does_not_fit_is_refused_in_a_line(capsys: pytest.CaptureFixture[st
         capsys, "solve", "hypercube:3", "alltoall", "--algorithm", "pipelined", "--rounds", "1,2", status=2
     )
     assert "expected one number" in said
-    for option in ("--chunks", "--rounds"):
+    for option, expected in (("--chunks", "expected 1 to 2**24"), ("--rounds", "expected at least 1")):
         argv = ("solve", "hypercube:3", "alltoall", "--algorithm", "shortest-paths", option, "0")
-        assert "expected at least 1" in refusal(capsys, *argv, status=2)
+        assert expected in refusal(capsys, *argv, status=2)
+
+
+@pytest.mark.parametrize("size", [(), ("--for-size", "1MB")])
+def test_steps_keep_to_the_limit_of_chunks(capsys: pytest.CaptureFixture[str], size: tuple[str, ...]) -> None:
+    """Pipelining cuts what the routes take again, and the limit is of both cuts together."""
+    for chunks in (1, 3):
+        argv = ("solve", "torus:4,4", "alltoall", "--chunks", str(chunks), *size)
+        assert run_json(capsys, *argv)["chunks_per_shard"] <= chunks
 
 
 def test_a_size_chooses_the_rounds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -41,3 +41,15 @@ def exact_bandwidth(bytes_per_s: Fraction) -> str:
     if scaled.denominator == 1 or scaled.denominator > _LONGEST or round(scaled, 2) == scaled:
         return text
     return f"{text} ({scaled})"
+
+
+def shortfall(algbw: Fraction, limit: Fraction) -> str:
+    """The share by which a throughput misses a limit, never rounded to nothing.
+
+    Examples
+    --------
+    >>> shortfall(Fraction(3), Fraction(4)), shortfall(Fraction(99999), Fraction(100000))
+    ('25.00%', 'less than 0.01%')
+    """
+    share = float(1 - algbw / limit)
+    return f"{share:.2%}" if share >= 1e-4 else "less than 0.01%"

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from treadle.cli.names import describe_links, describe_nodes
 from treadle.cli.output import Output
-from treadle.cli.quantities import counted, exact_bandwidth
+from treadle.cli.quantities import counted, exact_bandwidth, shortfall
 from treadle.planning import Bound, RateResult, Shortfall, SolveResult, uniform_bandwidth
 from treadle.planning.summary import route_shape
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
@@ -203,9 +203,8 @@ def _standing(result: SolveResult) -> str:
         return "optimal"
     if result.bound is None:
         return "no bound known"
-    gap = 1 - result.plan.algbw / result.bound.algbw
     what = "the optimum" if result.bound.is_tight else "the bound"
-    return f"{float(gap):.2%} below {what}"
+    return f"{shortfall(result.plan.algbw, result.bound.algbw)} below {what}"
 
 
 def print_verification(output: Output, report: Report) -> None:

@@ -19,8 +19,8 @@ from treadle.cli.output import (
     TimeLimitOption,
     warn,
 )
-from treadle.cli.problem import DemandsOption, FormatOption, RanksOption, problem_options
-from treadle.cli.quantities import exact_bandwidth, parse_seconds
+from treadle.cli.problem import DemandsOption, FormatOption, ForwardOption, RanksOption, problem_options
+from treadle.cli.quantities import exact_bandwidth, parse_seconds, shortfall
 from treadle.cli.report import print_problem, print_routes, print_seconds, print_verification
 from treadle.errors import FormatError
 from treadle.schedules.files import load_plan
@@ -52,6 +52,7 @@ def routes_command(
         int | None, typer.Option(help="Chunks that each pair's data are cut into.", metavar="P")
     ] = None,
     ranks: RanksOption = None,
+    forward: ForwardOption = False,
     demands: DemandsOption = None,
     file_format: FormatOption = None,
     time_limit: TimeLimitOption = None,
@@ -65,7 +66,7 @@ def routes_command(
     try:
         if _is_plan(topology):
             given = (layers, max_routes, chunks, ranks, demands, file_format, time_limit)
-            if any(option is not None for option in given):
+            if forward or any(option is not None for option in given):
                 raise FormatError(
                     f"{topology}: a plan has its routes; leave out the options that choose them"
                 )
@@ -79,7 +80,7 @@ def routes_command(
                 seed=seed,
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,
-                **problem_options(ranks, False, None, None, file_format, demands),
+                **problem_options(ranks, forward, None, None, file_format, demands),
             )
     except (planning.RejectedError, planning.UnverifiedPlanError) as error:
         warn(str(error))
@@ -114,7 +115,8 @@ def _print(output: Output, result: planning.RoutesResult) -> None:
     standing = ""
     if result.bound is not None:
         output.line(f"optimum     {exact_bandwidth(result.bound)} asymptotic algbw, at most")
-        standing = f", {float(1 - result.algbw / result.bound):.2%} below"
+        is_met = result.algbw == result.bound
+        standing = ", optimal" if is_met else f", {shortfall(result.algbw, result.bound)} below"
     output.line(f"schedule    {exact_bandwidth(result.algbw)} asymptotic algbw{standing}")
     print_routes(output, result.schedule, plan.algorithm)
     print_verification(output, result.report)

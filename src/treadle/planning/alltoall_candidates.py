@@ -17,6 +17,7 @@ from treadle.planning.candidate import (
     Options,
     SizeRequest,
     bound_of_alltoall,
+    check_chunks,
     find_bound,
 )
 from treadle.planning.problem import Problem
@@ -77,7 +78,7 @@ def _pipelined(problem: Problem, options: Options) -> Built:
     shortest = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(problem, options))
     if _busiest(topology, shortest) <= _busiest(topology, routes):
         routes = shortest
-    busiest, finest = _busiest(topology, routes), _runnable(problem, PIPELINED_CHUNKS)
+    busiest, finest = _busiest(topology, routes), _finest(problem, options)
     if options.size is not None:
         schedule = _for_size(problem, options, options.size, routes)
     elif options.exact.rounds is None:
@@ -94,7 +95,7 @@ def _pipelined(problem: Problem, options: Options) -> Built:
 def _shortest_paths(problem: Problem, options: Options) -> Built:
     topology, collective = problem.topology, problem.collective
     routes = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(problem, options))
-    finest = _runnable(problem, PIPELINED_CHUNKS)
+    finest = _finest(problem, options)
     if options.size is not None:
         return _for_size(problem, options, options.size, routes), None, ()
     if options.exact.rounds is None:
@@ -117,13 +118,19 @@ def _for_size(
         routes,
         size.size_bytes,
         alpha_s=size.alpha_s,
-        max_chunks=_runnable(problem, PIPELINED_CHUNKS),
+        max_chunks=_finest(problem, options),
         watch=options.watch,
     )
 
 
 def _most_chunks(problem: Problem, options: Options) -> int:
     return _runnable(problem, SPLIT_CHUNKS) if options.chunks is None else options.chunks
+
+
+def _finest(problem: Problem, options: Options) -> int:
+    """Most chunks per shard once steps have cut what the routes take."""
+    limit = _runnable(problem, PIPELINED_CHUNKS)
+    return limit if options.chunks is None else min(limit, options.chunks)
 
 
 def _runnable(problem: Problem, limit: int) -> int:
@@ -192,6 +199,7 @@ def generate_alltoall(problem: Problem, algorithm: str, options: Options) -> Can
             f"{algorithm}: steps store and forward, which the switches of {topology.name} cannot; expected a "
             f"direct-connect fabric, or --algorithm routes"
         )
+    check_chunks(options)
     start = process_time()
     schedule, bound, notes = ALLTOALL_ALGORITHMS[algorithm](problem, options)
     seconds = {"schedule": process_time() - start}

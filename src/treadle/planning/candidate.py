@@ -11,6 +11,7 @@ from treadle.errors import ScheduleError
 from treadle.planning.exact import ExactRequest
 from treadle.planning.problem import Problem, model_of
 from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.routes import MAX_UNITS
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.witness import Witness
 from treadle.synthesis import forestcoll
@@ -20,6 +21,9 @@ from treadle.synthesis.alltoall.rate import optimal_rate
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll import TreeBudget
 from treadle.synthesis.watch import UNWATCHED, Watch
+
+MAX_LAYERS = 2**8
+"""Work and memory of routing in layers grow with their number."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class RouteRequest:
     Parameters
     ----------
     max_layers : int, optional
-        Layers (virtual channels) of the adapters; paths and layers are then chosen together.
+        Layers (virtual channels) of the adapters, 256 at most; paths and layers are then chosen together.
     max_routes : int, optional
         Most paths from a rank to another.
     max_flows : int, optional
@@ -88,7 +92,7 @@ class RouteRequest:
     Raises
     ------
     ScheduleError
-        If a limit is not positive.
+        If a limit is not positive, or too many layers are allowed.
     """
 
     max_layers: int | None = None
@@ -103,6 +107,10 @@ class RouteRequest:
         ):
             if limit is not None and limit < 1:
                 raise ScheduleError(f"{what.format(limit)}, expected at least 1")
+        if self.max_layers is not None and self.max_layers > MAX_LAYERS:
+            raise ScheduleError(
+                f"layers: at most {self.max_layers}, expected 1 to {MAX_LAYERS}; adapters have up to 16"
+            )
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,12 @@ class Options:
     def watch(self) -> Watch:
         """Progress and deadline for work done in Python."""
         return Watch(self.progress, self.deadline)
+
+
+def check_chunks(options: Options) -> None:
+    """ScheduleError unless the chunks asked for can be those of an all-to-all's shards."""
+    if options.chunks is not None and not 1 <= options.chunks <= MAX_UNITS:
+        raise ScheduleError(f"chunks: {str(options.chunks)[:20]} per shard, expected 1 to 2**24")
 
 
 def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: bool = False) -> Bound:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.planning.candidate import Candidate, Options, find_bound
+from treadle.planning.candidate import Candidate, Options, check_chunks, find_bound
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.routes import RouteSchedule
@@ -123,6 +123,7 @@ def generate_routed(problem: Problem, algorithm: str, options: Options) -> Candi
     kind = problem.collective.kind
     if kind is not CollectiveKind.ALLTOALL:
         raise ScheduleError(f"{algorithm} is for alltoall; {kind} has spanning trees and steps of its own")
+    check_chunks(options)
     start = process_time()
     routes, notes, is_late = ROUTE_ALGORITHMS[algorithm](problem, options)
     schedule = _in_rounds(problem, routes, options)

@@ -175,5 +175,6 @@ def routes_summary(result: RoutesResult) -> dict[str, object]:
     if result.bound is not None:
         values["optimal_algbw_bytes_per_s"] = float(result.bound)
         values["gap"] = float(1 - result.algbw / result.bound)
+        values["optimal"] = True if result.algbw == result.bound else None
     values |= {"verified": result.report.is_ok, "notes": list(result.notes)}
     return {**values, "time_limit_reached": result.is_late, "seconds": dict(result.seconds)}

@@ -19,7 +19,7 @@ from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.certificate import rounded_witness
 from treadle.synthesis.alltoall.instance import flow_instance
 from treadle.synthesis.alltoall.layers import lash_layers
-from treadle.synthesis.alltoall.paths import Float64Array, PathSet, fingerprints, path_rows
+from treadle.synthesis.alltoall.paths import Float64Array, PathSet, check_linked, fingerprints, path_rows
 from treadle.synthesis.alltoall.relays import Candidates, Way, Ways, candidates
 from treadle.synthesis.alltoall.route_units import route_schedule
 from treadle.synthesis.alltoall.symmetry import find_symmetry
@@ -116,6 +116,7 @@ def hierarchical_routes(
     """
     if not ways:
         raise ScheduleError("hierarchical: no way is allowed; expected at least one, such as direct")
+    check_linked(topology, collective)
     layout = Ways(topology, collective, find_boxes(topology, collective) if boxes is None else boxes)
     found, split, upper, witness = _closest(topology, collective, layout, ways)
     weights = split.weights * layout.demand[found.pair]
@@ -152,7 +153,8 @@ def _closest(
     pairs, units = np.arange(len(layout.demand)), collective.pair_demands.buffer_units
     simple: list[Way] = [way for way in ways if way is not Way.SPREAD]
     attempts = [(simple, classes), (list(ways), classes), (list(ways), pairs)]
-    proofs = [layout.length]
+    # hops prove a bound even where bandwidths are so far apart that fast links have no length
+    proofs = [np.ones(topology.n_links), layout.length]
     best: tuple[Candidates, _Split] | None = None
     for chosen, rows in attempts:
         is_fine = rows is pairs

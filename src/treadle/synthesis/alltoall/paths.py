@@ -310,6 +310,13 @@ def check_reachable(topology: Topology, collective: Collective, distance: Float6
         raise InfeasibleError(f"{topology.name}: no path leads from {one!r} to {other!r}; connect the fabric")
 
 
+def check_linked(topology: Topology, collective: Collective) -> None:
+    """InfeasibleError, naming a pair, on a fabric without any link; others are judged by their distances."""
+    if not topology.n_links:
+        unlinked = np.full((collective.n_ranks, topology.n_nodes), np.inf)
+        check_reachable(topology, collective, unlinked)
+
+
 def check_paths(collective: Collective, paths: PathSet) -> Int64Array:
     """Number of each path's pair among the demanded ones; ScheduleError if a pair has none, or too many."""
     source, target, _ = demanded_pairs(collective)

@@ -16,6 +16,7 @@ from treadle.synthesis.alltoall.paths import (
     PathSet,
     ShortestPaths,
     WeightedPaths,
+    check_linked,
     check_reachable,
     demanded_pairs,
     fingerprints,
@@ -121,6 +122,7 @@ def generate_routes(
     sum(b l) / sum(w dist). Source: column generation of Ford and Fulkerson (1958) for multi-commodity flow,
     smoothing as in Pessoa et al. (2018).
     """
+    check_linked(topology, collective)
     columns = _Columns(topology, collective, finder or ShortestPaths(topology, collective))
     columns.add_at(np.ones(topology.n_links) if lengths is None else lengths)
     if lengths is not None:
