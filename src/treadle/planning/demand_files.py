@@ -15,6 +15,7 @@ MAX_FILE_BYTES = 2**25
 MAX_RANKS = 2**13
 
 _CELL = re.compile(r"[0-9]{1,7}")
+_EXPECTED = "expected a whole number from 0 to 2**20 (only ratios count: scale all alike)"
 
 
 def read_demands(path: Path | str) -> Demands:
@@ -53,10 +54,14 @@ def read_demands(path: Path | str) -> Demands:
 def _check_shape(sizes: list[int], source: str) -> None:
     n = len(sizes)
     if not 2 <= n <= MAX_RANKS:
-        raise FormatError(f"has {n} rows; expected 2 to {MAX_RANKS}, one per rank", source=source)
+        rows = "1 row" if n == 1 else f"{n} rows"
+        raise FormatError(f"has {rows}; expected 2 to {MAX_RANKS}, one per rank", source=source)
     for row, size in enumerate(sizes):
         if size != n:
-            raise FormatError(f"row {row + 1} has {size} values; expected {n}, one per row", source=source)
+            values = "1 value" if size == 1 else f"{size} values"
+            raise FormatError(
+                f"row {row + 1} has {values}; expected {n}, as many as there are rows", source=source
+            )
 
 
 def _csv_rows(text: str, source: str) -> list[list[int]]:
@@ -66,12 +71,7 @@ def _csv_rows(text: str, source: str) -> list[list[int]]:
     for number, row in enumerate(cells):
         for column, cell in enumerate(row):
             if not _CELL.fullmatch(cell.strip()):
-                shown = cell.strip()[:20]
-                raise FormatError(
-                    f"row {number + 1}, column {column + 1}: found {shown!r}; expected an integer from 0 "
-                    f"to 2**20",
-                    source=source,
-                )
+                raise _bad_cell(number, column, cell.strip(), source)
     return [[int(cell) for cell in row] for row in cells]
 
 
@@ -86,8 +86,19 @@ def _json_rows(text: str, source: str) -> list[list[int]]:
     for number, row in enumerate(value):
         for column, cell in enumerate(row):
             if type(cell) is not int or not 0 <= cell <= MAX_DEMAND:
-                raise FormatError(
-                    f"row {number + 1}, column {column + 1}: expected an integer from 0 to 2**20",
-                    source=source,
-                )
+                raise _bad_cell(number, column, _shown(cell), source)
     return value
+
+
+def _shown(cell: object) -> str:
+    """A JSON value as text; containers by their kind, since they may be large."""
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return str(cell) if abs(cell) < 10**40 else "a huge integer"
+    if isinstance(cell, list | dict):
+        return "a list" if isinstance(cell, list) else "an object"
+    return json.dumps(cell, ensure_ascii=False)
+
+
+def _bad_cell(row: int, column: int, found: str, source: str) -> FormatError:
+    shown = found if len(found) <= 24 else f"{found[:20]}..."
+    return FormatError(f"row {row + 1}, column {column + 1}: found {shown!r}; {_EXPECTED}", source=source)

@@ -100,7 +100,10 @@ class Collective:
         if self.kind is not CollectiveKind.ALLTOALL:
             raise ScheduleError(f"{self.kind} has no demands between pairs; only an all-to-all has")
         if demands.n_ranks != self.n_ranks:
-            raise ScheduleError(f"demands: of {demands.n_ranks} ranks, the collective has {self.n_ranks}")
+            raise ScheduleError(
+                f"demands: a matrix of {demands.n_ranks} ranks, the collective has {self.n_ranks}; "
+                f"expected a row and a column for each"
+            )
 
     @property
     def pair_demands(self) -> Demands:
