@@ -102,7 +102,7 @@ def test_sizes_are_for_traces_only(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "--size is for chakra" in capsys.readouterr().err
     assert main(["lower", plan, "--to", "chakra", "--size", "1MB"]) == 2
     assert "name them by -o PREFIX" in capsys.readouterr().err
-    assert main(["lower", plan, "--to", "chakra", "-o", str(tmp_path / "t")]) == 3
+    assert main(["lower", plan, "--to", "chakra", "-o", str(tmp_path / "t")]) == 2
     assert "give one (--size 64MB)" in capsys.readouterr().err
     several = planning.lower(planning.solve("ring(3)", "allgather").plan, to="chakra", size_bytes=9)
     with pytest.raises(ScheduleError, match="3 files are no single text"):

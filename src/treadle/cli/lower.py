@@ -83,11 +83,11 @@ def lower_command(
         if result.shortfall is not None:
             warn(describe_shortfall(loaded, result.shortfall, "the text"))
     contents = " in ".join(counted(count, noun) for noun, count in result.counts)
-    runtime = f"{profile}" if to is TargetFormat.MSCCL_XML else result.loading.runtime.split(" (")[0]
-    output.line(f"written     {path}: {to} for {runtime}, {contents}")
+    is_msccl = to is TargetFormat.MSCCL_XML
+    runtime = f"the {profile} runtime" if is_msccl else result.loading.runtime.split(" (")[0]
+    output.line(f"written     {path}: {to} for {profile if is_msccl else runtime}, {contents}")
     output.line(
-        "checked     parsed back and executed by Treadle's own interpreter; "
-        f"never loaded by the {runtime} runtime itself"
+        f"checked     parsed back and executed by Treadle's own interpreter; never loaded by {runtime}"
     )
     _tell_loading(output, result.loading)
     if result.shortfall is not None:
@@ -127,7 +127,7 @@ def _targets(path: Path, files: tuple[tuple[str, bytes], ...]) -> list[tuple[Pat
 
 def _tell_loading(output: Output, loading: Loading) -> None:
     """The variables to set, how to see that they worked, and when the file is left aside."""
-    output.line(f"load        {loading.runtime}:")
+    output.line(f"load        {loading.runtime}{':' if loading.environment else ''}")
     for name, value in loading.environment:
         output.line(f"            {name}={value}")
     output.line(f"seen        {loading.check}")

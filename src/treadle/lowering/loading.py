@@ -107,7 +107,7 @@ def cpu_loading(path: str, n_ranks: int) -> Loading:
     ()
     """
     return Loading(
-        runtime="an interpreter of send, recv, reduce, copy and sync over MPI or UCX",
+        runtime="CPU interpreters over MPI or UCX (send, recv, reduce, copy and sync)",
         environment=(),
         check=f"mpirun -n {n_ranks} python -m mpi4py -m treadle.runtime.mpi_text {path} checks every element",
         fallback="nothing: any number of elements and every size is served",

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.errors import FormatError, InfeasibleError, ScheduleError
 from treadle.lowering.chakra import emit_chakra
 from treadle.lowering.chakra_interpret import interpret_chakra
 from treadle.lowering.cpu_interpret import interpret_cpu_xml
@@ -286,7 +286,7 @@ def _nccl_graph(request: _Request) -> Lowered:
 def _chakra(request: _Request) -> Lowered:
     program = request.program(merge=True)
     if request.size_bytes < 1:
-        raise ScheduleError("Chakra: traces hold sizes in bytes; give one (--size 64MB)")
+        raise FormatError("Chakra: traces hold sizes in bytes; give one (--size 64MB)")
     traces = emit_chakra(program, request.size_bytes, name=request.name)
     seen = interpret_chakra(traces)
     return Lowered(
