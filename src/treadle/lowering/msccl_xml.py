@@ -20,6 +20,7 @@ from treadle.lowering.msccl_xml_blocks import (
     form_blocks,
     form_steps,
 )
+from treadle.lowering.msccl_xml_consolidation import consolidate_messages
 from treadle.lowering.program import Buffer, OperationKind, Program
 from treadle.schedules.collective import CollectiveKind
 
@@ -49,6 +50,7 @@ def emit_msccl_xml(
     protocol: str = "Simple",
     min_bytes: int = 0,
     max_bytes: int = 0,
+    consolidate: bool = False,
 ) -> str:
     """Write a program as MSCCL XML.
 
@@ -63,6 +65,9 @@ def emit_msccl_xml(
         Simple, LL or LL128.
     min_bytes, max_bytes : int
         Sizes for which the runtime may choose it; max_bytes 0 means no limit.
+    consolidate : bool
+        Gather scattered messages of one step in scratch and send them as one
+        (`treadle.lowering.msccl_xml_consolidation`).
 
     Raises
     ------
@@ -87,6 +92,8 @@ def emit_msccl_xml(
     limits = LIMITS[profile]
     _check_arguments(program, name, protocol, min_bytes, max_bytes)
     pieces = cut_pieces(program, limits)
+    if consolidate:
+        pieces = consolidate_messages(pieces, limits)
     assign_channels(pieces, limits)
     ranks = [form_blocks(pieces, rank, program.n_ranks, limits) for rank in range(program.n_ranks)]
     channels = 1 + max(block.channel for blocks in ranks for block in blocks)
@@ -131,7 +138,7 @@ def _gpu_lines(program: Program, pieces: Pieces, rank: int, blocks: list[Block],
     addresses = Addresses(program, rank)
     lines = [
         f'  <gpu id="{rank}" i_chunks="{addresses.input_chunks}" o_chunks="{addresses.output_chunks}" '
-        f's_chunks="{len(addresses.scratch)}">'
+        f's_chunks="{len(addresses.scratch) + pieces.stage_chunks[rank]}">'
     ]
     for number, (block, made) in enumerate(zip(blocks, steps, strict=True)):
         lines.append(
@@ -154,16 +161,22 @@ def _action(pieces: Pieces, piece: int, addresses: Addresses) -> str:
     program, number, first = pieces.program, pieces.operation[piece], pieces.first[piece]
     kind = pieces.kind(piece)
     source, target = Buffer(program.source[number]), Buffer(program.target[number])
+    ends = [
+        _place(side, addresses, buffer, first, staged[piece])
+        for side, buffer, staged in (
+            ("src", source, pieces.staged_source),
+            ("dst", target, pieces.staged_target),
+        )
+    ]
     if kind is OperationKind.SEND:
-        target = source
+        ends[1] = ends[0].replace("src", "dst")
     elif kind is OperationKind.RECEIVE:
-        source = target
-    return (
-        f'type="{_STEP_TYPES[kind]}" {_place("src", addresses, source, first)} '
-        f'{_place("dst", addresses, target, first)} cnt="{pieces.count[piece]}"'
-    )
+        ends[0] = ends[1].replace("dst", "src")
+    return f'type="{_STEP_TYPES[kind]}" {ends[0]} {ends[1]} cnt="{pieces.count[piece]}"'
 
 
-def _place(side: str, addresses: Addresses, buffer: Buffer, chunk: int) -> str:
+def _place(side: str, addresses: Addresses, buffer: Buffer, chunk: int, staged: int) -> str:
     """Attributes of one end of a step."""
+    if staged >= 0:
+        return f'{side}buf="s" {side}off="{len(addresses.scratch) + staged}"'
     return f'{side}buf="{"ios"[buffer]}" {side}off="{addresses.offset(buffer, chunk)}"'

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -58,24 +59,73 @@ class Pieces:
     waits: list[list[int]] = field(default_factory=list)
     channel: list[int] = field(default_factory=list)
     rank_pieces: list[range] = field(default_factory=list)
+    kinds: list[OperationKind] = field(default_factory=list)
+    staged_source: list[int] = field(default_factory=list)
+    """Place in the rank's stage, scratch behind the program's own; -1: where the program reads."""
+    staged_target: list[int] = field(default_factory=list)
+    stage_chunks: list[int] = field(default_factory=list)
+    """Size of the stage of each rank."""
 
     def kind(self, piece: int) -> OperationKind:
         """What a piece does."""
-        return OperationKind(self.program.operation_kind[self.operation[piece]])
+        return self.kinds[piece]
 
     def peer(self, piece: int) -> int:
         """The other rank of a piece, or -1."""
+        if self.kinds[piece] is OperationKind.COPY:
+            return -1
         return int(self.program.peer[self.operation[piece]])
+
+    def weight(self, piece: int) -> int:
+        """Most steps that a piece takes: itself, after a nop for every wait but one."""
+        return max(1, len(self.waits[piece]))
+
+    def append(
+        self,
+        operation: int,
+        kind: OperationKind,
+        first: int,
+        count: int,
+        waits: list[int],
+        staged: tuple[int, int] = (-1, -1),
+    ) -> int:
+        """Add a piece; its number."""
+        self.operation.append(operation)
+        self.kinds.append(kind)
+        self.first.append(first)
+        self.count.append(count)
+        self.waits.append(waits)
+        self.channel.append(0)
+        self.staged_source.append(staged[0])
+        self.staged_target.append(staged[1])
+        return len(self.operation) - 1
+
+    def streams(self) -> dict[tuple[int, int, int], tuple[list[int], list[int]]]:
+        """Sends and receives of each (from, to, the program's channel), in order, streams by rising key."""
+        found: dict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        for rank, span in enumerate(self.rank_pieces):
+            for piece in span:
+                kind, peer = self.kinds[piece], self.peer(piece)
+                channel = int(self.program.channel[self.operation[piece]])
+                if kind is OperationKind.SEND:
+                    found[rank, peer, channel][0].append(piece)
+                elif kind is not OperationKind.COPY:
+                    found[peer, rank, channel][1].append(piece)
+        for (sender, receiver, _), (sends, receives) in found.items():
+            if len(sends) != len(receives):
+                raise ScheduleError(f"MSCCL XML: sends and receives {sender}->{receiver} do not match")
+        return dict(sorted(found.items()))
 
 
 def cut_pieces(program: Program, limits: Limits) -> Pieces:
     """Operations cut to the chunks that a step may move; a piece waits for those that overlap it."""
-    pieces = Pieces(program)
+    pieces = Pieces(program, stage_chunks=[0] * program.n_ranks)
     own: list[range] = []
     for rank in range(program.n_ranks):
         begin = len(pieces.operation)
         for number in program.operations(rank):
             start, first = len(pieces.operation), int(program.first[number])
+            kind = OperationKind(program.operation_kind[number])
             last = first + int(program.count[number])
             # the number of parts is a function of the count alone, so both ends of a message cut alike
             parts = -(-(last - first) // limits.chunks)
@@ -85,11 +135,7 @@ def cut_pieces(program: Program, limits: Limits) -> Pieces:
                 for wait in program.waits_of(number).tolist():
                     touching = [piece for piece in own[wait] if _overlap(pieces, piece, low, high)]
                     waits.extend(touching or own[wait])
-                pieces.operation.append(number)
-                pieces.first.append(low)
-                pieces.count.append(high - low)
-                pieces.waits.append(waits)
-                pieces.channel.append(0)
+                pieces.append(number, kind, low, high - low, waits)
             own.append(range(start, len(pieces.operation)))
         pieces.rank_pieces.append(range(begin, len(pieces.operation)))
     return pieces
@@ -101,30 +147,61 @@ def _overlap(pieces: Pieces, piece: int, low: int, high: int) -> bool:
 
 
 def assign_channels(pieces: Pieces, limits: Limits) -> None:
-    """Give every stream a channel, and a new one whenever a thread block of it would be full."""
-    program = pieces.program
-    streams: dict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for rank, span in enumerate(pieces.rank_pieces):
-        for piece in span:
-            kind, peer = pieces.kind(piece), pieces.peer(piece)
-            channel = int(program.channel[pieces.operation[piece]])
-            if kind is OperationKind.SEND:
-                streams[rank, peer, channel][0].append(piece)
-            elif kind is not OperationKind.COPY:
-                streams[peer, rank, channel][1].append(piece)
+    """Give every stream a channel; one that is too long for a thread block is split over several channels."""
     taken: set[tuple[int, int, int]] = set()
     load: dict[tuple[str, int, int], int] = defaultdict(int)
-    for (sender, receiver, channel), (sends, receives) in sorted(streams.items()):
-        if len(sends) != len(receives):
-            raise ScheduleError(f"MSCCL XML: sends and receives {sender}->{receiver} do not match")
-        steps, current = limits.steps + 1, -1
-        for send, receive in zip(sends, receives, strict=True):
-            weight = max(1, len(pieces.waits[send]), len(pieces.waits[receive]))
-            steps += weight
-            if steps > limits.steps:
-                steps = weight
-                current = _free_channel(sender, receiver, channel, taken, load, limits)
-            pieces.channel[send] = pieces.channel[receive] = current
+    for (sender, receiver, channel), (sends, receives) in pieces.streams().items():
+        messages = list(zip(sends, receives, strict=True))
+        weights = [max(map(pieces.weight, message)) for message in messages]
+        start = 0
+        for length in split_evenly(weights, limits.steps):
+            current = _free_channel(sender, receiver, channel, taken, load, limits)
+            for send, receive in messages[start : start + length]:
+                pieces.channel[send] = pieces.channel[receive] = current
+            start += length
+
+
+def split_evenly(weights: Sequence[int], limit: int) -> list[int]:
+    """Cut a sequence into the fewest runs within a limit, the heaviest of them as light as can be.
+
+    Parameters
+    ----------
+    weights : sequence of int
+        Positive.
+    limit : int
+        Of the sum of a run; a single weight above it is a run of its own.
+
+    Returns
+    -------
+    list of int
+        Lengths of the runs.
+
+    Examples
+    --------
+    >>> split_evenly([1] * 65, 64)
+    [33, 32]
+    >>> split_evenly([5, 1, 1, 5], 7)
+    [2, 2]
+    """
+    fewest = len(_runs(weights, limit))
+    low, high = max(weights, default=0), max(limit, max(weights, default=0))
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if len(_runs(weights, middle)) <= fewest else (middle + 1, high)
+    return _runs(weights, high)
+
+
+def _runs(weights: Sequence[int], limit: int) -> list[int]:
+    """Lengths of runs that are each as long as the limit lets them be."""
+    lengths: list[int] = []
+    total = limit + 1
+    for weight in weights:
+        total += weight
+        if total > limit or not lengths:
+            lengths.append(0)
+            total = weight
+        lengths[-1] += 1
+    return lengths
 
 
 def _free_channel(
@@ -172,12 +249,14 @@ def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list
         else:
             streams[channel, -1, peer].append(piece)
     blocks = [Block(*key, pieces=list(found)) for key, found in sorted(streams.items())]
-    parts = range(0, len(copies), limits.steps)
-    blocks.extend(Block(0, -1, -1, copies[start : start + limits.steps]) for start in parts)
+    start = 0
+    for length in split_evenly(list(map(pieces.weight, copies)), limits.steps):
+        blocks.append(Block(0, -1, -1, copies[start : start + length]))
+        start += length
     if not blocks:
         blocks.append(Block(0, -1, -1, []))
     if len(blocks) > limits.thread_blocks:
-        blocks = _paired(pieces, blocks, limits)
+        blocks = pair_blocks(pieces, blocks, limits)
     for value, limit, what in (
         (len(blocks), limits.thread_blocks, "thread blocks"),
         (len(blocks), limits.children, "children of the gpu node"),
@@ -190,34 +269,40 @@ def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list
     return _awaited_first(pieces, blocks, rank, limits)
 
 
-def _paired(pieces: Pieces, blocks: list[Block], limits: Limits) -> list[Block]:
-    """Let a send stream and a receive stream of one channel share a thread block, as far as steps allow."""
-    result: list[Block] = []
-    open_blocks: dict[int, list[Block]] = defaultdict(list)
-    for block in blocks:
-        steps = _weight(pieces, block)
-        partner = next(
-            (
-                other
-                for other in open_blocks[block.channel]
-                if (other.send < 0) != (block.send < 0) and _weight(pieces, other) + steps <= limits.steps
-            ),
-            None,
-        )
-        if partner is None or max(block.send, block.receive) < 0:
-            result.append(block)
-            if max(block.send, block.receive) >= 0:
-                open_blocks[block.channel].append(block)
-        else:
-            open_blocks[block.channel].remove(partner)
-            partner.send = max(partner.send, block.send)
-            partner.receive = max(partner.receive, block.receive)
-            partner.pieces = sorted(partner.pieces + block.pieces)
-    return result
+def pair_blocks(pieces: Pieces, blocks: list[Block], limits: Limits) -> list[Block]:
+    """Let send streams and receive streams of a channel share thread blocks, no more than the limit asks for.
+
+    The lightest go together, the lighter the one the heavier the other, so that the fullest thread block
+    stays as light as it can. Blocks that find no partner stay as they are.
+    """
+    sides: dict[tuple[int, bool], list[Block]] = defaultdict(list)
+    for block in sorted(blocks, key=lambda block: block_weight(pieces, block)):
+        if max(block.send, block.receive) >= 0:
+            sides[block.channel, block.send >= 0].append(block)
+    costs = [
+        (block_weight(pieces, one) + block_weight(pieces, other), channel)
+        for channel in sorted({channel for channel, _ in sides})
+        for one, other in zip(sides[channel, True], sides[channel, False], strict=False)
+    ]
+    wanted = Counter(
+        channel
+        for cost, channel in sorted(costs)[: max(0, len(blocks) - limits.thread_blocks)]
+        if cost <= limits.steps
+    )
+    gone: set[int] = set()
+    for channel, count in wanted.items():
+        lightest = sides[channel, True][:count], sides[channel, False][:count]
+        for one, other in zip(lightest[0], reversed(lightest[1]), strict=True):
+            if block_weight(pieces, one) + block_weight(pieces, other) <= limits.steps:
+                one.receive = other.receive
+                one.pieces = sorted(one.pieces + other.pieces)
+                gone.add(id(other))
+    return [block for block in blocks if id(block) not in gone]
 
 
-def _weight(pieces: Pieces, block: Block) -> int:
-    return sum(max(1, len(pieces.waits[piece])) for piece in block.pieces)
+def block_weight(pieces: Pieces, block: Block) -> int:
+    """Most steps that a thread block takes."""
+    return sum(map(pieces.weight, block.pieces))
 
 
 def _awaited_first(pieces: Pieces, blocks: list[Block], rank: int, limits: Limits) -> list[Block]:
