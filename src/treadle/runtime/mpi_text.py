@@ -8,9 +8,11 @@ texts alone: neither the plans nor the programs that they were made from.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +214,8 @@ def execute_text(text: str, world: Any, elements: int, *, root: int = 0, source:
     Raises
     ------
     FormatError
-        If the text is malformed, is for another number of ranks, or does not serve so many elements.
+        In every process: if the text is malformed, is for another number of ranks, does not serve so many
+        elements, or sends a message that nobody receives.
     """
     rank, n = int(world.Get_rank()), int(world.Get_size())
     if text.lstrip().startswith("<cpu"):
@@ -230,6 +233,8 @@ def execute_text(text: str, world: Any, elements: int, *, root: int = 0, source:
     for run in runs:
         run.run()
         world.Barrier()
+        if world.allreduce(int(world.Iprobe())):
+            raise FormatError("a message was sent that nobody receives", source=source)
         wanted = expected(kind, rank, n, elements, root)
         wrong.append(0 if wanted is None else int(np.count_nonzero(run.memory["o"] != wanted)))
     return wrong
@@ -254,11 +259,30 @@ def _check(source: str, n: int, ranks: int, elements: int, divisor: int) -> None
         raise FormatError(f"{elements} elements: expected a multiple of {divisor}", source=source)
 
 
+@contextlib.contextmanager
+def _limited(world: Any, seconds: float, source: str) -> Iterator[None]:
+    """End all processes after so many seconds: a text may wait for a message that nobody sends."""
+
+    def give_up() -> None:
+        sys.stderr.write(f"treadle: {source}: rank {world.Get_rank()} still waits after {seconds:g} s\n")
+        sys.stderr.flush()
+        world.Abort(3)
+
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="mpi_text", description="Execute XMLs over MPI and check the data.")
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--elements", type=int, default=5040, help="of the larger buffer (default 5040)")
     parser.add_argument("--root", type=int, default=0, help="of broadcast and reduce in MSCCL XML")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for one file (default 300)")
     asked = parser.parse_args(arguments)
     world = load_mpi().COMM_WORLD
     report: dict[str, list[int]] = {}
@@ -266,7 +290,8 @@ def _main(arguments: Sequence[str]) -> int:
         if path.stat().st_size > MAX_TEXT:
             raise FormatError(f"more than {MAX_TEXT} bytes", source=str(path))
         text = path.read_text(encoding="utf-8")
-        wrong = execute_text(text, world, asked.elements, root=asked.root, source=str(path))
+        with _limited(world, asked.limit, str(path)):
+            wrong = execute_text(text, world, asked.elements, root=asked.root, source=str(path))
         report[path.name] = [sum(found) for found in zip(*world.allgather(wrong), strict=True)]
     if world.Get_rank() == 0:
         json.dump(report, sys.stdout)

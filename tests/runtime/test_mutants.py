@@ -1,0 +1,156 @@
+"""Wrong programs and texts under Open MPI and SimGrid: none passes for right, none waits for ever."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import text_mutants
+from conftest import missing_engines
+from matrix_columns import TESTS, search_path
+from program_mutants import FAULTS, mutants, size_in_elements
+from treadle import planning
+from treadle.errors import ScheduleError
+from treadle.lowering.program import Program
+from treadle.lowering.program_text import program_text
+from treadle.runtime.mpi_build import build_interpreter, find_mpi
+from treadle.runtime.mpi_c import (
+    interpreter_arguments,
+    launch_environment,
+    local_launch,
+    measure_mpi_c,
+    run_interpreter,
+    written_program,
+)
+from treadle.runtime.sweep import measure
+from treadle.schedules.files import save_plan
+from treadle.schedules.plan import Plan
+from treadle.simulation.simgrid import simulate_with_simgrid
+
+STATIC = ("dropped send", "swapped sends", "duplicated send")
+"""What is refused before any process starts; the others move wrong data."""
+
+needs_mpi = pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
+needs_simgrid = pytest.mark.skipif(
+    "SimGrid" in missing_engines(), reason=missing_engines().get("SimGrid", "")
+)
+
+
+def ring() -> tuple[Plan, Program, int]:
+    """An allreduce in which all messages have one size, its program, and a size in bytes."""
+    plan = planning.solve("ring(4)", "allreduce", algorithm="ring").plan
+    program = planning.program_of(plan, 0)
+    return plan, program, 4 * size_in_elements(program)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_in_process(fault: str) -> None:
+    _, program, size = ring()
+    wrong = mutants(program)[fault]
+    if fault in STATIC:
+        with pytest.raises(ScheduleError, match=r"expected as many of each|meets"):
+            measure(wrong, [size], iterations=1)
+    else:
+        assert measure(wrong, [size], iterations=1, warmup=0)[0].wrong > 0
+
+
+@needs_mpi
+@pytest.mark.parametrize("fault", FAULTS)
+def test_compiled_interpreter(fault: str) -> None:
+    _, program, size = ring()
+    wrong = mutants(program)[fault]
+    if fault in STATIC:
+        with pytest.raises(ScheduleError, match=r"expected as many of each|meets"):
+            measure_mpi_c(wrong, [size], iterations=1)
+    else:
+        assert measure_mpi_c(wrong, [size], iterations=1)[0].wrong > 0
+
+
+@needs_mpi
+@pytest.mark.parametrize("fault", STATIC)
+def test_compiled_interpreter_without_the_checks_before(fault: str) -> None:
+    """Ranks that wait for ever are stopped when the time is over."""
+    _, program, size = ring()
+    mpi = find_mpi()
+    interpreter = build_interpreter(mpi)
+    with written_program(mutants(program)[fault]) as path:
+        command = [
+            *local_launch(mpi, 4),
+            str(interpreter),
+            *interpreter_arguments(path, [size], iterations=1),
+        ]
+        if fault == "dropped send":
+            with pytest.raises(ScheduleError, match="not finished after 3 s"):
+                run_interpreter(command, environment=launch_environment(), n_sizes=1, limit_s=3)
+        else:
+            (row,) = run_interpreter(command, environment=launch_environment(), n_sizes=1, limit_s=60)
+            assert row.wrong > 0
+
+
+@needs_simgrid
+@pytest.mark.parametrize("fault", FAULTS)
+def test_simgrid(fault: str) -> None:
+    """A deadlock stands in its log only: SimGrid exits with 0."""
+    plan, program, size = ring()
+    text = program_text(mutants(program)[fault])
+    if fault == "dropped send":
+        with pytest.raises(ScheduleError, match="SimGrid: deadlock"):
+            simulate_with_simgrid(plan.topology, program, [size], text=text, limit_s=60)
+    else:
+        (row,) = simulate_with_simgrid(plan.topology, program, [size], text=text, limit_s=60)
+        assert row.wrong > 0
+
+
+def launched(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Four processes of Python under mpirun."""
+    return subprocess.run(
+        [*local_launch(find_mpi(), 4), sys.executable, "-m", "mpi4py", *words],
+        env={**launch_environment(), "PYTHONPATH": search_path()},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def texts(folder: Path) -> dict[str, Path]:
+    """Right texts and wrong ones, by format and fault."""
+    plan, _, _ = ring()
+    found = {}
+    for target, faults in text_mutants.FAULTS.items():
+        right = planning.lower(plan, to=target).text
+        for fault in ("right", *faults):
+            path = found[f"{target} {fault}"] = folder / f"{target} {fault}"
+            text = right if fault == "right" else text_mutants.mutant(right, target, fault)
+            path.write_text(text, encoding="utf-8")
+    return found
+
+
+@needs_mpi
+def test_mpi4py_and_texts(tmp_path: Path) -> None:
+    plan, _, size = ring()
+    save_plan(tmp_path / "ring.plan", plan)
+    ends = {name: path for name, path in texts(tmp_path).items() if "dropped" not in name}
+    worker = str(TESTS / "mutants_worker.py")
+    done = launched([worker, str(tmp_path / "ring.plan"), str(size), *map(str, ends.values())])
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    assert set(found) == {*ends, "mpi right", *(f"mpi {fault}" for fault in FAULTS)}
+    for name, outcome in found.items():
+        assert (outcome == 0) == name.endswith(" right"), (name, outcome)
+    for fault in FAULTS:
+        assert isinstance(found[f"mpi {fault}"], str) == (fault in STATIC)
+
+
+@needs_mpi
+@pytest.mark.parametrize("target", text_mutants.FAULTS)
+def test_a_text_that_waits_for_ever_is_ended(target: str, tmp_path: Path) -> None:
+    path = texts(tmp_path)[f"{target} dropped send"]
+    done = launched(["-m", "treadle.runtime.mpi_text", str(path), "--elements", "240", "--limit", "2"])
+    assert done.returncode != 0
+    assert f"{path}: rank " in done.stderr
+    assert "still waits after 2 s" in done.stderr
