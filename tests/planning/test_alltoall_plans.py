@@ -159,3 +159,15 @@ def test_sizes_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str]) ->
     assert "only pipelined and shortest-paths" in said
     said = refusal(capsys, "solve", "hypercube:3", "allgather", "--for-size", "1KB", status=2)
     assert "only pipelined and shortest-paths" in said
+
+
+@pytest.mark.parametrize("algorithm", ["pipelined", "tsmcf"])
+def test_what_a_time_limit_leaves_has_a_gap(capsys: pytest.CaptureFixture[str], algorithm: str) -> None:
+    """Pipelined routes of a flow cut short, or shortest paths: below a bound that is proved all the same."""
+    argv = ["solve", "generalized_kautz:4,64", "alltoall", "--algorithm", algorithm, "--chunks", "2"]
+    assert main([*argv, "--time-limit", "1ns", "--json"]) == 4
+    values = json.loads(capsys.readouterr().out)
+    assert values["time_limit_reached"]
+    assert values["chunks_per_shard"] <= 2
+    assert 0 < values["gap"] < 0.9
+    assert values["optimal_algbw_bytes_per_s"] > values["algbw_bytes_per_s"]

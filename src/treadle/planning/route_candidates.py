@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.planning.alltoall_candidates import late_bound
 from treadle.planning.candidate import Candidate, Options, check_chunks, find_bound
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
@@ -42,7 +43,9 @@ def _best(problem: Problem, options: Options) -> Built:
     notes: tuple[str, ...] = ()
     is_late = best.is_late
     if best.is_late:
-        notes += (f"time ran out; the paths may be {best.gap:.2%} from the best",)
+        notes += (
+            f"time ran out; the paths are at most {1 - best.rate / best.bound:.2%} below the best ones",
+        )
     if request.max_layers is None:
         routing = best.routing
         layer = lash_layers(routing.paths, topology.n_links)
@@ -153,7 +156,11 @@ def quick_routes(problem: Problem, options: Options) -> Candidate:
             f"or layers"
         ) from None
     schedule = _in_rounds(problem, routes, options)
-    return Candidate("sssp", schedule, None, seconds={"schedule": process_time() - start})
+    seconds = {"schedule": process_time() - start}
+    start = process_time()
+    bound = late_bound(problem, cards_forward=True)
+    seconds["bound"] = process_time() - start
+    return Candidate("sssp", schedule, bound, seconds=seconds)
 
 
 def _in_rounds(problem: Problem, routes: RouteSchedule, options: Options) -> RouteSchedule | TimedRoutes:
