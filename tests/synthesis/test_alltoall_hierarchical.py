@@ -205,3 +205,17 @@ def test_refusals() -> None:
     apart = builder.build()
     with pytest.raises(InfeasibleError, match="no path leads from"):
         hierarchical_routes(apart, _alltoall(apart))
+
+
+def test_bandwidths_far_apart_still_prove_a_bound() -> None:
+    """Next to the slow link's the fast links' lengths vanish, in the duals too as nothing takes that link."""
+    builder = TopologyBuilder("far apart")
+    for node in range(2):
+        builder.compute(f"n{node}")
+    for tail, head, bandwidth in [(1, 0, 2**40), (0, 1, 3), (0, 1, 2**38)]:
+        builder.link(f"n{tail}", f"n{head}", bandwidth)
+    fabric = builder.build()
+    everyone = _alltoall(fabric)
+    found = hierarchical_routes(fabric, everyone)
+    assert found.witness.bound(fabric, everyone) == found.upper
+    assert verify_routes(fabric, everyone, found.schedule, claimed_algbw=found.algbw).is_ok

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from strategies import digraphs
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.demands import Demands
 from treadle.schedules.verify_routes import verify_routes
 from treadle.synthesis.alltoall.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.layered_routes import layered_routes
@@ -34,7 +35,7 @@ from treadle.synthesis.alltoall.shared_waits import shared_waits_cycle
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies import parse
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import Topology, TopologyBuilder
 
 
 def everyone(topology: Topology) -> Collective:
@@ -264,3 +265,18 @@ def test_a_deadline_keeps_the_best_so_far() -> None:
     assert np.array_equal(late.orders, whole.orders)
     with pytest.raises(TimeLimitError):
         layered_routes(graph, collective, 1, unlayered=base, watch=Watch(deadline=0.0))
+
+
+def test_orders_that_serve_no_pair_are_passed_over() -> None:
+    """A grid's numbers of nodes, but one-way links: many of a grid's orders permit no wanted path."""
+    builder = TopologyBuilder("one way")
+    for node in range(4):
+        builder.compute(f"n{node}")
+    for tail, head in [(0, 2), (1, 0), (3, 1), (2, 3), (0, 2)]:
+        builder.link(f"n{tail}", f"n{head}", 1)
+    fabric = builder.build()
+    wanted = Demands([[0, 5, 0, 0], [0, 0, 0, 9], [2, 0, 0, 0], [9, 0, 0, 0]])
+    collective = Collective(CollectiveKind.ALLTOALL, (0, 1, 2, 3), demands=wanted)
+    found = layered_routes(fabric, collective, 3)
+    assert found.efficiency > 1 - 1e-6
+    assert is_free(found.routing.paths, found.layer)

@@ -197,7 +197,8 @@ class _Search:
             finder = LayeredPaths(self.topology, self.collective, order[None])
             lengths = self.base.lengths + 1e-7 * self.base.lengths.mean()
             tables.append(finder.search(lengths).distance[source, finder.ranks[target]])
-        far = 100 * max(float(table[np.isfinite(table)].max()) for table in tables)
+        # an order may serve no pair at all
+        far = 100 * max(float(table[np.isfinite(table)].max(initial=0.0)) for table in tables) or 1.0
         distance = np.minimum(np.array(tables), far)
         nearest, chosen = np.full(len(demand), far), list[int]()
         for _ in range(self.n_layers):

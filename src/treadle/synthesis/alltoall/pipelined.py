@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import lcm
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, frozen
+from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
-from treadle.schedules.forest import Direction
 from treadle.schedules.routes import RouteSchedule
-from treadle.schedules.steps import steps_from_sends
+from treadle.synthesis.alltoall.route_runs import RouteRuns, exchange_of, route_runs
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
@@ -68,8 +66,8 @@ def hop_synchronous(
     >>> hop_synchronous(cube, collective, split_over_shortest_paths(cube, collective))
     <ExchangeSchedule: 8 ranks, 56 shards of 6 chunks, 3 steps, 240 sends>
     """
-    parts = _parts(topology, collective, routes, max_chunks)
-    return _schedule(
+    parts = route_runs(topology, collective, routes, max_chunks)
+    return exchange_of(
         parts, parts.hop, np.arange(len(parts.hop)), parts.low[parts.path], parts.high[parts.path]
     )
 
@@ -124,7 +122,7 @@ def pipelined(
     """
     if rounds < 1:
         raise ScheduleError(f"rounds: expected at least 1, found {rounds}")
-    parts = _finer(_parts(topology, collective, routes, max_chunks), rounds, max_chunks)
+    parts = _finer(route_runs(topology, collective, routes, max_chunks), rounds, max_chunks)
     queue = _Queue(topology, parts, rounds)
     rows: list[Int64Array] = []
     steps: list[Int64Array] = []
@@ -140,138 +138,16 @@ def pipelined(
         highs.append(start[row] + before + taken)
         steps.append(np.full(len(row), step))
         step += 1
-    return _schedule(parts, *(np.concatenate(column) for column in (steps, rows, lows, highs)))
+    return exchange_of(parts, *(np.concatenate(column) for column in (steps, rows, lows, highs)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """Runs of chunks with their routes; arrays of paths, and of hops in the order of paths.
-
-    Parameters
-    ----------
-    n_ranks, n_chunks : int
-    source, target, weight : arrays of int64, shape (S,)
-        Of each shard.
-    shard, low, high : arrays of int64, shape (k,)
-        Of each path.
-    path, hop, link : arrays of int64, shape (hops,)
-    """
-
-    n_ranks: int
-    n_chunks: int
-    source: Int64Array
-    target: Int64Array
-    weight: Int64Array
-    shard: Int64Array
-    low: Int64Array
-    high: Int64Array
-    path: Int64Array
-    hop: Int64Array
-    link: Int64Array
-
-    @property
-    def total(self) -> int:
-        """Chunks times hops."""
-        return int((self.high - self.low)[self.path].sum())
-
-
-def _parts(topology: Topology, collective: Collective, routes: RouteSchedule, max_chunks: int) -> _Parts:
-    """The routes' shares as runs of chunks."""
-    if max_chunks < 1:
-        raise ScheduleError(f"chunks: expected at least 1 per shard, found {max_chunks}")
-    demands = collective.pair_demands.between
-    source, target = np.nonzero(demands)
-    weight = demands[source, target]
-    pairs, shard = np.unique(routes.pair, return_inverse=True)
-    carried = np.bincount(shard, weights=routes.units, minlength=len(pairs))
-    if (
-        routes.n_ranks != collective.n_ranks
-        or not np.array_equal(pairs, source * routes.n_ranks + target)
-        or not np.array_equal(carried, weight * routes.n_chunks)
-    ):
-        raise ScheduleError("the routes carry another all-to-all; expected just the demands of this one")
-    _check_links(topology, routes)
-    n_chunks, ends = _chunk_ends(routes, shard, weight, max_chunks)
-    first = np.append(True, shard[1:] != shard[:-1])
-    low = np.where(first, 0, np.append(0, ends[:-1]))
-    kept = np.flatnonzero(ends > low)
-    hops = routes.hops
-    path = np.repeat(np.arange(len(kept)), hops[kept])
-    hop = np.arange(len(path)) - np.repeat(np.cumsum(hops[kept]) - hops[kept], hops[kept])
-    return _Parts(
-        n_ranks=routes.n_ranks,
-        n_chunks=n_chunks,
-        source=source,
-        target=target,
-        weight=weight,
-        shard=shard[kept],
-        low=low[kept],
-        high=ends[kept],
-        path=path,
-        hop=hop,
-        link=routes.path_links[np.repeat(routes.path_offset[kept], hops[kept]) + hop].astype(np.int64),
-    )
-
-
-def _finer(parts: _Parts, rounds: int, max_chunks: int) -> _Parts:
+def _finer(parts: RouteRuns, rounds: int, max_chunks: int) -> RouteRuns:
     """The same runs in smaller chunks where a step has room for few of them."""
     busiest = int(np.bincount(parts.link, weights=(parts.high - parts.low)[parts.path]).max())
     times = min(-(-_CHUNKS_PER_STEP * rounds // busiest), max_chunks // parts.n_chunks)
     if times <= 1:
         return parts
-    return replace(parts, n_chunks=parts.n_chunks * times, low=parts.low * times, high=parts.high * times)
-
-
-def _check_links(topology: Topology, routes: RouteSchedule) -> None:
-    links = np.unique(routes.path_links)
-    if links.size and links[-1] >= topology.n_links:
-        raise ScheduleError(
-            f"routes: link {links[-1]}, {topology.name} has links 0 to {topology.n_links - 1}"
-        )
-    holds = topology.is_compute[topology.tails[links]] & topology.is_compute[topology.heads[links]]
-    for link in links[~holds][:1]:
-        raise ScheduleError(
-            f"the routes use link {topology.link_name(int(link))}: steps store and forward, and a switch "
-            f"cannot store; expected a fabric of compute nodes, or use routes as they are"
-        )
-
-
-def _chunk_ends(
-    routes: RouteSchedule, shard: Int64Array, weight: Int64Array, max_chunks: int
-) -> tuple[int, Int64Array]:
-    """Chunks per shard, and where each path's run of them ends."""
-    units = np.cumsum(routes.units)
-    starts = np.searchsorted(shard, np.arange(len(weight)))
-    until = units - (units - routes.units)[starts][shard]
-    whole = (weight * routes.n_chunks)[shard]
-    n_chunks = 1
-    for part in np.unique(whole // np.gcd(until, whole)).tolist():
-        n_chunks = min(lcm(n_chunks, part), max_chunks + 1)
-    if n_chunks <= max_chunks:
-        return n_chunks, until // np.gcd(until, whole) * (n_chunks // (whole // np.gcd(until, whole)))
-    return max_chunks, np.rint(until * (max_chunks / whole)).astype(np.int64)
-
-
-def _schedule(
-    parts: _Parts, step: Int64Array, row: Int64Array, low: Int64Array, high: Int64Array
-) -> ExchangeSchedule:
-    """Sends of chunks [low, high) at hops `row`; adjacent runs that go the same way together are one send."""
-    shard, link = parts.shard[parts.path[row]], parts.link[row]
-    order = np.lexsort((low, link, shard, step))
-    step, shard, link, low, high = (column[order] for column in (step, shard, link, low, high))
-    joined = low[1:] == high[:-1]
-    for column in (step, shard, link):
-        joined &= column[1:] == column[:-1]
-    begins = np.flatnonzero(np.append(True, ~joined))
-    high = high[np.append(begins[1:] - 1, len(high) - 1)]
-    sends = steps_from_sends(
-        Direction.BROADCAST,
-        parts.n_ranks,
-        parts.n_chunks,
-        [shard[begins], link[begins], step[begins], low[begins], high],
-        homes=parts.source.tolist(),
-    )
-    return ExchangeSchedule(sends, frozen(parts.target, np.int32))
+    return parts.in_smaller_chunks(times)
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,11 +185,11 @@ class _Queue:
     Parameters
     ----------
     topology : Topology
-    parts : _Parts
+    parts : RouteRuns
     rounds : int
     """
 
-    def __init__(self, topology: Topology, parts: _Parts, rounds: int) -> None:
+    def __init__(self, topology: Topology, parts: RouteRuns, rounds: int) -> None:
         self._size = (parts.high - parts.low)[parts.path]
         self._weight = parts.weight[parts.shard[parts.path]]
         self._is_first: BoolArray = parts.hop == 0
@@ -346,7 +222,7 @@ class _Queue:
 
 
 def _limits(
-    topology: Topology, parts: _Parts, amount: Int64Array, weight: Int64Array, rounds: int
+    topology: Topology, parts: RouteRuns, amount: Int64Array, weight: Int64Array, rounds: int
 ) -> list[_Limits]:
     """Limits of links, and of hosts with an injection cap out and in."""
     hosts = topology.injection_bytes_per_s
@@ -373,7 +249,7 @@ def _limits(
     return result
 
 
-def _places(parts: _Parts) -> Int64Array:
+def _places(parts: RouteRuns) -> Int64Array:
     """Place of each hop in the queue of its link, farthest to go first; so hosts draw on all links alike."""
     last = np.append(parts.path[1:] != parts.path[:-1], True)
     to_go = (parts.hop[last] + 1)[parts.path] - parts.hop

@@ -11,6 +11,7 @@ from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.exchange_cost import exchange_algbw, exchange_runtime_s
 from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.pipelined import MAX_CHUNKS, hop_synchronous, pipelined
+from treadle.synthesis.alltoall.staggered import staggered
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
@@ -19,6 +20,9 @@ ROUNDS = (8, 16, 32, 64, 128)
 
 _NEAR = Fraction(199, 200)
 """Share of the routes' throughput that is near enough."""
+
+_MOST_SENDS = 2**21
+"""Sends, K for each hop, up to which routes are repeated where queues do not come near."""
 
 
 def fewest_rounds(
@@ -31,6 +35,8 @@ def fewest_rounds(
     watch: Watch = UNWATCHED,
 ) -> ExchangeSchedule:
     """Hop by hop, or in as few rounds as come within half a percent of what the routes carry.
+
+    Queues first; where they stay below that, the routes repeated.
 
     Parameters
     ----------
@@ -54,6 +60,13 @@ def fewest_rounds(
         if reached >= _NEAR * routes_algbw:
             break
         found = pipelined(topology, collective, routes, rounds=rounds, max_chunks=max_chunks, watch=watch)
+        algbw = exchange_algbw(topology, collective, found)
+        if algbw > reached:
+            best, reached = found, algbw
+    for rounds in ROUNDS:
+        if reached >= _NEAR * routes_algbw or rounds * len(routes.path_links) > _MOST_SENDS:
+            break
+        found = staggered(topology, collective, routes, rounds=rounds, max_chunks=max_chunks, watch=watch)
         algbw = exchange_algbw(topology, collective, found)
         if algbw > reached:
             best, reached = found, algbw
