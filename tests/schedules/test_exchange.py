@@ -63,8 +63,9 @@ def test_malformed_values_are_refused() -> None:
     good = steps([(0, 0, 0, 0, 2)], [0])
     with pytest.raises(ScheduleError, match="expected one for each of 1 shards"):
         ExchangeSchedule(good, np.array([1, 2]))
-    with pytest.raises(ScheduleError, match="expected ranks from 0 to 2"):
-        ExchangeSchedule(good, np.array([3]))
+    for stranger in (3, -1):
+        with pytest.raises(ScheduleError, match="expected ranks from 0 to 2"):
+            ExchangeSchedule(good, np.array([stranger]))
     with pytest.raises(ScheduleError, match="shard 0 goes from rank 0 to itself"):
         ExchangeSchedule(good, np.array([0]))
     with pytest.raises(ScheduleError, match="expected int32"):
@@ -106,6 +107,8 @@ def test_host_caps_and_latencies_cost_time() -> None:
     collective, schedule = samples.alltoall(topology, UP), upwards(*PIPELINE)
     assert step_times(topology, collective, schedule) == [1, 1, 1]  # rank 1 takes in or sends out 1 unit
     assert exchange_runtime_s(topology, collective, schedule, 3) == pytest.approx(3.75)
+    prompt = replace(topology, latencies_ns=np.zeros(4, dtype=np.int64))
+    assert exchange_runtime_s(prompt, collective, schedule, 3) == pytest.approx(3)  # a quarter without caps
     report = verify(topology, collective, schedule)
     assert report.algbw == exchange_algbw(topology, collective, schedule) == 1
 

@@ -15,6 +15,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.demands import Demands
+from treadle.schedules.route_cost import route_algbw
 from treadle.schedules.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.verify_routes import verify_routes
 from treadle.schedules.violations import ViolationKind
@@ -78,6 +79,24 @@ def test_injection_caps_count_own_data_only() -> None:
         builder.link(names[i], names[(i + 1) % 4], 10)
     report = verify_routes(builder.build(), EVERYONE, dateline(4))
     assert report.algbw == 4 * Fraction(2, 3)  # the links alone would allow 20/3
+
+
+@pytest.mark.parametrize("is_sender", [True, False])
+def test_caps_count_what_is_sent_and_what_is_received(is_sender: bool) -> None:
+    """One host has all of the data, or gets all of it; links are ten times as fast as its cap."""
+    builder = TopologyBuilder("star")
+    names = [builder.compute(f"n{node}", injection_bytes_per_s=int(node == 0)) for node in range(3)]
+    for leaf in names[1:]:
+        builder.duplex(names[0], leaf, 10)
+    star = builder.build()
+    out = np.array([[0, 1, 1], [0, 0, 0], [0, 0, 0]])
+    collective = Collective(
+        CollectiveKind.ALLTOALL, (0, 1, 2), demands=Demands(out if is_sender else out.transpose())
+    )
+    ways = [(0, 1, 1, 0, [0]), (0, 2, 1, 0, [2])] if is_sender else [(1, 0, 1, 0, [1]), (2, 0, 1, 0, [3])]
+    routes = routes_from_paths(3, 1, ways)
+    assert verify_routes(star, collective, routes).algbw == 1  # 2 units in 2 seconds
+    assert route_algbw(star, collective, routes) == 1
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 UNLIKE = [(3, 2, 2), (1, 3, 2), (2, 4, 1), (2, 0, 1), (0, 1, 2), (4, 1, 375)]
-"""Links between 5 nodes, with bandwidths, on which queues take a twelfth longer than the routes, however many rounds."""
+"""Links between 5 nodes, with bandwidths, on which queues take a twelfth longer than their routes."""
 
 
 def _unlike() -> Topology:
