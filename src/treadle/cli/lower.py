@@ -42,6 +42,12 @@ def lower_command(
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the algorithm in the text.")] = "treadle",
     size: Annotated[str | None, typer.Option(help="Chakra: size of the buffer, such as 64MB.")] = None,
+    consolidate: Annotated[
+        bool,
+        typer.Option(
+            "--consolidate", help="MSCCL XML: gather scattered messages in scratch, send them as one."
+        ),
+    ] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -51,6 +57,8 @@ def lower_command(
         raise ScheduleError(f"--pipeline is for {TargetFormat.MSCCLPP_JSON}; {to} slices by itself")
     if size is not None and to is not TargetFormat.CHAKRA:
         raise ScheduleError(f"--size is for {TargetFormat.CHAKRA}; {to} serves every size")
+    if consolidate and to is not TargetFormat.MSCCL_XML:
+        raise ScheduleError(f"--consolidate is for {TargetFormat.MSCCL_XML}; {to} keeps messages as they are")
     if path is None and to is TargetFormat.CHAKRA:
         raise ScheduleError("Chakra traces are a file for each rank; name them by -o PREFIX")
     slices = 0 if pipeline is None else parse_size(pipeline)
@@ -67,6 +75,7 @@ def lower_command(
             pipeline_bytes=slices,
             size_bytes=0 if size is None else parse_size(size),
             path="" if path is None else str(path),
+            consolidate=consolidate,
         )
     except planning.UnverifiedPlanError as error:
         warn(f"{plan}: {error}")

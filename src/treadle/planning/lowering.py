@@ -112,6 +112,7 @@ class _Request:
     pipeline_bytes: int
     size_bytes: int
     path: str
+    consolidate: bool
 
     def program(self, *, merge: bool) -> Program:
         """The entry's schedule, lowered."""
@@ -138,6 +139,7 @@ def lower(
     pipeline_bytes: int = 0,
     size_bytes: int = 0,
     path: str = "",
+    consolidate: bool = False,
 ) -> Lowered:
     """Write the plan's schedule for the largest sizes as text for a runtime.
 
@@ -161,6 +163,9 @@ def lower(
         Chakra only: size of the larger per-rank buffer, which a trace holds.
     path : str
         Where the text will lie, for `Lowered.loading`.
+    consolidate : bool
+        MSCCL XML only: scattered messages of one step between two ranks are gathered in scratch and sent as
+        one.
 
     Raises
     ------
@@ -178,7 +183,17 @@ def lower(
     _refuse_forwarders(plan, entry.schedule, target)
     where = path or f"{name}.{'json' if target is TargetFormat.MSCCLPP_JSON else 'xml'}"
     request = _Request(
-        plan, entry, dialect, in_place, channels, instances, name, pipeline_bytes, size_bytes, where
+        plan,
+        entry,
+        dialect,
+        in_place,
+        channels,
+        instances,
+        name,
+        pipeline_bytes,
+        size_bytes,
+        where,
+        consolidate,
     )
     try:
         return _WRITERS[target](request)
@@ -199,6 +214,7 @@ def _msccl_xml(request: _Request) -> Lowered:
         name=request.name,
         min_bytes=entry.min_bytes,
         max_bytes=entry.max_bytes or 0,
+        consolidate=request.consolidate,
     )
     seen = interpret_msccl_xml(text, profile=str(request.profile), root=max(0, program.root))
     return Lowered(
@@ -206,7 +222,7 @@ def _msccl_xml(request: _Request) -> Lowered:
         program.n_operations,
         program.n_chunks,
         seen.violations,
-        (("step", seen.n_steps), ("thread block", text.count("<tb "))),
+        (("message", seen.n_messages), ("step", seen.n_steps), ("thread block", text.count("<tb "))),
         msccl_loading(request.path, request.profile, program.n_chunks),
         shortfall(request.plan.topology, request.plan.collective, program),
     )
