@@ -10,26 +10,47 @@ import typer
 from treadle import planning
 from treadle.cli.output import JsonOption, Output, QuietOption
 from treadle.cli.quantities import counted, exact_bandwidth
-from treadle.cli.report import print_problem, print_verification
+from treadle.cli.report import SHOWN_VIOLATIONS, print_problem, print_verification
+from treadle.errors import ScheduleError
+from treadle.planning import Profile
 from treadle.planning.summary import verify_summary
+from treadle.planning.texts import TextVerification, read_text, verify_text
 from treadle.schedules.files import load_plan
 
 PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan that solve wrote.")]
 
 FAILED = 1
 
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A plan, or a text for a runtime, told by its content.")
+]
+
 
 def verify_command(
-    plan: PlanArgument,
+    plan: FileArgument,
     topology: Annotated[
         str | None,
         typer.Option(help="The fabric that you trust; default the one inside the plan.", metavar="TOPOLOGY"),
     ] = None,
+    profile: Annotated[
+        Profile | None, typer.Option(help="MSCCL XML: whose limits hold; default the first that fits.")
+    ] = None,
+    root: Annotated[
+        int | None, typer.Option(min=0, help="MSCCL texts of broadcast and reduce: the root (default 0).")
+    ] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Recompute every claim of a plan; list every violation, or none."""
+    """Recompute every claim of a plan, or execute a text; list every violation, or none."""
     output = Output(json, quiet)
+    text = read_text(plan)
+    if text is not None:
+        if topology is not None:
+            raise ScheduleError(f"{plan}: a text names no fabric, so --topology does not apply")
+        found = verify_text(text, source=str(plan), profile=profile, root=root or 0)
+        return _print_text(output, plan, found)
+    if profile is not None or root is not None:
+        raise ScheduleError(f"{plan}: --profile and --root are for texts; a plan says both itself")
     loaded = load_plan(plan)
     result = planning.verify(loaded, topology)
     print_problem(output, result.topology, loaded.collective)
@@ -63,3 +84,34 @@ def verify_command(
         }
     )
     return 0 if result.is_ok else FAILED
+
+
+def _print_text(output: Output, path: Path, found: TextVerification) -> int:
+    """Tell what executing a text showed."""
+    contents = ", ".join(counted(count, noun) for noun, count in found.counts)
+    output.line(f"text        {path}: {found.format}, {counted(found.n_ranks, 'rank')}, {contents}")
+    if found.collective:
+        output.line(f"executed    {found.collective}, on integer contributions; never by the runtime itself")
+    else:
+        output.line("read        as its runtime would; it holds no program that could be executed")
+    if not found.violations:
+        output.line("verified    yes: no violations")
+    else:
+        output.line(f"verified    NO: {counted(len(found.violations), 'violation')}")
+    for violation in found.violations[:SHOWN_VIOLATIONS]:
+        output.line(f"            {violation}")
+    if len(found.violations) > SHOWN_VIOLATIONS:
+        output.line(f"            and {len(found.violations) - SHOWN_VIOLATIONS} more (see --json)")
+    output.result(
+        {
+            "format": found.format,
+            **({"collective": found.collective} if found.collective else {}),
+            "ranks": found.n_ranks,
+            **{f"{noun.replace(' ', '_')}s": count for noun, count in found.counts},
+            "verified": not found.violations,
+            "violations": list(found.violations),
+            "n_violations": len(found.violations),
+            "path": str(path),
+        }
+    )
+    return FAILED if found.violations else 0
