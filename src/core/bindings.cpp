@@ -17,6 +17,7 @@
 #include "residual.hpp"
 #include "simulate.hpp"
 #include "splitting.hpp"
+#include "vertex_matching.hpp"
 
 namespace nb = nanobind;
 using namespace treadle;
@@ -142,6 +143,35 @@ auto pack(int n_nodes, Int64In root, Int32In tail, Int32In head, Int64In capacit
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(packing.root)),
                            to_numpy(std::move(packing.multiplicity)), to_numpy(std::move(packing.parent)),
                            to_numpy(std::move(counts)));
+}
+
+// Counts: height, overload left, re-hangings, detours, steps.
+auto match_trees(int n_nodes, Int64In root, Int32In tail, Int32In head, Int64In capacity, int start, bool detours,
+                 int first_height, int last_height, std::int64_t max_work, std::uint64_t seed, ControlIn control) {
+    Matching found;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        PackingProblem problem;
+        problem.n_nodes = n_nodes;
+        problem.root = to_vector<std::int64_t>(root);
+        problem.tail = to_vector<int>(tail);
+        problem.head = to_vector<int>(head);
+        problem.capacity = to_vector<std::int64_t>(capacity);
+        const MatchingOptions options{static_cast<Start>(start), detours, first_height, last_height, max_work, seed};
+        status = match_vertices(problem, options, Control{control.data()}, found);
+    }
+    std::vector<std::int64_t> counts{found.height, found.overload, found.rehangs, found.detours, found.work};
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found.packing.root)),
+                           to_numpy(std::move(found.packing.multiplicity)), to_numpy(std::move(found.packing.parent)),
+                           to_numpy(std::move(counts)));
+}
+
+int most_hops(int n_nodes, Int32In tail, Int32In head, Int32In compute, Int32In source) {
+    nb::gil_scoped_release release;
+    std::vector<char> is_compute(n_nodes, 0);
+    for (int v : to_vector<int>(compute)) is_compute[v] = 1;
+    return hop_eccentricity(n_nodes, to_vector<int>(tail), to_vector<int>(head), is_compute, to_vector<int>(source));
 }
 
 // Hand the segments of every logical arc out to the trees in order. `arc` is row-major (tree, node), -1 at roots.
@@ -469,6 +499,11 @@ NB_MODULE(_core, m) {
           nb::arg("head"), nb::arg("capacity"), nb::arg("u"), nb::arg("w"), nb::arg("t"));
     m.def("pack", &pack, nb::arg("n_nodes"), nb::arg("root"), nb::arg("tail"), nb::arg("head"), nb::arg("capacity"),
           nb::arg("speculate"), nb::arg("control"));
+    m.def("match_trees", &match_trees, nb::arg("n_nodes"), nb::arg("root"), nb::arg("tail"), nb::arg("head"),
+          nb::arg("capacity"), nb::arg("start"), nb::arg("detours"), nb::arg("first_height"), nb::arg("last_height"),
+          nb::arg("max_work"), nb::arg("seed"), nb::arg("control"));
+    m.def("most_hops", &most_hops, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"), nb::arg("compute"),
+          nb::arg("source"));
     m.def("assign_paths", &assign_paths, nb::arg("arc"), nb::arg("multiplicity"), nb::arg("segment_offset"),
           nb::arg("segment_path"), nb::arg("segment_units"));
     m.def("bfb_loads", &bfb_loads, nb::arg("offset"), nb::arg("tail"), nb::arg("weight"), nb::arg("transform_limit"),

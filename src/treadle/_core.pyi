@@ -54,6 +54,21 @@ def pack(
     speculate: bool,
     control: Int64,
 ) -> tuple[int, Int32, Int64, Int32, Int64]: ...
+def match_trees(
+    n_nodes: int,
+    root: Int64,
+    tail: Int32,
+    head: Int32,
+    capacity: Int64,
+    start: int,
+    detours: bool,
+    first_height: int,
+    last_height: int,
+    max_work: int,
+    seed: int,
+    control: Int64,
+) -> tuple[int, Int32, Int64, Int32, Int64]: ...
+def most_hops(n_nodes: int, tail: Int32, head: Int32, compute: Int32, source: Int32) -> int: ...
 def assign_paths(
     arc: Int32, multiplicity: Int64, segment_offset: Int64, segment_path: Int32, segment_units: Int64
 ) -> tuple[int, Int64, Int32, Int64]: ...

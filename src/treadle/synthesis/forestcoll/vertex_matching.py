@@ -1,0 +1,193 @@
+"""Spanning out-trees packed by matching trees to in-arcs, vertex by vertex: quick and low, but incomplete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.synthesis.engine import Progress, core, run_watched
+
+MAX_CELLS = 2**27
+"""Trees times nodes that are kept in memory, at 6 bytes each."""
+
+WORK_PER_CELL = 2000
+"""Steps per tree and node after which an attempt is given up; counted, not timed, so results do not vary."""
+
+_MIN_WORK = 10**6
+
+_OK, _CANCELLED = 0, 2
+
+
+class Start(IntEnum):
+    """How the trees begin, before they are matched to capacities."""
+
+    BREADTH_FIRST = 0
+    PRICED = 1
+    ROOMY = 2
+
+
+@dataclass(frozen=True)
+class Digraph:
+    """Nodes 0..n-1, root multiplicities, arcs with capacities in trees; one arc at most per pair of nodes.
+
+    Parameters
+    ----------
+    multiplicities : array of int64, shape (n,)
+        r(v) >= 0: unit trees to be rooted at each node.
+    tails, heads : arrays of int32, shape (a,)
+    capacities : array of int64, shape (a,)
+    """
+
+    multiplicities: Int64Array
+    tails: Int32Array
+    heads: Int32Array
+    capacities: Int64Array
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.multiplicities)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What vertex matching came to.
+
+    Parameters
+    ----------
+    root : array of int32, shape (T,)
+    multiplicity : array of int64, shape (T,)
+        Identical trees are one tree; all empty if the attempt failed.
+    parent : array of int32, shape (T, n)
+        -1 at the root.
+    height : int
+        Hops in the digraph, greatest over all trees.
+    overload : int
+        Units above capacity that could not be moved; 0: a packing.
+    rehangs, detours, work : int
+        Moves of a subtree, re-rootings of one, and steps in all.
+    failure : str
+        Why there is no packing, or "".
+    """
+
+    root: Int32Array
+    multiplicity: Int64Array
+    parent: Int32Array
+    height: int
+    overload: int
+    rehangs: int
+    detours: int
+    work: int
+    failure: str = ""
+
+
+def height_bound(
+    n_nodes: int, tails: Int32Array, heads: Int32Array, terminals: Int32Array, roots: Int32Array
+) -> int:
+    """The greatest eccentricity of the roots, relays not counted: no forest of spanning trees is lower.
+
+    Returns
+    -------
+    int
+        Hops from terminal to terminal; -1 if some terminal is not reached.
+    """
+    return core.most_hops(n_nodes, tails, heads, terminals, roots)
+
+
+def match_vertices(
+    graph: Digraph,
+    *,
+    start: Start = Start.BREADTH_FIRST,
+    detours: bool = True,
+    first_height: int = 0,
+    last_height: int | None = None,
+    unit: int = 1,
+    max_work: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Matched:
+    """Pack r(v) spanning out-trees rooted at each node v within the capacities, or fail.
+
+    Parameters
+    ----------
+    graph : Digraph
+    start : Start
+        Shortest-path trees, parents balanced; or trees grown along the arcs least loaded so far.
+    detours : bool
+        Where matching is stuck at a vertex, re-root its subtree in one tree.
+    first_height, last_height : int
+        No tree is made higher than the first; where nothing moves any more the limit rises, up to the last
+        (default: no limit). Trees start as high as they start.
+    unit : int
+        Trees come in bundles of so many; must divide every multiplicity.
+    max_work : int, optional
+        Steps before giving up; default 2000 per tree and node.
+    seed : int
+        Breaks ties. The same arguments give the same trees.
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
+
+    Notes
+    -----
+    At a node v the trees that are not rooted there each use one in-arc. On an overloaded arc a breadth-first
+    search over the arcs into v finds trees that can hang on another one (a tree may hang v on u if u is not
+    below v), until it meets an arc with room. The moves are in different trees, and change no load at other
+    nodes. Incomplete: a failure says nothing about whether a packing exists.
+    """
+    n, units = graph.n_nodes, graph.multiplicities // unit
+    assert not np.any(graph.multiplicities % unit), "the unit must divide every multiplicity"
+    cells = int(units.sum()) * n
+    if cells > MAX_CELLS or n >= 2**16 - 1:
+        return _failed(f"{int(units.sum())} unit trees of {n} nodes are too many")
+    limit = max(_MIN_WORK, WORK_PER_CELL * cells) if max_work is None else max_work
+    status, root, multiplicity, parent, counts = run_watched(
+        "vertex matching",
+        lambda control: core.match_trees(
+            n,
+            units,
+            graph.tails,
+            graph.heads,
+            graph.capacities // unit,
+            int(start),
+            detours,
+            first_height,
+            n - 1 if last_height is None else last_height,
+            limit,
+            seed,
+            control,
+        ),
+        progress=progress,
+        deadline=deadline,
+    )
+    height, overload, rehangs, moved, work = counts.tolist()
+    failure = ""
+    if status != _OK:
+        if work > limit:
+            failure = f"gave up after {work} steps, {overload} trees too many on their arcs"
+        elif overload:
+            failure = f"stuck with {overload} trees too many on their arcs at height {height}"
+        else:
+            failure = "some node is not reached"
+    return Matched(
+        root,
+        multiplicity * unit,
+        parent.reshape(len(root), n),
+        height,
+        overload,
+        rehangs,
+        moved,
+        work,
+        failure,
+    )
+
+
+def _failed(reason: str) -> Matched:
+    empty = np.zeros(0, dtype=np.int32)
+    return Matched(empty, np.zeros(0, dtype=np.int64), empty.reshape(0, 0), 0, 0, 0, 0, 0, reason)
