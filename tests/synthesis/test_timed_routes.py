@@ -11,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.errors import ScheduleError
-from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.routes import RouteSchedule
+from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.demands import Demands
+from treadle.schedules.route_cost import route_algbw
+from treadle.schedules.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.timed_routes import TimedRoutes
 from treadle.schedules.verify_timed_routes import verify_timed_routes
+from treadle.synthesis.alltoall.baselines import single_source_shortest_paths
 from treadle.synthesis.alltoall.layers import lash_layers
 from treadle.synthesis.alltoall.paths import PathSet
 from treadle.synthesis.alltoall.route_columns import generate_routes
@@ -22,7 +25,7 @@ from treadle.synthesis.alltoall.route_units import route_schedule
 from treadle.synthesis.alltoall.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.timed_routes import timed_routes
 from treadle.topologies import complete, parse
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import Topology, TopologyBuilder
 
 
 @pytest.mark.parametrize(
@@ -110,3 +113,32 @@ def test_malformed_rounds() -> None:
 def with_layers(topology: Topology, routes: RouteSchedule) -> RouteSchedule:
     paths = PathSet(routes.source, routes.target, routes.path_offset, routes.path_links)
     return replace(routes, layer=lash_layers(paths, topology.n_links))
+
+
+def test_a_chunk_that_sets_out_again_is_refused() -> None:
+    fabric = parse("complete:3")
+    everyone = on_all_ranks(fabric, CollectiveKind.ALLTOALL)
+    routes = single_source_shortest_paths(fabric, everyone)
+    good = TimedRoutes(routes, np.array([0, 6]), np.arange(6))
+    assert verify_timed_routes(fabric, everyone, good).is_ok
+    again = TimedRoutes(routes, np.array([0, 6, 7]), np.append(np.arange(6), 4))
+    assert [str(fault) for fault in verify_timed_routes(fabric, everyone, again).violations] == [
+        "delivery: path 4: 2 chunks set out, expected 1"
+    ]
+
+
+@pytest.mark.parametrize("is_sender", [True, False])
+def test_caps_bound_a_round_out_and_in(is_sender: bool) -> None:
+    """One host has, or gets, two chunks at once through a cap a tenth of its links' bandwidth."""
+    builder = TopologyBuilder("star")
+    names = [builder.compute(f"n{node}", injection_bytes_per_s=int(node == 0)) for node in range(3)]
+    for leaf in names[1:]:
+        builder.duplex(names[0], leaf, 10)
+    star = builder.build()
+    out = np.array([[0, 1, 1], [0, 0, 0], [0, 0, 0]])
+    wanted = Demands(out if is_sender else out.transpose())
+    collective = Collective(CollectiveKind.ALLTOALL, (0, 1, 2), demands=wanted)
+    ways = [(0, 1, 1, 0, [0]), (0, 2, 1, 0, [2])] if is_sender else [(1, 0, 1, 0, [1]), (2, 0, 1, 0, [3])]
+    timed = TimedRoutes(routes_from_paths(3, 1, ways), np.array([0, 2]), np.arange(2))
+    assert verify_timed_routes(star, collective, timed).algbw == 1  # 2 units in 2 seconds
+    assert route_algbw(star, collective, timed) == 1
