@@ -207,7 +207,7 @@ def test_torus_of_two_dimensions(a: int, b: int) -> None:
 
 
 def test_torus_with_a_side_of_two() -> None:
-    """Sixths of shards on the fullest link in the five steps: 2, 1 + 2, 2 * 3, 3 + 6 and 2 * 9; five ports."""
+    """Sixths of shards on the fullest link in the steps: 2, 1 + 2, 2 * 3, 3 + 6 and 2 * 9; five ports."""
     topology = parse("torus(3, 3, 2)")
     assert t_b(topology, made("traditional-torus", topology, ALLGATHER)) == 5 * Fraction(38, 6 * 18)
 
