@@ -1,7 +1,7 @@
 """Ratios and directions of the preprint's tables 2 and 3 and of figures 3.6, 3.11, 4.12 and A.2, simulated.
 
 What is published was measured on real machines. Pinned here are the limits by the costs of the schedules,
-which the papers' analysis gives, and what the simulator says at a few sizes. The rest: docs/simulated-curves.md.
+which the papers' analysis gives, and what the simulator says at a few sizes; see docs/simulated-curves.md.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def test_small_messages_favour_low_trees() -> None:
 
 
 def test_switches_that_add_up() -> None:
-    """Figure 4.12's boxes, two of them: in the limit an allgather gains nothing (4.5.6), an allreduce does."""
+    """Figure 4.12's boxes, two of them: in the limit allgathers gain nothing (4.5.6), allreduces do."""
     _, allgather = place_of("h100-boxes", "2x8")
     plans = [CURVES.plan_of(curve, "allgather") for curve in allgather.curves[:3]]
     assert {plan.algbw for plan in plans} == {Fraction(1600 * 10**9, 3)}
@@ -182,7 +182,7 @@ def test_cubes() -> None:
 
 
 def test_tori_with_slow_hosts() -> None:
-    """Figure 3.11: more steps cost the traditional schedule time at small sizes, unequal sides at large ones."""
+    """Figure 3.11: the traditional schedule's steps cost it small sizes, unequal sides the large ones."""
     pair = ("BFB", "traditional torus")
     assert speedup("tori", "3 x 3 x 2", pair, KB) > 1.5
     assert speedup("tori", "3 x 3 x 2", pair, GB) > 1
