@@ -82,3 +82,13 @@ def test_hierarchical_routes_need_links(capsys: pytest.CaptureFixture[str]) -> N
     arguments = ["torus:4,4", "alltoall", "--ranks", "0,5", "--algorithm", "hierarchical-routes"]
     assert main(["solve", *arguments]) == 3
     assert "no path leads from 'n0_0' to 'n1_1'" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_leaves_no_report(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "taken.csv").mkdir()
+    assert main(["routes", "ring:4", "-o", str(tmp_path / "taken.csv")]) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert "is a directory" in said.err

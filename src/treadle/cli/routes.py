@@ -88,9 +88,10 @@ def routes_command(
     finally:
         progress.clear()
     values = planning.routes_summary(result)
-    _print(output, result)
     if output_path is not None and form is not None:
         write_bytes(output_path, planning.routes_text(result, form).encode())
+    _print(output, result)
+    if output_path is not None:
         output.line(f"written     {output_path}; not loaded by any adapter")
         values["routes_file"] = str(output_path)
     if result.seconds:
@@ -114,8 +115,9 @@ def _print(output: Output, result: planning.RoutesResult) -> None:
     print_problem(output, plan.topology, plan.collective)
     standing = ""
     if result.bound is not None:
-        output.line(f"optimum     {exact_bandwidth(result.bound)} asymptotic algbw, at most")
         is_met = result.algbw == result.bound
+        limit = "" if is_met else ", at most"
+        output.line(f"optimum     {exact_bandwidth(result.bound)} asymptotic algbw{limit}")
         standing = ", optimal" if is_met else f", {shortfall(result.algbw, result.bound)} below"
     output.line(f"schedule    {exact_bandwidth(result.algbw)} asymptotic algbw{standing}")
     print_routes(output, result.schedule, plan.algorithm)
