@@ -115,12 +115,14 @@ def with_layers(topology: Topology, routes: RouteSchedule) -> RouteSchedule:
     return replace(routes, layer=lash_layers(paths, topology.n_links))
 
 
-def test_a_chunk_that_sets_out_again_is_refused() -> None:
+def test_limits_and_a_chunk_that_sets_out_again() -> None:
     fabric = parse("complete:3")
     everyone = on_all_ranks(fabric, CollectiveKind.ALLTOALL)
     routes = single_source_shortest_paths(fabric, everyone)
     good = TimedRoutes(routes, np.array([0, 6]), np.arange(6))
-    assert verify_timed_routes(fabric, everyone, good).is_ok
+    assert verify_timed_routes(fabric, everyone, good, max_routes=1, max_layers=1).is_ok
+    assert not verify_timed_routes(fabric, everyone, good, max_routes=0).is_ok
+    assert not verify_timed_routes(fabric, everyone, good, max_layers=0).is_ok
     again = TimedRoutes(routes, np.array([0, 6, 7]), np.append(np.arange(6), 4))
     assert [str(fault) for fault in verify_timed_routes(fabric, everyone, again).violations] == [
         "delivery: path 4: 2 chunks set out, expected 1"
