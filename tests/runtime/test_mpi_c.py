@@ -171,7 +171,8 @@ def alone(mpi: MpiInstallation, text: str, folder: Path) -> "subprocess.Complete
     path.write_text(text, encoding="ascii")
     return subprocess.run(
         [build_interpreter(mpi), *interpreter_arguments(path, [4096], iterations=1)],
-        env=launch_environment(),
+        # without mpirun nobody removes Open MPI's shared memory: it goes with the folder
+        env={**launch_environment(), "OMPI_MCA_btl_sm_backing_directory": str(folder)},
         capture_output=True,
         text=True,
         timeout=60,
