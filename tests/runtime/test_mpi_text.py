@@ -61,6 +61,17 @@ def test_open_mpi_executes_parsed_texts(tmp_path: Path) -> None:
     assert {name: wrong for name, wrong in report.items() if any(wrong)} == {}
 
 
+def test_open_mpi_executes_consolidated_texts(tmp_path: Path) -> None:
+    """Two messages of three are left on a ring, and the data arrive."""
+    plan = planning.solve("ring(5)", "alltoall").plan
+    scattered, gathered = (planning.lower(plan, consolidate=way) for way in (False, True))
+    assert (dict(scattered.counts)["message"], dict(gathered.counts)["message"]) == (30, 20)
+    (tmp_path / "gathered.xml").write_text(gathered.text, encoding="utf-8")
+    done = execute([tmp_path / "gathered.xml"], 5)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"gathered.xml": [0]}
+
+
 def test_open_mpi_notices_wrong_texts(tmp_path: Path) -> None:
     """A shifted chunk comes out wrong; a text for other ranks is refused."""
     right = write(tmp_path, "hypercube(2)", "cpu-xml")[2]
