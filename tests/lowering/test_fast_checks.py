@@ -206,3 +206,17 @@ def test_the_check_finds_what_the_reference_finds(nearby: int, monkeypatch: pyte
             for word in ("race", "not there yet", "receives", "uses", "writes INPUT"):
                 seen[word] += any(word in violation for violation in found)
     assert min(seen.values()) > 0, seen
+
+
+def test_problems_of_steps_are_bounded_too() -> None:
+    """30 steps that each read 71 chunks of scratch that hold nothing."""
+    step = '<step s="{}" type="cpy" srcbuf="s" srcoff="{}" dstbuf="o" dstoff="0" cnt="71" '
+    step += 'depid="-1" deps="-1" hasdep="0"/>'
+    head = '<algo proto="Simple" nchannels="1" nchunksperloop="71" ngpus="1" coll="allreduce" '
+    head += 'inplace="1" outofplace="1" minBytes="0" maxBytes="0">'
+    steps = "".join(step.format(number, 71 * number) for number in range(30))
+    text = f'{head}<gpu id="0" i_chunks="71" o_chunks="71" s_chunks="2130"><tb id="0" send="-1" recv="-1" '
+    text += f'chan="0">{steps}</tb></gpu></algo>'
+    found = interpret_msccl_xml(text).violations
+    assert len(found) == MAX_VIOLATIONS + 1
+    assert all("holds nothing yet" in violation for violation in found[:-1])

@@ -149,6 +149,11 @@ class _Run:
             ("reduce_scatter", "o"): self.shard,
         }
 
+    def report(self, problem: str) -> None:
+        """Note a violation; both runs may note the same one, and none is kept that would not be listed."""
+        if len(self.problems) <= 2 * MAX_VIOLATIONS:
+            self.problems.append(problem)
+
     def slot(self, rank: int, buffer: str, offset: int) -> _Slot:
         """The memory behind a buffer's chunk; in place, the smaller buffer lies within the larger one."""
         if self.in_place and buffer in "io":
@@ -175,7 +180,7 @@ class _Run:
     def execute(self, order: list[int], edges: Edges) -> None:
         name, n = self.algorithm.collective, self.algorithm.n_ranks
         if name not in ("allreduce", "broadcast", "reduce") and self.shard * n != self.algorithm.n_chunks:
-            self.problems.append(f"nchunksperloop {self.algorithm.n_chunks} does not divide by {n} ranks")
+            self.report(f"nchunksperloop {self.algorithm.n_chunks} does not divide by {n} ranks")
             return
         sender_of = {receive: send for stream in edges.messages for send, receive in stream}
         sent: dict[int, list[Value]] = {}
@@ -190,7 +195,7 @@ class _Run:
                 sent[number] = outgoing
         for one, other in find_unordered(self.algorithm, edges, order, self.conflicts):
             steps = self.algorithm.steps
-            self.problems.append(
+            self.report(
                 f"race: {steps[one]} and {steps[other]} touch the same chunk, and nothing orders them"
             )
         for rank in range(n):
@@ -205,7 +210,7 @@ class _Run:
         ):
             size = self.algorithm.sizes[step.rank][buffer]
             if used and not 0 <= offset <= offset + step.count <= size:
-                self.problems.append(f"{step}: {buffer}[{offset}, {offset + step.count}) of {size} chunks")
+                self.report(f"{step}: {buffer}[{offset}, {offset + step.count}) of {size} chunks")
                 return values
         before: set[int] = set()
         for at in range(step.count if step.type in READING else 0):
@@ -214,7 +219,7 @@ class _Run:
             if step.type == "re":
                 values[at] = added(local, self.read(step, number, step.target, at, before))
         if step.type in STORING and step.target[0] == "i" and not self.in_place:
-            self.problems.append(f"{step} writes the input, which a call out of place must leave as it is")
+            self.report(f"{step} writes the input, which a call out of place must leave as it is")
         for at in range(step.count if step.type in STORING else 0):
             slot = self.slot(step.rank, step.target[0], step.target[1] + at)
             before.update(self.readers.pop(slot, ()))
@@ -230,7 +235,7 @@ class _Run:
         self.readers[slot].append(number)
         found = self.stored(slot)
         if found is None:
-            self.problems.append(f"{step} reads {place[0]}[{place[1] + at}], which holds nothing yet")
+            self.report(f"{step} reads {place[0]}[{place[1] + at}], which holds nothing yet")
             return EMPTY
         return found
 
@@ -247,8 +252,8 @@ class _Run:
         for offset, wanted in self.final(rank):
             found = self.stored(self.slot(rank, "o", offset))
             if found != wanted:
-                self.problems.append(f"rank {rank} output chunk {offset}: {difference(found, wanted)}")
-                if len(self.problems) > MAX_VIOLATIONS:
+                self.report(f"rank {rank} output chunk {offset}: {difference(found, wanted)}")
+                if len(self.problems) > 2 * MAX_VIOLATIONS:
                     return
 
     def final(self, rank: int) -> Iterator[tuple[int, Value]]:
