@@ -27,7 +27,9 @@ def run_ranks(worker: str, folder: Path) -> list[subprocess.CompletedProcess[str
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
+        "TMPDIR": str(folder / "temporary"),
     }
+    (folder / "temporary").mkdir()
     processes = [
         subprocess.Popen(
             [sys.executable, str(WORKERS / worker), str(rank), str(N_RANKS), str(folder)],
@@ -121,6 +123,8 @@ def failures(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     assert codes == [0, -signal.SIGKILL, 0, -signal.SIGKILL], [process.stderr[-2000:] for process in done]
     left = {path for path in set(shared.iterdir()) - before if "torch" in path.name or "gloo" in path.name}
     assert not left
+    names = {path.name for path in (folder / "temporary").iterdir()}
+    assert not {name for name in names if not name.startswith("torchinductor_")}, "PyTorch keeps a cache"
     return [json.loads((folder / f"found-{rank}.json").read_text()) for rank in (0, 2)]
 
 
