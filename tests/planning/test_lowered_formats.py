@@ -80,7 +80,7 @@ def test_profiles_leave_their_limits_to_the_text() -> None:
 
 def test_pipelines_are_for_mscclpp_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, out = str(tmp_path / "ring.plan"), tmp_path / "ring.json"
-    assert main(["solve", "ring(4)", "allgather", "-o", plan, "-q"]) == 0
+    assert main(["solve", "dgx_h100(1)", "allgather", "-o", plan, "-q"]) == 0
     assert main(["lower", plan, "--pipeline", "1MB"]) == 2
     assert "--pipeline is for mscclpp-json" in capsys.readouterr().err
     assert main(["lower", plan, "--to", "mscclpp-json", "--pipeline", "64KB", "-o", str(out), "-q"]) == 0
