@@ -150,7 +150,7 @@ class Matcher {
         bool detours = false;
         for (;;) {
             std::vector<int> left;
-            bool moved = false;
+            std::int64_t all_before = 0, all_after = 0;
             const std::int64_t total = static_cast<std::int64_t>(n_);
             for (std::size_t i = 0; i < pending.size(); i++) {
                 if (control_.cancelled()) return Status::cancelled;
@@ -159,20 +159,22 @@ class Matcher {
                 if (before == 0) continue;
                 settle(pending[i], detours);
                 std::int64_t after = overload(pending[i]);
-                moved = moved || after < before;
+                all_before += before, all_after += after;
                 if (after > 0) left.push_back(pending[i]);
             }
             pending.swap(left);
             if (pending.empty()) return Status::ok;
             if (control_.cancelled()) return Status::cancelled;
             if (exhausted()) break;
-            if (moved && !detours) continue;
+            const bool last = limit_ >= last_;
+            const std::int64_t gain = all_before - all_after;
+            if (!detours && 8 * gain > all_before) continue;  // worth another round at this height
             if (options_.detours && !detours) {
                 detours = true;
                 continue;
             }
-            if (moved) continue;
-            if (limit_ >= last_) break;
+            if (last ? gain > 0 : 8 * gain > all_before) continue;
+            if (last) break;
             limit_ = std::min(last_, limit_ + std::max(1, limit_ / 8));
             detours = false;
         }
@@ -191,7 +193,7 @@ class Matcher {
     int node_ = -1, first_ = 0, degree_ = 0;
     std::vector<std::vector<int>> on_;  // trees
     std::vector<int> slot_, queue_, from_, by_tree_;
-    std::vector<char> seen_;
+    std::vector<char> seen_, dead_;
     // Of a detour:
     struct Step {
         int next = -1;                        // node that is to hang here
@@ -227,37 +229,51 @@ class Matcher {
     // Take trees off the overloaded arcs into v, as far as possible.
     void settle(int v, bool detours) {
         list_trees(v);
+        dead_.assign(degree_, 0);
         for (int e = 0; e < degree_; e++)
             while (family_.load[first_ + e] > family_.capacity[first_ + e]) {
                 if (exhausted() || control_.cancelled()) return;
-                if (augment(e)) continue;
-                if (!detours || !detour(e)) break;
+                if (!dead_[e] && augment(e)) continue;
+                if (!detours) break;
+                if (dead_[e]) {  // detours start from a full search
+                    dead_.assign(degree_, 0);
+                    if (augment(e)) continue;
+                }
+                if (!detour(e)) break;
                 result_.detours++;
                 list_trees(v);
+                dead_.assign(degree_, 0);
             }
     }
 
     // Breadth-first over the arcs into the node: e -> f if a tree on e may hang on f instead. Ends at an arc with room.
+    // Arcs of a search that failed are dead: no later move into this node by augmenting touches them.
     bool augment(int e) {
         seen_.assign(degree_, 0);
         from_.assign(degree_, -1);
         by_tree_.assign(degree_, -1);
         queue_.assign(1, e);
         seen_[e] = 1;
-        for (std::size_t i = 0; i < queue_.size() && static_cast<int>(queue_.size()) < degree_; i++)
-            for (int t : on_[queue_[i]]) {
+        for (std::size_t i = 0; i < queue_.size() && static_cast<int>(queue_.size()) < degree_; i++) {
+            auto& trees = on_[queue_[i]];
+            for (std::size_t j = 0; j < trees.size(); j++) {
+                const int t = trees[j];
                 for (int f = 0; f < degree_; f++) {
-                    if (seen_[f] || !family_.can_hang(t, node_, family_.in_tail[first_ + f], limit_)) continue;
+                    if (seen_[f] || dead_[f] || !family_.can_hang(t, node_, family_.in_tail[first_ + f], limit_)) continue;
                     seen_[f] = 1;
                     from_[f] = queue_[i];
                     by_tree_[f] = t;
                     queue_.push_back(f);
                     if (!has_room(f)) continue;
+                    // the next search starts with trees that this one has not looked at
+                    std::rotate(trees.begin(), trees.begin() + static_cast<std::ptrdiff_t>(j), trees.end());
                     shift_along(f);
                     return true;
                 }
                 if (static_cast<int>(queue_.size()) == degree_) break;
             }
+        }
+        for (int f : queue_) dead_[f] = 1;
         return false;
     }
 

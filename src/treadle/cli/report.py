@@ -161,6 +161,19 @@ def print_schedule(output: Output, result: SolveResult) -> None:
         output.line(f"note        {note}")
 
 
+def print_packing(output: Output, result: SolveResult) -> None:
+    """Who packed ForestColl's trees, what became of the other packers, and how low trees can be."""
+    if result.packer is None:
+        output.line("packer      none: this construction does not pack trees per root")
+        return
+    output.line(f"packer      {result.packer}")
+    for attempt in result.packing:
+        output.line(f"            {attempt.packer}: {attempt.outcome}")
+    output.line(
+        f"height      {result.report.height_max}; no spanning tree is lower than {result.height_bound}"
+    )
+
+
 def _print_shape(output: Output, result: SolveResult) -> None:
     """Trees of a forest, steps and sends, or routes and rounds."""
     schedule, name = result.plan.entries[-1].schedule, result.plan.algorithm

@@ -32,6 +32,7 @@ from treadle.cli.problem import (
 from treadle.cli.quantities import parse_integers, parse_seconds
 from treadle.cli.report import (
     print_bound,
+    print_packing,
     print_problem,
     print_rate,
     print_schedule,
@@ -64,6 +65,13 @@ def solve_command(
     ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="The optimum, however many trees per root it takes.")
+    ] = False,
+    packer: Annotated[
+        str | None,
+        typer.Option(help=f"Of ForestColl's trees: {', '.join(planning.Packer)}.", metavar="NAME"),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print who packed the trees, and why others did not.")
     ] = False,
     chunks: Annotated[
         int | None,
@@ -124,6 +132,7 @@ def solve_command(
                 trees=trees,
                 max_trees=max_trees,
                 exact=exact,
+                packer=packer,
                 trim=trim,
                 multicast=multicast,
                 chunks=chunks,
@@ -150,6 +159,8 @@ def solve_command(
     if result.bound is not None:
         print_bound(output, result.plan.topology, result.plan.collective, result.bound)
     print_schedule(output, result)
+    if explain:
+        print_packing(output, result)
     print_verification(output, result.report)
     print_seconds(output, result.seconds)
     if plan is not None:

@@ -55,6 +55,7 @@ from treadle.planning.solving import BoundResult, RejectedError, SolveResult, bo
 from treadle.planning.verification import UnverifiedPlanError, VerifyResult, verify
 from treadle.synthesis.alltoall.certificate import RateResult
 from treadle.synthesis.engine import TimeLimitError
+from treadle.synthesis.forestcoll import Packer
 
 __all__ = [
     "DEFAULT_TIME_LIMIT_S",
@@ -72,6 +73,7 @@ __all__ = [
     "LatencyModel",
     "Loading",
     "Lowered",
+    "Packer",
     "Problem",
     "Profile",
     "RateResult",

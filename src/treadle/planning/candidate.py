@@ -19,7 +19,7 @@ from treadle.synthesis.allreduce import AllreduceBound, allreduce_bound
 from treadle.synthesis.alltoall.certificate import RateResult
 from treadle.synthesis.alltoall.rate import optimal_rate
 from treadle.synthesis.engine import Progress
-from treadle.synthesis.forestcoll import TreeBudget
+from treadle.synthesis.forestcoll import Packer, PackingAttempt, TreeBudget
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 MAX_LAYERS = 2**8
@@ -64,6 +64,10 @@ class Candidate:
         What a user should know.
     is_late : bool
         The deadline passed before the generator was through; the schedule is what it had.
+    packer, packing : str and tuple of PackingAttempt, optional
+        Who packed the trees, and what became of the other packers.
+    height_bound : int, optional
+        No spanning tree is lower.
     """
 
     algorithm: str
@@ -74,6 +78,9 @@ class Candidate:
     seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     is_late: bool = False
+    packer: str | None = None
+    packing: tuple[PackingAttempt, ...] = ()
+    height_bound: int | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +144,8 @@ class Options:
     ----------
     budget : TreeBudget
         Trees per root; ForestColl's.
+    packer : Packer, optional
+        Of ForestColl's trees; default the first that succeeds.
     trim : bool
         Build on the fabric without its surplus bandwidth (where nodes are not Eulerian), for the whole one.
     bound : Bound, optional
@@ -156,6 +165,7 @@ class Options:
     """
 
     budget: TreeBudget = field(default_factory=TreeBudget)
+    packer: Packer | None = None
     trim: bool = False
     bound: Bound | None = None
     chunks: int | None = None

@@ -99,6 +99,7 @@ def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
         topology,
         collective,
         budget=options.budget,
+        packer=options.packer,
         progress=options.progress,
         deadline=options.deadline,
     )
@@ -110,6 +111,9 @@ def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
         exact_trees_per_root=built.exact_trees_per_root,
         seconds=built.seconds,
         notes=(built.note,) if built.note else (),
+        packer=built.packer,
+        packing=built.attempts,
+        height_bound=built.height_bound,
     )
 
 
@@ -128,7 +132,12 @@ def _allreduce(
     """Reduce-scatter + allgather where that meets the bound or is asked for; else what is better."""
     topology, collective = problem.topology, problem.collective
     phases = forestcoll.synthesise(
-        topology, collective, budget=options.budget, progress=options.progress, deadline=options.deadline
+        topology,
+        collective,
+        budget=options.budget,
+        packer=options.packer,
+        progress=options.progress,
+        deadline=options.deadline,
     )
     notes = (phases.note,) if phases.note else ()
     base = Candidate(
@@ -139,6 +148,9 @@ def _allreduce(
         exact_trees_per_root=phases.exact_trees_per_root,
         seconds=phases.seconds,
         notes=(*notes, f"built as {Construction.PHASES}"),
+        packer=phases.packer,
+        packing=phases.attempts,
+        height_bound=phases.height_bound,
     )
     start = process_time()
     try:
@@ -173,7 +185,7 @@ def fall_back(problem: Problem, algorithm: str = "", options: Options | None = N
     if algorithm in ROUTE_ALGORITHMS:
         return quick_routes(problem, options or Options())
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        return quick_alltoall(problem)
+        return quick_alltoall(problem, options or Options())
     # the cut search is quick enough to be worth waiting for; an allreduce's linear program may not be
     is_slow = problem.collective.kind is CollectiveKind.ALLREDUCE
     bound = None if is_slow else find_bound(problem)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Unpack
 
 from treadle._version import __version__
-from treadle.errors import ScheduleError
+from treadle.errors import FormatError, ScheduleError
 from treadle.planning.alltoall import alltoall_rate
 from treadle.planning.alltoall_candidates import SIZED
 from treadle.planning.candidate import (
@@ -37,7 +37,7 @@ from treadle.schedules.verify_timed_routes import verify_timed_routes
 from treadle.schedules.violations import Report
 from treadle.synthesis.alltoall.certificate import RateResult
 from treadle.synthesis.engine import Progress, TimeLimitError
-from treadle.synthesis.forestcoll import Pruning, TreeBudget, prune_for_switches
+from treadle.synthesis.forestcoll import Packer, PackingAttempt, Pruning, TreeBudget, prune_for_switches
 from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 
@@ -81,6 +81,10 @@ class SolveResult:
         With `total`.
     is_late : bool
         The time limit was reached and the plan is a stopgap.
+    packer, packing : str and tuple of PackingAttempt, optional
+        Who packed ForestColl's trees, and what became of the other packers.
+    height_bound : int, optional
+        No spanning tree is lower, in hops from compute node to compute node.
     """
 
     plan: Plan
@@ -92,6 +96,9 @@ class SolveResult:
     notes: tuple[str, ...]
     seconds: Mapping[str, float]
     is_late: bool
+    packer: str | None = None
+    packing: tuple[PackingAttempt, ...] = ()
+    height_bound: int | None = None
 
     @property
     def algbw(self) -> Fraction:
@@ -201,6 +208,7 @@ def solve(
     trees: int | None = None,
     max_trees: int | None = None,
     exact: bool = False,
+    packer: Packer | str | None = None,
     trim: bool = False,
     multicast: bool = False,
     chunks: int | None = None,
@@ -229,6 +237,8 @@ def solve(
     exact : bool
         The optimum, however many trees per root it takes. By default: the optimum if it takes at most 64
         trees per root, else the best of up to 10.
+    packer : Packer or str, optional
+        Of ForestColl's trees: try this one first, then growth; default all of them in order.
     trim : bool
         Where nodes are not Eulerian, leave surplus bandwidth unused.
     multicast : bool
@@ -268,6 +278,7 @@ def solve(
     watch = Stopwatch()
     how = Options(
         budget=TreeBudget(trees=trees, max_trees=max_trees, exact=exact),
+        packer=_packer(packer),
         trim=trim,
         chunks=chunks,
         exact=ExactRequest(chunks or 2, rounds, steps, symmetric, seed),
@@ -308,7 +319,19 @@ def solve(
         notes=found.notes,
         seconds=watch.seconds(),
         is_late=late,
+        packer=found.packer,
+        packing=found.packing,
+        height_bound=found.height_bound,
     )
+
+
+def _packer(name: Packer | str | None) -> Packer | None:
+    """The packer of that name."""
+    if name is None:
+        return None
+    if name not in tuple(Packer):
+        raise FormatError(f"unknown packer {name[:40]!r}; expected one of {', '.join(Packer)}")
+    return Packer(name)
 
 
 def judged(problem: Problem, found: Candidate, request: RouteRequest | None = None) -> tuple[Plan, Report]:

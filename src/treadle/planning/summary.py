@@ -61,6 +61,11 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
         values["trees_per_root"] = result.trees_per_root
     if result.exact_trees_per_root is not None:
         values["exact_trees_per_root"] = result.exact_trees_per_root
+    if result.packer is not None:
+        values["packer"] = result.packer
+        values["packing"] = [{"packer": str(one.packer), "outcome": one.outcome} for one in result.packing]
+    if result.height_bound is not None:
+        values["height_lower_bound"] = result.height_bound
     values |= _shape(plan.entries[-1].schedule)
     if result.traffic is not None:
         values["traffic_before"] = result.traffic.traffic_before

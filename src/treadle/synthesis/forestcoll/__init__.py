@@ -2,10 +2,13 @@
 
 from treadle.synthesis.forestcoll.multicast import Pruning, prune_for_switches
 from treadle.synthesis.forestcoll.optimality import Optimum, optimum
+from treadle.synthesis.forestcoll.packers import Packer, PackingAttempt
 from treadle.synthesis.forestcoll.pipeline import Synthesis, TreeBudget, pack_forest, synthesise
 
 __all__ = [
     "Optimum",
+    "Packer",
+    "PackingAttempt",
     "Pruning",
     "Synthesis",
     "TreeBudget",

@@ -23,8 +23,10 @@ from treadle.synthesis.forestcoll.fixed_trees import (
 )
 from treadle.synthesis.forestcoll.instance import Instance, check_units, find_violated_cut, instance_of
 from treadle.synthesis.forestcoll.optimality import Optimum, instance_optimum
+from treadle.synthesis.forestcoll.packers import Packer, PackingAttempt, pack_lowest
 from treadle.synthesis.forestcoll.switch_removal import check_balance, remove_switches, unbalanced_relay
-from treadle.synthesis.forestcoll.tree_packing import pack_trees, to_forest
+from treadle.synthesis.forestcoll.tree_packing import to_forest
+from treadle.synthesis.forestcoll.vertex_matching import height_bound
 from treadle.topologies.balance import balanced_capacities
 from treadle.topologies.topology import Topology
 
@@ -87,6 +89,12 @@ class Synthesis:
         Cuts mended, exact splits, speculative and exact unit trees.
     note : str
         What had to be given up (say, trimmed capacities), or "".
+    packer : str
+        Which packer made the trees; of an allreduce's two halves both, if they differ.
+    attempts : tuple of PackingAttempt
+        What became of every packer, in the order of trial.
+    height_bound : int
+        No spanning tree is lower: hops from compute node to compute node, to the farthest one.
     """
 
     schedule: ForestSchedule
@@ -97,6 +105,9 @@ class Synthesis:
     seconds: dict[str, float] = field(default_factory=dict)
     details: dict[str, int] = field(default_factory=dict)
     note: str = ""
+    packer: str = ""
+    attempts: tuple[PackingAttempt, ...] = ()
+    height_bound: int = 0
 
 
 class _Clock:
@@ -117,6 +128,7 @@ def synthesise(
     collective: Collective,
     *,
     budget: TreeBudget | None = None,
+    packer: Packer | None = None,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> Synthesis:
@@ -130,6 +142,8 @@ def synthesise(
         An allreduce is solved as reduce-scatter on the transpose followed by allgather; see
         `treadle.synthesis.allreduce` for what is better than that.
     budget : TreeBudget, optional
+    packer : Packer, optional
+        Just this one, and growth should it fail; default: see `treadle.synthesis.forestcoll.packers`.
     progress : callable, optional
         progress(stage, done, total).
     deadline : float, optional
@@ -146,7 +160,7 @@ def synthesise(
     """
     budget = budget or TreeBudget()
     if collective.kind is CollectiveKind.ALLREDUCE:
-        return _two_phases(topology, collective, budget, progress, deadline)
+        return _two_phases(topology, collective, budget, packer, progress, deadline)
     clock = _Clock()
     problem = instance_of(topology, collective)
     best = instance_optimum(problem)
@@ -154,27 +168,45 @@ def synthesise(
     units = _first_possible(problem, _choices(problem, best, budget))
     fixed = units.fixed
     clock.stop("trees_per_root")
-    forest, details = _build(problem, units, clock, progress, deadline)
-    kind = collective.kind
+    built = _build(problem, units, clock, packer, progress, deadline)
+    forest, kind = built.forest, collective.kind
     schedule = ForestSchedule(
         kind, reduce=forest if kind.reduces else None, broadcast=forest if kind.broadcasts else None
     )
     needed = exact_scale(problem, best).trees
     note = "surplus of capacities floor(U b) was trimmed, without loss" if units.was_trimmed else ""
-    return Synthesis(schedule, fixed.algbw, best, fixed.trees, needed, clock.seconds, details, note)
+    roots = problem.terminals[problem.weights > 0]
+    lowest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
+    clock.stop("height_bound")
+    return Synthesis(
+        schedule,
+        fixed.algbw,
+        best,
+        fixed.trees,
+        needed,
+        clock.seconds,
+        built.details,
+        note,
+        built.packer,
+        built.attempts,
+        lowest,
+    )
 
 
 def _two_phases(
     topology: Topology,
     collective: Collective,
     budget: TreeBudget,
+    packer: Packer | None,
     progress: Progress | None,
     deadline: float | None,
 ) -> Synthesis:
     halves = []
     for kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER):
         half = replace(collective, kind=kind)
-        halves.append(synthesise(topology, half, budget=budget, progress=progress, deadline=deadline))
+        halves.append(
+            synthesise(topology, half, budget=budget, packer=packer, progress=progress, deadline=deadline)
+        )
     scatter, gather = halves
     assert scatter.schedule.reduce is not None
     assert gather.schedule.broadcast is not None
@@ -192,6 +224,9 @@ def _two_phases(
         seconds=merged,
         details={key: scatter.details[key] + gather.details[key] for key in gather.details},
         note=gather.note or scatter.note,
+        packer=" + ".join(dict.fromkeys((scatter.packer, gather.packer))),
+        attempts=scatter.attempts + gather.attempts,
+        height_bound=max(scatter.height_bound, gather.height_bound),
     )
 
 
@@ -246,28 +281,39 @@ def _first_possible(problem: Instance, choices: Sequence[FixedTreesOptimum]) -> 
     )
 
 
+@dataclass(frozen=True)
+class _Built:
+    """A forest and what `Synthesis` says of its making."""
+
+    forest: Forest
+    details: dict[str, int]
+    packer: Packer
+    attempts: tuple[PackingAttempt, ...]
+
+
 def _build(
     problem: Instance,
     units: _Units,
     clock: _Clock,
+    packer: Packer | None,
     progress: Progress | None,
     deadline: float | None,
-) -> tuple[Forest, dict[str, int]]:
+) -> _Built:
     multiplicities = problem.weights * units.fixed.trees
     graph = remove_switches(problem, units.capacities, multiplicities, progress=progress, deadline=deadline)
     clock.stop("switch_removal")
-    packing = pack_trees(problem, graph, multiplicities, progress=progress, deadline=deadline)
+    packed = pack_lowest(problem, graph, multiplicities, packer=packer, progress=progress, deadline=deadline)
     clock.stop("tree_packing")
-    forest = to_forest(problem, graph, packing)
+    forest = to_forest(problem, graph, packed.packing)
     clock.stop("paths")
     details = {
         "logical_arcs": len(graph.tails),
         "cuts_mended": graph.cuts_mended,
         "exact_splits": graph.exact_splits,
-        "speculative_trees": packing.speculative,
-        "exact_trees": packing.exact,
+        "speculative_trees": packed.packing.speculative,
+        "exact_trees": packed.packing.exact,
     }
-    return forest, details
+    return _Built(forest, details, packed.packer, packed.attempts)
 
 
 def pack_forest(
@@ -299,5 +345,4 @@ def pack_forest(
     if violated is not None:
         raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
     units = _first_possible(problem, [FixedTreesOptimum(1, Fraction(1), Fraction(0))])
-    forest, _ = _build(problem, units, _Clock(), progress, deadline)
-    return forest
+    return _build(problem, units, _Clock(), None, progress, deadline).forest

@@ -1,0 +1,74 @@
+"""Packers of spanning trees side by side: CPU seconds, heights, trees; all at the exact optimum.
+
+    .venv/bin/python benchmarks/packers.py            # without growth where it takes more than some seconds
+    .venv/bin/python benchmarks/packers.py --growth   # everything; minutes
+    .venv/bin/python benchmarks/packers.py --small    # up to 132 nodes
+
+"default" is the order of `treadle solve`. CPU is that of packing alone, in one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+from rich.table import Table
+
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.cost import height_max
+from treadle.schedules.forest import Forest
+from treadle.synthesis.forestcoll import Packer, synthesise
+from treadle.topologies import parse
+
+SMALL = (
+    "torus(8,16)",
+    "jellyfish(128,4)",
+    "hypercube(7)",
+    "dragonfly(4,8)",
+    "dgx_a100(2)",
+    "dgx_a100(16)",
+    "mi250(2)",
+    "mi250(8)",
+    "leaf_spine(8,16)",
+    "pods(2,8)",
+)
+LARGE = ("torus(32,32)", "jellyfish(1024,4)", "hypercube(10)", "dragonfly(8,4)", "mi250(64)")
+GROWTH_IS_QUICK = (*SMALL, "mi250(64)")
+
+
+def cells(name: str, packer: Packer | None) -> list[str]:
+    """One line: the packer that made the forest, CPU seconds, height, distinct trees."""
+    topology = parse(name)
+    result = synthesise(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), packer=packer)
+    forest = result.schedule.broadcast
+    assert isinstance(forest, Forest)
+    return [
+        name,
+        str(len(topology.compute_nodes)),
+        str(result.trees_per_root),
+        "default" if packer is None else packer.value,
+        result.packer,
+        f"{result.seconds['tree_packing']:.2f}",
+        str(height_max(result.schedule)),
+        str(result.height_bound),
+        str(forest.n_trees),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--growth", action="store_true", help="growth on every fabric")
+    parser.add_argument("--small", action="store_true", help="only fabrics of up to 132 nodes")
+    arguments = parser.parse_args()
+    table = Table("fabric", "ranks", "k", "asked", "made by", "CPU s", "height", "bound", "trees")
+    for name in SMALL if arguments.small else (*SMALL, *LARGE):
+        for packer in (None, Packer.GROWTH):
+            if packer is None or arguments.growth or name in GROWTH_IS_QUICK:
+                table.add_row(*cells(name, packer))
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()

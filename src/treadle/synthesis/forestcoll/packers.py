@@ -1,0 +1,247 @@
+"""Which packer makes the forest: low and quick ones first, exact growth, which always succeeds, last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.forestcoll.instance import Instance, find_violated_cut
+from treadle.synthesis.forestcoll.switch_removal import LogicalGraph
+from treadle.synthesis.forestcoll.tree_packing import Packing, pack_trees
+from treadle.synthesis.forestcoll.vertex_matching import (
+    Digraph,
+    Matched,
+    Start,
+    height_bound,
+    match_vertices,
+)
+
+
+class Packer(StrEnum):
+    """Names of the packers, in the order in which they are tried."""
+
+    BREADTH_FIRST = "breadth-first"
+    MATCHING = "matching"
+    PRICED_MATCHING = "priced-matching"
+    GROWTH = "growth"
+
+
+SMALL_CELLS = 2**18
+"""Up to so many trees times nodes growth is quick, and the lower of two forests is kept."""
+
+NEAR = 0.01
+"""Matching follows breadth-first only if that left at most this share of the tree edges on full arcs."""
+
+_BREADTH_FIRST_WORK = 40
+_PRICED_WORK = 300
+_LEAST_WORK = 20_000_000
+
+
+@dataclass(frozen=True)
+class PackingAttempt:
+    """What one packer came to.
+
+    Parameters
+    ----------
+    packer : Packer
+    outcome : str
+        "made the forest" and how, why it failed, or why it was not tried.
+    """
+
+    packer: Packer
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A packing, who made it, and what became of the other packers.
+
+    Parameters
+    ----------
+    packing : Packing
+    packer : Packer
+    attempts : tuple of PackingAttempt
+        In the order of trial; the last one made the forest unless its outcome says otherwise.
+    """
+
+    packing: Packing
+    packer: Packer
+    attempts: tuple[PackingAttempt, ...]
+
+
+def pack_lowest(
+    problem: Instance,
+    graph: LogicalGraph,
+    multiplicities: Int64Array,
+    *,
+    packer: Packer | None = None,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Packed:
+    """Pack r(v) spanning out-trees rooted at each terminal by the first packer that succeeds.
+
+    Parameters
+    ----------
+    problem : Instance
+    graph : LogicalGraph
+        Condition C must hold.
+    multiplicities : array of int64, shape (N,)
+        r(v).
+    packer : Packer, optional
+        Try just this one, and growth after it; default all of them.
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
+    """
+    attempts: list[PackingAttempt] = []
+    wanted = tuple(Packer)[:-1] if packer is None else (packer,)
+    digraph = _digraph(problem, graph, multiplicities)
+    unit = largest_unit(problem, graph, multiplicities)
+    lowest = max(0, height_bound(*_whole(digraph)))
+    left: float | None = None
+    for name in (name for name in Packer if name in wanted and name is not Packer.GROWTH):
+        reason = "" if packer else _reason_to_skip(name, problem, left)
+        if reason:
+            attempts.append(PackingAttempt(name, f"not tried: {reason}"))
+            continue
+        found = _match(name, digraph, unit, lowest, progress, deadline)
+        if found.failure:
+            attempts.append(PackingAttempt(name, f"failed: {found.failure}"))
+            left = found.overload / max(1, _cells(digraph, unit))
+            continue
+        made = Packed(_packing(found), name, (*attempts, PackingAttempt(name, _made(found, lowest))))
+        if name is Packer.PRICED_MATCHING and packer is None and _cells(digraph, unit) <= SMALL_CELLS:
+            return _lower(made, problem, graph, multiplicities, progress, deadline)
+        return made
+    grown = pack_trees(problem, graph, multiplicities, progress=progress, deadline=deadline)
+    attempts.append(PackingAttempt(Packer.GROWTH, _grew(grown)))
+    return Packed(grown, Packer.GROWTH, tuple(attempts))
+
+
+def largest_unit(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> int:
+    """The largest divisor of all multiplicities with which condition C holds for floor(c / unit)."""
+    common = int(np.gcd.reduce(multiplicities))
+    total = int(multiplicities.sum())
+    for unit in (unit for unit in range(common, 1, -1) if common % unit == 0):
+        capacities = graph.capacities // unit
+        entering = np.bincount(graph.heads, weights=capacities, minlength=problem.n_nodes)[problem.terminals]
+        if np.any(entering < (total - multiplicities) // unit):
+            continue
+        logical = Instance(
+            problem.topology,
+            problem.direction,
+            problem.terminals,
+            multiplicities // unit,
+            graph.tails,
+            graph.heads,
+            capacities,
+        )
+        if find_violated_cut(logical, capacities) is None:
+            return unit
+    return 1
+
+
+def _digraph(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> Digraph:
+    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
+    rank_of[problem.terminals] = np.arange(len(problem.terminals), dtype=np.int32)
+    return Digraph(multiplicities, rank_of[graph.tails], rank_of[graph.heads], graph.capacities)
+
+
+def _whole(graph: Digraph) -> tuple[int, Int32Array, Int32Array, Int32Array, Int32Array]:
+    nodes = np.arange(graph.n_nodes, dtype=np.int32)
+    return graph.n_nodes, graph.tails, graph.heads, nodes, nodes[graph.multiplicities > 0]
+
+
+def _cells(graph: Digraph, unit: int) -> int:
+    return int(graph.multiplicities.sum()) // unit * graph.n_nodes
+
+
+def _reason_to_skip(name: Packer, problem: Instance, left: float | None) -> str:
+    """Why a packer would not pay, or ""."""
+    if name is Packer.MATCHING and left is not None and left > NEAR:
+        return f"breadth-first left {left:.0%} of the tree edges on full arcs"
+    if name is Packer.PRICED_MATCHING and len(problem.relays):
+        return "behind switches growth is as low, with fewer trees"
+    return ""
+
+
+def _match(
+    name: Packer,
+    graph: Digraph,
+    unit: int,
+    lowest: int,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Matched:
+    cells = _cells(graph, unit)
+    if name is Packer.BREADTH_FIRST:
+        return match_vertices(
+            graph,
+            detours=False,
+            first_height=lowest,
+            last_height=2 * lowest + 2,
+            unit=unit,
+            max_work=max(_LEAST_WORK, _BREADTH_FIRST_WORK * cells),
+            progress=progress,
+            deadline=deadline,
+        )
+    start = Start.PRICED if name is Packer.PRICED_MATCHING else Start.BREADTH_FIRST
+    return match_vertices(
+        graph,
+        start=start,
+        first_height=lowest,
+        unit=unit,
+        max_work=max(_LEAST_WORK, _PRICED_WORK * cells),
+        progress=progress,
+        deadline=deadline,
+    )
+
+
+def _packing(found: Matched) -> Packing:
+    order = np.argsort(found.root, kind="stable")
+    return Packing(found.root[order], found.multiplicity[order], found.parent[order], speculative=0, exact=0)
+
+
+def _made(found: Matched, lowest: int) -> str:
+    return (
+        f"made the forest: height {found.height} (at least {lowest} in this graph), "
+        f"{found.rehangs} re-hangings, {found.detours} detours"
+    )
+
+
+def _grew(grown: Packing) -> str:
+    return f"made the forest: {grown.speculative} unit trees greedily, {grown.exact} exactly"
+
+
+def _lower(
+    made: Packed,
+    problem: Instance,
+    graph: LogicalGraph,
+    multiplicities: Int64Array,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Packed:
+    """That packing, or growth's if it is lower (or as low with fewer trees)."""
+    grown = pack_trees(problem, graph, multiplicities, progress=progress, deadline=deadline)
+    mine, other = _height(made.packing), _height(grown)
+    if (mine, len(made.packing.root)) <= (other, len(grown.root)):
+        note = PackingAttempt(Packer.GROWTH, f"not taken: height {other}, {len(grown.root)} trees")
+        return Packed(made.packing, made.packer, (*made.attempts, note))
+    beaten = PackingAttempt(made.packer, f"not taken: height {mine}, {len(made.packing.root)} trees")
+    attempts = (*made.attempts[:-1], beaten, PackingAttempt(Packer.GROWTH, _grew(grown)))
+    return Packed(grown, Packer.GROWTH, attempts)
+
+
+def _height(packing: Packing) -> int:
+    """Hops in the logical graph, greatest over all trees."""
+    height, above = 0, packing.parent
+    while np.any(above >= 0):
+        height += 1
+        above = np.where(above >= 0, np.take_along_axis(packing.parent, np.maximum(above, 0), axis=1), -1)
+    return height
