@@ -161,14 +161,16 @@ def test_quick_routes_keep_the_limits() -> None:
     problem = pose("jellyfish:32,4", "alltoall")
     limits = RouteRequest(max_layers=4, max_routes=1, max_flows=2)
     found = fall_back(problem, "routes", Options(routes=limits))
-    assert found.algorithm == "sssp"
+    assert found.algorithm == "up-down"
     schedule = found.schedule
     assert isinstance(schedule, TimedRoutes)
     assert schedule.max_flows <= 2
     assert schedule.routes.n_layers <= 4
     assert samples.is_correct(problem.topology, problem.collective, schedule)
+    one_way = pose("generalized_kautz:4,27", "alltoall")
+    assert fall_back(one_way, "routes", Options(routes=RouteRequest(max_layers=3))).algorithm == "sssp"
     with pytest.raises(InfeasibleError, match="quick routes do not fit into 1; allow more time or layers"):
-        fall_back(problem, "routes", Options(routes=RouteRequest(max_layers=1)))
+        fall_back(one_way, "routes", Options(routes=RouteRequest(max_layers=1)))
 
 
 def test_notes_say_what_limits_cost(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from time import process_time
+from time import monotonic, process_time
 from types import MappingProxyType
 
 import numpy as np
@@ -19,18 +19,25 @@ from treadle.synthesis.alltoall.baselines import single_source_shortest_paths, w
 from treadle.synthesis.alltoall.hierarchical import hierarchical_routes
 from treadle.synthesis.alltoall.layered_routes import layered_routes
 from treadle.synthesis.alltoall.layers import lash_layers
+from treadle.synthesis.alltoall.quick_routes import QUICK_LAYERS, up_down_routes
 from treadle.synthesis.alltoall.route_columns import RoutingResult, generate_routes
 from treadle.synthesis.alltoall.route_units import route_schedule
 from treadle.synthesis.alltoall.timed_routes import timed_routes
+from treadle.synthesis.watch import Watch
 
 ROUTES = "routes"
 HIERARCHICAL = "hierarchical-routes"
+UP_DOWN, SSSP = "up-down", "sssp"
+"""What stands in for them when time has run out."""
 
 _TIMED_CHUNKS = 4
 """Chunks per unit of demand of routes in rounds, unless told otherwise: each is placed on its own."""
 
 _LOSS = 1e-3
 """What layers may cost without a word about it."""
+
+_LAYERING_S = 0.5
+"""Seconds beyond a time limit for the layers of paths that are at hand when it is reached."""
 
 Built = tuple[RouteSchedule, tuple[str, ...], bool]
 """Routes, notes, and whether time ran out before they were the wanted ones."""
@@ -48,7 +55,7 @@ def _best(problem: Problem, options: Options) -> Built:
         )
     if request.max_layers is None:
         routing = best.routing
-        layer = lash_layers(routing.paths, topology.n_links)
+        layer = lash_layers(routing.paths, topology.n_links, watch=_layering(options, is_late=is_late))
     else:
         layered = layered_routes(
             topology,
@@ -81,6 +88,13 @@ def _best(problem: Problem, options: Options) -> Built:
             remedy = "more routes (--max-routes) or chunks (--chunks)"
         notes += (f"{what} cost {built.loss:.2%} of the rate; {remedy} cost less",)
     return built.schedule, notes, is_late
+
+
+def _layering(options: Options, *, is_late: bool) -> Watch:
+    """For the layers of the best paths: late ones get a moment, without which they would be of no use."""
+    if is_late and options.deadline is not None:
+        return Watch(options.progress, max(options.deadline, monotonic() + _LAYERING_S))
+    return options.watch
 
 
 def _layers_of(best: RoutingResult, problem: Problem) -> int:
@@ -146,21 +160,23 @@ def quick_routes(problem: Problem, options: Options) -> Candidate:
         If a rank cannot be reached, or the layers do not do.
     """
     start = process_time()
-    paths = single_source_shortest_paths(problem.topology, problem.collective)
-    limit = options.routes.max_layers
-    try:
-        routes = with_layers(problem.topology, paths, max_layers=limit)
-    except InfeasibleError:
-        raise InfeasibleError(
-            f"layers: the time limit was reached, and quick routes do not fit into {limit}; allow more time "
-            f"or layers"
-        ) from None
+    topology, collective, limit = problem.topology, problem.collective, options.routes.max_layers
+    name, routes = UP_DOWN, up_down_routes(topology, collective, max_layers=limit or QUICK_LAYERS)
+    if routes is None:
+        name, paths = SSSP, single_source_shortest_paths(topology, collective)
+        try:
+            routes = with_layers(topology, paths, max_layers=limit)
+        except InfeasibleError:
+            raise InfeasibleError(
+                f"layers: the time limit was reached, and quick routes do not fit into {limit}; allow more "
+                f"time or layers"
+            ) from None
     schedule = _in_rounds(problem, routes, options)
     seconds = {"schedule": process_time() - start}
     start = process_time()
     bound = late_bound(problem, cards_forward=True)
     seconds["bound"] = process_time() - start
-    return Candidate("sssp", schedule, bound, seconds=seconds)
+    return Candidate(name, schedule, bound, seconds=seconds)
 
 
 def _in_rounds(problem: Problem, routes: RouteSchedule, options: Options) -> RouteSchedule | TimedRoutes:

@@ -125,7 +125,7 @@ def layered_routes(
     try:
         search.start_on_grid(watch)
         if search.efficiency < target:
-            search.start_packed()
+            search.start_packed(watch)
         for number in range(searches):
             if search.efficiency >= target:
                 break
@@ -183,9 +183,9 @@ class _Search:
             rng = np.random.default_rng(self.seed)
             self.attempt(self._greedy(grid_orders(self.topology, sides, rng)), watch)
 
-    def start_packed(self) -> None:
+    def start_packed(self, watch: Watch) -> None:
         """The routing without layers, packed first fit, long paths first, if it fits."""
-        orders, fits = packed_orders(self.base, self.topology.n_links, self.n_layers)
+        orders, fits = packed_orders(self.base, self.topology.n_links, self.n_layers, watch)
         if fits:
             self.best, self.orders = self.base, orders
 
@@ -210,7 +210,7 @@ class _Search:
     def improve(self, effort: int, watch: Watch) -> None:
         """Search for better orders, from the best ones of earlier searches if there are any."""
         if self._finder is None:
-            orders, _ = packed_orders(self.base, self.topology.n_links, self.n_layers)
+            orders, _ = packed_orders(self.base, self.topology.n_links, self.n_layers, watch)
             self._finder = OrderSearch(self.topology, self.collective, orders, self.base.lengths, self.seed)
         if self._is_warm:
             self._finder.run(_MORE_ROUNDS, heat=_WARM, effort=effort, watch=watch)
@@ -236,11 +236,13 @@ class _Search:
         )
 
 
-def packed_orders(base: RoutingResult, n_links: int, n_layers: int) -> tuple[Int32Array, bool]:
+def packed_orders(
+    base: RoutingResult, n_links: int, n_layers: int, watch: Watch = UNWATCHED
+) -> tuple[Int32Array, bool]:
     """Orders that the routing's paths climb, packed first fit, long ones first; whether all of them fit."""
     paths = base.routing.paths
     sequence = np.argsort(-paths.hops, kind="stable").tolist()
-    layer, layers = fill_layers(waits_of(paths), sequence, n_links, n_layers)
+    layer, layers = fill_layers(waits_of(paths), sequence, n_links, n_layers, watch)
     places = [kept.place for kept in layers] + [list(range(n_links))] * (n_layers - len(layers))
     return np.argsort(np.array(places), axis=1, kind="stable").astype(np.int32), bool((layer >= 0).all())
 
@@ -261,10 +263,10 @@ def _refusal(
     watch: Watch,
 ) -> InfeasibleError:
     """The error for too few layers: whether that is proved, and the fewest layers that were found to do."""
-    enough = int(lash_layers(base.routing.paths, topology.n_links).max()) + 1
+    enough = int(lash_layers(base.routing.paths, topology.n_links, watch=watch).max()) + 1
     try:
         for number in range(max_layers + 1, enough):
-            orders, _ = packed_orders(base, topology.n_links, number)
+            orders, _ = packed_orders(base, topology.n_links, number, watch)
             search = OrderSearch(topology, collective, orders, base.lengths, seed)
             search.run(_HELP_ROUNDS, watch=watch)
             if _serves_all(LayeredPaths(topology, collective, search.orders), collective):

@@ -11,6 +11,10 @@ import numpy as np
 from treadle.arrays import Int32Array
 from treadle.errors import InfeasibleError
 from treadle.synthesis.alltoall.paths import Float64Array, PathSet
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+_BEAT_PATHS = 2**10
+"""Paths between two looks at the clock."""
 
 Waits = list[tuple[int, int]]
 """(link, next link) along a path: the first is held while the second is waited for."""
@@ -103,7 +107,12 @@ def waits_of(paths: PathSet) -> list[Waits]:
 
 
 def lash_layers(
-    paths: PathSet, n_links: int, *, order: LashOrder = LashOrder.LONG, max_layers: int | None = None
+    paths: PathSet,
+    n_links: int,
+    *,
+    order: LashOrder = LashOrder.LONG,
+    max_layers: int | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Int32Array:
     """Put every path into the first layer that stays free of cycles.
 
@@ -116,6 +125,7 @@ def lash_layers(
         Long paths first need fewest layers, as a rule.
     max_layers : int, optional
         Most layers to open.
+    watch : Watch
 
     Returns
     -------
@@ -126,12 +136,14 @@ def lash_layers(
     ------
     InfeasibleError
         If `max_layers` do not do.
+    TimeLimitError
+        If the watch's deadline passes.
 
     Notes
     -----
     LASH (Skeie, Lysne and Theiss, 2002) one path after another, as the all-to-all paper's LASH-sequential.
     """
-    layer, _ = fill_layers(waits_of(paths), _sequence(paths, order), n_links, max_layers)
+    layer, _ = fill_layers(waits_of(paths), _sequence(paths, order), n_links, max_layers, watch)
     left = int((layer < 0).sum())
     if left:
         raise InfeasibleError(
@@ -149,12 +161,18 @@ def _sequence(paths: PathSet, order: LashOrder) -> list[int]:
 
 
 def fill_layers(
-    waits: list[Waits], sequence: Iterable[int], n_links: int, max_layers: int | None
+    waits: list[Waits],
+    sequence: Iterable[int],
+    n_links: int,
+    max_layers: int | None,
+    watch: Watch = UNWATCHED,
 ) -> tuple[Int32Array, list[AcyclicWaits]]:
     """First fit in the given sequence; -1 for paths that fit no layer; the layers' waits."""
     layers: list[AcyclicWaits] = []
     chosen = np.full(len(waits), -1, dtype=np.int32)
-    for path in sequence:
+    for done, path in enumerate(sequence):
+        if done % _BEAT_PATHS == 0:
+            watch.beat("layers", done, len(waits))
         for number, layer in enumerate(layers):
             if layer.add(waits[path]):
                 chosen[path] = number

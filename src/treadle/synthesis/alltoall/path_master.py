@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import highspy
@@ -12,7 +13,7 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.paths import Float64Array, PathSet, WeightedPaths, demanded_pairs
-from treadle.synthesis.engine import core, run_watched
+from treadle.synthesis.engine import TimeLimitError, core, run_watched
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
@@ -178,8 +179,13 @@ class PathMaster:
             self._advance(watch)
         self._solver.setOptionValue("solver", method)
         self._solver.setOptionValue("run_crossover", "on" if crossover else "off")
+        if watch.deadline is not None:  # the solver's clock goes on from run to run
+            left = max(0.0, watch.deadline - monotonic())
+            self._solver.setOptionValue("time_limit", self._solver.getRunTime() + left)
         self._solver.run()
         status = self._solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kTimeLimit:
+            raise TimeLimitError("path LP")
         if status != highspy.HighsModelStatus.kOptimal:
             raise InfeasibleError(f"path LP: solver ended with {status.name}, expected an optimum")
         solution = self._solver.getSolution()

@@ -127,7 +127,7 @@ def generate_routes(
     columns.add_at(np.ones(topology.n_links) if lengths is None else lengths)
     if lengths is not None:
         columns.add_at(np.ones(topology.n_links))
-    average = columns.add_spread(_SPREADS)
+    average = columns.add_spread(_SPREADS, watch)
     if start is not None:
         columns.add(start)
     if lengths is not None:
@@ -196,7 +196,7 @@ class _Columns:
         check_reachable(self.topology, self.collective, found.distance)
         self.add(path_set(self.source, self.target, found.paths(self.source, self.target)))
 
-    def add_spread(self, rounds: int) -> Float64Array:
+    def add_spread(self, rounds: int, watch: Watch) -> Float64Array:
         """Shortest paths at lengths that grow steeply with the load of the mixture of those so far.
 
         Returns the last lengths, averaged over the later half of the rounds: near the best ones.
@@ -205,6 +205,7 @@ class _Columns:
         load, lengths, average = np.zeros(len(bandwidth)), 1 / bandwidth, np.zeros(len(bandwidth))
         kept: list[PathSet] = []
         for number in range(rounds):
+            watch.beat("routes", number, rounds)
             found = self.finder.search(self._positive(lengths))
             paths = path_set(self.source, self.target, found.paths(self.source, self.target))
             if 2 * number >= rounds:
@@ -233,7 +234,7 @@ class _Columns:
         """The first optimum, from one path a pair at a low load; or just that load."""
         paths, place = self._all()
         pair = self.master.pair[place]
-        chosen = place[single_paths(paths, pair, self.master.demand, self.master.bandwidth)]
+        chosen = place[single_paths(paths, pair, self.master.demand, self.master.bandwidth, watch=watch)]
         taken = paths.take(np.sort(np.argsort(place)[chosen]))
         load = np.bincount(
             taken.links, weights=self.master.demand[taken.owner], minlength=self.topology.n_links

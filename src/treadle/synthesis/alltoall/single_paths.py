@@ -6,13 +6,22 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.synthesis.alltoall.paths import Float64Array, PathSet, path_rows
+from treadle.synthesis.watch import UNWATCHED, Watch
 
 _POWERS = (4.0, 12.0, 30.0)
 """Exponents of the load in the cost that successive rounds lower."""
 
+_BEAT_PAIRS = 2**10
+"""Pairs between two looks at the clock."""
+
 
 def single_paths(
-    paths: PathSet, pair: Int64Array, demand: Float64Array, bandwidth: Float64Array
+    paths: PathSet,
+    pair: Int64Array,
+    demand: Float64Array,
+    bandwidth: Float64Array,
+    *,
+    watch: Watch = UNWATCHED,
 ) -> Int64Array:
     """Choose a path for every pair, shown as its number among `paths`; shape (pairs,).
 
@@ -23,6 +32,12 @@ def single_paths(
         Number of each path's pair, rising from 0 without gaps.
     demand : array of float64, shape (pairs,)
     bandwidth : array of float64, shape (m,)
+    watch : Watch
+
+    Raises
+    ------
+    TimeLimitError
+        If the watch's deadline passes.
 
     Notes
     -----
@@ -40,7 +55,9 @@ def single_paths(
     order = np.random.default_rng(0).permutation(len(demand)).tolist()
     for power in _POWERS:
         scale = float(time.max()) or 1.0
-        for number in order:
+        for done, number in enumerate(order):
+            if done % _BEAT_PAIRS == 0:
+                watch.beat("single paths", done, len(order))
             low, high = first[number], first[number + 1]
             if high - low == 1:
                 continue
