@@ -32,7 +32,14 @@ SMALL = (
     "leaf_spine(8,16)",
     "pods(2,8)",
 )
-LARGE = ("torus(32,32)", "jellyfish(1024,4)", "hypercube(10)", "dragonfly(8,4)", "mi250(64)")
+LARGE = (
+    "torus(32,32)",
+    "jellyfish(1024,4)",
+    "hypercube(10)",
+    "dragonfly(8,4)",
+    "dragonfly(32,1)",
+    "mi250(64)",
+)
 GROWTH_IS_QUICK = (*SMALL, "mi250(64)")
 
 

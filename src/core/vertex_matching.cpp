@@ -191,7 +191,8 @@ class Matcher {
     int limit_ = 0, last_ = 0;
     // Of the node that is being settled, by in-arc counted from 0:
     int node_ = -1, first_ = 0, degree_ = 0;
-    std::vector<std::vector<int>> on_;  // trees
+    std::vector<std::vector<int>> on_;  // trees; -1 where one has left
+    std::vector<int> looked_;           // by pair of arcs: trees of the first one that cannot move to the second
     std::vector<int> slot_, queue_, from_, by_tree_;
     std::vector<char> seen_, dead_;
     // Of a detour:
@@ -221,6 +222,7 @@ class Matcher {
         for (int e = 0; e < degree_; e++) slot_[family_.in_tail[first_ + e]] = e;
         on_.resize(std::max(on_.size(), static_cast<std::size_t>(degree_)));
         for (int e = 0; e < degree_; e++) on_[e].clear();
+        looked_.assign(static_cast<std::size_t>(degree_) * degree_, 0);
         for (int t = 0; t < family_.n_trees(); t++)
             if (family_.root[t] != v) on_[slot_[family_.parents(t)[v]]].push_back(t);
         family_.work += family_.n_trees();
@@ -254,27 +256,30 @@ class Matcher {
         by_tree_.assign(degree_, -1);
         queue_.assign(1, e);
         seen_[e] = 1;
-        for (std::size_t i = 0; i < queue_.size() && static_cast<int>(queue_.size()) < degree_; i++) {
-            auto& trees = on_[queue_[i]];
-            for (std::size_t j = 0; j < trees.size(); j++) {
-                const int t = trees[j];
-                for (int f = 0; f < degree_; f++) {
-                    if (seen_[f] || dead_[f] || !family_.can_hang(t, node_, family_.in_tail[first_ + f], limit_)) continue;
-                    seen_[f] = 1;
-                    from_[f] = queue_[i];
-                    by_tree_[f] = t;
-                    queue_.push_back(f);
-                    if (!has_room(f)) continue;
-                    // the next search starts with trees that this one has not looked at
-                    std::rotate(trees.begin(), trees.begin() + static_cast<std::ptrdiff_t>(j), trees.end());
-                    shift_along(f);
-                    return true;
-                }
-                if (static_cast<int>(queue_.size()) == degree_) break;
+        for (std::size_t i = 0; i < queue_.size(); i++)
+            for (int f = 0; f < degree_; f++) {
+                const int t = seen_[f] || dead_[f] ? -1 : movable_tree(queue_[i], f);
+                if (t < 0) continue;
+                seen_[f] = 1;
+                from_[f] = queue_[i];
+                by_tree_[f] = t;
+                queue_.push_back(f);
+                if (!has_room(f)) continue;
+                shift_along(f);
+                return true;
             }
-        }
         for (int f : queue_) dead_[f] = 1;
         return false;
+    }
+
+    // A tree on arc e that may hang on f, or -1. Those that may not never may while the node is being settled, for
+    // only their own moves change them; so they are looked at once for every pair of arcs.
+    int movable_tree(int e, int f) {
+        int& next = looked_[static_cast<std::size_t>(e) * degree_ + f];
+        for (const auto& trees = on_[e]; next < static_cast<int>(trees.size()); next++)
+            if (trees[next] >= 0 && family_.can_hang(trees[next], node_, family_.in_tail[first_ + f], limit_))
+                return trees[next];
+        return -1;
     }
 
     // The trees of the augmenting path that ends at arc f move on by one; they differ, as their arcs do.
@@ -282,7 +287,7 @@ class Matcher {
         for (; from_[f] >= 0; f = from_[f]) {
             int t = by_tree_[f];
             auto& old = on_[from_[f]];
-            old.erase(std::find(old.begin(), old.end(), t));
+            *std::find(old.begin(), old.end(), t) = -1;
             on_[f].push_back(t);
             family_.hang(t, node_, family_.in_tail[first_ + f]);
             result_.rehangs++;
@@ -297,6 +302,7 @@ class Matcher {
         for (bool exchange : {false, true})
           for (int q : arcs)
             for (int t : std::vector<int>(on_[q])) {
+                if (t < 0) continue;
                 if (exhausted() || control_.cancelled()) return false;
                 // t will leave q: what augmenting found from e to q then takes a tree off e
                 std::vector<Rehang> chain;
