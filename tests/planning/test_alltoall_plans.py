@@ -161,6 +161,28 @@ def test_sizes_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str]) ->
     assert "only pipelined and shortest-paths" in said
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "option"),
+    [
+        *(
+            ("routes", option)
+            for option in ("--trees 2", "--max-trees 2", "--exact", "--multicast", "--trim")
+        ),
+        *(("pipelined", option) for option in ("--trees 2", "--packer growth", "--steps 4", "--symmetric")),
+        *(("routes", option) for option in ("--steps 3", "--rounds 4")),
+        ("tsmcf", "--rounds 4"),
+        ("shortest-paths", "--steps 4"),
+    ],
+)
+def test_options_of_other_algorithms_are_refused(
+    capsys: pytest.CaptureFixture[str], algorithm: str, option: str
+) -> None:
+    argv = ["solve", "hypercube:3", "alltoall", "--algorithm", algorithm, *option.split()]
+    said = refusal(capsys, *argv, status=2)
+    assert said.startswith(f"treadle: {algorithm}: ")
+    assert option.split()[0] in said
+
+
 @pytest.mark.parametrize("algorithm", ["pipelined", "tsmcf"])
 def test_what_a_time_limit_leaves_has_a_gap(capsys: pytest.CaptureFixture[str], algorithm: str) -> None:
     """Pipelined routes of a flow cut short, or shortest paths: below a bound that is proved all the same."""

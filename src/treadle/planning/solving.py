@@ -10,7 +10,6 @@ from typing import Unpack
 from treadle._version import __version__
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning.alltoall import alltoall_rate
-from treadle.planning.alltoall_candidates import SIZED
 from treadle.planning.candidate import (
     Bound,
     Candidate,
@@ -22,9 +21,9 @@ from treadle.planning.candidate import (
     seconds_left,
 )
 from treadle.planning.exact import ExactRequest
+from treadle.planning.fitting import check_fit
 from treadle.planning.generation import default_algorithm, fall_back, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
-from treadle.planning.route_candidates import ROUTE_ALGORITHMS
 from treadle.planning.stages import Stopwatch
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import ForestSchedule
@@ -290,12 +289,7 @@ def solve(
     with watch.stage("fabric"):
         problem = pose(topology, collective, **options)
     late, name = False, algorithm or default_algorithm(problem)
-    if how.routes != RouteRequest() and name not in ROUTE_ALGORITHMS:
-        raise ScheduleError(
-            f"{name}: limits of layers, routes and flows are for --algorithm {' or '.join(ROUTE_ALGORITHMS)}"
-        )
-    if size is not None and name not in SIZED:
-        raise ScheduleError(f"{name}: only {' and '.join(SIZED)} pipeline an all-to-all for a size")
+    check_fit(name, how, multicast=multicast)
     try:
         found = generate(problem, name, how)
         watch.include(found.seconds)
