@@ -85,6 +85,8 @@ def test_pipelines_are_for_mscclpp_only(tmp_path: Path, capsys: pytest.CaptureFi
     assert "--pipeline is for mscclpp-json" in capsys.readouterr().err
     assert main(["lower", plan, "--to", "mscclpp-json", "--pipeline", "64KB", "-o", str(out), "-q"]) == 0
     assert '"unit_size": 65536' in out.read_text()
+    assert main(["lower", plan, "--to", "mscclpp-json", "--pipeline", "0B", "-o", str(out)]) == 2
+    assert "at least 1 byte" in capsys.readouterr().err
     assert main(["lower", plan, "--to", "mscclpp-json", "--pipeline", "7B", "-o", str(out)]) == 2
     assert "multiple of 16" in capsys.readouterr().err
 

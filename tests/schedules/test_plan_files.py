@@ -208,6 +208,14 @@ def test_malformed_json(saved: Path, member: str, text: bytes) -> None:
     refuse(saved)
 
 
+def test_a_padded_manifest_is_refused_unread(saved: Path) -> None:
+    content = members(saved)
+    write(saved, {**content, "manifest.json": content["manifest.json"] + b" " * 2**16})
+    load_plan(saved)
+    write(saved, {**content, "manifest.json": content["manifest.json"] + b" " * 2**26}, zipfile.ZIP_DEFLATED)
+    refuse(saved, f"manifest.json: .* bytes, expected at most {2**26}")
+
+
 def test_members_are_just_those_expected(saved: Path) -> None:
     content = members(saved)
     for name in content:

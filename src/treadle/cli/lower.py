@@ -62,6 +62,8 @@ def lower_command(
     if path is None and to is TargetFormat.CHAKRA:
         raise ScheduleError("Chakra traces are a file for each rank; name them by -o PREFIX")
     slices = 0 if pipeline is None else parse_size(pipeline)
+    if pipeline is not None and slices < 1:
+        raise ScheduleError(f"--pipeline {pipeline}: expected slices of at least 1 byte, such as 1MiB")
     loaded = load_plan(plan)
     try:
         result = planning.lower(

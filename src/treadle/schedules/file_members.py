@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from treadle.errors import FormatError
 
-_MAX_TEXT = 2**28  # bytes of manifest.json and of topology.json
+_MAX_TEXT = 2**28  # bytes of topology.json
 _COMPRESSION_LEVEL = 1
 _CHUNK = 2**22
 
@@ -66,12 +66,12 @@ class MemberReader:
         for name in sorted(set(self._infos) - expected):
             raise FormatError(f"member {name[:100]!r} does not belong in a plan")
 
-    def text(self, name: str) -> str:
-        """A member in UTF-8."""
+    def text(self, name: str, most: int = _MAX_TEXT) -> str:
+        """A member in UTF-8, of at most so many bytes."""
         stream, size = self._open(name)
         with stream:
-            if size > _MAX_TEXT:
-                raise FormatError(f"member {name}: {size} bytes, expected at most {_MAX_TEXT}")
+            if size > most:
+                raise FormatError(f"member {name}: {size} bytes, expected at most {most}")
             return _read_exactly(stream, size, name).decode("utf-8")
 
     def array(

@@ -57,6 +57,7 @@ ROUND_COUNTS = {"round_count": "round_offset"}
 
 DEMANDS_MEMBER = "demands.npy"
 
+_MAX_MANIFEST = 2**26  # bytes; a witness may have a number for every link
 _MAX_ITEMS = 1000  # forests, steps, routes and rounds
 _MAX_STEPS = 2**20  # rounds, too
 _NARROW = {"tree_root", "parent", "entry_path", "path_links", *STEP_COLUMNS, *ROUTE_COLUMNS, *ROUND_COLUMNS}
@@ -86,7 +87,7 @@ def targets_member(number: int) -> str:
 def read_plan(archive: zipfile.ZipFile, max_bytes: int) -> Plan:
     """The plan in an archive; FormatError, another TreadleError or zipfile's own if it is none."""
     members = MemberReader(archive, max_bytes)
-    manifest = _manifest(parse_json(members.text("manifest.json")))
+    manifest = _manifest(parse_json(members.text("manifest.json", _MAX_MANIFEST)))
     items = _Items(members, manifest)
     topology = topology_from_json(parse_json(members.text("topology.json")))
     found = topology_hash(topology)
