@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ from treadle.topologies import parse
 Complex = NDArray[np.complex128]
 DEFAULT_BANDWIDTH = "25Gbit/s"  # as in the all-to-all paper
 STAGES = ("FFT", "pack", "all-to-all")
+LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+"""Variables in which Open MPI's and MPICH's launchers tell how many processes they started."""
 WORDS = np.dtype(np.complex128).itemsize // np.dtype(np.int32).itemsize
 
 
@@ -236,6 +239,12 @@ def show(values: dict[str, Any], seconds: dict[str, float]) -> None:
     )
 
 
+def launched_processes() -> int:
+    """How many processes an MPI launcher started; 1 without one."""
+    told = [os.environ.get(name, "") for name in LAUNCHED]
+    return max((int(count) for count in told if count.isdecimal()), default=1)
+
+
 def arguments_of(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse and complete the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -244,7 +253,12 @@ def arguments_of(argv: Sequence[str] | None) -> argparse.Namespace:
         "--ranks", type=int, help="number of ranks; default: compute nodes of the fabric, or 4"
     )
     parser.add_argument("--fabric", help="direct-connect catalogue expression; default a ring")
-    parser.add_argument("--runtime", type=RuntimeName, choices=list(RuntimeName), default="in-process")
+    parser.add_argument(
+        "--runtime",
+        type=RuntimeName,
+        choices=list(RuntimeName),
+        help="default in-process, under mpirun mpi",
+    )
     parser.add_argument("--algorithm", default="pipelined", help="of the all-to-all (pipelined)")
     parser.add_argument("--repeats", type=int, default=3, help="timed round trips (3)")
     parser.add_argument("--seed", type=int, default=0)
@@ -252,6 +266,9 @@ def arguments_of(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.repeats < 1:
         parser.error("--repeats: expected at least 1")
+    if arguments.runtime is None:
+        # else each process would do the work of all of them
+        arguments.runtime = RuntimeName.MPI if launched_processes() > 1 else RuntimeName.IN_PROCESS
     if arguments.fabric is None:
         arguments.fabric = f"ring({arguments.ranks or 4}, bandwidth='{DEFAULT_BANDWIDTH}')"
     return arguments

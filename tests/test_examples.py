@@ -100,7 +100,7 @@ def _under_mpirun(processes: int, *options: str) -> subprocess.CompletedProcess[
     assert launcher is not None
     command = [launcher, "-n", str(processes), "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
     return subprocess.run(
-        [*command, sys.executable, str(FFT3D), "--runtime", "mpi", *options],
+        [*command, sys.executable, str(FFT3D), *options],
         env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
         capture_output=True,
         text=True,
@@ -111,12 +111,24 @@ def _under_mpirun(processes: int, *options: str) -> subprocess.CompletedProcess[
 
 @pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
 def test_fft3d_over_mpi() -> None:
-    done = _under_mpirun(4, "--grid", "18", "--ranks", "4", "--repeats", "1", "--json")
+    done = _under_mpirun(4, "--runtime", "mpi", "--grid", "18", "--ranks", "4", "--repeats", "1", "--json")
     assert done.returncode == 0, done.stderr
     values = json.loads(done.stdout)
     assert values["is_right"]
     assert values["runtime"] == "mpi"
     assert values["error"] < 1e-14
+
+
+@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"])
+def test_fft3d_uses_mpi_where_a_launcher_started_it(
+    fft3d: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    assert fft3d.arguments_of([]).runtime == "in-process"
+    monkeypatch.setenv(name, "1")
+    assert fft3d.arguments_of([]).runtime == "in-process"
+    monkeypatch.setenv(name, "4")
+    assert fft3d.arguments_of([]).runtime == "mpi"
+    assert fft3d.arguments_of(["--runtime", "in-process"]).runtime == "in-process"
 
 
 @pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
