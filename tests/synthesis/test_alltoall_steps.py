@@ -20,6 +20,7 @@ from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.exchange_cost import exchange_runtime_s, step_times
 from treadle.schedules.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.verify import verify
+from treadle.synthesis.alltoall import time_stepped
 from treadle.synthesis.alltoall.extract import extract_paths
 from treadle.synthesis.alltoall.pipelined import hop_synchronous, pipelined
 from treadle.synthesis.alltoall.rate import optimal_rate
@@ -116,6 +117,20 @@ def test_first_order_method_on_64_nodes() -> None:
     assert flow.time == pytest.approx(46.0667, abs=1e-3)
     built = chunked_exchange(kautz, collective, flow, chunks=64)
     assert float(total(kautz, collective, built.schedule)) < flow.time * 1.01
+
+
+def test_time_stepped_programs_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring of 3 in 2 steps: 6 flows and 2 holds a source, and 2 times."""
+    topology = parse("ring(3)")
+    collective = samples.alltoall(topology)
+    for n_steps in (10**6, 10**30):
+        with pytest.raises(ScheduleError, match="variables or more, at most 8388608"):
+            time_stepped_flow(topology, collective, n_steps)
+    monkeypatch.setattr(time_stepped, "MAX_VARIABLES", 26)
+    assert time_stepped_flow(topology, collective, 2).is_exact
+    monkeypatch.setattr(time_stepped, "MAX_VARIABLES", 25)
+    with pytest.raises(ScheduleError, match="would have 26 variables"):
+        time_stepped_flow(topology, collective, 2)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ def time_stepped_flow(
     4.0
     """
     reach = _reach(topology, collective, n_steps)
+    _check_size(topology, collective, n_steps, reach)
     program = _Program(topology, collective, n_steps, reach)
     return program.solve(deadline)
 
@@ -151,9 +152,29 @@ def _reach(topology: Topology, collective: Collective, n_steps: int) -> Int64Arr
         raise InfeasibleError(
             f"{topology.name}: steps: {n_steps} do not reach every rank; expected at least {least} (--steps)"
         )
+    if n_steps > MAX_VARIABLES:  # a time for each
+        raise _refusal(topology, n_steps)
     distance = _distances(topology, np.array(collective.ranks))
     distance[distance < 0] = n_steps + 1
     return distance
+
+
+def _check_size(topology: Topology, collective: Collective, n_steps: int, distance: Int64Array) -> None:
+    """ScheduleError if the program is too large, before any of it is built."""
+    usable, ranks = _usable(topology), np.array(collective.ranks)
+    steps = np.maximum(n_steps - distance, 0)  # in which what comes from s can leave u
+    leaves = topology.heads[usable][None, :] != ranks[:, None]
+    n_flows = int((steps[:, topology.tails[usable]] * leaves).sum())
+    n_holds = int(steps.sum()) - n_steps * len(ranks)  # nothing is held at its source
+    if n_flows + n_holds + n_steps > MAX_VARIABLES:
+        raise _refusal(topology, n_flows + n_holds + n_steps)
+
+
+def _refusal(topology: Topology, n_variables: int) -> ScheduleError:
+    return ScheduleError(
+        f"{topology.name}: the time-stepped program would have {str(n_variables)[:20]} variables or more, at "
+        f"most {MAX_VARIABLES} are practical; use fewer steps, or --algorithm pipelined"
+    )
 
 
 class _Program:
@@ -177,11 +198,6 @@ class _Program:
         self.places = (distance <= step + 1) & ~is_source
         self.holds = np.nonzero(self.places[:-1])
         self.n_columns = len(self.flows[0]) + len(self.holds[0]) + n_steps
-        if self.n_columns > MAX_VARIABLES:
-            raise ScheduleError(
-                f"{topology.name}: the time-stepped program would have {self.n_columns} variables, at most "
-                f"{MAX_VARIABLES} are practical; use --algorithm pipelined"
-            )
 
     def solve(self, deadline: float | None) -> TimeSteppedFlow:
         """Run HiGHS and read the flow."""
