@@ -10,7 +10,7 @@ import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.verify_routes import verify_routes
-from treadle.synthesis.alltoall.disjoint_paths import disjoint_paths
+from treadle.synthesis.alltoall.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.layers import lash_layers
 from treadle.synthesis.alltoall.path_master import PathMaster
 from treadle.synthesis.alltoall.paths import check_paths
@@ -89,3 +89,14 @@ def test_deadlines_stop_the_parts_of_routing(work: Callable[[Topology, Watch], o
     assert work(fabric, UNWATCHED) is not None
     with pytest.raises(TimeLimitError):
         work(fabric, Watch(deadline=0.0))
+
+
+def test_loads_far_apart_stay_finite_when_paths_are_chosen() -> None:
+    """A link of a 10^12th of the bandwidth of others; an overflow would be a warning, which is an error."""
+    fabric = parse("ring(3)")
+    paths = bounded_paths(fabric, everyone(fabric), slack=1)
+    pair = check_paths(everyone(fabric), paths)
+    bandwidth = np.ones(fabric.n_links)
+    bandwidth[0] = 1e-15
+    chosen = single_paths(paths, pair, np.ones(pair.max() + 1), bandwidth)
+    assert not np.isin(0, paths.take(chosen).links)

@@ -26,13 +26,14 @@ from treadle.synthesis.alltoall.pipelined import hop_synchronous, pipelined
 from treadle.synthesis.alltoall.rate import optimal_rate
 from treadle.synthesis.alltoall.rounds import fastest_at_size
 from treadle.synthesis.alltoall.shortest_paths import split_over_shortest_paths
+from treadle.synthesis.alltoall.solver_status import no_optimum
 from treadle.synthesis.alltoall.time_stepped import TimeSteppedFlow, least_steps, time_stepped_flow
 from treadle.synthesis.alltoall.timed_paths import chunked_exchange
 from treadle.synthesis.alltoall.whole_units import least_whole, rounded_routes, rounded_units
 from treadle.synthesis.engine import TimeLimitError
 from treadle.topologies import parse
 from treadle.topologies.direct import from_arcs
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import Topology, TopologyBuilder
 
 
 def total(topology: Topology, collective: Collective, schedule: ExchangeSchedule) -> Fraction:
@@ -117,6 +118,25 @@ def test_first_order_method_on_64_nodes() -> None:
     assert flow.time == pytest.approx(46.0667, abs=1e-3)
     built = chunked_exchange(kautz, collective, flow, chunks=64)
     assert float(total(kautz, collective, built.schedule)) < flow.time * 1.01
+
+
+def test_bandwidths_too_far_apart_are_named() -> None:
+    wide = 10**12
+    builder = TopologyBuilder("skew")
+    for name in "abc":
+        builder.compute(name)
+    for tail, head, bandwidth in (
+        *(("a", "b", 1), ("b", "a", wide), ("b", "c", wide)),
+        *(("c", "b", wide), ("c", "a", 3), ("a", "c", wide)),
+    ):
+        builder.link(tail, head, bandwidth)
+    topology = builder.build()
+    with pytest.raises(
+        InfeasibleError, match=r"widest link has 1e\+12 times .* leave the narrowest links out"
+    ):
+        time_stepped_flow(topology, samples.alltoall(topology), 1)
+    modest = no_optimum("path LP", "kUnknown", np.array([1.0, 1e3]))
+    assert str(modest) == "path LP: solver ended with kUnknown, expected an optimum"
 
 
 def test_time_stepped_programs_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:

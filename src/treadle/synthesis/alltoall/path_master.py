@@ -10,9 +10,9 @@ import highspy
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
-from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.paths import Float64Array, PathSet, WeightedPaths, demanded_pairs
+from treadle.synthesis.alltoall.solver_status import no_optimum
 from treadle.synthesis.engine import TimeLimitError, core, run_watched
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
@@ -187,7 +187,7 @@ class PathMaster:
         if status == highspy.HighsModelStatus.kTimeLimit:
             raise TimeLimitError("path LP")
         if status != highspy.HighsModelStatus.kOptimal:
-            raise InfeasibleError(f"path LP: solver ended with {status.name}, expected an optimum")
+            raise no_optimum("path LP", status.name, self.bandwidth)
         solution = self._solver.getSolution()
         values = np.array(solution.col_value)
         duals = np.array(solution.row_dual)

@@ -11,6 +11,9 @@ from treadle.synthesis.watch import UNWATCHED, Watch
 _POWERS = (4.0, 12.0, 30.0)
 """Exponents of the load in the cost that successive rounds lower."""
 
+_MOST = 1e9
+"""Loads, relative to the largest so far, that cost the same from there on: their powers stay finite."""
+
 _BEAT_PAIRS = 2**10
 """Pairs between two looks at the clock."""
 
@@ -64,7 +67,8 @@ def single_paths(
             old = chosen[number]
             time[rows[old]] -= added[old]
             near, more = time[rows[low:high]], added[low:high]
-            cost = (((near + more) / scale) ** power - (near / scale) ** power).sum(axis=1)
+            before, after = near / scale, (near + more) / scale
+            cost = (np.minimum(after, _MOST) ** power - np.minimum(before, _MOST) ** power).sum(axis=1)
             new = low + int(cost.argmin())
             chosen[number] = new
             time[rows[new]] += added[new]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.solver_status import no_optimum
 from treadle.synthesis.engine import TimeLimitError
 from treadle.topologies.topology import Topology
 
@@ -217,7 +218,7 @@ class _Program:
         if status == highspy.HighsModelStatus.kTimeLimit:
             raise TimeLimitError("time-stepped flow")
         if status != highspy.HighsModelStatus.kOptimal:
-            raise InfeasibleError(f"time-stepped flow: solver ended with {status.name}, expected an optimum")
+            raise no_optimum("time-stepped flow", status.name, self.topology.bandwidths.astype(np.float64))
         values = np.maximum(np.array(solver.getSolution().col_value), 0.0) * self.scale
         shape = (self.n_steps, len(self.ranks), self.topology.n_links)
         by_step = np.zeros(shape)
