@@ -193,3 +193,15 @@ def test_what_a_time_limit_leaves_has_a_gap(capsys: pytest.CaptureFixture[str], 
     assert values["chunks_per_shard"] <= 2
     assert 0 < values["gap"] < 0.9
     assert values["optimal_algbw_bytes_per_s"] > values["algbw_bytes_per_s"]
+
+
+def test_taking_flows_apart_is_watched() -> None:
+    """What makes the paths of pipelined routes reports, so that it can be stopped as well."""
+    stages: set[str] = set()
+    planning.solve(
+        "hypercube:3",
+        "alltoall",
+        algorithm="pipelined",
+        progress=lambda stage, done, total: stages.add(stage),
+    )
+    assert "peeling" in stages

@@ -76,7 +76,7 @@ def _pipelined(problem: Problem, options: Options) -> Built:
     topology, collective = problem.topology, problem.collective
     left = None if options.deadline is None else max(0.0, options.deadline - monotonic())
     rate = optimal_rate(topology, collective, time_limit_s=left, progress=options.progress)
-    paths = extract_paths(topology, collective, rate.flow.by_source)
+    paths = extract_paths(topology, collective, rate.flow.by_source, watch=options.watch)
     routes = rounded_routes(collective, paths, chunks=options.chunks)
     shortest = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(problem, options))
     if _busiest(topology, shortest) <= _busiest(topology, routes):
