@@ -85,12 +85,11 @@ bool start_breadth_first(TreeFamily& family, std::uint64_t seed) {
     return true;
 }
 
-// Trees grow arc by arc, one after the other. Priced: by the arc that is least loaded for its capacity, of equal ones
+// Trees grow arc by arc, one after the other, by the arc that is least loaded for its capacity, of equal ones
 // the highest up. Arcs into a set that is nearly tight become dear, so that trees enter it once and spread inside.
-// Roomy: breadth-first along the arcs that still have room, and along full ones by price where there are none.
-bool start_grown(TreeFamily& family, Start start, std::uint64_t seed) {
+bool start_priced(TreeFamily& family, std::uint64_t seed) {
     const int n = family.n_nodes(), trees = family.n_trees();
-    using Offer = std::tuple<double, int, double, std::uint64_t, int, int>;  // price, depth, load, tie, arc, head
+    using Offer = std::tuple<double, int, std::uint64_t, int, int>;  // price, depth, tie, arc, head
     std::vector<int> order(trees);
     for (int t = 0; t < trees; t++) order[t] = t;
     std::sort(order.begin(), order.end(), [&](int a, int b) {
@@ -107,15 +106,14 @@ bool start_grown(TreeFamily& family, Start start, std::uint64_t seed) {
             for (int j = family.out_start[x]; j < family.out_start[x + 1]; j++) {
                 int y = family.out_head[j], a = inside[y] ? -1 : family.arc(x, y);
                 if (a < 0) continue;
-                double filled = static_cast<double>(family.load[a] + 1) / static_cast<double>(family.capacity[a]);
-                double price = start == Start::roomy && filled <= 1 ? 0 : filled;
-                offers.emplace(price, depth[x] + 1, filled, draw(seed, t, a), a, y);
+                double price = static_cast<double>(family.load[a] + 1) / static_cast<double>(family.capacity[a]);
+                offers.emplace(price, depth[x] + 1, draw(seed, t, a), a, y);
             }
         };
         depth[family.root[t]] = 0;
         join(family.root[t]);
         while (size < n && !offers.empty()) {
-            auto [price, deep, filled, tie, a, y] = offers.top();
+            auto [price, deep, tie, a, y] = offers.top();
             offers.pop();
             if (inside[y]) continue;
             parent[y] = static_cast<Node>(family.in_tail[a]);
@@ -418,7 +416,7 @@ Status match_vertices(const PackingProblem& problem, const MatchingOptions& opti
     if (problem.n_nodes > TreeFamily::kMaxNodes) return Status::stuck;
     TreeFamily family(problem);
     const bool spans = options.start == Start::breadth_first ? start_breadth_first(family, options.seed)
-                                                             : start_grown(family, options.start, options.seed);
+                                                             : start_priced(family, options.seed);
     if (!spans) return Status::stuck;
     Status status = Matcher(family, options, control, result).run();
     result.work = family.work;

@@ -8,7 +8,7 @@
 
 namespace treadle {
 
-enum class Start : int { breadth_first = 0, priced = 1, roomy = 2 };
+enum class Start : int { breadth_first = 0, priced = 1 };
 
 struct MatchingOptions {
     Start start = Start::breadth_first;

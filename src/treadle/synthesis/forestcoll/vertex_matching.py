@@ -26,7 +26,6 @@ class Start(IntEnum):
 
     BREADTH_FIRST = 0
     PRICED = 1
-    ROOMY = 2
 
 
 @dataclass(frozen=True)
