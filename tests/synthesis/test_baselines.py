@@ -165,7 +165,7 @@ def test_rings_use_all_nics_whatever_the_number_of_boxes(boxes: int) -> None:
 
 
 def test_rings_of_one_box() -> None:
-    """All of a port's 300 GB/s: 2400/7, the optimum of the notes."""
+    """All of a port's 300 GB/s: 2400/7, the published optimum."""
     topology = platforms.dgx_a100_flat(1)
     assert algbw(topology, solve("ring", topology, K.ALLGATHER)) == Fraction(2400, 7) * GB
 
@@ -249,7 +249,7 @@ def test_parts_of_a_box_do_not_become_boxes() -> None:
 
 
 def test_halving_doubling_crosses_boxes_once_per_shard() -> None:
-    """Four A100 boxes: each NIC carries 3 of 32 shards, so 800/3 GB/s, here the optimum of the notes."""
+    """Four A100 boxes: each NIC carries 3 of 32 shards, so 800/3 GB/s, here the published optimum."""
     topology = platforms.dgx_a100_flat(4)
     assert algbw(topology, solve("halving-doubling", topology, K.ALLGATHER)) == Fraction(800, 3) * GB
 
