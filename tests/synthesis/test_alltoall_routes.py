@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from inspect import signature
 
 import networkx as nx
 import numpy as np
@@ -199,11 +200,19 @@ def test_the_simplex_method_of_the_core(topology: Topology, data: st.DataObject)
 
 
 def test_a_deadline_keeps_the_routing_so_far() -> None:
+    """Once a linear program is solved there is a routing; before, the deadline is an error."""
     graph = parse("generalized_kautz(4, 27)")
+    most_rounds = signature(generate_routes).parameters["max_rounds"].default
 
     def stop(stage: str, done: int, total: int) -> None:
+        if total == most_rounds:
+            raise TimeLimitError(stage)
+
+    def stop_at_once(stage: str, done: int, total: int) -> None:
         raise TimeLimitError(stage)
 
+    with pytest.raises(TimeLimitError):
+        generate_routes(graph, everyone(graph), gap=0.0, watch=Watch(stop_at_once))
     late = generate_routes(graph, everyone(graph), gap=0.0, watch=Watch(stop))
     assert late.is_late
     assert late.rounds == 1

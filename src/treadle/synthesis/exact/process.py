@@ -154,7 +154,7 @@ class SolverProcess:
         if self._child is not None:
             return self._child
         home = str(Path(treadle.__file__).parents[1])
-        paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [*filter(None, [os.environ.get("PYTHONPATH")]), home]
         self._last_words = deque(maxlen=1)
         self._answers = queue.SimpleQueue()
         self._child = subprocess.Popen(
