@@ -18,7 +18,7 @@ from treadle.lowering.cpu_xml import emit_cpu_xml
 from treadle.lowering.exchange import lower_exchange
 from treadle.lowering.forest import lower
 from treadle.lowering.passes import replicate
-from treadle.lowering.program import Program
+from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.lowering.steps import lower_steps
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, on_all_ranks
 from treadle.synthesis.bfb import bfb_schedule
@@ -46,6 +46,25 @@ def test_alltoall(uneven: bool) -> None:
     topology = torus(3, 3)
     collective = alltoall(topology, random_demands(9, 2) if uneven else None)
     program = lower_exchange(topology, collective, over_shortest_paths(topology, collective))
+    assert interpret_cpu_xml(emit_cpu_xml(program)).violations == ()
+
+
+def test_a_rank_waits_for_what_it_forwards_within_a_step() -> None:
+    """Steps are only advice: here one step holds a whole chain."""
+    program = program_from_operations(
+        CollectiveKind.BROADCAST,
+        [
+            [Operation(OperationKind.COPY, 0, 1), Operation(OperationKind.SEND, 0, 1, peer=1)],
+            [
+                Operation(OperationKind.RECEIVE, 0, 1, peer=0),
+                Operation(OperationKind.SEND, 0, 1, peer=2, source=Buffer.OUTPUT, waits=(0,)),
+            ],
+            [Operation(OperationKind.RECEIVE, 0, 1, peer=1)],
+        ],
+        n_chunks=1,
+        shard_offset=[0, 1, 1, 1],
+        root=0,
+    )
     assert interpret_cpu_xml(emit_cpu_xml(program)).violations == ()
 
 

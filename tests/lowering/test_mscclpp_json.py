@@ -6,6 +6,7 @@ import copy
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from exchange_samples import alltoall, over_shortest_paths
 from forest_samples import star
 from program_cases import fabric, random_case
 from treadle.errors import FormatError, ScheduleError
+from treadle.lowering.check import check_program
 from treadle.lowering.exchange import lower_exchange
 from treadle.lowering.forest import lower
 from treadle.lowering.mscclpp_interpret import interpret_mscclpp_json
 from treadle.lowering.mscclpp_json import MscclppLimits, emit_mscclpp_json
-from treadle.lowering.program import Operation, OperationKind, Program, program_from_operations
+from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, on_all_ranks
 from treadle.schedules.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.topologies.graphs import torus
@@ -189,6 +191,38 @@ def test_barriers_matter() -> None:
                     assert is_broken(plan)
                     dropped += 1
     assert dropped >= 3
+
+
+def test_what_a_sender_overwrites_is_not_read_from_its_memory() -> None:
+    """The sum is made of data put to scratch: the sender may write anew before the receiver reads."""
+    own = Operation(OperationKind.COPY, 0, 1, source=Buffer.INPUT, target=Buffer.SCRATCH)
+    send = Operation(OperationKind.SEND, 0, 1, peer=1, source=Buffer.SCRATCH, waits=(0,))
+    total = Operation(OperationKind.RECEIVE_REDUCE, 0, 1, peer=0)
+    for again in (False, True):
+        sender = [own, send, *([replace(own, waits=(1,))] if again else [])]
+        program = program_from_operations(
+            CollectiveKind.REDUCE, [sender, [total]], n_chunks=1, shard_offset=[0, 0, 1], root=1
+        )
+        assert check_program(program) == ()
+        text = emit_mscclpp_json(program, fabric(2, star=False))
+        assert (names(text)["rre"], names(text)["re"]) == ((0, 1) if again else (1, 0))
+        assert interpret_mscclpp_json(text, root=1).violations == ()
+
+
+def test_what_a_receiver_still_reads_is_not_put_over() -> None:
+    """Nothing tells the sender that the scratch it puts to has been read: the second goes elsewhere first."""
+    send = Operation(OperationKind.SEND, 0, 1, peer=1)
+    receive = Operation(OperationKind.RECEIVE, 0, 1, peer=0, target=Buffer.SCRATCH)
+    out = Operation(OperationKind.COPY, 0, 1, source=Buffer.SCRATCH)
+    root = [Operation(OperationKind.COPY, 0, 1), send, send]
+    other = [receive, replace(out, waits=(0,)), replace(receive, waits=(1,)), replace(out, waits=(1, 2))]
+    program = program_from_operations(
+        CollectiveKind.BROADCAST, [root, other], n_chunks=1, shard_offset=[0, 1, 1], root=0
+    )
+    assert check_program(program) == ()
+    text = emit_mscclpp_json(program, fabric(2, star=False))
+    assert names(text)["copy"] == 4
+    assert interpret_mscclpp_json(text, root=0).violations == ()
 
 
 def test_limits_are_kept_or_named() -> None:
