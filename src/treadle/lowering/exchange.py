@@ -14,10 +14,43 @@ from treadle.lowering.step_flow import Holdings, Moves, check_links, parallel_pl
 from treadle.lowering.step_program import Frame, assemble
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.routes import RouteSchedule
+from treadle.schedules.timed_routes import TimedRoutes
 from treadle.topologies.topology import Topology
 
 MAX_CHUNKS = 2**26
 """Of a program: runtimes keep a number for each."""
+
+
+def check_alltoall(
+    topology: Topology,
+    collective: Collective,
+    schedule: ExchangeSchedule | RouteSchedule | TimedRoutes,
+    *,
+    channels: int,
+    in_place: bool,
+) -> None:
+    """Refuse what no program of an all-to-all can be made of.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule does not fit the collective, or `channels` is less than 1.
+    InfeasibleError
+        If it is to be in place.
+    """
+    check_membership(topology, collective)
+    if collective.kind is not CollectiveKind.ALLTOALL or schedule.n_ranks != collective.n_ranks:
+        raise ScheduleError(
+            f"the schedule is for {schedule.kind} of {schedule.n_ranks} ranks, the collective is "
+            f"{collective.kind} of {collective.n_ranks}"
+        )
+    if in_place:
+        raise InfeasibleError(
+            "an all-to-all sends other data than it receives, so input and output cannot be one memory"
+        )
+    if channels < 1:
+        raise ScheduleError(f"channels: expected at least 1, found {channels}")
 
 
 def lower_exchange(
@@ -63,18 +96,7 @@ def lower_exchange(
     A rank forwards out of SCRATCH, what is its own goes from INPUT and comes to OUTPUT. A send waits for the
     receives that brought its chunks; nothing waits for a step to end.
     """
-    check_membership(topology, collective)
-    if collective.kind is not CollectiveKind.ALLTOALL or schedule.n_ranks != collective.n_ranks:
-        raise ScheduleError(
-            f"the schedule is for {schedule.kind} of {schedule.n_ranks} ranks, the collective is "
-            f"{collective.kind} of {collective.n_ranks}"
-        )
-    if in_place:
-        raise InfeasibleError(
-            "an all-to-all sends other data than it receives, so input and output cannot be one memory"
-        )
-    if channels < 1:
-        raise ScheduleError(f"channels: expected at least 1, found {channels}")
+    check_alltoall(topology, collective, schedule, channels=channels, in_place=in_place)
     pieces = _cut(collective, schedule)
     moves = _moves(topology, collective, schedule, pieces, channels)
     _check_chains(moves, pieces)

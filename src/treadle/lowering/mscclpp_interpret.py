@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from treadle.errors import FormatError
 from treadle.lowering.mscclpp_parser import MOVES, ExecutionPlan, Operation, Place, parse_mscclpp_json
+from treadle.lowering.mscclpp_slices import FORMS, is_sum, unrolled
 
 _SLICES = 2
 """Into how many slices pipelines cut: two show whether an order between slices is missing."""
@@ -145,68 +146,6 @@ def _merge(into: _Clock, other: _Clock) -> None:
             into[key] = time
 
 
-def _unrolled(block: list[Operation], slices: int) -> Iterator[Operation]:
-    """Operations in the finer units of slices, pipelines turn by turn."""
-    for operation in block:
-        if operation.name != "pipeline":
-            yield _cut(operation, slices)
-            continue
-        unit = operation.numbers[0]
-        for turn in range(slices):
-            for inner in operation.inner:
-                yield _slice(_cut(inner, slices), turn * unit, unit)
-
-
-def _cut(operation: Operation, slices: int) -> Operation:
-    def finer(place: Place) -> Place:
-        return replace(place, index=place.index * slices, size=place.size * slices)
-
-    return replace(
-        operation,
-        sources=tuple(map(finer, operation.sources)),
-        targets=tuple(map(finer, operation.targets)),
-    )
-
-
-def _slice(operation: Operation, start: int, unit: int) -> Operation:
-    def part(place: Place) -> Place:
-        # the executor's own arithmetic is unsigned: a turn past the end runs wild
-        return replace(place, index=place.index + start, size=min(place.size - start, unit))
-
-    return replace(
-        operation,
-        sources=tuple(map(part, operation.sources)),
-        targets=tuple(map(part, operation.targets)),
-    )
-
-
-_FORMS = {
-    "put": ("local", "remote"),
-    "pws": ("local", "remote"),
-    "pwsf": ("local", "remote"),
-    "get": ("remote", "local"),
-    "copy": ("local", "local"),
-    "gstore": ("local", "switch"),
-    "glres": ("switch", "switch"),
-}
-"""What the operations that sum nothing of their own take, and where to."""
-
-
-def _is_sum(operation: Operation) -> bool:
-    """Whether a sum's terms and targets are where its name says: the first of each here, the others there."""
-    sources, targets = operation.sources, operation.targets
-    far = "remote" if operation.name in ("rre", "rres") else "local"
-    return (
-        len(sources) > 1
-        and (len(targets) > 1) == (operation.name in ("res", "rres"))
-        and len(targets) > 0
-        and len({place.size for place in (*sources, *targets)}) == 1
-        and sources[0].how == targets[0].how == "local"
-        and all(place.how == far for place in sources[1:])
-        and all(place.how == "remote" for place in targets[1:])
-    )
-
-
 class _Machine:
     """All ranks' memories, channels and blocks."""
 
@@ -223,7 +162,7 @@ class _Machine:
         self.blocks: list[_Block] = []
         for rank, blocks in enumerate(plan.blocks):
             for block in blocks:
-                self.blocks.append(_Block(len(self.blocks), rank, _unrolled(block, self.slices)))
+                self.blocks.append(_Block(len(self.blocks), rank, unrolled(block, self.slices)))
         self.ends = self._pair_channels()
         self.signals: dict[tuple[int, str, int], deque[tuple[_Clock, set[int]]]] = defaultdict(deque)
         self.proxies: dict[tuple[int, str, int], list[int]] = {}
@@ -442,12 +381,12 @@ class _Machine:
     ) -> Iterator[tuple[tuple[Place, ...], tuple[Place, ...], tuple[str, int] | None]]:
         """What an operation sums and where to: puts and gets are several transfers in one operation."""
         sources, targets, channels = operation.sources, operation.targets, operation.channels
-        if operation.name in _FORMS:
+        if operation.name in FORMS:
             each = operation.name in ("put", "pws", "pwsf", "get")
             if (
                 len(sources) == len(targets) > 0
                 and all(
-                    (s.how, t.how) == _FORMS[operation.name] for s, t in zip(sources, targets, strict=True)
+                    (s.how, t.how) == FORMS[operation.name] for s, t in zip(sources, targets, strict=True)
                 )
                 and all(s.size == t.size for s, t in zip(sources, targets, strict=True))
                 and (each or len(sources) == 1)
@@ -456,7 +395,7 @@ class _Machine:
                 carried = channels if len(channels) == len(targets) else (None,) * len(targets)
                 yield from zip(((s,) for s in sources), ((t,) for t in targets), carried, strict=True)
                 return
-        elif _is_sum(operation):
+        elif is_sum(operation):
             yield sources, targets, None
             return
         self.found.append(f"{operation.where}: {operation.name} does not take these sources and targets")

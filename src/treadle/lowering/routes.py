@@ -8,9 +8,9 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.lowering.exchange import MAX_CHUNKS
+from treadle.lowering.exchange import MAX_CHUNKS, check_alltoall
 from treadle.lowering.program import Buffer, OperationKind, Program
-from treadle.schedules.collective import Collective, CollectiveKind, check_membership
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.timed_routes import TimedRoutes
 from treadle.topologies.topology import Topology
@@ -66,18 +66,7 @@ def lower_routes(
     before: that keeps to the rounds' limit of flows per host wherever ranks keep pace. Rounds wait for
     earlier ones only, so nothing deadlocks.
     """
-    check_membership(topology, collective)
-    if collective.kind is not CollectiveKind.ALLTOALL or schedule.n_ranks != collective.n_ranks:
-        raise ScheduleError(
-            f"the schedule is for {schedule.kind} of {schedule.n_ranks} ranks, the collective is "
-            f"{collective.kind} of {collective.n_ranks}"
-        )
-    if in_place:
-        raise InfeasibleError(
-            "an all-to-all sends other data than it receives, so input and output cannot be one memory"
-        )
-    if channels < 1:
-        raise ScheduleError(f"channels: expected at least 1, found {channels}")
+    check_alltoall(topology, collective, schedule, channels=channels, in_place=in_place)
     routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
     _check_paths(topology, collective, routes)
     if isinstance(schedule, TimedRoutes):
