@@ -15,9 +15,10 @@ from treadle.cli.quantities import counted
 from treadle.cli.report import describe_shortfall
 from treadle.cli.verify import FAILED, PlanArgument
 from treadle.errors import ScheduleError
-from treadle.planning import Loading, Profile, TargetFormat
+from treadle.planning import Loading, Lowered, Profile, TargetFormat
 from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.files import load_plan
+from treadle.schedules.plan import Plan
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.timed_routes import TimedRoutes
 from treadle.units import parse_size
@@ -53,17 +54,7 @@ def lower_command(
 ) -> int:
     """Write a plan as text for a runtime, after our own interpreter has executed that text."""
     output = Output(json, quiet or path is None)
-    if pipeline is not None and to is not TargetFormat.MSCCLPP_JSON:
-        raise ScheduleError(f"--pipeline is for {TargetFormat.MSCCLPP_JSON}; {to} slices by itself")
-    if size is not None and to is not TargetFormat.CHAKRA:
-        raise ScheduleError(f"--size is for {TargetFormat.CHAKRA}; {to} serves every size")
-    if consolidate and to is not TargetFormat.MSCCL_XML:
-        raise ScheduleError(f"--consolidate is for {TargetFormat.MSCCL_XML}; {to} keeps messages as they are")
-    if path is None and to is TargetFormat.CHAKRA:
-        raise ScheduleError("Chakra traces are a file for each rank; name them by -o PREFIX")
-    slices = 0 if pipeline is None else parse_size(pipeline)
-    if pipeline is not None and slices < 1:
-        raise ScheduleError(f"--pipeline {pipeline}: expected slices of at least 1 byte, such as 1MiB")
+    slices = _check_options(to, path, pipeline=pipeline, size=size, consolidate=consolidate)
     loaded = load_plan(plan)
     try:
         result = planning.lower(
@@ -93,18 +84,7 @@ def lower_command(
         sys.stdout.write(result.text)
         if result.shortfall is not None:
             warn(describe_shortfall(loaded, result.shortfall, "the text"))
-    contents = " in ".join(counted(count, noun) for noun, count in result.counts)
-    is_msccl = to is TargetFormat.MSCCL_XML
-    runtime = f"the {profile} runtime" if is_msccl else result.loading.runtime.split(" (")[0]
-    output.line(f"written     {path}: {to} for {profile if is_msccl else runtime}, {contents}")
-    output.line(
-        f"checked     parsed back and executed by Treadle's own interpreter; never loaded by {runtime}"
-    )
-    _tell_loading(output, result.loading)
-    if result.shortfall is not None:
-        output.line(f"note        {describe_shortfall(loaded, result.shortfall, 'the text')}")
-    if isinstance(loaded.entries[-1].schedule, RouteSchedule | TimedRoutes):
-        output.line("note        the text names no routes: cards need them too (treadle routes PLAN -o FILE)")
+    _report(output, loaded, result, to, profile, path)
     output.result(
         {
             **throughput(loaded),
@@ -124,6 +104,44 @@ def lower_command(
         }
     )
     return 0
+
+
+def _check_options(
+    to: TargetFormat, path: Path | None, *, pipeline: str | None, size: str | None, consolidate: bool
+) -> int:
+    """Refuse options that the format does not heed; bytes of a slice, 0 for none."""
+    if pipeline is not None and to is not TargetFormat.MSCCLPP_JSON:
+        raise ScheduleError(f"--pipeline is for {TargetFormat.MSCCLPP_JSON}; {to} slices by itself")
+    if size is not None and to is not TargetFormat.CHAKRA:
+        raise ScheduleError(f"--size is for {TargetFormat.CHAKRA}; {to} serves every size")
+    if consolidate and to is not TargetFormat.MSCCL_XML:
+        raise ScheduleError(f"--consolidate is for {TargetFormat.MSCCL_XML}; {to} keeps messages as they are")
+    if path is None and to is TargetFormat.CHAKRA:
+        raise ScheduleError("Chakra traces are a file for each rank; name them by -o PREFIX")
+    if pipeline is None:
+        return 0
+    slices = parse_size(pipeline)
+    if slices < 1:
+        raise ScheduleError(f"--pipeline {pipeline}: expected slices of at least 1 byte, such as 1MB")
+    return slices
+
+
+def _report(
+    output: Output, plan: Plan, result: Lowered, to: TargetFormat, profile: Profile, path: Path | None
+) -> None:
+    """What was written, how it was checked, how it is loaded, and what it leaves out."""
+    contents = " in ".join(counted(count, noun) for noun, count in result.counts)
+    is_msccl = to is TargetFormat.MSCCL_XML
+    runtime = f"the {profile} runtime" if is_msccl else result.loading.runtime.split(" (")[0]
+    output.line(f"written     {path}: {to} for {profile if is_msccl else runtime}, {contents}")
+    output.line(
+        f"checked     parsed back and executed by Treadle's own interpreter; never loaded by {runtime}"
+    )
+    _tell_loading(output, result.loading)
+    if result.shortfall is not None:
+        output.line(f"note        {describe_shortfall(plan, result.shortfall, 'the text')}")
+    if isinstance(plan.entries[-1].schedule, RouteSchedule | TimedRoutes):
+        output.line("note        the text names no routes: cards need them too (treadle routes PLAN -o FILE)")
 
 
 def _targets(path: Path, files: tuple[tuple[str, bytes], ...]) -> list[tuple[Path, bytes]]:
