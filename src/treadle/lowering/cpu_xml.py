@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from lxml import etree
 
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import ScheduleError
 from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.lowering.text_arguments import check_heading
 
 __all__ = ["emit_cpu_xml"]
 
@@ -56,10 +55,7 @@ def emit_cpu_xml(program: Program, *, name: str = "treadle", min_bytes: int = 0,
     A receive-reduce is a receive to slots, whose sum is made after the next sync. A sync ends every step of
     the program (its depth), and is written wherever an instruction needs a transfer begun since the last one.
     """
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
-        raise FormatError(f"CPU XML: name {name!r}: expected letters, digits and _.- only")
-    if min_bytes < 0 or max_bytes < 0 or 0 < max_bytes < min_bytes:
-        raise FormatError(f"CPU XML: sizes {min_bytes} to {max_bytes} bytes are no range")
+    check_heading("CPU XML", name, min_bytes, max_bytes)
     _check_one_order(program)
     top = etree.Element(
         "cpu",

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
-import numpy as np
-
 from treadle.errors import FormatError, ScheduleError
 from treadle.lowering.addresses import Addresses
 from treadle.lowering.msccl_xml_blocks import (
@@ -22,6 +18,7 @@ from treadle.lowering.msccl_xml_blocks import (
 )
 from treadle.lowering.msccl_xml_consolidation import consolidate_messages
 from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.lowering.text_arguments import check_equal_shards, check_heading
 from treadle.schedules.collective import CollectiveKind
 
 __all__ = ["LIMITS", "Limits", "Profile", "emit_msccl_xml"]
@@ -111,19 +108,10 @@ def emit_msccl_xml(
 
 
 def _check_arguments(program: Program, name: str, protocol: str, min_bytes: int, max_bytes: int) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
-        raise FormatError(f"MSCCL XML: name {name!r}: expected letters, digits and _.- only")
+    check_heading("MSCCL XML", name, min_bytes, max_bytes)
     if protocol not in ("Simple", "LL", "LL128"):
         raise FormatError(f"MSCCL XML: protocol {protocol!r}: expected Simple, LL or LL128")
-    if min_bytes < 0 or max_bytes < 0 or 0 < max_bytes < min_bytes:
-        raise FormatError(f"MSCCL XML: sizes {min_bytes} to {max_bytes} bytes are no range")
-    with_shards = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL)
-    sizes = np.diff(program.shard_offset)
-    if program.kind in with_shards and sizes.min() != sizes.max():
-        raise ScheduleError(
-            f"MSCCL XML: {program.kind} with unequal shards ({sizes.min()} to {sizes.max()} chunks) cannot "
-            "be expressed: the format has no weights; solve without them, or execute the plan by treadle run"
-        )
+    check_equal_shards("MSCCL XML", program)
 
 
 def _gpu_lines(program: Program, pieces: Pieces, rank: int, blocks: list[Block], limits: Limits) -> list[str]:

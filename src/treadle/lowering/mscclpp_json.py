@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.lowering.mscclpp_blocks import Fabric, Gpu
 from treadle.lowering.mscclpp_lanes import REMEDY, chunk_groups, make_lanes
 from treadle.lowering.mscclpp_writer import form_lane
 from treadle.lowering.program import Program
+from treadle.lowering.text_arguments import check_equal_shards, check_heading
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
 
@@ -159,24 +157,11 @@ def _check_arguments(
     pipeline_bytes: int,
     domains: Sequence[int] | None,
 ) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
-        raise FormatError(f"MSCCL++: name {name!r}: expected letters, digits and _.- only")
-    if min_bytes < 0 or max_bytes < 0 or 0 < max_bytes < min_bytes:
-        raise FormatError(f"MSCCL++: sizes {min_bytes} to {max_bytes} bytes are no range")
+    check_heading("MSCCL++", name, min_bytes, max_bytes)
     if pipeline_bytes < 0 or pipeline_bytes % 16:
         raise FormatError(f"MSCCL++: slices of {pipeline_bytes} bytes: expected a multiple of 16")
     if domains is not None and len(domains) != program.n_ranks:
         raise ScheduleError(
             f"MSCCL++: {len(domains)} domains, expected one for each of {program.n_ranks} ranks"
         )
-    if _has_unequal_shards(program):
-        raise ScheduleError(
-            f"MSCCL++: {program.kind} with unequal shards cannot be expressed: the format has no weights; "
-            "solve without them, or execute the plan by treadle run"
-        )
-
-
-def _has_unequal_shards(program: Program) -> bool:
-    with_shards = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL)
-    lengths = np.diff(program.shard_offset)
-    return program.kind in with_shards and bool(lengths.min() != lengths.max())
+    check_equal_shards("MSCCL++", program)
