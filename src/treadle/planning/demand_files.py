@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
+from treadle.planning.input_text import read_input_text
 from treadle.schedules.demands import MAX_DEMAND, Demands
 
 MAX_FILE_BYTES = 2**25
@@ -32,18 +33,7 @@ def read_demands(path: Path | str) -> Demands:
         If the file cannot be read or is anything else; one line.
     """
     source = str(path)
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a file name"
-        raise FormatError(f"cannot be read: {reason}", source=source) from None
-    if len(data) > MAX_FILE_BYTES:
-        raise FormatError(f"is larger than {MAX_FILE_BYTES} bytes, the most that is read", source=source)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise FormatError("is not UTF-8; expected a CSV or JSON matrix of integers", source=source) from None
+    text = read_input_text(path, MAX_FILE_BYTES, expected="a CSV or JSON matrix of integers")
     rows = _json_rows(text, source) if text.lstrip().startswith(("[", "{")) else _csv_rows(text, source)
     try:
         return Demands(np.array(rows, dtype=np.int64))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
+from treadle.planning.input_text import read_input_text
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.cost import busbw_factor
 from treadle.topologies.files import parse_json
@@ -77,7 +78,7 @@ def read_measurements(
         If it is none of these, too large, or has no row.
     """
     source = str(path)
-    text = _read(Path(path), source)
+    text = read_input_text(path, MAX_FILE_BYTES)
     if text.lstrip().startswith("{"):
         value = parse_json(text, source=source)
         if not isinstance(value, dict):
@@ -88,21 +89,6 @@ def read_measurements(
     if not found:
         raise FormatError("has no measured row; expected nccl-tests output or JSON of treadle", source=source)
     return found
-
-
-def _read(path: Path, source: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a file name"
-        raise FormatError(f"cannot be read: {reason}", source=source) from None
-    if len(data) > MAX_FILE_BYTES:
-        raise FormatError(f"is larger than {MAX_FILE_BYTES} bytes, the most that is read", source=source)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise FormatError("is not UTF-8", source=source) from None
 
 
 def _factor(kind: CollectiveKind | None, n_ranks: int | None) -> float | None:
