@@ -1,0 +1,255 @@
+"""Forests in factored form: pieces solved once, glued at the capacity units that they share.
+
+A laminar family of node sets cuts the fabric into pieces. A piece knows its set's children (ranks, or sets that
+are pieces themselves) as points, and the world outside as one more. Equal pieces are stored once.
+See docs/algorithms/decomposition.md for why the glued trees are a forest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.forest import Direction
+
+
+@dataclass(frozen=True, eq=False)
+class TreeRows:
+    """q unit trees of a piece, a row each; n children.
+
+    Parameters
+    ----------
+    parent : array of int32, shape (q, n)
+        Child that each child gets the data from; -1 at the root.
+    path : array of int32, shape (q, n)
+        Number of the path from the parent, as the piece's trees count them; -1 at the root.
+    first, last : arrays of int64, shape (q, n)
+        Which capacity unit of the path's first link, and of its last link, the tree uses; -1 at the root.
+    run : array of int64, shape (q,)
+        This unit tree and the run - 1 following ones of the same root have equal parents and paths, and
+        capacity units that rise by one from tree to tree.
+    """
+
+    parent: Int32Array
+    path: Int32Array
+    first: Int64Array
+    last: Int64Array
+    run: Int64Array
+
+
+class PieceTrees(Protocol):
+    """The trees of a piece, from a table or by a formula; all arrays in the piece's numbering."""
+
+    @property
+    def root_units(self) -> Int64Array:
+        """Unit trees rooted at each child, native ones first, shape (n,)."""
+
+    def rows(self, roots: Int32Array, units: Int64Array) -> TreeRows:
+        """Unit tree `units[i]` of child `roots[i]`, for each i."""
+
+    def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
+        """Root and unit of the tree that enters a child by a capacity unit of a link; -1 where none does.
+
+        `links` are local links whose head is a child.
+        """
+
+    def path_links(self, numbers: Int32Array) -> tuple[Int64Array, Int32Array]:
+        """Paths as offsets, shape (p + 1,), and the local links of all of them, in order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Crossings:
+    """Where data crosses the border of a piece: each row a run of capacity units of a crossing link.
+
+    Parameters
+    ----------
+    link : array of int32, shape (c,)
+        Local link that crosses the border; rows are sorted by (link, offset).
+    offset : array of int64, shape (c,)
+        First capacity unit of it.
+    units : array of int64, shape (c,)
+        Capacity units offset, ..., offset + units - 1.
+    child : array of int32, shape (c,)
+        Entrances: the child that they lead to. Exits: the child that supplies them.
+    inner : array of int64, shape (c,)
+        First capacity unit at the child's end of the path: of its last link (entrance) or first link (exit).
+        Equals `offset` where the path is the crossing link alone.
+    path : array of int32, shape (c,)
+        From the crossing link to the child (entrance), or from the child to the crossing link (exit).
+    root_unit : array of int64, shape (c,)
+        Entrances: unit tree of the child that continues the first capacity unit, the next ones in order.
+        Exits: zeros.
+    path_offset, path_links : arrays of int64, int32
+        Local links of each path.
+    """
+
+    link: Int32Array
+    offset: Int64Array
+    units: Int64Array
+    child: Int32Array
+    inner: Int64Array
+    path: Int32Array
+    root_unit: Int64Array
+    path_offset: Int64Array
+    path_links: Int32Array
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """One kind of piece. Its local links are numbered by rising link number of the fabric.
+
+    Parameters
+    ----------
+    capacity : array of int64, shape (l,)
+        Capacity units of each local link: those within the set and those that cross its border.
+    native : array of int64, shape (n,)
+        Unit trees of the whole forest that are rooted in each child.
+    trees : PieceTrees
+        ``trees.root_units[y] = native[y] +`` units of the entrances that lead to y.
+    entrances, exits : Crossings
+        Empty in the outermost piece.
+    """
+
+    capacity: Int64Array
+    native: Int64Array
+    trees: PieceTrees
+    entrances: Crossings
+    exits: Crossings
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A laminar family of pieces that carries one forest.
+
+    Parameters
+    ----------
+    pieces : tuple of Piece
+        Kinds.
+    kind : array of int32, shape (p,)
+        Kind of each piece of the fabric; piece 0 is the outermost.
+    outer : array of int32, shape (p,)
+        The piece that a piece is a child of, smaller than its own number; -1 at piece 0.
+    child_offset : array of int64, shape (p + 1,)
+    children : array of int32
+        Children of piece i are children[child_offset[i]:child_offset[i + 1]]: a rank, or ~j for piece j.
+    link_offset : array of int64, shape (p + 1,)
+    links : array of int32
+        Links of the fabric of piece i, rising: links[link_offset[i]:link_offset[i + 1]].
+    """
+
+    pieces: tuple[Piece, ...]
+    kind: Int32Array
+    outer: Int32Array
+    child_offset: Int64Array
+    children: Int32Array
+    link_offset: Int64Array
+    links: Int32Array
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredForest:
+    """Spanning trees of N ranks as superposed layers.
+
+    Parameters
+    ----------
+    direction : Direction
+        BROADCAST: trees flow as the pieces say. REDUCE: pieces are those of the fabric with all links turned
+        round; data flows from child to parent and takes every path backwards.
+    root_multiplicity : array of int64, shape (N,)
+        Unit trees of each rank over all layers: those of layer 0 first. A native unit tree i of a piece's
+        child y is unit ``sum of native before y, plus i`` of that piece within the piece around it.
+    layers : tuple of Layer
+    """
+
+    direction: Direction
+    root_multiplicity: Int64Array
+    layers: tuple[Layer, ...]
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks N."""
+        return len(self.root_multiplicity)
+
+    @property
+    def total_units(self) -> int:
+        """R, the number of unit trees."""
+        return int(self.root_multiplicity.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class TableTrees:
+    """Trees of a piece written out: a row is a run of unit trees with equal parents and paths.
+
+    Parameters
+    ----------
+    root : array of int32, shape (s,)
+        Rising.
+    units : array of int64, shape (s,)
+        Unit trees in each row; the rows of a root count its units 0, 1, ... in order.
+    parent, path : arrays of int32, shape (s, n)
+    first, last : arrays of int64, shape (s, n)
+        Capacity unit of the row's first unit tree, see `TreeRows`.
+    path_offset, path_table : arrays of int64, int32
+        Local links of each path.
+    """
+
+    root: Int32Array
+    units: Int64Array
+    parent: Int32Array
+    path: Int32Array
+    first: Int64Array
+    last: Int64Array
+    path_offset: Int64Array
+    path_table: Int32Array
+
+
+@dataclass(frozen=True, eq=False)
+class CirculantExchange:
+    """Every child sends every unit tree straight to all others; n equal children.
+
+    Exit unit i of child x leads to child x + d(i) (mod n), where it is entry unit i. With r native trees a
+    child, in blocks of g: unit tree j, j = b g + a with a < g, takes exit units
+    ``b g (n - 1) + (d - 1) g + a`` for d = 1 .. n - 1.
+
+    Parameters
+    ----------
+    n_children : int
+        n.
+    native_units : int
+        r, of each child.
+    block : int
+        g, a divisor of r.
+    out_links, in_links : arrays of int32, shape (n, w)
+        Links that leave and enter each child, in the order in which they hold exit and entry units.
+    out_first, in_first : arrays of int64, shape (n, w + 1)
+        First exit (entry) unit that each of them holds; the last column is r (n - 1). A link holds its units
+        as capacity units 0, 1, ...
+    """
+
+    n_children: int
+    native_units: int
+    block: int
+    out_links: Int32Array
+    in_links: Int32Array
+    out_first: Int64Array
+    in_first: Int64Array
+
+
+@dataclass(frozen=True)
+class FactoredSchedule:
+    """A collective as factored forests: in-trees, out-trees, or in-trees followed by out-trees (allreduce).
+
+    Parameters
+    ----------
+    kind : CollectiveKind
+    reduce, broadcast : FactoredForest, optional
+        As in `treadle.schedules.forest.ForestSchedule`.
+    """
+
+    kind: CollectiveKind
+    reduce: FactoredForest | None = None
+    broadcast: FactoredForest | None = None
