@@ -1,7 +1,7 @@
 """Forests in factored form: pieces solved once, glued at the capacity units that they share.
 
-A laminar family of node sets cuts the fabric into pieces. A piece knows its set's children (ranks, or sets that
-are pieces themselves) as points, and the world outside as one more. Equal pieces are stored once.
+A laminar family of node sets cuts the fabric into pieces. A piece knows its set's children (ranks, or sets
+that are pieces themselves) as points, and the world outside as one more. Equal pieces are stored once.
 See docs/algorithms/decomposition.md for why the glued trees are a forest.
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
-
-import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.collective import CollectiveKind
@@ -224,10 +222,12 @@ class CirculantExchange:
     block : int
         g, a divisor of r.
     out_links, in_links : arrays of int32, shape (n, w)
-        Links that leave and enter each child, in the order in which they hold exit and entry units.
+        Links that leave and enter each child, in the order in which they hold its exit and entry units; a link
+        may come several times, with different capacity units.
     out_first, in_first : arrays of int64, shape (n, w + 1)
-        First exit (entry) unit that each of them holds; the last column is r (n - 1). A link holds its units
-        as capacity units 0, 1, ...
+        First exit (entry) unit that each column holds; the last one is r (n - 1). Columns may be empty.
+    out_offset, in_offset : arrays of int64, shape (n, w)
+        Capacity unit of the link that holds the column's first exit (entry) unit; the others follow in order.
     """
 
     n_children: int
@@ -237,6 +237,8 @@ class CirculantExchange:
     in_links: Int32Array
     out_first: Int64Array
     in_first: Int64Array
+    out_offset: Int64Array
+    in_offset: Int64Array
 
 
 @dataclass(frozen=True)
