@@ -7,10 +7,13 @@ See docs/algorithms/decomposition.md for why the glued trees are a forest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Protocol
+
+import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.forest import Direction
 
@@ -222,8 +225,8 @@ class CirculantExchange:
     block : int
         g, a divisor of r.
     out_links, in_links : arrays of int32, shape (n, w)
-        Links that leave and enter each child, in the order in which they hold its exit and entry units; a link
-        may come several times, with different capacity units.
+        Links that leave and enter each child, in the order in which they hold its exit and entry units; a
+        link may come several times, with different capacity units.
     out_first, in_first : arrays of int64, shape (n, w + 1)
         First exit (entry) unit that each column holds; the last one is r (n - 1). Columns may be empty.
     out_offset, in_offset : arrays of int64, shape (n, w)
@@ -241,7 +244,7 @@ class CirculantExchange:
     in_offset: Int64Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FactoredSchedule:
     """A collective as factored forests: in-trees, out-trees, or in-trees followed by out-trees (allreduce).
 
@@ -255,3 +258,62 @@ class FactoredSchedule:
     kind: CollectiveKind
     reduce: FactoredForest | None = None
     broadcast: FactoredForest | None = None
+
+    def __post_init__(self) -> None:
+        for needed, forest, direction in (
+            (self.kind.reduces, self.reduce, Direction.REDUCE),
+            (self.kind.broadcasts, self.broadcast, Direction.BROADCAST),
+        ):
+            if needed != (forest is not None):
+                what = "is missing" if needed else "does not belong"
+                raise ScheduleError(f"{self.kind}: the {direction} forest {what}")
+            if forest is not None and forest.direction is not direction:
+                raise ScheduleError(f"{self.kind}: the {direction} forest flows the wrong way")
+        multiplicities = [forest.root_multiplicity for forest in self.forests]
+        if not multiplicities:
+            raise ScheduleError(f"{self.kind}: spanning trees do not serve it")
+        if any(not np.array_equal(multiplicities[0], other) for other in multiplicities[1:]):
+            raise ScheduleError(f"{self.kind}: in-trees and out-trees differ in trees per root")
+
+    @property
+    def forests(self) -> tuple[FactoredForest, ...]:
+        """The forests in the order they run."""
+        return tuple(forest for forest in (self.reduce, self.broadcast) if forest is not None)
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks N."""
+        return self.forests[0].n_ranks
+
+    @property
+    def root_multiplicity(self) -> Int64Array:
+        """r(v), shape (N,)."""
+        return self.forests[0].root_multiplicity
+
+    @property
+    def total_units(self) -> int:
+        """R, the number of equal units that the data is cut into."""
+        return self.forests[0].total_units
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FactoredSchedule):
+            return NotImplemented
+        return _is_same((self.kind, self.reduce, self.broadcast), (other.kind, other.reduce, other.broadcast))
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.n_ranks, self.total_units))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether values of this module are equal by content."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        return bool(np.array_equal(one, other))
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if is_dataclass(one):
+        return all(_is_same(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
+    return bool(one == other)
