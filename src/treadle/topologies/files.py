@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +84,12 @@ def parse_json(text: str, *, source: str = "") -> Any:
     """
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in items:
-            if key in found:
-                raise FormatError(f"key {_shown(key)} appears twice in one object", source=source)
-            found[key] = value
-        return found
+        found = dict(items)
+        if len(found) == len(items):
+            return found
+        keys = [key for key, _ in items]
+        twice = next(key for place, key in enumerate(keys) if key in keys[:place])
+        raise FormatError(f"key {_shown(twice)} appears twice in one object", source=source)
 
     def constant(name: str) -> Any:
         raise FormatError(f"{name} is not a JSON number", source=source)
@@ -133,8 +132,9 @@ def topology_from_json(value: Any, *, source: str = "") -> Topology:
         raise reader.error("version", f"expected {_VERSION}, found {_shown(version)}")
     name = reader.text(document["name"], "name")
     nodes = reader.list(document["nodes"], "nodes")
-    index, columns = reader.nodes(nodes)
-    links = reader.links(reader.list(document["links"], "links"), index)
+    index, columns = _plain_nodes(nodes) or reader.nodes(nodes)
+    rows = reader.list(document["links"], "links")
+    links = _plain_links(rows, index) or reader.links(rows, index)
     try:
         return Topology(name=name, node_names=tuple(index), **columns, **links)
     except TopologyError as error:
@@ -262,53 +262,124 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
+def _plain_nodes(values: list[Any]) -> tuple[dict[str, int], dict[str, Any]] | None:
+    """As `_Reader.nodes`, a column at a time; None where some node needs a closer look.
+
+    `Topology` checks the names as text; the closer look is for messages that name the place.
+    """
+    if not _have_keys(values, _NODE_KEYS, _NODE_OPTIONAL - {"extensions"}):
+        return None
+    names = [value["name"] for value in values]
+    kinds = [value["kind"] for value in values]
+    if not _are(names, str) or not _are(kinds, str) or not set(kinds) <= {"compute", "switch"}:
+        return None
+    text = "".join(names)
+    index = {name: i for i, name in enumerate(names)}
+    if not (all(names) and text.isprintable() and len(index) == len(names)):
+        return None
+    columns: dict[str, Any] = {"is_compute": np.array([kind == "compute" for kind in kinds], dtype=bool)}
+    for key in ("multicast", "aggregation"):
+        flags = [value.get(key, False) for value in values]
+        if not _are(flags, bool):
+            return None
+        columns[key] = np.array(flags, dtype=bool)
+    if any("injection_bytes_per_s" in value for value in values):
+        return None
+    columns["injection_bytes_per_s"] = np.zeros(len(values), dtype=np.int64)
+    return index, columns
+
+
+def _plain_links(values: list[Any], index: Mapping[str, int]) -> dict[str, Any] | None:
+    """As `_Reader.links`, a column at a time; None where some link needs a closer look."""
+    if not _have_keys(values, _LINK_KEYS, _LINK_OPTIONAL - {"extensions"}):
+        return None
+    columns: dict[str, Any] = {}
+    for key, column in (("tail", "tails"), ("head", "heads")):
+        names = [value[key] for value in values]
+        ends = [index.get(name, -1) for name in names] if _are(names, str) else [-1]
+        if min(ends, default=0) < 0:
+            return None
+        columns[column] = np.array(ends, dtype=np.int32)
+    for key, column, least, most in (
+        ("bandwidth_bytes_per_s", "bandwidths", 1, MAX_BANDWIDTH),
+        ("latency_ns", "latencies_ns", 0, _MAX_INT64),
+    ):
+        numbers = [value.get(key, 0) for value in values]
+        if (
+            not _are(numbers, int)
+            or not least <= min(numbers, default=least) <= max(numbers, default=least) <= most
+        ):
+            return None
+        columns[column] = np.array(numbers, dtype=np.int64)
+    return columns
+
+
+def _have_keys(values: list[Any], required: set[str], optional: set[str]) -> bool:
+    """Whether all values are objects with these keys."""
+    if not _are(values, dict):
+        return False
+    return all(required <= set(keys) <= required | optional for keys in set(map(tuple, values)))
+
+
+def _are(values: list[Any], kind: type) -> bool:
+    """Whether all values are of just this type."""
+    return set(map(type, values)) <= {kind}
+
+
 def topology_to_json(topology: Topology) -> dict[str, Any]:
     """The fabric as a JSON object; keys at their default value are left out."""
-    return {
-        "treadle": "topology",
-        "version": _VERSION,
-        "name": topology.name,
-        "nodes": [_node_to_json(topology, node) for node in range(topology.n_nodes)],
-        "links": _links_to_json(topology),
-    }
-
-
-def _node_to_json(topology: Topology, node: int) -> dict[str, Any]:
-    kind = "compute" if topology.is_compute[node] else "switch"
-    value: dict[str, Any] = {"name": topology.node_names[node], "kind": kind}
-    if topology.multicast[node]:
-        value["multicast"] = True
-    if topology.aggregation[node]:
-        value["aggregation"] = True
-    if topology.injection_bytes_per_s[node]:
-        value["injection_bytes_per_s"] = int(topology.injection_bytes_per_s[node])
+    value: dict[str, Any] = json.loads(dump_topology(topology))
     return value
-
-
-def _links_to_json(topology: Topology) -> list[dict[str, Any]]:
-    names = topology.node_names
-    columns = (topology.tails, topology.heads, topology.bandwidths, topology.latencies_ns)
-    values: list[dict[str, Any]] = []
-    for tail, head, bandwidth, latency in zip(*(column.tolist() for column in columns), strict=True):
-        link = {"tail": names[tail], "head": names[head], "bandwidth_bytes_per_s": bandwidth}
-        values.append({**link, "latency_ns": latency} if latency else link)
-    return values
 
 
 def dump_topology(topology: Topology) -> str:
     """Canonical text of a fabric: equal fabrics of one name give equal text, a node or link to a line."""
-    value = topology_to_json(topology)
-    parts: list[str] = []
-    for key in ("nodes", "links"):
-        rows = [json.dumps(row, ensure_ascii=False) for row in value[key]]
-        parts.append("[\n  " + ",\n  ".join(rows) + "\n ]" if rows else "[]")
-    name = json.dumps(topology.name, ensure_ascii=False)
-    return (
-        f'{{"treadle": "topology", "version": {_VERSION}, "name": {name},\n'
-        f' "nodes": {parts[0]},\n "links": {parts[1]}}}\n'
-    )
+    return _head(topology.name) + _body(topology)
 
 
 def topology_hash(topology: Topology) -> str:
     """SHA-256 of the canonical text without the name, in hex: equal fabrics have equal hashes."""
-    return hashlib.sha256(dump_topology(replace(topology, name="")).encode()).hexdigest()
+    return _hash(_body(topology))
+
+
+def dump_with_hash(topology: Topology) -> tuple[str, str]:
+    """`dump_topology` and `topology_hash` in one go."""
+    body = _body(topology)
+    return _head(topology.name) + body, _hash(body)
+
+
+def _hash(body: str) -> str:
+    digest = hashlib.sha256(_head("").encode())
+    digest.update(body.encode())
+    return digest.hexdigest()
+
+
+def _head(name: str) -> str:
+    quoted = json.dumps(name, ensure_ascii=False)
+    return f'{{"treadle": "topology", "version": {_VERSION}, "name": {quoted},\n'
+
+
+def _body(topology: Topology) -> str:
+    """All of the canonical text but the name; keys at their default value are left out."""
+    # a line break in a name is written as an escape, so that it can part the names here
+    quoted = json.dumps(topology.node_names, ensure_ascii=False, separators=("\n", ":"))[1:-1].split("\n")
+    kinds = np.where(topology.is_compute, '"compute"', '"switch"').tolist()
+    nodes = [f'{{"name": {name}, "kind": {kind}' for name, kind in zip(quoted, kinds, strict=False)]
+    for flags, key in ((topology.multicast, "multicast"), (topology.aggregation, "aggregation")):
+        for node in np.flatnonzero(flags).tolist():
+            nodes[node] += f', "{key}": true'
+    for node in np.flatnonzero(topology.injection_bytes_per_s).tolist():
+        nodes[node] += f', "injection_bytes_per_s": {topology.injection_bytes_per_s[node]}'
+    ends = zip(topology.tails.tolist(), topology.heads.tolist(), topology.bandwidths.tolist(), strict=True)
+    links = [
+        f'{{"tail": {quoted[tail]}, "head": {quoted[head]}, "bandwidth_bytes_per_s": {bandwidth}'
+        for tail, head, bandwidth in ends
+    ]
+    for link in np.flatnonzero(topology.latencies_ns).tolist():
+        links[link] += f', "latency_ns": {topology.latencies_ns[link]}'
+    return f' "nodes": {_lines(nodes)},\n "links": {_lines(links)}}}\n'
+
+
+def _lines(objects: list[str]) -> str:
+    """A list of objects that still lack their closing brace."""
+    return "[\n  " + "},\n  ".join(objects) + "}\n ]" if objects else "[]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -98,6 +97,8 @@ class Topology:
     def _check_names(self) -> None:
         if not is_one_line(self.name):
             raise TopologyError(f"name {self.name!r}: expected one line without control characters")
+        if self._has_plain_names():
+            return
         seen: set[str] = set()
         for name in self.node_names:
             if not isinstance(name, str) or not name:
@@ -107,6 +108,13 @@ class Topology:
             if name in seen:
                 raise TopologyError(f"node {name!r} is named twice; names must be unique")
             seen.add(name)
+
+    def _has_plain_names(self) -> bool:
+        """Whether all names are in order beyond doubt, seen all at once."""
+        names = self.node_names
+        if not set(map(type, names)) <= {str} or len(set(names)) < len(names):
+            return False
+        return all(names) and "".join(names).isprintable()
 
     def _check_links(self) -> None:
         n = self.n_nodes
@@ -241,61 +249,74 @@ class TopologyBuilder:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._names: list[str] = []
         self._index: dict[str, int] = {}
-        self._compute: list[bool] = []
-        self._multicast: list[bool] = []
-        self._aggregation: list[bool] = []
-        self._injection: list[int] = []
-        self._links: list[tuple[int, int, int, int]] = []
+        self._is_compute: list[bool] = []
+        self._multicast: list[int] = []
+        self._aggregation: list[int] = []
+        self._injection: dict[int, int] = {}
+        self._links: list[int] = []
+        """Tail, head, bandwidth and latency of one link after the other."""
 
     def compute(self, name: str, *, injection_bytes_per_s: int = 0) -> str:
         """Add a compute node; returns its name."""
-        return self._node(name, True, False, False, injection_bytes_per_s)
+        node = self._node(name, True)
+        if injection_bytes_per_s:
+            self._injection[node] = injection_bytes_per_s
+        return name
 
     def switch(self, name: str, *, multicast: bool = False, aggregation: bool = False) -> str:
         """Add a switch; returns its name."""
-        return self._node(name, False, multicast, aggregation, 0)
-
-    def _node(self, name: str, compute: bool, multicast: bool, aggregation: bool, injection: int) -> str:
-        if name in self._index:
-            raise TopologyError(f"node {name!r} is named twice; names must be unique")
-        self._index[name] = len(self._names)
-        self._names.append(name)
-        self._compute.append(compute)
-        self._multicast.append(multicast)
-        self._aggregation.append(aggregation)
-        self._injection.append(injection)
+        node = self._node(name, False)
+        if multicast:
+            self._multicast.append(node)
+        if aggregation:
+            self._aggregation.append(node)
         return name
+
+    def _node(self, name: str, is_compute: bool) -> int:
+        node = len(self._is_compute)
+        if self._index.setdefault(name, node) != node:
+            raise TopologyError(f"node {name!r} is named twice; names must be unique")
+        self._is_compute.append(is_compute)
+        return node
 
     def link(self, tail: str, head: str, bandwidth: int, latency_ns: int = 0) -> None:
         """Add one directed link; bandwidth in bytes/s."""
-        ends: list[int] = []
-        for name in (tail, head):
-            if name not in self._index:
-                raise TopologyError(f"link {tail}->{head}: no node is called {name!r}")
-            ends.append(self._index[name])
+        ends = self._ends(tail, head, bandwidth)
+        self._links += (*ends, bandwidth, latency_ns)
+
+    def _ends(self, tail: str, head: str, bandwidth: int) -> tuple[int, int]:
+        """Numbers of a link's nodes; TopologyError for an unknown one or a bandwidth out of range."""
+        index = self._index
+        if tail not in index or head not in index:
+            name = head if tail in index else tail
+            raise TopologyError(f"link {tail}->{head}: no node is called {name!r}")
         if bandwidth < 1 or bandwidth > MAX_BANDWIDTH:
             raise TopologyError(f"link {tail}->{head}: bandwidth {bandwidth} bytes/s, expected 1 to 2**50")
-        self._links.append((ends[0], ends[1], bandwidth, latency_ns))
+        return index[tail], index[head]
 
     def duplex(self, one: str, other: str, bandwidth: int, latency_ns: int = 0) -> None:
         """Add a link each way, `bandwidth` bytes/s per direction."""
-        self.link(one, other, bandwidth, latency_ns)
-        self.link(other, one, bandwidth, latency_ns)
+        a, b = self._ends(one, other, bandwidth)
+        self._links += (a, b, bandwidth, latency_ns, b, a, bandwidth, latency_ns)
 
     def build(self) -> Topology:
         """The finished value; TopologyError if it is malformed."""
-        columns: Sequence[Sequence[int]] = list(zip(*self._links, strict=True)) or [(), (), (), ()]
+        tails, heads, bandwidths, latencies = np.array(self._links, dtype=np.int64).reshape(-1, 4).T
+        n = len(self._index)
+        multicast, aggregation, injection = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n, np.int64)
+        multicast[self._multicast] = True
+        aggregation[self._aggregation] = True
+        injection[list(self._injection)] = list(self._injection.values())
         return Topology(
             name=self._name,
-            node_names=tuple(self._names),
-            is_compute=np.array(self._compute, dtype=bool),
-            tails=np.array(columns[0], dtype=np.int32),
-            heads=np.array(columns[1], dtype=np.int32),
-            bandwidths=np.array(columns[2], dtype=np.int64),
-            latencies_ns=np.array(columns[3], dtype=np.int64),
-            multicast=np.array(self._multicast, dtype=bool),
-            aggregation=np.array(self._aggregation, dtype=bool),
-            injection_bytes_per_s=np.array(self._injection, dtype=np.int64),
+            node_names=tuple(self._index),
+            is_compute=np.array(self._is_compute, dtype=bool),
+            tails=tails.astype(np.int32),
+            heads=heads.astype(np.int32),
+            bandwidths=bandwidths,
+            latencies_ns=latencies,
+            multicast=multicast,
+            aggregation=aggregation,
+            injection_bytes_per_s=injection,
         )
