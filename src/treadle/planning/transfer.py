@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -66,19 +65,20 @@ def transfer_schedule(schedule: Schedule, source: Topology, target: Topology) ->
 
 def _link_numbers(source: Topology, target: Topology) -> Int32Array:
     """Number in `target` of each link of `source`, -1 where it has none, shape (m,)."""
-    places: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for link in range(target.n_links - 1, -1, -1):
-        places[_ends(target, link)].append(link)
+    known = {name: node for node, name in enumerate(target.node_names)}
+    node = np.array([known.get(name, -1) for name in source.node_names], dtype=np.int64)
+    tails, heads = node[source.tails], node[source.heads]
+    here = np.where((tails < 0) | (heads < 0), -1, tails * target.n_nodes + heads)
+    there = target.tails.astype(np.int64) * target.n_nodes + target.heads
+    # the i-th of parallel links meets the i-th: both sides sorted by ends, in the order of their numbers
+    order, places = np.argsort(here, kind="stable"), np.argsort(there, kind="stable")
+    wanted, offered = here[order], there[places]
+    turn = np.arange(len(order)) - np.searchsorted(wanted, wanted)
+    place = np.searchsorted(offered, wanted) + turn
+    there_is = (wanted >= 0) & (place < np.searchsorted(offered, wanted, side="right"))
     numbers = np.full(source.n_links, -1, dtype=np.int32)
-    for link in range(source.n_links):
-        found = places.get(_ends(source, link))
-        if found:
-            numbers[link] = found.pop()
+    numbers[order[there_is]] = places[place[there_is]]
     return numbers
-
-
-def _ends(topology: Topology, link: int) -> tuple[str, str]:
-    return topology.node_names[topology.tails[link]], topology.node_names[topology.heads[link]]
 
 
 def _moved_forest(forest: Forest | None, moved: Callable[[Int32Array], Int32Array]) -> Forest | None:
