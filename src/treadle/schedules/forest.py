@@ -39,7 +39,7 @@ class Tree:
     entry_offset : array of int64, shape (N + 1,)
         Entries of the edge between v and its parent are entry_offset[v] up to entry_offset[v + 1];
         none at the root.
-    entry_path : array of int32, shape (E,)
+    entry_path : array of int32 (of a factored forest int64), shape (E,)
         Path number in the forest.
     entry_units : array of int64, shape (E,)
         Units that take the path; they sum to `multiplicity` on every edge.
@@ -49,7 +49,7 @@ class Tree:
     multiplicity: int
     parent: Int32Array
     entry_offset: Int64Array
-    entry_path: Int32Array
+    entry_path: Int32Array | Int64Array
     entry_units: Int64Array
 
 

@@ -1,0 +1,71 @@
+"""What the constructors of factored forests check: types, shapes and ranges. Meaning is the verifier's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array, frozen
+from treadle.errors import ScheduleError
+
+UNIT_LIMIT = 2**61
+"""Capacity units and unit trees are counted below this, so that sums of two fit int64."""
+
+Columns = Mapping[str, tuple[type[np.generic], int]]
+"""Type and number of axes of each array of a value."""
+
+
+def freeze(value: object, what: str, columns: Columns) -> None:
+    """Replace the arrays of a frozen dataclass by read-only copies of the right type.
+
+    Raises
+    ------
+    ScheduleError
+        If a value does not fit the type, or an array has the wrong number of axes.
+    """
+    for key, (dtype, n_axes) in columns.items():
+        array = getattr(value, key)
+        if not (isinstance(array, np.ndarray) and array.dtype == dtype and not array.flags.writeable):
+            try:
+                array = frozen(array, dtype)
+            except (OverflowError, TypeError, ValueError) as error:
+                raise ScheduleError(f"{what}: {key}: expected {np.dtype(dtype).name} ({error})") from None
+            object.__setattr__(value, key, array)
+        if array.ndim != n_axes:
+            raise ScheduleError(f"{what}: {key} has {array.ndim} axes, expected {n_axes}")
+
+
+def check_length(what: str, key: str, array: NDArray[Any], length: int) -> None:
+    """ScheduleError unless a column has `length` rows."""
+    if len(array) != length:
+        raise ScheduleError(f"{what}: {key} has {len(array)} rows, expected {length}")
+
+
+def check_range(what: str, key: str, array: NDArray[Any], low: int, high: int) -> None:
+    """ScheduleError unless low <= a < high for all values."""
+    if array.size and (array.min() < low or array.max() >= high):
+        wrong = array.min() if array.min() < low else array.max()
+        raise ScheduleError(f"{what}: {key}: found {wrong}, expected {low} to {high - 1}")
+
+
+def check_offsets(what: str, key: str, offsets: Int64Array, rows: int, total: int, *, least: int = 0) -> None:
+    """ScheduleError unless offsets rise from 0 to `total` in rows + 1 values, by `least` or more each."""
+    if (
+        len(offsets) != rows + 1
+        or offsets[0] != 0
+        or offsets[-1] != total
+        or bool(np.any(offsets[:-1] > offsets[1:]))
+        or bool(np.any(np.diff(offsets) < least))
+    ):
+        raise ScheduleError(
+            f"{what}: {key} must rise from 0 to {total} in {rows + 1} values, by {least} or more each"
+        )
+
+
+def check_sum(what: str, key: str, array: NDArray[Any], limit: int = UNIT_LIMIT) -> None:
+    """ScheduleError if the sum of nonnegative values reaches the limit; exact."""
+    if array.size and int(array.max()) * array.size >= limit and sum(array.ravel().tolist()) >= limit:
+        raise ScheduleError(f"{what}: {key} sum to 2**{limit.bit_length() - 1} or more; use fewer trees")
