@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from distributed import LocalCluster
 from joblib.parallel import get_active_backend
 
+from dask_cluster import dask_cluster
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, TreadleError
@@ -18,12 +19,10 @@ from treadle.planning.workers import workers
 
 
 @pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a scheduler with two workers, processes of their own."""
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-    ) as cluster:
-        yield cluster.scheduler_address
+    with dask_cluster(tmp_path_factory.mktemp("dask"), n_workers=2) as address:
+        yield address
 
 
 def rows_of(result: planning.Comparison) -> set[object]:
@@ -87,13 +86,13 @@ def test_wrong_addresses_are_one_line(address: str, reason: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_scheduler_without_workers_is_refused() -> None:
+def test_a_scheduler_without_workers_is_refused(tmp_path: Path) -> None:
     with (
-        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
+        dask_cluster(tmp_path, n_workers=0) as address,
         pytest.raises(
             TreadleError, match=r"has no workers; start some with: dask worker tcp://127\.0\.0\.1:"
         ),
-        workers(cluster=cluster.scheduler_address),
+        workers(cluster=address),
     ):
         pass
 

@@ -14,6 +14,7 @@ import pytest
 from distributed import Client, LocalCluster
 from joblib import parallel_config
 
+from dask_cluster import dask_cluster
 from treadle.schedules.collective import Collective, CollectiveKind, Demands, on_all_ranks
 from treadle.synthesis.alltoall import disjoint_paths as path_sets
 from treadle.synthesis.alltoall import extract
@@ -33,21 +34,13 @@ SERIAL = ("none", "sequential")
 IN_PROCESS = (*SERIAL, "threads")
 
 
-def local_cluster(*, processes: bool) -> LocalCluster:
-    return LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=processes,
-        host="127.0.0.1",
-        protocol="tcp://",
-        dashboard_address="127.0.0.1:0",
-    )
-
-
 @pytest.fixture(scope="module")
-def configurations() -> Iterator[dict[str, Configuration]]:
+def configurations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Configuration]]:
     """Ways to run; the cluster's workers are processes, as on other machines."""
-    with local_cluster(processes=True) as cluster, Client(cluster, set_as_default=False) as client:
+    with (
+        dask_cluster(tmp_path_factory.mktemp("dask"), n_workers=2) as address,
+        Client(address, set_as_default=False) as client,
+    ):
         yield {
             "none": nullcontext,
             "sequential": lambda: parallel_config("sequential"),
@@ -219,7 +212,14 @@ def test_a_cluster_in_this_process_gives_the_same_rate_and_paths() -> None:
     collective = on_all_ranks(fabric, CollectiveKind.ALLTOALL)
     expected = disjoint_paths(fabric, collective)
     with (
-        local_cluster(processes=False) as cluster,
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            host="127.0.0.1",
+            protocol="tcp://",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
         Client(cluster, set_as_default=False) as client,
         parallel_config("dask", client=client),
     ):

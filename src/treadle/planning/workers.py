@@ -15,6 +15,9 @@ from treadle.errors import MissingDependencyError, TreadleError
 CONNECT_S = 10.0
 """Default time in which a scheduler has to answer."""
 
+_ANSWER_S = 30.0
+"""Time in which all workers have to say what version they have."""
+
 
 @contextmanager
 def workers(
@@ -100,8 +103,16 @@ def _connected(address: str, connect_s: float) -> Iterator[Any]:
 def _check_workers(client: Any, address: str) -> None:
     if not client.ncores():
         raise TreadleError(f"cluster {address}: has no workers; start some with: dask worker {address}")
+
+    async def ask() -> Any:
+        return await client.run(installed_version)
+
     try:
-        versions = set(client.run(installed_version).values())
+        versions = set(client.sync(ask, callback_timeout=_ANSWER_S).values())
+    except TimeoutError:
+        raise TreadleError(
+            f"cluster {address}: a worker does not answer within {_ANSWER_S:.0f} s; restart it"
+        ) from None
     except Exception as error:  # dask hands on what a worker cannot import as text only
         if "No module named" not in str(error):
             raise
