@@ -64,7 +64,7 @@ def fixed_trees_optimum(problem: Instance, best: Optimum, trees: int) -> FixedTr
         inside = np.zeros(problem.n_nodes, dtype=bool)
         inside[nodes] = True
         crossing = problem.bandwidths[inside[problem.tails] & ~inside[problem.heads]]
-        scale = _least_scale(Counter(crossing.tolist()), trees * cut_weight(problem, nodes), scale)
+        scale = least_scale(Counter(crossing.tolist()), trees * cut_weight(problem, nodes), scale)
     total = int(problem.weights.sum())
     return FixedTreesOptimum(trees, scale, Fraction(total * trees) / scale)
 
@@ -76,7 +76,7 @@ def floor_capacities(bandwidths: Int64Array, scale: Fraction) -> Int64Array:
     return np.array(scaled, dtype=np.int64)[place]
 
 
-def _least_scale(crossing: Counter[int], demand: int, scale: Fraction) -> Fraction:
+def least_scale(crossing: Counter[int], demand: int, scale: Fraction) -> Fraction:
     """The least U >= scale with sum of count * floor(U b) >= demand over the cut's links."""
     scale = max(scale, Fraction(demand, sum(b * count for b, count in crossing.items())))
     while sum(count * (b * scale.numerator // scale.denominator) for b, count in crossing.items()) < demand:

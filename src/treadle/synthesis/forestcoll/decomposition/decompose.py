@@ -1,0 +1,298 @@
+"""The decomposition end to end: family, scale, trimming, pieces, gluing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.factored import Crossings, FactoredForest, Layer, Piece
+from treadle.schedules.witness import CutWitness
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.forestcoll.decomposition.detection import detect
+from treadle.synthesis.forestcoll.decomposition.exchanges import circulant_exchange
+from treadle.synthesis.forestcoll.decomposition.family import Family
+from treadle.synthesis.forestcoll.decomposition.piece_tables import solve_table, violated_cut
+from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, cut
+from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_classes, scale_for
+from treadle.synthesis.forestcoll.decomposition.trimming import trim
+from treadle.synthesis.forestcoll.fixed_trees import floor_capacities
+from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance
+from treadle.synthesis.forestcoll.optimality import Optimum
+from treadle.synthesis.forestcoll.switch_removal import unbalanced_relay
+
+_MOST_CELLS = 2**24
+"""A table of unit trees times children is not begun beyond this."""
+
+
+@dataclass(frozen=True)
+class KindReport:
+    """How one kind of piece was solved.
+
+    Parameters
+    ----------
+    count : int
+        Pieces of this kind.
+    children, relays : int
+    packer : str
+    """
+
+    count: int
+    children: int
+    relays: int
+    packer: str
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """A factored forest and what is proved of it.
+
+    Parameters
+    ----------
+    forest : FactoredForest
+    optimum : Optimum
+    trees : int
+        k, per unit of shard weight.
+    scale : Fraction
+        U: capacity units per byte/s.
+    algbw : Fraction
+        W k / U, bytes/s.
+    kinds : tuple of KindReport
+    """
+
+    forest: FactoredForest
+    optimum: Optimum
+    trees: int
+    scale: Fraction
+    algbw: Fraction
+    kinds: tuple[KindReport, ...]
+
+
+@dataclass(frozen=True)
+class _Infeasible:
+    """A piece that violates condition C: nodes of the fabric S with d+(S) < r(S), and the sets to blame."""
+
+    nodes: Int32Array
+    blamed: Int64Array
+    reason: str
+
+
+def decompose_with(
+    problem: Instance,
+    trees: list[int],
+    *,
+    only_exact: bool,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Decomposition | str:
+    """A factored forest by tight-cut decomposition, or why there is none.
+
+    Parameters
+    ----------
+    problem : Instance
+    trees : list of int
+        Numbers of trees per unit of shard weight to choose from.
+    only_exact : bool
+        The optimum or nothing.
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md. The optimum is proved by one cut and the construction; a cut
+    that a piece violates is a cut of the fabric too.
+    """
+    family = detect(problem)
+    if family.n_sets == 1:
+        return "no set of several ranks is joined better within than to the rest"
+    if unbalanced_relay(problem, problem.bandwidths) is not None:
+        return "a switch has unequal bandwidth in and out"
+    learnt: list[CutClass] = []
+    for _ in range(64):
+        classes = cut_classes(problem, family) + learnt
+        tightest = min(classes, key=lambda one: one.rate)
+        if not tightest.rate:
+            return "some rank cannot be reached"
+        found = _attempts(problem, family, classes, tightest, trees, only_exact, progress, deadline)
+        if isinstance(found, Decomposition | str):
+            return found
+        family, more = found
+        learnt += more
+        if family.n_sets == 1:
+            return "no detected set can be made tight"
+    return "too many cuts had to be learnt"
+
+
+def _attempts(
+    problem: Instance,
+    family: Family,
+    classes: list[CutClass],
+    tightest: CutClass,
+    trees: list[int],
+    only_exact: bool,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Decomposition | str | tuple[Family, list[CutClass]]:
+    """The first number of trees that can be built; or a better family, or more cuts."""
+    rate = tightest.rate
+    best = Optimum(rate, int(problem.weights.sum()) * rate, _witness(problem, tightest))
+    for number, scale in _choices(classes, rate, trees, only_exact):
+        built = _build(problem, family, best, number, scale, progress, deadline)
+        if not isinstance(built, _Infeasible):
+            return built
+        lifted = _lifted(problem, built.nodes)
+        if lifted is not None and lifted.rate < rate:
+            return family, [lifted]
+        units = None if lifted is None else _units(lifted, scale)
+        if lifted is not None and units is not None and units < number * lifted.demand:
+            if only_exact:
+                continue  # the floors are at fault: more trees make them finer
+            return family, [lifted]
+        dropped = np.zeros(family.n_sets, dtype=bool)
+        dropped[built.blamed] = True
+        dropped[0] = False
+        if not dropped.any():
+            return f"a piece has no forest: {built.reason}"
+        return family.without(dropped), []
+    return "no number of trees in reach attains the optimum"
+
+
+def _choices(
+    classes: list[CutClass], rate: Fraction, trees: list[int], only_exact: bool
+) -> Iterator[tuple[int, Fraction]]:
+    """Numbers of trees and their scales, exact ones by number, else the best first."""
+    found = [(number, scale_for(classes, number, rate)) for number in trees]
+    if only_exact:
+        yield from ((number, scale) for number, scale in found if scale == number / rate)
+    else:
+        yield from sorted(found, key=lambda pair: (-pair[0] / pair[1], pair[0]))
+
+
+def _units(one: CutClass, scale: Fraction) -> int:
+    return sum(count * (b * scale.numerator // scale.denominator) for b, count in one.entering.items())
+
+
+def _lifted(problem: Instance, nodes: Int32Array) -> CutClass | None:
+    """The cut out of S as a class: its counterpart X is all the rest."""
+    inside = np.zeros(problem.n_nodes, dtype=bool)
+    inside[nodes] = True
+    demand = int(problem.weights[inside[problem.terminals]].sum())
+    if not demand or inside[problem.terminals].all():
+        return None
+    crossing = problem.bandwidths[inside[problem.tails] & ~inside[problem.heads]]
+    return CutClass(Counter(crossing.tolist()), demand, tuple(np.flatnonzero(~inside).tolist()))
+
+
+def _witness(problem: Instance, one: CutClass) -> CutWitness:
+    outside = np.ones(problem.n_nodes, dtype=bool)
+    outside[list(one.nodes)] = False
+    return CutWitness(tuple(np.flatnonzero(outside).tolist()))
+
+
+def _build(
+    problem: Instance,
+    family: Family,
+    best: Optimum,
+    number: int,
+    scale: Fraction,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Decomposition | _Infeasible | str:
+    capacities = floor_capacities(problem.bandwidths, scale)
+    multiplicities = problem.weights * number
+    if int(capacities.sum(dtype=object)) + int(multiplicities.sum(dtype=object)) >= UNIT_LIMIT:
+        return "capacities of 2**61 units or more would be needed"
+    if unbalanced_relay(problem, capacities) is not None:
+        return "rounded capacities leave a switch unbalanced"
+    trimmed = trim(problem, family, capacities, multiplicities)
+    if trimmed.failed.any():
+        return _Infeasible(np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim")
+    cutting = cut(problem, family, trimmed.capacities, multiplicities)
+    block = int(np.gcd.reduce(multiplicities))
+    solved = _solve_kinds(problem, family, cutting, block, progress, deadline)
+    if not isinstance(solved, list):
+        return solved
+    counts = np.bincount(cutting.kind, minlength=len(cutting.kinds)).tolist()
+    reports = tuple(
+        KindReport(count, kind.n_children, kind.n_relays, packer)
+        for count, kind, (_, packer) in zip(counts, cutting.kinds, solved, strict=True)
+    )
+    layer = Layer(
+        tuple(piece for piece, _ in solved),
+        cutting.kind,
+        cutting.outer,
+        cutting.child_offset,
+        cutting.children,
+        cutting.link_offset,
+        cutting.links,
+    )
+    forest = FactoredForest(problem.direction, multiplicities, (layer,))
+    algbw = Fraction(int(problem.weights.sum()) * number) / scale
+    return Decomposition(forest, best, number, scale, algbw, reports)
+
+
+def _solve_kinds(
+    problem: Instance,
+    family: Family,
+    cutting: Cutting,
+    block: int,
+    progress: Progress | None,
+    deadline: float | None,
+) -> list[tuple[Piece, str]] | _Infeasible | str:
+    """Every kind's trees and packer, from the inside out."""
+    solved: dict[int, Piece] = {}
+    packers: dict[int, str] = {}
+    example = {kind: number for number, kind in reversed(list(enumerate(cutting.kind.tolist())))}
+    depth = family.depth
+    for kind in sorted(example, key=lambda kind: -int(depth[example[kind]])):
+        local = cutting.kinds[kind]
+        number = example[kind]
+        why = ""
+        if number == 0:
+            exchange = circulant_exchange(local, cutting, solved, block)
+            if not isinstance(exchange, str):
+                solved[kind] = Piece(local.capacity, local.native, exchange, no_crossings(), no_crossings())
+                packers[kind] = "circulant exchange"
+                continue
+            why = f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
+        if local.n_children**2 * max(1, int(local.native.min())) > _MOST_CELLS:
+            return why or f"a piece of {local.n_children} children is too large for a table"
+        violated = violated_cut(local)
+        if violated is not None:
+            return _infeasible(problem, family, cutting, number, violated)
+        table = solve_table(local, progress=progress, deadline=deadline)
+        solved[kind], packers[kind] = table.piece, table.packer
+    return [(solved[kind], packers[kind]) for kind in range(len(cutting.kinds))]
+
+
+def _infeasible(
+    problem: Instance, family: Family, cutting: Cutting, number: int, violated: Int32Array
+) -> _Infeasible:
+    """The violated cut of a piece as nodes of the fabric, and the sets whose trimming may be at fault."""
+    local = cutting.kinds[int(cutting.kind[number])]
+    inside = np.zeros(local.n_nodes, dtype=bool)
+    inside[violated] = True
+    nodes: list[NDArray[np.signedinteger]] = []
+    if local.has_outside and inside[local.outside]:
+        nodes.append(np.flatnonzero(family.ancestors[family.depth[number]] != number))
+    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
+    codes = codes[inside[: local.n_children]]
+    nodes.append(problem.terminals[codes[codes >= 0]])
+    nodes.extend(family.members(int(~code)) for code in codes[codes < 0])
+    relays = cutting.relays[cutting.relay_offset[number] : cutting.relay_offset[number + 1]]
+    nodes.append(relays[inside[local.n_children : local.n_children + local.n_relays]])
+    blamed = cutting.kind == cutting.kind[number] if number else family.outer == 0
+    return _Infeasible(
+        np.concatenate(nodes).astype(np.int32),
+        np.flatnonzero(blamed),
+        f"{len(violated)} of a piece's {local.n_nodes} nodes lack capacity",
+    )
+
+
+def no_crossings() -> Crossings:
+    """Borders of the outermost piece: none."""
+    wide, narrow = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    return Crossings(narrow, wide, wide, narrow, wide, narrow, wide, np.zeros(1, dtype=np.int64), narrow)

@@ -1,0 +1,243 @@
+"""Which sets of nodes are likely to be tight: boxes, leaves, pods, found bottom-up on the quotient fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.synthesis.forestcoll.decomposition.family import Family
+from treadle.synthesis.forestcoll.instance import Instance
+
+_MOST_LEVELS = 8
+_MOST_THRESHOLDS = 16
+
+
+def detect(problem: Instance) -> Family:
+    """A laminar family of sets that hold several terminals each, and are joined better inside than outside.
+
+    Parameters
+    ----------
+    problem : Instance
+
+    Returns
+    -------
+    Family
+        Empty where nothing was found. Nothing says that its sets are tight, or that this is all of them.
+
+    Notes
+    -----
+    Level by level: candidates are the components of the links of at least some bandwidth, and terminals with
+    equal neighbours together with the switches that only they are joined to. Of the candidate levels the one
+    whose sets need their entering bandwidth most, (W - w(X)) / b-(X) on average, is contracted to points; the
+    next level is sought on what results.
+    """
+    quotient = _Quotient.of(problem)
+    levels: list[Int32Array] = []
+    while len(levels) < _MOST_LEVELS:
+        best: tuple[float, Int32Array] | None = None
+        for labels in _candidates(quotient):
+            need = quotient.need(labels)
+            if need is not None and (best is None or need > best[0]):
+                best = (need, labels)
+        if best is None:
+            break
+        levels.append(np.where(quotient.point >= 0, best[1][quotient.point], -1).astype(np.int32))
+        quotient = quotient.contracted(best[1])
+    return Family.from_levels(problem.n_nodes, levels)
+
+
+@dataclass(frozen=True)
+class _Quotient:
+    """The fabric with sets contracted: points are terminals or sets.
+
+    Parameters
+    ----------
+    point : array of int32, shape (n,)
+        Quotient node of each node of the fabric.
+    is_point : array of bool, shape (q,)
+    weight : array of int64, shape (q,)
+        w of each quotient node.
+    tails, heads, bandwidths : arrays, shape (m',)
+        Links between different quotient nodes.
+    """
+
+    point: Int32Array
+    is_point: BoolArray
+    weight: Int64Array
+    tails: Int32Array
+    heads: Int32Array
+    bandwidths: Int64Array
+
+    @staticmethod
+    def of(problem: Instance) -> _Quotient:
+        is_point = np.zeros(problem.n_nodes, dtype=bool)
+        is_point[problem.terminals] = True
+        weight = np.zeros(problem.n_nodes, dtype=np.int64)
+        weight[problem.terminals] = problem.weights
+        keep = problem.tails != problem.heads
+        return _Quotient(
+            np.arange(problem.n_nodes, dtype=np.int32),
+            is_point,
+            weight,
+            problem.tails[keep],
+            problem.heads[keep],
+            problem.bandwidths[keep],
+        )
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.is_point)
+
+    @cached_property
+    def _pairs(self) -> tuple[Int64Array, Int64Array]:
+        """Joined pairs of nodes as keys, both ways round, and each link's place among them."""
+        n = self.n_nodes
+        tails, heads = self.tails.astype(np.int64), self.heads.astype(np.int64)
+        keys, place = np.unique(np.concatenate([tails * n + heads, heads * n + tails]), return_inverse=True)
+        return keys, place
+
+    @property
+    def neighbours(self) -> tuple[Int64Array, Int64Array]:
+        """Each joined pair of nodes, both ways round."""
+        return np.divmod(self._pairs[0], self.n_nodes)
+
+    @cached_property
+    def widths(self) -> Int64Array:
+        """Bandwidth between each pair of `neighbours`, both directions together."""
+        keys, place = self._pairs
+        both = np.concatenate([self.bandwidths, self.bandwidths])
+        return np.bincount(place, weights=both, minlength=len(keys)).astype(np.int64)
+
+    def need(self, labels: Int32Array) -> float | None:
+        """Mean of (W - w(X)) / b-(X) over the sets of a candidate level."""
+        count = int(labels.max(initial=-1)) + 1
+        if not count:
+            return None
+        inside = labels >= 0
+        weight = np.bincount(labels[inside], weights=self.weight[inside], minlength=count)
+        head, tail = labels[self.heads], labels[self.tails]
+        enters = (head >= 0) & (head != tail)
+        entering = np.bincount(head[enters], weights=self.bandwidths[enters], minlength=count)
+        if np.any(entering == 0):
+            return None
+        return float(np.mean((self.weight.sum() - weight) / entering))
+
+    def contracted(self, labels: Int32Array) -> _Quotient:
+        count = int(labels.max()) + 1
+        outside = labels < 0
+        number = np.where(outside, count + np.cumsum(outside) - 1, labels).astype(np.int32)
+        size = count + int(outside.sum())
+        is_point = np.ones(size, dtype=bool)
+        is_point[number[outside]] = self.is_point[outside]
+        weight = np.zeros(size, dtype=np.int64)
+        np.add.at(weight, number, self.weight)
+        tails, heads = number[self.tails], number[self.heads]
+        keep = tails != heads
+        return _Quotient(
+            number[self.point], is_point, weight, tails[keep], heads[keep], self.bandwidths[keep]
+        )
+
+
+def _candidates(quotient: _Quotient) -> Iterator[Int32Array]:
+    """Candidate levels: a set's number for each quotient node, -1 outside of all sets."""
+    thresholds = np.unique(quotient.bandwidths)[::-1][:_MOST_THRESHOLDS]
+    for threshold in thresholds:
+        strong = quotient.bandwidths >= threshold
+        labels = components(quotient.n_nodes, quotient.tails[strong], quotient.heads[strong])
+        found = _cleaned(quotient, labels, reject_shared=True)
+        if found is not None:
+            yield found
+    found = _cleaned(quotient, _equal_neighbours(quotient), reject_shared=False)
+    if found is not None:
+        yield found
+
+
+def components(n_nodes: int, tails: Int32Array, heads: Int32Array) -> Int32Array:
+    """The connected component of each node, named by its least node, shape (n,)."""
+    label = np.arange(n_nodes, dtype=np.int32)
+    while True:
+        least = np.minimum(label[tails], label[heads])
+        grown = label.copy()
+        np.minimum.at(grown, label[tails], least)
+        np.minimum.at(grown, label[heads], least)
+        while True:  # every label points to a smaller one: jump until it is a root
+            jumped = grown[grown]
+            if np.array_equal(jumped, grown):
+                break
+            grown = jumped
+        if np.array_equal(grown, label):
+            return label
+        label = grown
+
+
+def _equal_neighbours(quotient: _Quotient) -> Int32Array:
+    """Points with equal sets of neighbours, and switches whose points are all of one such group."""
+    one, other = quotient.neighbours
+    # a 64-bit fingerprint of each neighbour set; groups are only candidates, so a collision does no harm
+    rng = np.random.default_rng(1)
+    mark = rng.integers(0, 2**63, quotient.n_nodes, dtype=np.int64)
+    print_of = np.zeros(quotient.n_nodes, dtype=np.int64)
+    np.add.at(print_of, one, mark[other])
+    label = np.arange(quotient.n_nodes, dtype=np.int32)
+    points = np.flatnonzero(quotient.is_point)
+    _, first, inverse = np.unique(print_of[points], return_index=True, return_inverse=True)
+    label[points] = points[first[inverse]]
+    serves = ~quotient.is_point[one] & quotient.is_point[other]
+    switch, groups = one[serves], label[other[serves]]
+    least = np.full(quotient.n_nodes, quotient.n_nodes, dtype=np.int32)
+    most = np.full(quotient.n_nodes, -1, dtype=np.int32)
+    np.minimum.at(least, switch, groups)
+    np.maximum.at(most, switch, groups)
+    private = (least == most) & ~quotient.is_point
+    label[private] = least[private]
+    return label
+
+
+def _cleaned(quotient: _Quotient, labels: Int32Array, *, reject_shared: bool) -> Int32Array | None:
+    """Sets of two or more points (not all of them), numbered from 0, with their small private switches.
+
+    With `reject_shared`, a set is dropped if one of its switches serves points outside.
+    """
+    n = quotient.n_nodes
+    points = np.bincount(labels[quotient.is_point], minlength=n)
+    sizes = np.bincount(labels, minlength=n)
+    joined = np.zeros(n, dtype=bool)  # sets that some link joins inside
+    same = labels[quotient.tails] == labels[quotient.heads]
+    joined[labels[quotient.tails[same]]] = True
+    good = (points >= 2) & (points < quotient.is_point.sum()) & joined & (sizes >= 2)
+    if reject_shared:
+        for ends, others in ((quotient.tails, quotient.heads), (quotient.heads, quotient.tails)):
+            shared = ~quotient.is_point[ends] & quotient.is_point[others] & (labels[ends] != labels[others])
+            good[labels[ends[shared]]] = False
+    kept = np.where(good[labels], labels, -1).astype(np.int32)
+    if not np.any(kept >= 0):
+        return None
+    kept = _with_adapters(quotient, kept)
+    names, inverse = np.unique(kept, return_inverse=True)
+    numbers: Int32Array = (inverse - (names[0] < 0)).astype(np.int32)
+    return numbers
+
+
+def _with_adapters(quotient: _Quotient, labels: Int32Array) -> Int32Array:
+    """Take in switches such as NICs: all but one of their neighbours in one set, no less bandwidth to it."""
+    n = quotient.n_nodes
+    one, other, width = *quotient.neighbours, quotient.widths
+    while True:
+        at = (~quotient.is_point & (labels < 0))[one]
+        near = at & (labels[other] >= 0)
+        far = at & (labels[other] < 0)
+        least = np.full(n, n, dtype=np.int32)
+        most = np.full(n, -1, dtype=np.int32)
+        np.minimum.at(least, one[near], labels[other[near]])
+        np.maximum.at(most, one[near], labels[other[near]])
+        within = np.bincount(one[near], weights=width[near], minlength=n)
+        beyond = np.bincount(one[far], weights=width[far], minlength=n)
+        few = np.bincount(one[far], minlength=n) <= 1
+        adapter = few & (least == most) & (within >= beyond)
+        if not adapter.any():
+            return labels
+        labels = np.where(adapter, least, labels).astype(np.int32)

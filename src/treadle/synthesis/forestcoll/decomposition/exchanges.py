@@ -1,0 +1,152 @@
+"""Closed forms of the outermost piece: equal children that send straight to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.factored import CirculantExchange, Crossings, Piece
+from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Runs of capacity units that leave (or enter) the children of a piece, any order.
+
+    Parameters
+    ----------
+    owner : array of int64, shape (c,)
+        Child of the piece.
+    supplier : array of int64, shape (c,)
+        Child of that child which supplies them (or which they lead to).
+    link : array of int64, shape (c,)
+        Local link of the piece.
+    offset, units : arrays of int64, shape (c,)
+    plane : array of int64, shape (c,)
+        Relay at the link's other end.
+    """
+
+    owner: Int64Array
+    supplier: Int64Array
+    link: Int64Array
+    offset: Int64Array
+    units: Int64Array
+    plane: Int64Array
+
+
+def circulant_exchange(
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
+) -> CirculantExchange | str:
+    """The trees of the outermost piece if its children are equal and joined by relays alone, or why not.
+
+    Parameters
+    ----------
+    piece : LocalPiece
+        Kind of piece 0.
+    cutting : Cutting
+    solved : mapping of kind to Piece
+        Of the children that are sets.
+    block : int
+        Divides the native unit trees of every rank.
+
+    Notes
+    -----
+    Units are ordered by the child's child that supplies them, so that a unit tree leaves a box, where it can,
+    by the rank that is its root. If the planes (relays) do not agree in that order, they come first.
+    """
+    n = piece.n_children
+    if piece.has_outside or n < 2 or len(np.unique(piece.native)) != 1:
+        return "its children have unequal numbers of trees"
+    native = int(piece.native[0])
+    tail_is_child, head_is_child = piece.tails < n, piece.heads < n
+    if np.any(tail_is_child == head_is_child):
+        return "its links do not all join a child and a relay"
+    out, into = (_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False))
+    for runs in (out, into):
+        totals = np.bincount(runs.owner, weights=runs.units, minlength=n)
+        if np.any(totals != native * (n - 1)):
+            return "its children do not need just what enters and leaves them"
+    for plane_first in (False, True):
+        tables = [_table(runs, n, plane_first=plane_first) for runs in (out, into)]
+        steps = {step for table in tables for step in table[3]}
+        if len(steps) == 1:
+            (out_links, out_first, out_offset, _), (in_links, in_first, in_offset, _) = tables
+            return CirculantExchange(
+                n, native, block, out_links, in_links, out_first, in_first, out_offset, in_offset
+            )
+    return "its planes serve the children unequally"
+
+
+def _runs(piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], *, leaving: bool) -> _Runs:
+    """What leaves (enters) each child: of a rank its links whole, of a set its exits (entrances)."""
+    start, end = int(cutting.child_offset[0]), int(cutting.child_offset[1])
+    codes = cutting.children[start:end]
+    links = cutting.links[: int(cutting.link_offset[1])]
+    owners, suppliers, locals_, offsets, units = [], [], [], [], []
+    ends = piece.tails if leaving else piece.heads
+    of_rank = np.flatnonzero(np.isin(ends, np.flatnonzero(codes >= 0)))
+    owners.append(ends[of_rank].astype(np.int64))
+    suppliers.append(np.zeros(len(of_rank), dtype=np.int64))
+    locals_.append(of_rank)
+    offsets.append(np.zeros(len(of_rank), dtype=np.int64))
+    units.append(piece.capacity[of_rank])
+    is_set = np.flatnonzero(codes < 0)
+    numbers = ~codes[is_set].astype(np.int64)
+    for kind in np.unique(cutting.kind[numbers]).tolist():
+        chosen = cutting.kind[numbers] == kind
+        rows: Crossings = solved[kind].exits if leaving else solved[kind].entrances
+        count = int(chosen.sum())
+        places = cutting.link_offset[numbers[chosen]][:, None] + rows.link
+        locals_.append(np.searchsorted(links, cutting.links[places]).ravel())
+        owners.append(np.repeat(is_set[chosen], len(rows.link)))
+        suppliers.append(np.tile(rows.child.astype(np.int64), count))
+        offsets.append(np.tile(rows.offset, count))
+        units.append(np.tile(rows.units, count))
+    link = np.concatenate(locals_)
+    return _Runs(
+        np.concatenate(owners),
+        np.concatenate(suppliers),
+        link,
+        np.concatenate(offsets),
+        np.concatenate(units),
+        (piece.heads if leaving else piece.tails)[link].astype(np.int64),
+    )
+
+
+def _table(
+    runs: _Runs, n: int, *, plane_first: bool
+) -> tuple[Int32Array, Int64Array, Int64Array, set[tuple[tuple[int, int], ...]]]:
+    """Columns of each child: links, first units, offsets; and the different orders of planes."""
+    keys = [runs.offset, runs.link, runs.supplier, runs.owner]
+    if plane_first:
+        keys.insert(3, runs.plane)
+    order = np.lexsort(tuple(keys))
+    owner, units = runs.owner[order], runs.units[order]
+    counts = np.bincount(owner, minlength=n)
+    width = int(counts.max())
+    column = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
+    links = np.zeros((n, width), dtype=np.int32)
+    offsets, sizes, planes = (np.zeros((n, width), dtype=np.int64) for _ in range(3))
+    links[owner, column] = runs.link[order]
+    offsets[owner, column] = runs.offset[order]
+    sizes[owner, column] = units
+    planes[owner, column] = runs.plane[order]
+    first = np.concatenate([np.zeros((n, 1), dtype=np.int64), np.cumsum(sizes, axis=1)], axis=1)
+    kinds = np.unique(np.concatenate([sizes, planes], axis=1), axis=0)
+    steps = {_steps(row[:width].tolist(), row[width:].tolist()) for row in kinds}
+    return links, first, offsets, steps
+
+
+def _steps(sizes: list[int], planes: list[int]) -> tuple[tuple[int, int], ...]:
+    """Runs of units on one plane: (plane, units), neighbours of one plane joined."""
+    joined: list[tuple[int, int]] = []
+    for size, plane in zip(sizes, planes, strict=True):
+        if not size:
+            continue
+        if joined and joined[-1][0] == plane:
+            joined[-1] = (plane, joined[-1][1] + size)
+        else:
+            joined.append((plane, size))
+    return tuple(joined)
