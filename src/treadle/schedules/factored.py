@@ -14,8 +14,9 @@ the entrance paths from the outside in; a link where two of these meet occurs on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -138,7 +139,7 @@ def expand(forest: FactoredForest, roots: Sequence[int]) -> Forest:
     return forest._expansion.explicit(sorted(set(roots)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FactoredSchedule:
     """A collective as factored forests: in-trees, out-trees, or in-trees followed by out-trees (allreduce).
 
@@ -165,6 +166,8 @@ class FactoredSchedule:
         if self.broadcast is not None and self.broadcast.direction is not Direction.BROADCAST:
             raise ScheduleError(f"{self.kind}: the broadcasting forest flows the wrong way")
         multiplicities = [forest.root_multiplicity for forest in self.forests]
+        if not multiplicities:
+            raise ScheduleError(f"{self.kind}: spanning trees do not serve it")
         if any(not np.array_equal(multiplicities[0], other) for other in multiplicities[1:]):
             raise ScheduleError(f"{self.kind}: in-trees and out-trees differ in trees per root")
 
@@ -196,3 +199,26 @@ class FactoredSchedule:
             reduce=None if reduce is None else reduce.explicit(),
             broadcast=None if broadcast is None else broadcast.explicit(),
         )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FactoredSchedule):
+            return NotImplemented
+        return _is_same((self.kind, self.reduce, self.broadcast), (other.kind, other.reduce, other.broadcast))
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.n_ranks, self.total_units))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether values of this module are equal by content."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        return bool(np.array_equal(one, other))
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if is_dataclass(one):
+        return all(_is_same(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
+    return bool(one == other)

@@ -1,7 +1,7 @@
 """Lookups over all pieces of a layer: which rank a capacity unit of a crossing link leads to, or comes from.
 
 A *slot* is a (piece, local link) pair: an entry of ``Layer.links``. Borders nest, so a unit may cross
-several; the tables here follow it to the rank at its end, for all pieces at once, level by level from the inside.
+several; the tables here follow it to the rank at its end, for all pieces at once, level by level.
 """
 
 from __future__ import annotations

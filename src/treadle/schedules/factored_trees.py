@@ -195,26 +195,187 @@ class TableTrees:
         )
 
     @cached_property
-    def _entries(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Columns of `in_links` that hold units, by link and offset: their places row by row, and both."""
-        held = np.flatnonzero(np.diff(self.in_first, axis=1).ravel())
-        link, offset = self.in_links.ravel()[held].astype(np.int64), self.in_offset.ravel()[held]
-        order = np.lexsort((offset, link))
-        return held[order], link[order], offset[order]
+    def _entries(self) -> _Runs:
+        """All tree edges by their last links, named by their rows."""
+        row, child = np.nonzero(self.parent >= 0)
+        link = self.path_table[self.path_offset[1:][self.path[row, child]] - 1]
+        return _Runs(link, self.last[row, child], row)
 
     def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
         """See `PieceTrees.owners`."""
-        n, g, w = self.n_children, self.block, self.out_links.shape[1]
-        place, known, known_offset = self._entries
-        values = np.unique(known_offset)
-        keys = known * len(values) + np.searchsorted(values, known_offset)
-        wanted = np.asarray(links, dtype=np.int64) * len(values)
-        wanted = wanted + np.searchsorted(values, offsets, side="right") - 1
-        at = np.maximum(np.searchsorted(keys, wanted, side="right") - 1, 0)
-        child, column = np.divmod(place[at], w)
-        start, within = self.in_first[child, column], offsets - known_offset[at]
-        unit = start + within
-        is_owned = (known[at] == links) & (within >= 0) & (unit < self.in_first[child, column + 1])
+        row, skip = self._entries.find(links, offsets)
+        is_owned = (row >= 0) & (skip < self.units[row])
+        root = np.where(is_owned, self.root[row], -1).astype(np.int32)
+        unit = self._row_unit[row] - self._root_unit[self.root[row]] + skip
+        return root, np.where(is_owned, unit, -1)
+
+    def path_links(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
+        """See `PieceTrees.path_links`."""
+        starts = self.path_offset[numbers]
+        lengths = self.path_offset[1:][numbers] - starts
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+        return offsets, self.path_table[ragged(starts, lengths)]
+
+
+class _Runs:
+    """Runs of capacity units of links, by their beginnings."""
+
+    def __init__(self, link: Int32Array, unit: Int64Array, name: Int64Array) -> None:
+        order = np.lexsort((unit, link))
+        self._name, self._link, self._unit = name[order], link[order].astype(np.int64), unit[order]
+        # (link, unit) does not fit one integer, so units are replaced by their ranks
+        self._levels = np.unique(unit)
+        self._keys = self._keys_of(self._link, self._unit)
+
+    def _keys_of(self, link: Int64Array, unit: Int64Array) -> Int64Array:
+        rank = np.searchsorted(self._levels, unit, side="right")
+        keys: Int64Array = link * (len(self._levels) + 1) + rank
+        return keys
+
+    def find(self, links: Int32Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Name of the last run that begins at or before each unit, -1 if none, and the place from there."""
+        if not len(self._name):
+            return np.full(len(links), -1, dtype=np.int64), np.zeros(len(links), dtype=np.int64)
+        at = np.searchsorted(self._keys, self._keys_of(links.astype(np.int64), units), side="right") - 1
+        is_found = (at >= 0) & (self._link[at] == links)
+        return np.where(is_found, self._name[at], -1), np.where(is_found, units - self._unit[at], 0)
+
+
+@dataclass(frozen=True, eq=False)
+class CirculantExchange:
+    """Every child sends every unit tree straight to all others; n equal children.
+
+    Exit unit i of child x leads to child x + d(i) (mod n), where it is entry unit i. With r native trees a
+    child, in blocks of g: unit tree j, j = b g + a with a < g, takes exit units
+    ``b g (n - 1) + (d - 1) g + a`` for d = 1 .. n - 1.
+
+    Parameters
+    ----------
+    n_children : int
+        n.
+    native_units : int
+        r, of each child.
+    block : int
+        g, a divisor of r.
+    out_links, in_links : arrays of int32, shape (n, w)
+        Links that leave and enter each child, in the order in which they hold its exit and entry units; a
+        link may come several times, with different capacity units.
+    out_first, in_first : arrays of int64, shape (n, w + 1)
+        First exit (entry) unit that each column holds; the last one is r (n - 1). Columns may be empty.
+    out_offset, in_offset : arrays of int64, shape (n, w)
+        Capacity unit of the link that holds the column's first exit (entry) unit; the others follow in order.
+
+    Notes
+    -----
+    Path number p n w + q is the p-th of `out_links`, row by row, followed by the q-th of `in_links`.
+    """
+
+    n_children: int
+    native_units: int
+    block: int
+    out_links: Int32Array
+    in_links: Int32Array
+    out_first: Int64Array
+    in_first: Int64Array
+    out_offset: Int64Array
+    in_offset: Int64Array
+
+    def __post_init__(self) -> None:
+        what = "circulant exchange"
+        for key in ("n_children", "native_units", "block"):
+            if type(getattr(self, key)) is not int:
+                raise ScheduleError(f"{what}: {key} must be an integer")
+        narrow, wide = (np.int32, 2), (np.int64, 2)
+        freeze(
+            self,
+            what,
+            {
+                "out_links": narrow,
+                "in_links": narrow,
+                "out_first": wide,
+                "in_first": wide,
+                "out_offset": wide,
+                "in_offset": wide,
+            },
+        )
+        n, r, g = self.n_children, self.native_units, self.block
+        if n < 2 or r < 1 or g < 1 or r % g or r * n >= UNIT_LIMIT:
+            raise ScheduleError(f"{what}: {n} children of {r} unit trees in blocks of {g} make no exchange")
+        w = self.out_links.shape[1]
+        if w < 1 or (n * w) ** 2 >= UNIT_LIMIT:
+            raise ScheduleError(f"{what}: {w} links for each of {n} children are none or too many")
+        limits = (("out_links", 2**31 - 1), ("in_links", 2**31 - 1))
+        for key, high in (*limits, ("out_offset", UNIT_LIMIT), ("in_offset", UNIT_LIMIT)):
+            self._check_shape(key, (n, self.in_links.shape[1] if key.startswith("in") else w))
+            check_range(what, key, getattr(self, key), 0, high)
+        for key, links in (("out_first", self.out_links), ("in_first", self.in_links)):
+            self._check_shape(key, (n, links.shape[1] + 1))
+            first = getattr(self, key)
+            if (
+                first[:, 0].any()
+                or np.any(first[:, -1] != r * (n - 1))
+                or np.any(first[:, :-1] > first[:, 1:])
+            ):
+                raise ScheduleError(
+                    f"{what}: {key} must rise from 0 to r (n - 1) = {r * (n - 1)} in each row"
+                )
+
+    def _check_shape(self, key: str, shape: tuple[int, int]) -> None:
+        found = getattr(self, key).shape
+        if found != shape:
+            raise ScheduleError(f"circulant exchange: {key} has shape {found}, expected {shape}")
+
+    @cached_property
+    def root_units(self) -> Int64Array:
+        """Unit trees rooted at each child, shape (n,)."""
+        return np.full(self.n_children, self.native_units, dtype=np.int64)
+
+    @property
+    def n_paths(self) -> int:
+        """Path numbers are smaller than this."""
+        return self.out_links.size * self.in_links.size
+
+    @cached_property
+    def link_bound(self) -> int:
+        """One more than the greatest local link."""
+        return int(max(self.out_links.max(), self.in_links.max())) + 1
+
+    def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
+        """See `PieceTrees.rows`."""
+        _check_roots("circulant exchange", roots, units, self.root_units)
+        n, g = self.n_children, self.block
+        child = np.arange(n)
+        distance = (child - roots[:, None]) % n
+        block, within = np.divmod(units, g)
+        unit = (block * g * (n - 1) + within)[:, None] + (distance - 1) * g
+        is_root = distance == 0
+        unit[is_root] = 0
+        source, first, room_out = _holders(self.out_first, self.out_offset, roots[:, None], unit)
+        sink, last, room_in = _holders(self.in_first, self.in_offset, child, unit)
+        path = (roots[:, None] * self.out_links.shape[1] + source) * self.in_links.size
+        path += child * self.in_links.shape[1] + sink
+        room = np.where(is_root, UNIT_LIMIT, np.minimum(room_out, room_in))
+        return TreeRows(
+            parent=np.where(is_root, -1, roots[:, None]).astype(np.int32),
+            path=np.where(is_root, -1, path),
+            first=np.where(is_root, -1, first),
+            last=np.where(is_root, -1, last),
+            run=np.minimum(room.min(axis=1), g - within),
+        )
+
+    @cached_property
+    def _entries(self) -> _Runs:
+        """Columns that hold entry units, named by their places in `in_links`, row by row."""
+        held = np.flatnonzero(np.diff(self.in_first, axis=1).ravel())
+        return _Runs(self.in_links.ravel()[held], self.in_offset.ravel()[held], held)
+
+    def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
+        """See `PieceTrees.owners`."""
+        n, g = self.n_children, self.block
+        place, skip = self._entries.find(links, offsets)
+        child, column = np.divmod(np.maximum(place, 0), self.in_links.shape[1])
+        unit = self.in_first[child, column] + skip
+        is_owned = (place >= 0) & (unit < self.in_first[child, column + 1])
         block, rest = np.divmod(unit, g * (n - 1))
         distance, within = np.divmod(rest, g)
         root = np.where(is_owned, (child - distance - 1) % n, -1).astype(np.int32)
