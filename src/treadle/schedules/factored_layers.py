@@ -236,7 +236,7 @@ class Layer:
 
     def _check_children(self) -> None:
         p = len(self.kind)
-        check_range("layer", "children", self.children, 1 - p, 2**31 - 1)
+        check_range("layer", "children", self.children, -p, 2**31 - 1)
         place = np.flatnonzero(self.children < 0)
         inner = ~self.children[place]
         around = np.repeat(np.arange(p), np.diff(self.child_offset))[place]
