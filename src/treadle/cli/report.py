@@ -9,12 +9,13 @@ from treadle.cli.names import describe_links, describe_nodes
 from treadle.cli.output import Output
 from treadle.cli.quantities import counted, exact_bandwidth, shortfall
 from treadle.planning import Bound, RateResult, Shortfall, SolveResult, uniform_bandwidth
-from treadle.planning.summary import route_shape
+from treadle.planning.summary import factored_shape, route_shape
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.schedules.cost import link_loads
 from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.route_cost import route_loads
@@ -180,7 +181,7 @@ def _print_shape(output: Output, result: SolveResult) -> None:
     if isinstance(schedule, RouteSchedule | TimedRoutes):
         print_routes(output, schedule, name)
         return
-    if not isinstance(schedule, ForestSchedule):
+    if not isinstance(schedule, ForestSchedule | FactoredSchedule):
         phases = (schedule.sends,) if isinstance(schedule, ExchangeSchedule) else schedule.phases
         chunks = " and ".join(dict.fromkeys(counted(steps.n_chunks, "chunk") for steps in phases))
         output.line(
@@ -192,6 +193,18 @@ def _print_shape(output: Output, result: SolveResult) -> None:
     output.line(
         f"trees       {per_root}{schedule.total_units} in all, height at most {result.report.height_max} "
         f"({name})"
+    )
+    if isinstance(schedule, FactoredSchedule):
+        print_pieces(output, schedule)
+
+
+def print_pieces(output: Output, schedule: FactoredSchedule) -> None:
+    """Pieces of a factored schedule: how many, of how many kinds, nested how deep."""
+    shape = factored_shape(schedule)
+    layers = f" in {counted(shape['layers'], 'layer')}" if shape["layers"] > len(schedule.forests) else ""
+    output.line(
+        f"pieces      {shape['pieces']} of {counted(shape['piece_kinds'], 'kind')}{layers}, nested "
+        f"{counted(shape['piece_levels'], 'level')} deep"
     )
 
 

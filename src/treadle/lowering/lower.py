@@ -10,7 +10,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.routes import RouteSchedule
-from treadle.schedules.schedule import Schedule
+from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.timed_routes import TimedRoutes
 from treadle.topologies.topology import Topology
 
@@ -45,8 +45,9 @@ def lower(
     ScheduleError
         If the schedule does not fit the collective.
     InfeasibleError
-        If programs cannot express it.
+        If programs cannot express it, or a factored schedule is of too many ranks.
     """
+    schedule = written_out(schedule)
     if isinstance(schedule, ForestSchedule):
         return forest.lower(topology, collective, schedule, channels=channels, in_place=in_place, merge=merge)
     if isinstance(schedule, ExchangeSchedule):

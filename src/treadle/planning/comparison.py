@@ -17,6 +17,7 @@ from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.route_candidates import ROUTE_ALGORITHMS
 from treadle.planning.step_candidates import EXACT, STEP_ALGORITHMS
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.verify import verify as verify_schedule
 from treadle.schedules.violations import Report
@@ -180,5 +181,7 @@ def _row(problem: Problem, name: str, bound: Bound, options: Options) -> Compari
         claimed_optimal_algbw=bound.algbw,
         witness=bound.witness,
     )
-    trees = found.schedule.total_units if isinstance(found.schedule, ForestSchedule) else None
+    trees = (
+        found.schedule.total_units if isinstance(found.schedule, ForestSchedule | FactoredSchedule) else None
+    )
     return ComparisonRow(name, report, trees, seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -34,7 +34,7 @@ from treadle.planning.point_to_point import Shortfall, shortfall
 from treadle.planning.verification import require_verified
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan, PlanEntry
-from treadle.schedules.schedule import Schedule
+from treadle.schedules.schedule import Schedule, written_out
 from treadle.synthesis.baselines.boxes import find_boxes
 
 __all__ = ["Loading", "Lowered", "Profile", "TargetFormat", "lower"]
@@ -180,6 +180,7 @@ def lower(
     dialect = Profile(_check_choice(profile, Profile, "profile"))
     require_verified(plan)
     entry = plan.entries[-1]
+    entry = replace(entry, schedule=written_out(entry.schedule))
     _refuse_forwarders(plan, entry.schedule, target)
     where = path or f"{name}.{'json' if target is TargetFormat.MSCCLPP_JSON else 'xml'}"
     request = _Request(

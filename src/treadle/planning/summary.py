@@ -16,6 +16,7 @@ from treadle.planning.problem import model_of
 from treadle.planning.solving import BoundResult, SolveResult
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.factored import FactoredSchedule, Layer
 from treadle.schedules.plan import Plan
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.schedule import Schedule
@@ -296,10 +297,31 @@ def _shape(schedule: Schedule) -> dict[str, object]:
     if isinstance(schedule, TimedRoutes):
         return {**route_shape(schedule.routes), "flows_per_host": schedule.max_flows}
     values: dict[str, object] = {"trees": schedule.total_units}
+    if isinstance(schedule, FactoredSchedule):
+        values |= factored_shape(schedule)
     multiplicity = schedule.root_multiplicity
     if (multiplicity == multiplicity[0]).all():
         values["chunks_per_shard"] = int(multiplicity[0])
     return values
+
+
+def factored_shape(schedule: FactoredSchedule) -> dict[str, int]:
+    """Numbers of layers, pieces, kinds of pieces and levels of nesting, of all forests together."""
+    layers = [layer for forest in schedule.forests for layer in forest.layers]
+    return {
+        "layers": len(layers),
+        "pieces": sum(layer.n_pieces for layer in layers),
+        "piece_kinds": sum(len(layer.pieces) for layer in layers),
+        "piece_levels": max(_levels(layer) for layer in layers),
+    }
+
+
+def _levels(layer: Layer) -> int:
+    """How deep pieces nest."""
+    above, levels = layer.outer, 1
+    while above.max() >= 0:
+        above, levels = np.where(above >= 0, layer.outer[above], -1), levels + 1
+    return levels
 
 
 def route_shape(schedule: RouteSchedule) -> dict[str, object]:

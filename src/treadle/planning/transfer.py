@@ -11,6 +11,7 @@ from treadle.arrays import Int32Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.schedule import Schedule
@@ -49,6 +50,12 @@ def transfer_schedule(schedule: Schedule, source: Topology, target: Topology) ->
             reduce=_moved_forest(schedule.reduce, moved),
             broadcast=_moved_forest(schedule.broadcast, moved),
         )
+    if isinstance(schedule, FactoredSchedule):
+        return replace(
+            schedule,
+            reduce=_moved_pieces(schedule.reduce, moved),
+            broadcast=_moved_pieces(schedule.broadcast, moved),
+        )
     if isinstance(schedule, ExchangeSchedule):
         return replace(schedule, sends=replace(schedule.sends, link=moved(schedule.sends.link)))
     if isinstance(schedule, RouteSchedule):
@@ -83,6 +90,16 @@ def _link_numbers(source: Topology, target: Topology) -> Int32Array:
 
 def _moved_forest(forest: Forest | None, moved: Callable[[Int32Array], Int32Array]) -> Forest | None:
     return None if forest is None else replace(forest, path_links=moved(forest.path_links))
+
+
+def _moved_pieces(
+    forest: FactoredForest | None, moved: Callable[[Int32Array], Int32Array]
+) -> FactoredForest | None:
+    """The pieces on other links; ScheduleError where these are in another order, by which pieces count."""
+    if forest is None:
+        return None
+    layers = tuple(replace(layer, links=moved(layer.links)) for layer in forest.layers)
+    return replace(forest, layers=layers)
 
 
 def _moved_steps(steps: Steps | None, moved: Callable[[Int32Array], Int32Array]) -> Steps | None:

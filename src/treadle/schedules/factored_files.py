@@ -1,7 +1,8 @@
 """Factored forests as members of a plan's archive: one table of columns per layer, all kinds of pieces in it.
 
 A layer's members lie in ``factored/<forest>/<layer>/``. Columns of all kinds stand one after the other; their
-lengths come from the ``count`` members, a number per kind. Offsets are stored as counts, which deflate better.
+lengths come from the ``count`` members, a number per kind. Offsets are stored as counts, which deflate
+better.
 """
 
 from __future__ import annotations
@@ -15,14 +16,23 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.errors import FormatError
-from treadle.schedules.factored import FactoredForest
-from treadle.schedules.factored_layers import Crossings, Layer, Piece
-from treadle.schedules.factored_trees import CirculantExchange, PieceTrees, TableTrees
+from treadle.schedules.factored import (
+    CirculantExchange,
+    Crossings,
+    FactoredForest,
+    Layer,
+    Piece,
+    PieceTrees,
+    TableTrees,
+)
 from treadle.schedules.file_members import MemberReader, to_npy, write_member
 from treadle.schedules.forest import Direction
 
 MAX_LAYERS = 100
 """Most layers of a forest in a file."""
+
+MAX_KINDS = 2**16
+"""Most kinds of pieces of a layer in a file."""
 
 _LAYER_COLUMNS = ("kind", "outer", "children", "links")
 _LAYER_COUNTS = {"child_count": "child_offset", "link_count": "link_offset"}
@@ -153,14 +163,19 @@ def _numbers(values: Iterable[int]) -> Int64Array:
 
 def _read_layer(members: MemberReader, folder: str) -> Layer:
     columns = {
-        key: members.array(f"{folder}/{key}.npy", np.int32 if key in _NARROW else np.int64)
+        key: members.array(
+            f"{folder}/{key}.npy",
+            np.int32 if key in _NARROW else np.int64,
+            most=MAX_KINDS if key == "form" else None,
+        )
         for key in _COLUMNS
     }
     reader = _LayerReader(folder, columns)
     return Layer(
         pieces=tuple(reader.pieces()),
         **{key: columns[key] for key in _LAYER_COLUMNS},
-        **{offset: reader.offsets(key) for key, offset in _LAYER_COUNTS.items()},
+        child_offset=reader.offsets("child_count"),
+        link_offset=reader.offsets("link_count"),
     )
 
 
@@ -185,6 +200,8 @@ class _LayerReader:
     def pieces(self) -> Iterator[Piece]:
         """The kinds of pieces."""
         form = self._columns["form"]
+        if np.any((form != _TABLE) & (form != _CIRCULANT)):
+            raise FormatError(f"{self._folder}/form: expected {_TABLE} (table) or {_CIRCULANT} (circulant)")
         native = self._parts("native", "native_count", self._n_kinds)
         capacity = self._parts("capacity", "capacity_count", self._n_kinds)
         sides = [self._crossings(side) for side in _SIDES]
@@ -193,8 +210,6 @@ class _LayerReader:
             iter(self._tables(sizes[form == _TABLE])),
             iter(self._circulants(sizes[form == _CIRCULANT])),
         ]
-        if np.any((form != _TABLE) & (form != _CIRCULANT)):
-            raise FormatError(f"{self._folder}/form: expected {_TABLE} (table) or {_CIRCULANT} (circulant)")
         for kind, number in enumerate(form.tolist()):
             yield Piece(
                 capacity=capacity[kind],

@@ -1,9 +1,9 @@
 """Plan files: a zip of a JSON manifest, the fabric's JSON and .npy arrays; read with distrust.
 
 Format, version 2. ``manifest.json`` has the collective, the claims, the witness, the provenance and, per
-entry, the size range, its ``type`` (``forests``, ``steps``, ``exchange`` or ``routes``) and the numbers of
-its forests or steps by role, of an exchange the number of its ``sends`` among the steps, of routes their
-number and that of their ``rounds`` if they have any; ``topology.json`` is the fabric as
+entry, the size range, its ``type`` (``forests``, ``factored``, ``steps``, ``exchange`` or ``routes``) and
+the numbers of its forests or steps by role, of an exchange the number of its ``sends`` among the steps, of
+routes their number and that of their ``rounds`` if they have any; ``topology.json`` is the fabric as
 `treadle.topologies.files` writes it; ``forests/<number>/<column>.npy``, and likewise ``steps``, ``routes``
 and ``rounds``, are little-endian signed integers of the narrowest sufficient width. ``forests`` and
 ``rounds`` say how many there are, ``steps`` and ``routes`` list the chunks per shard or unit of demand of
@@ -11,9 +11,12 @@ each. Offsets are stored as counts, which deflate better. The steps of an exchan
 besides. Where an all-to-all has demands, the collective's ``demands`` names the member with their matrix.
 Equal plans give equal bytes.
 
-All-to-all and its routes came to version 2 without a new number: a program that does not know them refuses
-the collective's kind or the entry's type by its name, and all other plans have stayed the same to the byte
-(the keys ``routes`` and ``rounds`` are there only where an entry has routes).
+Factored forests have members of their own (`treadle.schedules.factored_files`); ``factored`` lists how many
+layers each has.
+
+All-to-all, its routes and factored forests came to version 2 without a new number: a program that does not
+know them refuses the collective's kind or the entry's type by its name, and all other plans have stayed the
+same to the byte (the keys ``routes``, ``rounds`` and ``factored`` are there only where an entry has them).
 
 Version 1, which is read as well, has no ``steps`` and no ``type``: all entries name forests.
 """
@@ -36,6 +39,8 @@ from treadle.arrays import Int32Array
 from treadle.atomic import write_bytes
 from treadle.errors import FormatError, TreadleError
 from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.factored import FactoredForest, FactoredSchedule
+from treadle.schedules.factored_files import write_factored
 from treadle.schedules.file_members import to_npy, write_member
 from treadle.schedules.file_values import fraction_text
 from treadle.schedules.forest import Forest, ForestSchedule
@@ -57,7 +62,7 @@ from treadle.schedules.plan_reader import (
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.steps import Steps
 from treadle.schedules.timed_routes import TimedRoutes
-from treadle.topologies.files import dump_topology, topology_hash
+from treadle.topologies.files import dump_with_hash
 
 _Part = TypeVar("_Part")
 
@@ -104,16 +109,19 @@ def dump_plan(plan: Plan, *, source: str = "plan") -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         try:
-            content = _manifest(plan, entries, parts)
+            fabric, digest = dump_with_hash(plan.topology)
+            content = _manifest(plan, digest, entries, parts)
             manifest = json.dumps(content, indent=1, allow_nan=False)
             write_member(archive, "manifest.json", manifest.encode() + b"\n")
-            write_member(archive, "topology.json", dump_topology(plan.topology).encode())
+            write_member(archive, "topology.json", fabric.encode())
         except UnicodeEncodeError as error:
             raise FormatError(f"a name is no valid text ({error.reason})", source=source) from None
         _write_columns(archive, "forests", parts.forests, FOREST_COLUMNS, FOREST_COUNTS)
         _write_columns(archive, "steps", parts.steps, STEP_COLUMNS, STEP_COUNTS)
         _write_columns(archive, "routes", parts.routes, ROUTE_COLUMNS, ROUTE_COUNTS)
         _write_columns(archive, "rounds", parts.rounds, ROUND_COLUMNS, ROUND_COUNTS)
+        for number, forest in enumerate(parts.factored):
+            write_factored(archive, number, forest)
         for number, ranks in parts.targets.items():
             write_member(archive, targets_member(number), to_npy(ranks))
         if plan.collective.demands is not None:
@@ -166,6 +174,7 @@ class _Parts:
     targets: dict[int, Int32Array] = field(default_factory=dict)
     routes: list[RouteSchedule] = field(default_factory=list)
     rounds: list[TimedRoutes] = field(default_factory=list)
+    factored: list[FactoredForest] = field(default_factory=list)
 
 
 def _row(entry: PlanEntry, parts: _Parts) -> dict[str, object]:
@@ -187,6 +196,9 @@ def _row(entry: PlanEntry, parts: _Parts) -> dict[str, object]:
     if isinstance(schedule, ForestSchedule):
         named = {part.direction.value: _number(parts.forests, part) for part in schedule.forests}
         return row | {"type": "forests"} | named
+    if isinstance(schedule, FactoredSchedule):
+        named = {part.direction.value: _number(parts.factored, part) for part in schedule.forests}
+        return row | {"type": "factored"} | named
     return (
         row
         | {"type": "steps"}
@@ -217,7 +229,8 @@ def _write_columns(
             write_member(archive, f"{folder}/{number}/{key}.npy", to_npy(np.diff(getattr(part, offset))))
 
 
-def _manifest(plan: Plan, entries: list[dict[str, object]], parts: _Parts) -> dict[str, object]:
+def _manifest(plan: Plan, digest: str, entries: list[dict[str, object]], parts: _Parts) -> dict[str, object]:
+    layers = [{"layers": len(forest.layers)} for forest in parts.factored]
     collective = plan.collective
     posed: dict[str, object] = {
         "kind": collective.kind.value,
@@ -231,7 +244,7 @@ def _manifest(plan: Plan, entries: list[dict[str, object]], parts: _Parts) -> di
     return {
         "treadle": "plan",
         "version": VERSION,
-        "topology_sha256": topology_hash(plan.topology),
+        "topology_sha256": digest,
         "collective": posed,
         "algorithm": plan.algorithm,
         "algbw": fraction_text(plan.algbw),
@@ -243,4 +256,5 @@ def _manifest(plan: Plan, entries: list[dict[str, object]], parts: _Parts) -> di
         "steps": [{"n_chunks": part.n_chunks} for part in parts.steps],
         **({"routes": [{"n_chunks": part.n_chunks} for part in parts.routes]} if parts.routes else {}),
         **({"rounds": len(parts.rounds)} if parts.rounds else {}),
+        **({"factored": layers} if layers else {}),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -15,6 +16,8 @@ from treadle.errors import FormatError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.demands import Demands
 from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.factored import FactoredForest, FactoredSchedule
+from treadle.schedules.factored_files import MAX_LAYERS, factored_members, read_factored
 from treadle.schedules.file_members import MemberReader
 from treadle.schedules.file_values import (
     read_fraction,
@@ -115,10 +118,19 @@ def _manifest(value: Any) -> Mapping[str, Any]:
         raise FormatError('manifest: expected "treadle": "plan" and a version')
     if version not in (VERSION - 1, VERSION):
         raise FormatError(f"manifest: version {version}, this program reads {VERSION - 1} and {VERSION}")
-    absent = {"steps": [], "routes": [], "rounds": 0}
+    absent = {"steps": [], "routes": [], "rounds": 0, "factored": []}
     if version == 1:
         return {**absent, **read_object(value, "manifest", _KEYS)}
-    return {**absent, **read_object(value, "manifest", _KEYS | {"steps"}, {"routes", "rounds"})}
+    return {**absent, **read_object(value, "manifest", _KEYS | {"steps"}, {"routes", "rounds", "factored"})}
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What entries name by number."""
+
+    forests: list[Forest]
+    factored: list[FactoredForest]
+    steps: list[Steps]
 
 
 class _Items:
@@ -131,8 +143,11 @@ class _Items:
         self._n_forests = read_whole(manifest["forests"], "forests")
         if not 0 <= self._n_forests <= _MAX_ITEMS:
             raise FormatError(f"forests: {self._n_forests}, expected 0 to {_MAX_ITEMS}")
-        self._n_chunks = _chunk_numbers(manifest, "steps")
-        self._route_chunks = _chunk_numbers(manifest, "routes")
+        self._n_layers = _item_numbers(manifest, "factored", "layers")
+        if any(not 1 <= number <= MAX_LAYERS for number in self._n_layers):
+            raise FormatError(f"factored: layers must be 1 to {MAX_LAYERS}")
+        self._n_chunks = _item_numbers(manifest, "steps", "n_chunks")
+        self._route_chunks = _item_numbers(manifest, "routes", "n_chunks")
         self._n_rounds = read_whole(manifest["rounds"], "rounds")
         if not 0 <= self._n_rounds <= _MAX_ITEMS:
             raise FormatError(f"rounds: {self._n_rounds}, expected 0 to {_MAX_ITEMS}")
@@ -146,6 +161,8 @@ class _Items:
             ("rounds", self._n_rounds, (*ROUND_COLUMNS, *ROUND_COUNTS)),
         ):
             expected |= {f"{folder}/{i}/{key}.npy" for i in range(number) for key in keys}
+        for number, n_layers in enumerate(self._n_layers):
+            expected |= factored_members(number, n_layers)
         expected |= {targets_member(number) for number in self._exchanged()}
         members.check_names(expected)
 
@@ -156,9 +173,14 @@ class _Items:
         forests = [self._forest(number, way, n_ranks) for number, way in enumerate(ways)]
         ways = self._directions("steps", len(self._n_chunks))
         steps = [self._step_phase(number, way, n_ranks) for number, way in enumerate(ways)]
+        ways = self._directions("factored", len(self._n_layers))
+        factored = [
+            read_factored(self._members, number, self._n_layers[number], way)
+            for number, way in enumerate(ways)
+        ]
         routed = self._routed(kind, n_ranks)
         return tuple(
-            self._entry(value, kind, forests, steps) if found is None else found
+            self._entry(value, kind, _Parts(forests, factored, steps)) if found is None else found
             for value, found in zip(self._entries, routed, strict=True)
         )
 
@@ -199,14 +221,13 @@ class _Items:
                 raise FormatError(f"{folder}: some are used by no entry")
         return found
 
-    def _entry(
-        self, value: Any, kind: CollectiveKind, forests: list[Forest], steps: list[Steps]
-    ) -> PlanEntry:
+    def _entry(self, value: Any, kind: CollectiveKind, parts: _Parts) -> PlanEntry:
         if self._type(value) == "exchange":
-            return self._exchange_entry(value, kind, steps)
+            return self._exchange_entry(value, kind, parts.steps)
         if kind is CollectiveKind.ALLTOALL:
             raise FormatError('entries: an all-to-all has entries of "type": "exchange" or "routes"')
-        is_forest = self._type(value) == "forests"
+        found = self._type(value)
+        is_forest = found in ("forests", "factored")
         roles = {
             role for role, needed in (("reduce", kind.reduces), ("broadcast", kind.broadcasts)) if needed
         }
@@ -215,10 +236,12 @@ class _Items:
         keys = {"min_bytes", "max_bytes"} | ({"type"} if self._has_types else set())
         fields = read_object(value, "entries", keys | roles - optional, optional)
         schedule: Schedule
-        if is_forest:
-            schedule = ForestSchedule(kind, **{role: forests[fields[role]] for role in roles})
+        if found == "forests":
+            schedule = ForestSchedule(kind, **{role: parts.forests[fields[role]] for role in roles})
+        elif found == "factored":
+            schedule = FactoredSchedule(kind, **{role: parts.factored[fields[role]] for role in roles})
         else:
-            schedule = StepSchedule(kind, **{role: steps[fields[role]] for role in roles & set(fields)})
+            schedule = StepSchedule(kind, **{role: parts.steps[fields[role]] for role in roles & set(fields)})
         return _sized(fields, schedule)
 
     def _exchange_entry(self, value: Any, kind: CollectiveKind, steps: list[Steps]) -> PlanEntry:
@@ -234,8 +257,10 @@ class _Items:
         if not isinstance(entry, dict):
             raise FormatError("entries: expected objects")
         found = entry.get("type") if self._has_types else "forests"
-        if found not in ("forests", "steps", "exchange", "routes"):
-            raise FormatError('entries: expected "type": "forests", "steps", "exchange" or "routes"')
+        if found not in ("forests", "factored", "steps", "exchange", "routes"):
+            raise FormatError(
+                'entries: expected "type": "forests", "factored", "steps", "exchange" or "routes"'
+            )
         return str(found)
 
     def _directions(self, folder: str, number: int) -> list[Direction]:
@@ -294,14 +319,12 @@ class _Items:
         return TimedRoutes(routes, **self._columns(f"rounds/{number}", ROUND_COLUMNS, ROUND_COUNTS))
 
 
-def _chunk_numbers(manifest: Mapping[str, Any], key: str) -> list[int]:
-    """`n_chunks` of each of the steps or routes."""
+def _item_numbers(manifest: Mapping[str, Any], key: str, number: str) -> list[int]:
+    """A number of each of the steps, routes or factored forests."""
     items = read_list(manifest[key], key)
     if len(items) > _MAX_ITEMS:
         raise FormatError(f"{key}: {len(items)}, expected 0 to {_MAX_ITEMS}")
-    return [
-        read_whole(read_object(item, key, {"n_chunks"})["n_chunks"], f"{key}: n_chunks") for item in items
-    ]
+    return [read_whole(read_object(item, key, {number})[number], f"{key}: {number}") for item in items]
 
 
 def _numbered(entry: Mapping[str, Any], key: str, total: int) -> int:

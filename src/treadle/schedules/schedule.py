@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+from treadle.errors import InfeasibleError
 from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.steps import StepSchedule
 from treadle.schedules.timed_routes import TimedRoutes
 
-Schedule = ForestSchedule | StepSchedule | ExchangeSchedule | RouteSchedule | TimedRoutes
+ExplicitSchedule = ForestSchedule | StepSchedule | ExchangeSchedule | RouteSchedule | TimedRoutes
+"""Schedules that hold all they move."""
+
+Schedule = ExplicitSchedule | FactoredSchedule
 """All have `kind` and `n_ranks`; `isinstance` tells them apart where a stage needs more."""
+
+MAX_EXPANDED_RANKS = 1024
+"""Factored schedules of more ranks are not written out: N ranks have at least N trees of N parents."""
+
+
+def written_out(schedule: Schedule) -> ExplicitSchedule:
+    """The schedule itself; of a factored one, all its trees.
+
+    Raises
+    ------
+    InfeasibleError
+        If a factored schedule is of more than `MAX_EXPANDED_RANKS` ranks.
+    """
+    if not isinstance(schedule, FactoredSchedule):
+        return schedule
+    if schedule.n_ranks > MAX_EXPANDED_RANKS:
+        raise InfeasibleError(
+            f"a factored plan of {schedule.n_ranks} ranks: all its trees are written out for at most "
+            f"{MAX_EXPANDED_RANKS} ranks; lower one rank at a time (treadle lower --rank R) or use a smaller "
+            f"fabric"
+        )
+    return schedule.explicit()

@@ -13,6 +13,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.routes import RouteSchedule
@@ -102,6 +103,8 @@ def verify(
         return verify_routes(topology, collective, schedule, **claims)
     if isinstance(schedule, TimedRoutes):
         return verify_timed_routes(topology, collective, schedule, **claims)
+    if isinstance(schedule, FactoredSchedule):
+        schedule = schedule.explicit()
     found = Findings(limit)
     check_members(topology, collective, found)
     if found.total:

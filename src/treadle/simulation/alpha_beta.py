@@ -15,7 +15,7 @@ from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.exchange_cost import exchange_loads
 from treadle.schedules.forest import Forest, ForestSchedule, Tree
 from treadle.schedules.route_cost import route_runtime
-from treadle.schedules.schedule import Schedule
+from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.step_cost import shard_fraction, step_loads
 from treadle.schedules.steps import StepSchedule
 from treadle.topologies.topology import Topology
@@ -49,6 +49,7 @@ def alpha_beta_time(
     Fraction
         Seconds.
     """
+    schedule = written_out(schedule)
     if isinstance(schedule, ForestSchedule):
         return _deepest(topology, schedule, alpha_ns) * _NANOSECOND + size_bytes / algbw(topology, schedule)
     if isinstance(schedule, StepSchedule | ExchangeSchedule):
