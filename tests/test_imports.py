@@ -47,6 +47,7 @@ VERIFIER_MAY_IMPORT = {
     "treadle.topologies.topology",
     "treadle.schedules.collective",
     "treadle.schedules.exchange",
+    "treadle.schedules.factored",
     "treadle.schedules.forest",
     "treadle.schedules.plan",
     "treadle.schedules.routes",
