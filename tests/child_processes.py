@@ -8,8 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +50,29 @@ def started(words: Sequence[object], **options: Any) -> Iterator[subprocess.Pope
     try:
         yield process
     finally:
-        kill_group(process)
+        _end(process)
 
 
-def kill_group(process: subprocess.Popen[Any]) -> None:
-    """End a process that leads a session, and all of that session."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def kill_session(process: subprocess.Popen[str]) -> None:
+    """Send SIGKILL to a process that leads a session, and to all of that session: launchers make groups."""
+    for number in [process.pid, *_members(process.pid)]:
+        if number != process.pid or process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+
+
+def _members(session: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            after_name = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if int(after_name[3]) == session and after_name[0] not in "ZX":
+                found.append(int(path.parent.name))
+    return found
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    kill_session(process)
     process.wait(_GRACE_S)
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
@@ -91,3 +109,28 @@ def wait_until(condition: Callable[[], bool], *, limit_s: float = 30.0, what: st
     while not condition():
         assert time.monotonic() < end, f"after {limit_s:g} s still not: {what or condition}"
         time.sleep(0.05)
+
+
+def first_line(process: subprocess.Popen[str], *, limit_s: float = 60.0) -> str:
+    """The next line that a process prints; AssertionError if none comes in time."""
+    assert process.stdout is not None
+    timer = threading.Timer(limit_s, kill_session, [process])
+    timer.start()
+    try:
+        line = process.stdout.readline()
+    finally:
+        timer.cancel()
+        timer.join()
+    assert line, f"no line within {limit_s:g} s: {process.args}"
+    return line.rstrip("\n")
+
+
+def finished_together(
+    commands: Sequence[Sequence[object]], *, environment: Mapping[str, str], limit_s: float = LIMIT_S
+) -> list[subprocess.CompletedProcess[str]]:
+    """What processes that run side by side printed, all of them within the limit; as `finished`."""
+    with ThreadPoolExecutor(len(commands)) as pool:
+        waiting = [
+            pool.submit(finished, command, environment=environment, limit_s=limit_s) for command in commands
+        ]
+        return [done.result() for done in waiting]

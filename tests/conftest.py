@@ -1,4 +1,4 @@
-"""Settings of the whole suite: deterministic hypothesis, and a closing line on engines that were skipped."""
+"""Settings of the whole suite: deterministic hypothesis, failures said at once, engines that were skipped."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from live_report import LiveReport
+
 settings.register_profile(
     "treadle", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -23,6 +25,14 @@ os.environ["TREADLE_CACHE_DIR"] = tempfile.mkdtemp(prefix="treadle-tests-")
 atexit.register(shutil.rmtree, os.environ["TREADLE_CACHE_DIR"], ignore_errors=True)
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Report live, in the process that has a terminal: workers of xdist have none."""
+    plugins = session.config.pluginmanager
+    terminal = plugins.get_plugin("terminalreporter")
+    if terminal is not None and not hasattr(session.config, "workerinput"):
+        plugins.register(LiveReport(terminal), "live report")
 
 
 @pytest.fixture(scope="session")

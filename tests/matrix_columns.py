@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from fractions import Fraction
 from math import lcm
 from pathlib import Path
 
+from child_processes import finished, finished_together, search_path
 from matrix_cases import Key, modes, plans
 from treadle import planning
 from treadle.errors import TreadleError
@@ -151,20 +151,13 @@ def mpi_and_texts(folder: Path) -> tuple[Outcomes, ...]:
 def run_mpi_worker(worker: str, arguments: list[str]) -> dict[str, list[list[str]]]:
     """What the first of four processes printed."""
     launch = [str(find_mpi().mpirun), "-n", "4", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
-    done = subprocess.run(
-        [*launch, sys.executable, "-m", "mpi4py", str(TESTS / worker), *arguments],
-        env={**launch_environment(), "PYTHONPATH": search_path()},
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
+    done = finished(
+        [*launch, sys.executable, "-m", "mpi4py", TESTS / worker, *arguments],
+        environment={**launch_environment(), "PYTHONPATH": search_path()},
+        limit_s=150,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
-
-
-def search_path() -> str:
-    return os.pathsep.join(path for path in [str(TESTS), *sys.path] if path)
 
 
 def torch(folder: Path) -> tuple[Outcomes, ...]:
@@ -179,23 +172,11 @@ def torch(folder: Path) -> tuple[Outcomes, ...]:
     job.write_text(json.dumps(found))
     environment = {**os.environ, "PYTHONPATH": search_path()}
     environment |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(TESTS / "matrix_torch_worker.py"), str(rank), str(job)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(4)
-    ]
-    try:
-        for process in processes:
-            _, problems = process.communicate(timeout=180)
-            assert process.returncode == 0, problems[-3000:]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+    worker = [sys.executable, TESTS / "matrix_torch_worker.py"]
+    for done in finished_together(
+        [[*worker, rank, job] for rank in range(4)], environment=environment, limit_s=150
+    ):
+        assert done.returncode == 0, done.stderr[-3000:]
     reports = [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(4)]
     assert all([entry[:3] for entry in one] == [entry[:3] for entry in reports[0]] for one in reports)
     return ({(row, kind): why for row, kind, why, _ in reports[0]},)

@@ -13,6 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from child_processes import finished
 from conftest import missing_engines, mpirun
 from treadle.lowering.program import Buffer
 
@@ -99,13 +100,9 @@ def _under_mpirun(processes: int, *options: str) -> subprocess.CompletedProcess[
     launcher = mpirun()
     assert launcher is not None
     command = [launcher, "-n", str(processes), "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
-    return subprocess.run(
-        [*command, sys.executable, str(FFT3D), *options],
-        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+    return finished(
+        [*command, sys.executable, FFT3D, *options],
+        environment={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
     )
 
 

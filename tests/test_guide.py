@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from child_processes import finished, search_path
 from conftest import missing_engines
 from treadle.cli.main import main
 from treadle.planning import solve
@@ -74,19 +73,15 @@ def test_commands_of_launchers_run(repository: Path, tmp_path: Path) -> None:
         words = [start] if engine == "MPI" else [sys.executable, "-m", start]
         for word in command[1:]:
             words += treadle if word == "treadle" else [word]
-        done = subprocess.run(
+        done = finished(
             words,
             cwd=tmp_path,
-            env={
+            environment={
                 **launch_environment(),
-                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                "PYTHONPATH": search_path(),
                 "GLOO_SOCKET_IFNAME": "lo",
                 "OMP_NUM_THREADS": "1",
             },
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]
         assert wanted in done.stdout

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from child_processes import finished
+
 
 def run(*argv: str | Path, cwd: Path) -> str:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    done = subprocess.run(
-        [str(word) for word in argv], cwd=cwd, env=clean, capture_output=True, text=True, check=False
-    )
+    done = finished(argv, cwd=cwd, environment=clean, limit_s=150)
     assert done.returncode == 0, f"{argv}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

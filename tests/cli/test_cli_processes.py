@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from child_processes import finished, started
 from conftest import missing_engines, mpirun
 from treadle.cli.main import main
 
@@ -23,13 +25,9 @@ def under_mpirun(processes: int, plan: Path, *options: str) -> subprocess.Comple
     launcher = mpirun()
     assert launcher is not None
     command = [launcher, "-n", str(processes), "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
-    return subprocess.run(
-        [*command, *TREADLE, "run", str(plan), "--runtime", "mpi", *options],
-        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+    return finished(
+        [*command, *TREADLE, "run", plan, "--runtime", "mpi", *options],
+        environment={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
     )
 
 
@@ -55,24 +53,27 @@ def test_a_wrong_number_of_processes_is_said_once(tmp_path: Path) -> None:
     assert "expected 4 processes" in done.stderr
 
 
+def shown_on(terminal: int, *, limit_s: float = 90.0) -> bytes:
+    """What a terminal shows next; nothing once its other end has been closed."""
+    assert select.select([terminal], [], [], limit_s)[0], f"nothing on the terminal for {limit_s} s"
+    with contextlib.suppress(OSError):  # Linux's way to say that the other end was closed
+        return os.read(terminal, 1000)
+    return b""
+
+
 def test_interrupt_leaves_no_file(tmp_path: Path) -> None:
     """On a terminal progress shows; Ctrl-C then ends the compiled core, and nothing is written."""
     plan = tmp_path / "late.plan"
     terminal, stderr = pty.openpty()
-    process = subprocess.Popen(
-        [*TREADLE, "solve", "torus:32,32", "allgather", "--exact", "-o", str(plan)],
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-    )
-    os.close(stderr)
-    shown = os.read(terminal, 1000)  # waits for the first progress line
-    process.send_signal(signal.SIGINT)
-    with contextlib.suppress(OSError):  # Linux's way to say that the other end was closed
-        while more := os.read(terminal, 1000):
+    command = [*TREADLE, "solve", "torus:32,32", "allgather", "--exact", "-o", plan]
+    with started(command, stderr=stderr) as process:
+        os.close(stderr)
+        shown = shown_on(terminal)  # waits for the first progress line
+        process.send_signal(signal.SIGINT)
+        while more := shown_on(terminal):
             shown += more
-    os.close(terminal)
-    out, _ = process.communicate(timeout=60)
+        os.close(terminal)
+        out, _ = process.communicate(timeout=60)
     assert process.returncode == 130, (out, shown)
     assert b"%" in shown
     assert shown.endswith(b"treadle: interrupted; nothing was written\r\n")
@@ -81,15 +82,11 @@ def test_interrupt_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*TREADLE, "topology", "export", "dgx_a100:64"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.wait(timeout=60)
-    process.stderr.close()
+    with started([*TREADLE, "topology", "export", "dgx_a100:64"]) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None  # communicate would read it
+        assert process.communicate(timeout=60)[1] == ""
 
 
 @pytest.mark.parametrize("module", ["typer", "numpy", "treadle.planning"])
@@ -104,8 +101,6 @@ sys.meta_path.insert(0, Interrupted())
 from treadle.cli.main import entry_point
 entry_point()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = finished([sys.executable, "-c", code])
     assert done.returncode == 130
     assert done.stderr == "treadle: interrupted; nothing was written\n"

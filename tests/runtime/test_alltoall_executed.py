@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 import exchange_samples as samples
+from child_processes import finished, search_path
 from conftest import missing_engines, mpirun
 from treadle.lowering.lower import lower
 from treadle.lowering.program import OperationKind, Program
@@ -35,13 +35,10 @@ def test_eight_processes_get_every_byte() -> None:
     assert launcher is not None
     options = ["-n", "8", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    done = subprocess.run(
-        [launcher, *options, sys.executable, "-m", "mpi4py", str(WORKER)],
-        env={**os.environ, **root, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
+    done = finished(
+        [launcher, *options, sys.executable, "-m", "mpi4py", WORKER],
+        environment={**os.environ, **root, "PYTHONPATH": search_path()},
+        limit_s=150,
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from child_processes import search_path, started
 from conftest import missing_engines
-from matrix_columns import search_path
 from treadle import planning
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import launch_environment, local_launch
@@ -106,33 +105,24 @@ def test_the_others_end_and_leave_nothing(runtime: str, temporary: Path, tmp_pat
     command = [sys.executable, "-m", "treadle", "run", str(plan), "--runtime", runtime, "--size", sizes]
     if runtime == "mpi":
         command = [*local_launch(find_mpi(), 4), *command]
-    process = subprocess.Popen(
-        [*command, "--iterations", "1000000"],
-        env={
-            **launch_environment(),
-            "PYTHONPATH": search_path(),
-            "TMPDIR": str(temporary),
-            MARK: str(temporary),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    environment = {
+        **launch_environment(),
+        "PYTHONPATH": search_path(),
+        "TMPDIR": str(temporary),
+        MARK: str(temporary),
+    }
+    with started([*command, "--iterations", "1000000"], env=environment) as process:
         assert waits_for(lambda: len(ranks(temporary, runtime)) == 4)
-        started = ranks(temporary, runtime)
-        # segments for messages are there once MPI has started; half a second later the loop is under way
-        assert waits_for(lambda: all(shared_files(rank) for rank in started))
-        used = {rank: seconds_used(rank) for rank in started}
-        assert waits_for(lambda: all(seconds_used(rank) > used[rank] + 0.5 for rank in started))
-        shared = set().union(*(shared_files(rank) for rank in started))
+        running = ranks(temporary, runtime)
+        # segments for messages are there once MPI has running; half a second later the loop is under way
+        assert waits_for(lambda: all(shared_files(rank) for rank in running))
+        used = {rank: seconds_used(rank) for rank in running}
+        assert waits_for(lambda: all(seconds_used(rank) > used[rank] + 0.5 for rank in running))
+        shared = set().union(*(shared_files(rank) for rank in running))
         begin = time.monotonic()
-        os.kill(started[1], signal.SIGKILL)
+        os.kill(running[1], signal.SIGKILL)
         _, problems = process.communicate(timeout=BOUND_S)
         assert time.monotonic() - begin < BOUND_S
-    finally:
-        process.kill()
-        process.communicate()
     assert process.returncode > 0
     assert "process rank 1 with PID" in problems
     assert "exited on" in problems

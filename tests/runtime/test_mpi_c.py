@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from child_processes import finished, search_path, started
 from runtime_programs import exchange, random_program
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
@@ -61,7 +62,7 @@ def mpi() -> MpiInstallation:
         build_interpreter(found)
     except MissingDependencyError as error:
         pytest.skip(f"MPI: {error}")
-    version = subprocess.run([found.mpirun, "--version"], capture_output=True, text=True, check=False)
+    version = finished([found.mpirun, "--version"])
     if "Open MPI" not in version.stdout:
         pytest.skip(f"MPI: {found.mpirun} is not Open MPI's, whose options are used")
     return found
@@ -169,14 +170,11 @@ def alone(mpi: MpiInstallation, text: str, folder: Path) -> "subprocess.Complete
     """The interpreter as the only process of its world."""
     path = folder / "program.txt"
     path.write_text(text, encoding="ascii")
-    return subprocess.run(
+    return finished(
         [build_interpreter(mpi), *interpreter_arguments(path, [4096], iterations=1)],
         # without mpirun nobody removes Open MPI's shared memory: it goes with the folder
-        env={**launch_environment(), "OMPI_MCA_btl_sm_backing_directory": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        environment={**launch_environment(), "OMPI_MCA_btl_sm_backing_directory": str(folder)},
+        limit_s=60,
     )
 
 
@@ -289,14 +287,12 @@ def test_no_process_outlives_a_launcher_that_is_ended(
         "from treadle.runtime.mpi_c import launch_environment, run_interpreter\n"
         "run_interpreter(sys.argv[1:], environment=launch_environment(), n_sizes=1)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    parent = subprocess.Popen(
-        [sys.executable, "-c", script, *command], env=environment, stderr=subprocess.PIPE
-    )
-    assert settles(str(link), 2)
-    parent.send_signal(number)
-    parent.communicate(timeout=30)
-    assert settles(str(link), 0)
+    environment = {**os.environ, "PYTHONPATH": search_path()}
+    with started([sys.executable, "-c", script, *command], env=environment) as parent:
+        assert settles(str(link), 2)
+        parent.send_signal(number)
+        parent.communicate(timeout=30)
+        assert settles(str(link), 0)
 
 
 def settles(program: str, n_processes: int) -> bool:

@@ -4,13 +4,13 @@ import builtins
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from child_processes import finished, search_path
 from runtime_programs import random_program
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.runtime.mpi import check_world, load_mpi
@@ -27,7 +27,7 @@ def mpirun() -> str:
     found = str(beside) if beside.exists() else shutil.which("mpirun")
     if found is None:
         pytest.skip("MPI: no mpirun on the PATH or beside the interpreter; pip install 'treadle[mpi]'")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    version = finished([found, "--version"])
     if "Open MPI" not in version.stdout:
         pytest.skip(f"MPI: {found} is not Open MPI's, whose options the test uses")
     return found
@@ -38,18 +38,15 @@ def run_worker(worker: Path, n: int) -> Any:
     options = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONPATH": search_path(),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
-    done = subprocess.run(
+    done = finished(
         # mpi4py's runner aborts all processes when one fails
-        [mpirun(), "-n", str(n), *options, sys.executable, "-m", "mpi4py", str(worker)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
+        [mpirun(), "-n", n, *options, sys.executable, "-m", "mpi4py", worker],
+        environment=environment,
+        limit_s=150,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from child_processes import finished, search_path
 from conftest import missing_engines, mpirun
 from treadle import planning
 
@@ -24,15 +25,13 @@ def execute(files: list[Path], n: int, *, timeout: float = 120) -> subprocess.Co
         pytest.skip(f"MPI: {reason}")
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONPATH": search_path(),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
     command = [launcher, "-n", str(n), "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
     command += [sys.executable, "-m", "mpi4py", "-m", "treadle.runtime.mpi_text", *map(str, files)]
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    return finished(command, environment=environment, limit_s=timeout)
 
 
 def write(folder: Path, fabric: str, target: str) -> list[Path]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import text_mutants
+from child_processes import finished, search_path
 from conftest import missing_engines
-from matrix_columns import TESTS, search_path
+from matrix_columns import TESTS
 from program_mutants import FAULTS, mutants, size_in_elements
 from treadle import planning
 from treadle.errors import ScheduleError
@@ -107,13 +108,9 @@ def test_simgrid(fault: str) -> None:
 
 def launched(words: list[str]) -> subprocess.CompletedProcess[str]:
     """Four processes of Python under mpirun."""
-    return subprocess.run(
+    return finished(
         [*local_launch(find_mpi(), 4), sys.executable, "-m", "mpi4py", *words],
-        env={**launch_environment(), "PYTHONPATH": search_path()},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        environment={**launch_environment(), "PYTHONPATH": search_path()},
     )
 
 

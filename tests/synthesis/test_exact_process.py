@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from child_processes import finished, first_line, started
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, TreadleError
 from treadle.schedules.collective import CollectiveKind
@@ -56,11 +57,8 @@ def wait_for_end(pid: int) -> bool:
 @needs_ortools
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
 def test_the_search_ends_with_its_caller(sent: signal.Signals) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as caller:
-        assert caller.stdout is not None
-        worker = int(caller.stdout.readline())
+    with started([sys.executable, "-c", ENDLESS]) as caller:
+        worker = int(first_line(caller))
         time.sleep(0.5)
         assert is_running(worker)
         os.kill(caller.pid, sent)
@@ -98,35 +96,27 @@ def test_failures_are_one_line_and_the_process_can_go_on() -> None:
 
 @needs_ortools
 def test_the_process_never_loads_highs_beside_ortools() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", f"import {WORKER}, {WORKER[:-6]}model, sys; print('highspy' in sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
+    done = finished(
+        [sys.executable, "-c", f"import {WORKER}, {WORKER[:-6]}model, sys; print('highspy' in sys.modules)"]
     )
     assert done.stdout == "False\n"
 
 
 @needs_ortools
 def test_the_worker_speaks_lines_of_json() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", WORKER], input=b"", capture_output=True, check=True, timeout=60
-    )
-    assert done.stdout == b""
+    done = finished([sys.executable, "-m", WORKER])
+    assert (done.returncode, done.stdout) == (0, "")
     problem = {
         "n_nodes": 2, "tails": [0, 1], "heads": [1, 0], "capacity": [1, 1], "distances": [[0, 1], [1, 0]],
         "homes": [0, 1], "chunks": 1, "steps": 1, "rounds": [1], "total_rounds": 1, "copies": [[0, 1]],
         "seed": 0, "workers": 1, "time_limit_s": 5,
     }  # fmt: skip
-    with subprocess.Popen(
-        [sys.executable, "-m", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as worker:
+    with started([sys.executable, "-m", WORKER], stdin=subprocess.PIPE) as worker:
         assert worker.stdin is not None
-        assert worker.stdout is not None
         for line in (json.dumps(problem), "{", json.dumps(problem)):
-            worker.stdin.write(line.encode() + b"\n")
+            worker.stdin.write(line + "\n")
         worker.stdin.flush()
-        answers = [json.loads(worker.stdout.readline()) for _ in range(3)]
+        answers = [json.loads(first_line(worker)) for _ in range(3)]
     assert [answer["status"] for answer in answers] == ["found", "error", "found"]
     assert answers[0]["sends"] == [[0, 0, 0, 0], [1, 0, 1, 0]]
 

@@ -1,17 +1,18 @@
 """Real namespaces: they carry data at the rate that was asked for, and nothing of them stays behind."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from child_processes import finished, first_line, search_path, started, wait_until
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
@@ -42,7 +43,8 @@ def _possible() -> Iterator[None]:
 
 
 def namespaces() -> list[str]:
-    done = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    done = finished(["ip", "netns", "list"])
+    assert done.returncode == 0, done.stderr
     return [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
 
 
@@ -74,49 +76,43 @@ def test_a_ring_of_four_moves_data_at_its_rate(capsys: pytest.CaptureFixture[str
     assert (fit["measurements"], fit["alpha_is"]) == (2, "a step")
 
 
-def held() -> "subprocess.Popen[str]":
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    return subprocess.Popen(
-        [sys.executable, "-c", HOLD],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+@contextlib.contextmanager
+def held() -> "Iterator[tuple[subprocess.Popen[str], str]]":
+    """A process that holds a network of four, and the network's prefix."""
+    command = [sys.executable, "-c", HOLD]
+    with started(command, env={**os.environ, "PYTHONPATH": search_path()}) as process:
+        yield process, first_line(process)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_take_the_network_down(number: signal.Signals) -> None:
-    process = held()
-    assert process.stdout is not None
-    process.stdout.readline()
-    assert len(owned_by(process.pid)) == 5
-    process.send_signal(number)
-    process.communicate(timeout=30)
-    assert process.returncode != 0
-    assert owned_by(process.pid) == []
+    with held() as (process, _):
+        assert len(owned_by(process.pid)) == 5
+        process.send_signal(number)
+        process.communicate(timeout=30)
+        assert process.returncode != 0
+        assert owned_by(process.pid) == []
 
 
 def test_what_a_killed_owner_leaves_is_removed_and_what_lives_stays() -> None:
-    dead, living = held(), held()
-    for process in (dead, living):
-        assert process.stdout is not None
-        process.stdout.readline()
-    prefix = owned_by(dead.pid)[0].rpartition("-")[0]
-    inside = subprocess.Popen(["ip", "netns", "exec", f"{prefix}-0", "sleep", "60"])
-    while Path(f"/proc/{inside.pid}/comm").read_text(encoding="ascii").strip() != "sleep":
-        time.sleep(0.05)
-    dead.kill()
-    dead.communicate()
-    assert len(owned_by(dead.pid)) == 5
-    removed = remove_leftovers()
-    assert f"{prefix}-0" in removed
-    assert owned_by(dead.pid) == []
-    assert inside.wait(10) == -signal.SIGTERM
-    assert len(owned_by(living.pid)) == 5
-    living.terminate()
-    living.communicate(timeout=30)
-    assert owned_by(living.pid) == []
+    with (
+        held() as (dead, prefix),
+        held() as (living, _),
+        started(["ip", "netns", "exec", f"{prefix}-0", "sleep", "60"]) as inside,
+    ):
+        comm = Path(f"/proc/{inside.pid}/comm")
+        wait_until(lambda: comm.read_text(encoding="ascii").strip() == "sleep", what="a sleep within")
+        dead.kill()
+        dead.communicate(timeout=30)
+        assert len(owned_by(dead.pid)) == 5
+        removed = remove_leftovers()
+        assert f"{prefix}-0" in removed
+        assert owned_by(dead.pid) == []
+        assert inside.wait(10) == -signal.SIGTERM
+        assert len(owned_by(living.pid)) == 5
+        living.terminate()
+        living.communicate(timeout=30)
+        assert owned_by(living.pid) == []
 
 
 def test_a_command_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,10 +131,8 @@ def test_a_dry_run_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_clean_says_what_it_removed(capsys: pytest.CaptureFixture[str]) -> None:
-    dead = held()
-    assert dead.stdout is not None
-    name = dead.stdout.readline().strip()
-    dead.kill()
-    dead.communicate()
+    with held() as (dead, name):
+        dead.kill()
+        dead.communicate(timeout=30)
     assert main(["testbed", "--clean"]) == 0
     assert f"removed {name}-0" in capsys.readouterr().out

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from child_processes import finished_together, search_path
 from treadle.planning import solve
 from treadle.schedules.files import save_plan
 from treadle.schedules.plan import Plan, PlanEntry
@@ -24,32 +25,15 @@ def run_ranks(worker: str, folder: Path) -> list[subprocess.CompletedProcess[str
     """All ranks of a worker, started together and ended together."""
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONPATH": search_path(),
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
         "TMPDIR": str(folder / "temporary"),
     }
     (folder / "temporary").mkdir()
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(WORKERS / worker), str(rank), str(N_RANKS), str(folder)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(N_RANKS)
-    ]
-    done = []
-    try:
-        for process in processes:
-            out, errors = process.communicate(timeout=240)
-            done.append(subprocess.CompletedProcess(process.args, process.returncode, out, errors))
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    return done
+    command = [sys.executable, WORKERS / worker]
+    words = [[*command, rank, N_RANKS, folder] for rank in range(N_RANKS)]
+    return finished_together(words, environment=environment, limit_s=150)
 
 
 def with_sizes(plan: Plan, *ranges: tuple[int, int | None]) -> Plan:
