@@ -98,6 +98,7 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
         folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
             [mpi.mpicc, *_FLAGS, "-o", partial, source],
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",

@@ -44,6 +44,9 @@ MODEL = (
 _WIDER = 16
 """Links that stand for none are so much faster than the fastest; much more costs SimGrid precision."""
 
+_STOP_S = 10.0
+"""Time in which killed processes have to let go of their pipes."""
+
 
 @dataclass(frozen=True)
 class SimGridTime:
@@ -227,7 +230,8 @@ def _run(command: list[str], environment: dict[str, str], limit_s: float) -> tup
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_STOP_S)
 
 
 def _times(out: str, log: str, n_sizes: int) -> list[SimGridTime]:

@@ -129,8 +129,7 @@ def _start_of(process: int) -> str:
 def _listed_namespaces() -> list[str]:
     if shutil.which("ip") is None:
         return []
-    done = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False)
-    return [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+    return [line.split()[0] for line in _said(["ip", "netns", "list"]).splitlines() if line.strip()]
 
 
 def _run(command: Command) -> None:
@@ -153,13 +152,22 @@ def _run(command: Command) -> None:
         raise ScheduleError(f"{' '.join(command.words)}: {reason}")
 
 
+def _said(words: list[str]) -> str:
+    """What a command of the clean-up prints; nothing if it fails: the rest is to be removed all the same."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+        ).stdout
+    return ""
+
+
 def _delete_namespaces(names: list[str]) -> None:
     """End the processes inside, then remove the namespaces; their links go with them."""
     present = set(_listed_namespaces())
     found = [name for name in names if name in present]
     _end_processes(found)
     for name in found:
-        subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+        _said(["ip", "netns", "delete", name])
 
 
 def _end_processes(names: list[str]) -> None:
@@ -177,6 +185,5 @@ def _processes(names: list[str]) -> list[int]:
     """Ids of the processes in our namespaces."""
     found: list[int] = []
     for name in names:
-        done = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
-        found += [int(line) for line in done.stdout.split()]
+        found += [int(line) for line in _said(["ip", "netns", "pids", name]).split()]
     return found

@@ -98,11 +98,9 @@ class SolverProcess:
         deadline = time.monotonic() + time_limit_s + _GRACE_S
         try:
             assert child.stdin is not None
-            child.stdin.write(line + b"\n")
-            child.stdin.flush()
+            # a request may be longer than a pipe, and the child may never read it
+            threading.Thread(target=_send, args=(child.stdin, line + b"\n"), daemon=True).start()
             answer = self._wait(deadline)
-        except BrokenPipeError:
-            answer = b""
         except BaseException:  # Ctrl-C above all: the search must not go on
             self.close()
             raise
@@ -174,6 +172,13 @@ class SolverProcess:
         for thread in self._readers:
             thread.start()
         return self._child
+
+
+def _send(stream: IO[bytes], line: bytes) -> None:
+    """Write a line; a child that has ended says so by the end of its answers."""
+    with contextlib.suppress(OSError, ValueError):
+        stream.write(line)
+        stream.flush()
 
 
 def _collect(stream: IO[bytes], take: Callable[[bytes], None]) -> None:
