@@ -1,0 +1,58 @@
+"""A failure and a long test are named while the suite still runs; one that hangs ends, with its stack."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+
+SUITE = """
+import os, time
+
+def test_wrong():
+    assert 1 == 2, "one is not two"
+
+def test_hangs():
+    os.read(os.pipe()[0], 1)  # in C, for ever
+
+def test_right():
+    pass
+"""
+
+CONFTEST = """
+from live_report import LiveReport
+
+def pytest_sessionstart(session):
+    plugins = session.config.pluginmanager
+    if not hasattr(session.config, "workerinput"):
+        plugins.register(LiveReport(plugins.get_plugin("terminalreporter"), long_s=0.5))
+"""
+
+
+def test_failures_and_hanging_tests_are_named_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("xdist")
+    (tmp_path / "test_suite.py").write_text(SUITE, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    settings = ["faulthandler_timeout=2", "faulthandler_exit_on_timeout=true", f"pythonpath={TESTS}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+        + [word for setting in settings for word in ("-o", setting)],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "2 failed, 1 passed" in done.stdout
+    early = done.stdout.partition("= FAILURES =")[0]
+    assert "FAILED test_suite.py::test_wrong (call)" in early
+    assert "one is not two" in early
+    assert " s: test_suite.py::test_hangs" in early
+    assert "crashed while running 'test_suite.py::test_hangs'" in early
+    assert "in test_hangs" in done.stderr  # its stack
