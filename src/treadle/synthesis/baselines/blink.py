@@ -9,8 +9,9 @@ from fractions import Fraction
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.synthesis.baselines.embedding import check_supported, compose
+from treadle.synthesis.forestcoll.budget import TreeBudget
 from treadle.synthesis.forestcoll.optimality import optimum
-from treadle.synthesis.forestcoll.pipeline import TreeBudget, synthesise
+from treadle.synthesis.forestcoll.pipeline import synthesise
 from treadle.topologies.topology import Topology
 
 _KINDS = (CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE)

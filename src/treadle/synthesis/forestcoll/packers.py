@@ -22,13 +22,19 @@ from treadle.synthesis.forestcoll.vertex_matching import (
 
 
 class Packer(StrEnum):
-    """Names of the packers, in the order in which they are tried."""
+    """Names of the packers, in the order in which they are tried.
 
+    Tight cuts replace switch removal too; the others work on the logical graph that it leaves.
+    """
+
+    TIGHT_CUTS = "tight-cuts"
     BREADTH_FIRST = "breadth-first"
     MATCHING = "matching"
     PRICED_MATCHING = "priced-matching"
     GROWTH = "growth"
 
+
+_MATCHING = (Packer.BREADTH_FIRST, Packer.MATCHING, Packer.PRICED_MATCHING)
 
 SMALL_CELLS = 2**18
 """Up to so many trees times nodes growth is quick, and the lower of two forests is kept."""
@@ -100,12 +106,12 @@ def pack_lowest(
         When the deadline passed.
     """
     attempts: list[PackingAttempt] = []
-    wanted = tuple(Packer)[:-1] if packer is None else (packer,)
+    wanted = tuple(Packer) if packer is None else (packer,)
     digraph = _digraph(problem, graph, multiplicities)
     unit = largest_unit(problem, graph, multiplicities)
     lowest = max(0, height_bound(*_whole(digraph)))
     left: float | None = None
-    for name in (name for name in Packer if name in wanted and name is not Packer.GROWTH):
+    for name in (name for name in _MATCHING if name in wanted):
         reason = "" if packer else _reason_to_skip(name, problem, left)
         if reason:
             attempts.append(PackingAttempt(name, f"not tried: {reason}"))

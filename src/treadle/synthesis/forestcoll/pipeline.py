@@ -10,11 +10,13 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.transforms import equalised
 from treadle.synthesis.engine import Progress
+from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
+from treadle.synthesis.forestcoll.decomposition.decompose import decompose
 from treadle.synthesis.forestcoll.fixed_trees import (
     FixedTreesOptimum,
     exact_scale,
@@ -29,44 +31,6 @@ from treadle.synthesis.forestcoll.tree_packing import to_forest
 from treadle.synthesis.forestcoll.vertex_matching import height_bound
 from treadle.topologies.balance import balanced_capacities
 from treadle.topologies.topology import Topology
-
-MAX_EXACT_TREES = 64
-"""By default the exact optimum is built up to this many trees per rank."""
-
-DEFAULT_SCAN = 10
-"""Beyond that, the best number of trees per rank up to this one is taken."""
-
-
-@dataclass(frozen=True)
-class TreeBudget:
-    """How many trees per root to use.
-
-    Parameters
-    ----------
-    trees : int, optional
-        Just this many (fixed k).
-    max_trees : int, optional
-        The best number up to this one; fewest at equal throughput.
-    exact : bool
-        The optimum, however many trees it takes.
-
-    Notes
-    -----
-    At most one may be given. None: the optimum if it needs at most 64 trees per rank, else the best with at
-    most 10 per rank (a single root may have those of all ranks, up to 64).
-    """
-
-    trees: int | None = None
-    max_trees: int | None = None
-    exact: bool = False
-
-    def __post_init__(self) -> None:
-        if (self.trees is not None) + (self.max_trees is not None) + self.exact > 1:
-            raise ScheduleError("give at most one of trees, max_trees and exact")
-        for name in ("trees", "max_trees"):
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= 2**20:
-                raise ScheduleError(f"{name}: expected 1 to 2**20, found {value}")
 
 
 @dataclass(frozen=True)
@@ -163,6 +127,12 @@ def synthesise(
         return _two_phases(topology, collective, budget, packer, progress, deadline)
     clock = _Clock()
     problem = instance_of(topology, collective)
+    skipped: tuple[PackingAttempt, ...] = ()
+    if packer in (None, Packer.TIGHT_CUTS):
+        found = _from_pieces(problem, collective, budget, clock, progress, deadline)
+        if isinstance(found, Synthesis):
+            return found
+        skipped = (found,)
     best = instance_optimum(problem)
     clock.stop("optimum")
     units = _first_possible(problem, _choices(problem, best, budget))
@@ -188,8 +158,39 @@ def synthesise(
         built.details,
         note,
         built.packer,
-        built.attempts,
+        (*skipped, *built.attempts),
         lowest,
+    )
+
+
+def _from_pieces(
+    problem: Instance,
+    collective: Collective,
+    budget: TreeBudget,
+    clock: _Clock,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Synthesis | PackingAttempt:
+    """The forest by tight cuts, written out; or why there is none."""
+    found = decompose(problem.topology, collective, budget=budget, progress=progress, deadline=deadline)
+    clock.stop("tight_cuts")
+    if isinstance(found, str):
+        return PackingAttempt(Packer.TIGHT_CUTS, f"failed: {found}")
+    schedule = found.schedule.explicit()
+    clock.stop("paths")
+    roots = problem.terminals[problem.weights > 0]
+    lowest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
+    is_exact = found.algbw == found.optimum.algbw
+    return Synthesis(
+        schedule,
+        found.algbw,
+        found.optimum,
+        found.trees_per_root,
+        found.trees_per_root if is_exact else exact_scale(problem, found.optimum).trees,
+        clock.seconds,
+        packer=Packer.TIGHT_CUTS,
+        attempts=(PackingAttempt(Packer.TIGHT_CUTS, f"made the forest: {found.summary}"),),
+        height_bound=lowest,
     )
 
 
@@ -222,7 +223,10 @@ def _two_phases(
         trees_per_root=int(reduce.root_multiplicity[0]),
         exact_trees_per_root=max(scatter.exact_trees_per_root, gather.exact_trees_per_root),
         seconds=merged,
-        details={key: scatter.details[key] + gather.details[key] for key in gather.details},
+        details={
+            key: scatter.details.get(key, 0) + gather.details.get(key, 0)
+            for key in {**scatter.details, **gather.details}
+        },
         note=gather.note or scatter.note,
         packer=" + ".join(dict.fromkeys((scatter.packer, gather.packer))),
         attempts=scatter.attempts + gather.attempts,

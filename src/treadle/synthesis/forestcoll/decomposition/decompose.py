@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.schedules.factored import Crossings, FactoredForest, Layer, Piece
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.factored import Crossings, FactoredForest, FactoredSchedule, Layer, Piece
 from treadle.schedules.witness import CutWitness
-from treadle.synthesis.engine import Progress
+from treadle.synthesis.engine import Progress, TimeLimitError
+from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
 from treadle.synthesis.forestcoll.decomposition.detection import detect
 from treadle.synthesis.forestcoll.decomposition.exchanges import circulant_exchange
 from treadle.synthesis.forestcoll.decomposition.family import Family
@@ -22,12 +25,17 @@ from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, cut
 from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_classes, scale_for
 from treadle.synthesis.forestcoll.decomposition.trimming import trim
 from treadle.synthesis.forestcoll.fixed_trees import floor_capacities
-from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance
+from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance, instance_of
 from treadle.synthesis.forestcoll.optimality import Optimum
 from treadle.synthesis.forestcoll.switch_removal import unbalanced_relay
+from treadle.topologies.topology import Topology
 
 _MOST_CELLS = 2**24
 """A table of unit trees times children is not begun beyond this."""
+
+
+_MOST_ROUNDS = 64
+"""How often a cut may be learnt or a set be dropped."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,17 @@ class Decomposition:
     algbw: Fraction
     kinds: tuple[KindReport, ...]
 
+    @property
+    def summary(self) -> str:
+        """Kinds of pieces and who solved them, in a line."""
+        counts: Counter[tuple[int, str]] = Counter()
+        for one in self.kinds:
+            counts[one.children, one.packer] += one.count
+        parts = (
+            f"{count} of {children} children by {packer}" for (children, packer), count in counts.items()
+        )
+        return f"{len(self.kinds)} kinds of pieces: " + ", ".join(parts)
+
 
 @dataclass(frozen=True)
 class _Infeasible:
@@ -82,9 +101,133 @@ class _Infeasible:
     reason: str
 
 
+@dataclass(frozen=True)
+class FactoredSynthesis:
+    """A factored schedule with what was learnt on the way.
+
+    Parameters
+    ----------
+    schedule : FactoredSchedule
+    algbw : Fraction
+        Bytes/s that the construction guarantees (the verifier measures it anew).
+    optimum : Optimum
+        Of the allgather half, if there are two.
+    trees_per_root : int
+        k, per unit of shard weight.
+    parts : tuple of Decomposition
+        One a direction.
+    """
+
+    schedule: FactoredSchedule
+    algbw: Fraction
+    optimum: Optimum
+    trees_per_root: int
+    parts: tuple[Decomposition, ...]
+
+    @property
+    def summary(self) -> str:
+        """Kinds of pieces and who solved them, in a line."""
+        return " / ".join(dict.fromkeys(part.summary for part in self.parts))
+
+
+def decompose(
+    topology: Topology,
+    collective: Collective,
+    *,
+    budget: TreeBudget | None = None,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> FactoredSynthesis | str:
+    """A throughput-optimal forest schedule in factored form, or why tight cuts give none.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        An allreduce is reduce-scatter followed by allgather, with equal trees per root.
+    budget : TreeBudget, optional
+        As in `treadle.synthesis.forestcoll.synthesise`: never fewer bytes/s than the pipeline's answer.
+    progress : callable, optional
+    deadline : float, optional
+        time.monotonic() value.
+
+    Raises
+    ------
+    ScheduleError, InfeasibleError
+        If ranks and fabric do not fit together.
+    TimeLimitError
+        When the deadline passed.
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md.
+    """
+    budget = budget or TreeBudget()
+    if collective.kind is CollectiveKind.ALLREDUCE:
+        return _two_phases(topology, collective, budget, progress, deadline)
+    problem = instance_of(topology, collective)
+    found = _within_budget(problem, budget, progress, deadline)
+    if isinstance(found, str):
+        return found
+    reduces = collective.kind.reduces
+    schedule = FactoredSchedule(
+        collective.kind,
+        reduce=found.forest if reduces else None,
+        broadcast=None if reduces else found.forest,
+    )
+    return FactoredSynthesis(schedule, found.algbw, found.optimum, found.trees, (found,))
+
+
+def _two_phases(
+    topology: Topology,
+    collective: Collective,
+    budget: TreeBudget,
+    progress: Progress | None,
+    deadline: float | None,
+) -> FactoredSynthesis | str:
+    halves: list[Decomposition] = []
+    for kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
+        problem = instance_of(topology, replace(collective, kind=kind))
+        # the trees of both halves meet at their roots, so the second takes as many as the first
+        limits = TreeBudget(trees=halves[0].trees) if halves else budget
+        half = _within_budget(problem, limits, progress, deadline)
+        if isinstance(half, str):
+            return half
+        halves.append(half)
+    gather, scatter = halves
+    if not np.array_equal(gather.forest.root_multiplicity, scatter.forest.root_multiplicity):
+        return "the two directions need different numbers of trees"
+    schedule = FactoredSchedule(CollectiveKind.ALLREDUCE, reduce=scatter.forest, broadcast=gather.forest)
+    algbw = 1 / (1 / scatter.algbw + 1 / gather.algbw)
+    return FactoredSynthesis(schedule, algbw, gather.optimum, gather.trees, (scatter, gather))
+
+
+def _within_budget(
+    problem: Instance, budget: TreeBudget, progress: Progress | None, deadline: float | None
+) -> Decomposition | str:
+    """The same preferences as the pipeline's: the optimum if few trees attain it, else the best few."""
+    if budget.trees is not None:
+        return decompose_with(problem, [budget.trees], only_exact=False, progress=progress, deadline=deadline)
+    ranks, weight = len(problem.terminals), int(problem.weights.sum())
+    if budget.max_trees is None:
+        exact = decompose_with(
+            problem,
+            range(1, MAX_EXACT_TREES * ranks // weight + 1),
+            only_exact=True,
+            progress=progress,
+            deadline=deadline,
+        )
+        if not isinstance(exact, str) or budget.exact:
+            return exact
+    limit = budget.max_trees or min(MAX_EXACT_TREES, max(1, DEFAULT_SCAN * ranks // weight))
+    return decompose_with(
+        problem, range(1, limit + 1), only_exact=False, progress=progress, deadline=deadline
+    )
+
+
 def decompose_with(
     problem: Instance,
-    trees: list[int],
+    trees: Sequence[int],
     *,
     only_exact: bool,
     progress: Progress | None = None,
@@ -95,7 +238,7 @@ def decompose_with(
     Parameters
     ----------
     problem : Instance
-    trees : list of int
+    trees : sequence of int
         Numbers of trees per unit of shard weight to choose from.
     only_exact : bool
         The optimum or nothing.
@@ -111,7 +254,9 @@ def decompose_with(
     if unbalanced_relay(problem, problem.bandwidths) is not None:
         return "a switch has unequal bandwidth in and out"
     learnt: list[CutClass] = []
-    for _ in range(64):
+    for _ in range(_MOST_ROUNDS):
+        if deadline is not None and time.monotonic() > deadline:
+            raise TimeLimitError("tight cuts")
         classes = cut_classes(problem, family) + learnt
         tightest = min(classes, key=lambda one: one.rate)
         if not tightest.rate:
@@ -131,7 +276,7 @@ def _attempts(
     family: Family,
     classes: list[CutClass],
     tightest: CutClass,
-    trees: list[int],
+    trees: Sequence[int],
     only_exact: bool,
     progress: Progress | None,
     deadline: float | None,
@@ -164,7 +309,7 @@ def _choices(
     classes: list[CutClass], rate: Fraction, trees: list[int], only_exact: bool
 ) -> Iterator[tuple[int, Fraction]]:
     """Numbers of trees and their scales, exact ones by number, else the best first."""
-    found = [(number, scale_for(classes, number, rate)) for number in trees]
+    found = ((number, scale_for(classes, number, rate)) for number in trees)
     if only_exact:
         yield from ((number, scale) for number, scale in found if scale == number / rate)
     else:

@@ -47,7 +47,8 @@ def local_instance(piece: LocalPiece) -> Instance:
         *(f"relay{i}" for i in range(piece.n_relays)),
         *(("outside",) if piece.has_outside else ()),
     )
-    topology = Topology("piece", names, is_terminal, piece.tails, piece.heads, piece.capacity)
+    ones = np.ones(len(piece.tails), dtype=np.int64)  # capacities may be beyond any bandwidth
+    topology = Topology("piece", names, is_terminal, piece.tails, piece.heads, ones)
     return Instance(
         topology,
         Direction.BROADCAST,
