@@ -21,10 +21,9 @@ from treadle.topologies import (
     save_topology,
     topology_from_json,
     topology_hash,
-    topology_to_json,
     with_failed_nodes,
 )
-from treadle.topologies.files import parse_json
+from treadle.topologies.files import parse_json, parse_with_hash
 
 EXAMPLE = """{"treadle": "topology", "version": 1, "name": "example",
  "nodes": [{"name": "gpu0", "kind": "compute", "injection_bytes_per_s": 5},
@@ -69,7 +68,47 @@ def test_text_round_trip(topology):
     assert back == topology
     assert back.name == topology.name
     assert dump_topology(back) == text
-    assert parse_json(text) == topology_to_json(topology)
+    assert parse_with_hash(text) == (topology, topology_hash(topology))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"bandwidth_bytes_per_s": 1}', '"bandwidth_bytes_per_s": 01}'),
+        ('"bandwidth_bytes_per_s": 1}', '"bandwidth_bytes_per_s": 0}'),
+        ('"bandwidth_bytes_per_s": 1}', '"bandwidth_bytes_per_s": 1, "latency_ns": 9223372036854775808}'),
+        ('"tail": "n0"', '"tail": "n9"'),
+        ('"name": "n1"', '"name": "n0"'),
+        ('"name": "n1"', '"name": ""'),
+        ('"name": "n1"', '"name": "n\u20281"'),
+        ('{"tail": "n0"', '{"tail": "n0", "tail": "n0"'),
+        ("},\n", "}\n"),
+        ("]}\n", "]}}\n"),
+        ("]}\n", "\n"),
+        ('"version": 1', '"version": 2'),
+    ],
+)
+def test_nearly_canonical_texts_are_refused(old, new):
+    text = dump_topology(ring(3))
+    assert old in text
+    with pytest.raises(FormatError):
+        parse_with_hash(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"bandwidth_bytes_per_s": 1}', '"bandwidth_bytes_per_s": 1, "latency_ns": 0}'),
+        ("},\n  ", "}, "),
+        ('"name": "n1"', '"name": "n\\u0031"'),
+        ('{"name": "n1", "kind": "compute"}', '{"kind": "compute", "name": "n1"}'),
+        ("]}\n", "]} \n"),
+    ],
+)
+def test_other_spellings_are_the_same_fabric(old, new):
+    text = dump_topology(ring(3))
+    assert old in text
+    assert parse_with_hash(text.replace(old, new, 1)) == (ring(3), topology_hash(ring(3)))
 
 
 def test_optional_keys_and_extensions():

@@ -35,7 +35,7 @@ from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps import Steps, StepSchedule
 from treadle.schedules.timed_routes import TimedRoutes
 from treadle.schedules.witness import witness_from_json
-from treadle.topologies.files import parse_json, topology_from_json, topology_hash
+from treadle.topologies.files import parse_json, parse_with_hash
 
 VERSION = 2
 """What is written; the one before is read as well."""
@@ -92,8 +92,7 @@ def read_plan(archive: zipfile.ZipFile, max_bytes: int) -> Plan:
     members = MemberReader(archive, max_bytes)
     manifest = _manifest(parse_json(members.text("manifest.json", _MAX_MANIFEST)))
     items = _Items(members, manifest)
-    topology = topology_from_json(parse_json(members.text("topology.json")))
-    found = topology_hash(topology)
+    topology, found = parse_with_hash(members.text("topology.json"))
     if manifest["topology_sha256"] != found:
         raise FormatError(f"topology_sha256: does not belong to topology.json, which has {found}")
     collective = _collective(manifest["collective"], members)

@@ -47,7 +47,6 @@ from treadle.topologies.files import (
     save_topology,
     topology_from_json,
     topology_hash,
-    topology_to_json,
 )
 from treadle.topologies.graphs import (
     complete,
@@ -201,7 +200,6 @@ __all__ = [
     "subset",
     "topology_from_json",
     "topology_hash",
-    "topology_to_json",
     "torus",
     "trimmed",
     "tutte_8_cage_line",
