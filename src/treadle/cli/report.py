@@ -164,6 +164,10 @@ def print_schedule(output: Output, result: SolveResult) -> None:
 
 def print_packing(output: Output, result: SolveResult) -> None:
     """Who packed ForestColl's trees, what became of the other packers, and how low trees can be."""
+    if result.decomposition:
+        output.line(f"tight cuts  {result.decomposition}")
+    if isinstance(result.plan.entries[-1].schedule, FactoredSchedule):
+        return
     if result.packer is None:
         output.line("packer      none: this construction does not pack trees per root")
         return

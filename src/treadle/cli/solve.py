@@ -70,8 +70,11 @@ def solve_command(
         str | None,
         typer.Option(help=f"Of ForestColl's trees: {', '.join(planning.Packer)}.", metavar="NAME"),
     ] = None,
+    form: Annotated[
+        planning.Form, typer.Option(help="Of ForestColl's trees: written out, or in pieces solved once.")
+    ] = planning.Form.AUTO,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print who packed the trees, and why others did not.")
+        bool, typer.Option("--explain", help="Print who packed the trees and of which pieces.")
     ] = False,
     chunks: Annotated[
         int | None,
@@ -133,6 +136,7 @@ def solve_command(
                 max_trees=max_trees,
                 exact=exact,
                 packer=packer,
+                form=form,
                 trim=trim,
                 multicast=multicast,
                 chunks=chunks,

@@ -1,7 +1,7 @@
 """The public Python API: from fabric and collective to verified, executable plans."""
 
 from treadle.planning.alltoall import uniform_bandwidth
-from treadle.planning.candidate import Bound
+from treadle.planning.candidate import Bound, Form
 from treadle.planning.comparison import Comparison, ComparisonRow, compare
 from treadle.planning.design import DesignResult, DesignRow, design, design_plan
 from treadle.planning.exact import DEFAULT_TIME_LIMIT_S, exact_front
@@ -69,6 +69,7 @@ __all__ = [
     "ElementType",
     "FabricFacts",
     "FactLimits",
+    "Form",
     "Forwarding",
     "LatencyModel",
     "Loading",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from fractions import Fraction
 from time import monotonic
 
@@ -24,6 +25,14 @@ from treadle.synthesis.watch import UNWATCHED, Watch
 
 MAX_LAYERS = 2**8
 """Work and memory of routing in layers grow with their number."""
+
+
+class Form(StrEnum):
+    """How forests are held in plans, spelt as on the command line."""
+
+    AUTO = "auto"
+    EXPLICIT = "explicit"
+    FACTORED = "factored"
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,8 @@ class Candidate:
         Who packed the trees, and what became of the other packers.
     height_bound : int, optional
         No spanning tree is lower.
+    decomposition : str
+        Which pieces tight cuts made of the fabric, or why there are none; "" where it was no question.
     """
 
     algorithm: str
@@ -81,6 +92,7 @@ class Candidate:
     packer: str | None = None
     packing: tuple[PackingAttempt, ...] = ()
     height_bound: int | None = None
+    decomposition: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,6 +158,8 @@ class Options:
         Trees per root; ForestColl's.
     packer : Packer, optional
         Of ForestColl's trees; default the first that succeeds.
+    form : Form
+        Of ForestColl's trees.
     trim : bool
         Build on the fabric without its surplus bandwidth (where nodes are not Eulerian), for the whole one.
     bound : Bound, optional
@@ -166,6 +180,7 @@ class Options:
 
     budget: TreeBudget = field(default_factory=TreeBudget)
     packer: Packer | None = None
+    form: Form = Form.AUTO
     trim: bool = False
     bound: Bound | None = None
     chunks: int | None = None

@@ -20,6 +20,7 @@ from treadle.planning.candidate import (
     bound_of_allreduce,
     find_bound,
 )
+from treadle.planning.factored_candidates import factored_forest
 from treadle.planning.problem import Problem
 from treadle.planning.route_candidates import ROUTE_ALGORITHMS, ROUTES, generate_routed, quick_routes
 from treadle.planning.step_candidates import STEP_ALGORITHMS, generate_steps
@@ -91,10 +92,19 @@ def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
         )
     if options.trim:
         return _on_trimmed(problem, algorithm, options)
+    if algorithm == RS_AG and collective.kind is not CollectiveKind.ALLREDUCE:
+        raise ScheduleError(f"{RS_AG} (reduce-scatter, then allgather) serves allreduce only")
+    factored = factored_forest(problem, algorithm, options)
+    if isinstance(factored, Candidate):
+        return factored
+    return replace(_explicit(problem, algorithm, options), decomposition=factored)
+
+
+def _explicit(problem: Problem, algorithm: str, options: Options) -> Candidate:
+    """A forest with all trees written out."""
+    topology, collective = problem.topology, problem.collective
     if collective.kind is CollectiveKind.ALLREDUCE:
         return _allreduce(problem, algorithm, options)
-    if algorithm == RS_AG:
-        raise ScheduleError(f"{RS_AG} (reduce-scatter, then allgather) serves allreduce only")
     built = forestcoll.synthesise(
         topology,
         collective,

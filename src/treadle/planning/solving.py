@@ -13,6 +13,7 @@ from treadle.planning.alltoall import alltoall_rate
 from treadle.planning.candidate import (
     Bound,
     Candidate,
+    Form,
     Options,
     RouteRequest,
     SizeRequest,
@@ -22,7 +23,7 @@ from treadle.planning.candidate import (
 )
 from treadle.planning.exact import ExactRequest
 from treadle.planning.fitting import check_fit
-from treadle.planning.generation import default_algorithm, fall_back, generate
+from treadle.planning.generation import FORESTCOLL, RS_AG, default_algorithm, fall_back, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.stages import Stopwatch
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -84,6 +85,8 @@ class SolveResult:
         Who packed ForestColl's trees, and what became of the other packers.
     height_bound : int, optional
         No spanning tree is lower, in hops from compute node to compute node.
+    decomposition : str
+        Which pieces tight cuts made of the fabric, or why there are none; "" where it was no question.
     """
 
     plan: Plan
@@ -98,6 +101,7 @@ class SolveResult:
     packer: str | None = None
     packing: tuple[PackingAttempt, ...] = ()
     height_bound: int | None = None
+    decomposition: str = ""
 
     @property
     def algbw(self) -> Fraction:
@@ -208,6 +212,7 @@ def solve(
     max_trees: int | None = None,
     exact: bool = False,
     packer: Packer | str | None = None,
+    form: Form | str = Form.AUTO,
     trim: bool = False,
     multicast: bool = False,
     chunks: int | None = None,
@@ -238,6 +243,9 @@ def solve(
         trees per root, else the best of up to 10.
     packer : Packer or str, optional
         Of ForestColl's trees: try this one first, then growth; default all of them in order.
+    form : Form or str
+        Of ForestColl's trees: ``explicit`` writes out every tree, ``factored`` cuts the fabric into pieces
+        that are solved once each; default explicit up to 256 ranks, then factored if the fabric allows it.
     trim : bool
         Where nodes are not Eulerian, leave surplus bandwidth unused.
     multicast : bool
@@ -274,21 +282,22 @@ def solve(
     >>> result.report.is_ok, result.is_optimal
     (True, True)
     """
-    watch = Stopwatch()
+    watch, deadline = Stopwatch(), seconds_left(time_limit_s)
+    with watch.stage("fabric"):
+        problem = pose(topology, collective, **options)
+    late, name = False, algorithm or default_algorithm(problem)
     how = Options(
         budget=TreeBudget(trees=trees, max_trees=max_trees, exact=exact),
         packer=_packer(packer),
+        form=_form(form, name, multicast=multicast),
         trim=trim,
         chunks=chunks,
         exact=ExactRequest(chunks or 2, rounds, steps, symmetric, seed),
         routes=RouteRequest(max_layers, max_routes, max_flows),
         size=size,
         progress=progress,
-        deadline=seconds_left(time_limit_s),
+        deadline=deadline,
     )
-    with watch.stage("fabric"):
-        problem = pose(topology, collective, **options)
-    late, name = False, algorithm or default_algorithm(problem)
     check_fit(name, how, multicast=multicast)
     try:
         found = generate(problem, name, how)
@@ -316,6 +325,7 @@ def solve(
         packer=found.packer,
         packing=found.packing,
         height_bound=found.height_bound,
+        decomposition=found.decomposition,
     )
 
 
@@ -326,6 +336,18 @@ def _packer(name: Packer | str | None) -> Packer | None:
     if name not in tuple(Packer):
         raise FormatError(f"unknown packer {name[:40]!r}; expected one of {', '.join(Packer)}")
     return Packer(name)
+
+
+def _form(name: Form | str, algorithm: str, *, multicast: bool) -> Form:
+    """The form of that name, if the algorithm and the pruning of trees allow it."""
+    if name not in tuple(Form):
+        raise FormatError(f"unknown form {name[:40]!r}; expected one of {', '.join(Form)}")
+    form = Form(name)
+    if form is not Form.AUTO and algorithm not in (FORESTCOLL, RS_AG):
+        raise ScheduleError(f"{algorithm}: --form is for {FORESTCOLL} and {RS_AG}")
+    if multicast and form is Form.FACTORED:
+        raise ScheduleError("--multicast prunes trees written out; factored ones have to stay whole")
+    return Form.EXPLICIT if multicast else form
 
 
 def judged(problem: Problem, found: Candidate, request: RouteRequest | None = None) -> tuple[Plan, Report]:

@@ -65,6 +65,8 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
     if result.packer is not None:
         values["packer"] = result.packer
         values["packing"] = [{"packer": str(one.packer), "outcome": one.outcome} for one in result.packing]
+    if result.decomposition:
+        values["decomposition"] = result.decomposition
     if result.height_bound is not None:
         values["height_lower_bound"] = result.height_bound
     values |= _shape(plan.entries[-1].schedule)

@@ -1,0 +1,74 @@
+"""Forest schedules in factored form: when tight cuts are looked for, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import process_time
+
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.planning.candidate import Bound, Candidate, Form, Options
+from treadle.planning.problem import Problem
+from treadle.schedules.collective import CollectiveKind
+from treadle.synthesis.forestcoll.decomposition.decompose import decompose
+
+MAX_EXPLICIT_RANKS = 256
+"""Without a form asked for, trees of more ranks are factored where tight cuts allow it."""
+
+
+def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candidate | str:
+    """A factored forest schedule, or why the trees are to be written out.
+
+    Parameters
+    ----------
+    problem : Problem
+        Not of an all-to-all.
+    algorithm : str
+        Of ForestColl or its two phases: the candidate's name.
+    options : Options
+
+    Raises
+    ------
+    InfeasibleError
+        If the factored form was asked for and does not apply; or a rank cannot be reached.
+    ScheduleError
+        If a packer was asked for as well.
+    TimeLimitError
+        If the deadline passed.
+    """
+    is_wanted = options.form is Form.FACTORED
+    if options.packer is not None:
+        if is_wanted:
+            raise ScheduleError(
+                f"{algorithm}: --packer {options.packer} is for trees written out, not for factored ones"
+            )
+        return "not tried: a packer was asked for"
+    if options.form is Form.EXPLICIT:
+        return "not tried: the explicit form was asked for"
+    if not is_wanted and problem.collective.n_ranks <= MAX_EXPLICIT_RANKS:
+        return f"not tried: up to {MAX_EXPLICIT_RANKS} ranks all trees are written out"
+    start = process_time()
+    found = decompose(
+        problem.topology,
+        problem.collective,
+        budget=options.budget,
+        progress=options.progress,
+        deadline=options.deadline,
+    )
+    if isinstance(found, str):
+        if is_wanted:
+            raise InfeasibleError(f"{problem.topology.name}: no factored forest: {found}")
+        return f"does not apply: {found}"
+    candidate = Candidate(
+        algorithm,
+        found.schedule,
+        Bound(found.optimum.algbw, found.optimum.witness),
+        trees_per_root=found.trees_per_root,
+        seconds={"decomposition": process_time() - start},
+        decomposition=found.summary,
+    )
+    if problem.collective.kind is not CollectiveKind.ALLREDUCE:
+        return candidate
+    note = (
+        "built as reduce-scatter + allgather, each the best of its kind; the allreduce bound is not computed"
+    )
+    return replace(candidate, bound=options.bound, notes=(note,))
