@@ -23,6 +23,7 @@ from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.decomposition.piece_tables import solve_table, violated_cut
 from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, cut
 from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_classes, scale_for
+from treadle.synthesis.forestcoll.decomposition.superposition import single_rate, split_layers
 from treadle.synthesis.forestcoll.decomposition.trimming import trim
 from treadle.synthesis.forestcoll.fixed_trees import floor_capacities
 from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance, instance_of
@@ -248,7 +249,7 @@ def decompose_with(
     Source: docs/algorithms/decomposition.md. The optimum is proved by one cut and the construction; a cut
     that a piece violates is a cut of the fabric too.
     """
-    family = detect(problem)
+    family = detected = detect(problem)
     if family.n_sets == 1:
         return "no set of several ranks is joined better within than to the rest"
     if unbalanced_relay(problem, problem.bandwidths) is not None:
@@ -267,7 +268,12 @@ def decompose_with(
         family, more = found
         learnt += more
         if family.n_sets == 1:
-            return "no detected set can be made tight"
+            why = "no detected set can be made tight"
+            if not only_exact or tightest.rate != single_rate(problem):
+                return why
+            best = _optimum(problem, tightest)
+            layered = _superposed(problem, detected, best, progress, deadline)
+            return f"{why}; layers: {layered}" if isinstance(layered, str) else layered
     return "too many cuts had to be learnt"
 
 
@@ -283,7 +289,7 @@ def _attempts(
 ) -> Decomposition | str | tuple[Family, list[CutClass]]:
     """The first number of trees that can be built; or a better family, or more cuts."""
     rate = tightest.rate
-    best = Optimum(rate, int(problem.weights.sum()) * rate, _witness(problem, tightest))
+    best = _optimum(problem, tightest)
     for number, scale in _choices(classes, rate, trees, only_exact):
         built = _build(problem, family, best, number, scale, progress, deadline)
         if not isinstance(built, _Infeasible):
@@ -306,7 +312,7 @@ def _attempts(
 
 
 def _choices(
-    classes: list[CutClass], rate: Fraction, trees: list[int], only_exact: bool
+    classes: list[CutClass], rate: Fraction, trees: Sequence[int], only_exact: bool
 ) -> Iterator[tuple[int, Fraction]]:
     """Numbers of trees and their scales, exact ones by number, else the best first."""
     found = ((number, scale_for(classes, number, rate)) for number in trees)
@@ -331,10 +337,11 @@ def _lifted(problem: Instance, nodes: Int32Array) -> CutClass | None:
     return CutClass(Counter(crossing.tolist()), demand, tuple(np.flatnonzero(~inside).tolist()))
 
 
-def _witness(problem: Instance, one: CutClass) -> CutWitness:
+def _optimum(problem: Instance, tightest: CutClass) -> Optimum:
     outside = np.ones(problem.n_nodes, dtype=bool)
-    outside[list(one.nodes)] = False
-    return CutWitness(tuple(np.flatnonzero(outside).tolist()))
+    outside[list(tightest.nodes)] = False
+    witness = CutWitness(tuple(np.flatnonzero(outside).tolist()))
+    return Optimum(tightest.rate, int(problem.weights.sum()) * tightest.rate, witness)
 
 
 def _build(
@@ -355,7 +362,25 @@ def _build(
     trimmed = trim(problem, family, capacities, multiplicities)
     if trimmed.failed.any():
         return _Infeasible(np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim")
-    cutting = cut(problem, family, trimmed.capacities, multiplicities)
+    built = _layer(problem, family, trimmed.capacities, multiplicities, progress, deadline)
+    if not isinstance(built, tuple):
+        return built
+    layer, reports = built
+    forest = FactoredForest(problem.direction, multiplicities, (layer,))
+    algbw = Fraction(int(problem.weights.sum()) * number) / scale
+    return Decomposition(forest, best, number, scale, algbw, reports)
+
+
+def _layer(
+    problem: Instance,
+    family: Family,
+    capacities: Int64Array,
+    multiplicities: Int64Array,
+    progress: Progress | None,
+    deadline: float | None,
+) -> tuple[Layer, tuple[KindReport, ...]] | _Infeasible | str:
+    """The pieces of a family whose sets are tight, solved."""
+    cutting = cut(problem, family, capacities, multiplicities)
     block = int(np.gcd.reduce(multiplicities))
     solved = _solve_kinds(problem, family, cutting, block, progress, deadline)
     if not isinstance(solved, list):
@@ -374,9 +399,30 @@ def _build(
         cutting.link_offset,
         cutting.links,
     )
-    forest = FactoredForest(problem.direction, multiplicities, (layer,))
-    algbw = Fraction(int(problem.weights.sum()) * number) / scale
-    return Decomposition(forest, best, number, scale, algbw, reports)
+    return layer, reports
+
+
+def _superposed(
+    problem: Instance, family: Family, best: Optimum, progress: Progress | None, deadline: float | None
+) -> Decomposition | str:
+    """The optimum of equal boxes whose ranks, not borders, bind: a box-tight layer and a flat one."""
+    split = split_layers(problem, family)
+    if isinstance(split, str):
+        return split
+    layers: list[Layer] = []
+    reports: tuple[KindReport, ...] = ()
+    whole = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
+    for part, of in ((split.boxes, family), (split.flat, whole)):
+        if not part.trees:
+            continue
+        built = _layer(problem, of, part.capacities, problem.weights * part.trees, progress, deadline)
+        if not isinstance(built, tuple):
+            return f"a layer has no forest: {built if isinstance(built, str) else built.reason}"
+        layers.append(built[0])
+        reports += built[1]
+    number = split.boxes.trees + split.flat.trees
+    forest = FactoredForest(problem.direction, problem.weights * number, tuple(layers))
+    return Decomposition(forest, best, number, split.scale, best.algbw, reports)
 
 
 def _solve_kinds(
@@ -403,7 +449,8 @@ def _solve_kinds(
                 packers[kind] = "circulant exchange"
                 continue
             why = f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
-        if local.n_children**2 * max(1, int(local.native.min())) > _MOST_CELLS:
+        trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
+        if local.n_children * trees > _MOST_CELLS:
             return why or f"a piece of {local.n_children} children is too large for a table"
         violated = violated_cut(local)
         if violated is not None:
