@@ -22,6 +22,7 @@ from treadle.schedules.steps import StepSchedule
 from treadle.schedules.timed_routes import TimedRoutes
 from treadle.schedules.verify_claims import check_algbw, check_bound, check_kind, check_members
 from treadle.schedules.verify_exchange import verify_exchange
+from treadle.schedules.verify_factored import verify_factored
 from treadle.schedules.verify_forest import ForestCheck
 from treadle.schedules.verify_routes import verify_routes
 from treadle.schedules.verify_steps import verify_steps
@@ -104,7 +105,7 @@ def verify(
     if isinstance(schedule, TimedRoutes):
         return verify_timed_routes(topology, collective, schedule, **claims)
     if isinstance(schedule, FactoredSchedule):
-        schedule = schedule.explicit()
+        return verify_factored(topology, collective, schedule, **claims)
     found = Findings(limit)
     check_members(topology, collective, found)
     if found.total:
