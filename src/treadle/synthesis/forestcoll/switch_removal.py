@@ -12,6 +12,10 @@ from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.forestcoll.instance import Instance
 
 
+_SAFE = 2.0**62
+"""Sums below this do not wrap in 64 bits."""
+
+
 @dataclass(frozen=True)
 class LogicalGraph:
     """Arcs between terminals; each carries path segments, in order, whose units sum to its capacity.
@@ -58,6 +62,12 @@ def check_balance(problem: Instance, capacities: Int64Array) -> None:
 
 def unbalanced_relay(problem: Instance, capacities: Int64Array) -> int | None:
     """The first relay with unequal capacity in and out, or None."""
+    if float(np.sum(capacities, dtype=float)) < _SAFE:
+        net = np.zeros(problem.n_nodes, dtype=np.int64)  # a self-loop comes and goes
+        np.add.at(net, problem.heads, capacities)
+        np.subtract.at(net, problem.tails, capacities)
+        uneven = problem.relays[net[problem.relays] != 0]
+        return int(uneven[0]) if len(uneven) else None
     into, out = _sums(problem, capacities)
     wrong = [int(node) for node in problem.relays if into[node] != out[node]]
     return wrong[0] if wrong else None
