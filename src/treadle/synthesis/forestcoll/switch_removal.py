@@ -11,7 +11,6 @@ from treadle.errors import InfeasibleError
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.forestcoll.instance import Instance
 
-
 _SAFE = 2.0**62
 """Sums below this do not wrap in 64 bits."""
 
