@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
+from treadle.lowering.hazards import Row, find_waits
 from treadle.lowering.program import Buffer, OperationKind, Program
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree
@@ -255,10 +256,6 @@ def _merged(table: Int64Array, buffers: Int64Array) -> tuple[Int64Array, Int64Ar
     return merged, buffers[:, starts]
 
 
-_Row = tuple[int, int, int, int, int, int, int, int, int]
-"""An operation: kind, first, count, peer, source, target, channel, step, path."""
-
-
 def _program(
     frame: _Frame, table: Int64Array, buffers: Int64Array, path_offset: Int64Array, path_links: Int64Array
 ) -> Program:
@@ -275,7 +272,9 @@ def _program(
     waits: list[int] = []
     start = 0
     for rank in ranks:
-        for found in _hazards(rank, frame):
+        for found in find_waits(
+            rank, int(frame.shard_offset[-1]), in_place=frame.in_place, reduces=frame.reduces
+        ):
             wait_counts.append(len(found))
             waits.extend(start + place for place in found)
         start += len(rank)
@@ -305,42 +304,12 @@ def _program(
     )
 
 
-def _own_copies(frame: _Frame, rank: int) -> list[_Row]:
+def _own_copies(frame: _Frame, rank: int) -> list[Row]:
     """The copy of a rank's own shard to its OUTPUT, where nothing else brings it there."""
     first, last = int(frame.shard_offset[rank]), int(frame.shard_offset[rank + 1])
     if frame.reduces or frame.in_place or first == last:
         return []
     return [(OperationKind.COPY, first, last - first, -1, Buffer.INPUT, Buffer.OUTPUT, 0, 0, -1)]
-
-
-def _hazards(rows: list[_Row], frame: _Frame) -> list[list[int]]:
-    """For each operation of a rank, the earlier ones it must wait for, in order.
-
-    Per chunk and memory: a reader waits for the last writer; a writer waits for the readers since the
-    last writer, or for that writer if there are none.
-    """
-    n_chunks = int(frame.shard_offset[-1])
-    memory = [0, 0 if frame.in_place else 1, 2]
-    writers: list[list[int]] = [[-1] * n_chunks for _ in Buffer]
-    readers: list[dict[int, list[int]]] = [{} for _ in Buffer]
-    result: list[list[int]] = []
-    for place, (kind, first, count, _, source, target, _, _, _) in enumerate(rows):
-        span = range(first, first + count)
-        found: set[int] = set()
-        if kind != OperationKind.RECEIVE:
-            found.update(writers[memory[source]][first : first + count])
-        if kind != OperationKind.SEND:
-            written, read = writers[memory[target]], readers[memory[target]]
-            for chunk in span:
-                found.update(read.pop(chunk, (written[chunk],)))
-                written[chunk] = place
-        if frame.reduces and kind in (OperationKind.SEND, OperationKind.COPY):
-            read = readers[memory[source]]
-            for chunk in span:
-                read.setdefault(chunk, []).append(place)
-        found.discard(-1)
-        result.append(sorted(found))
-    return result
 
 
 def _offsets(lengths: list[int]) -> Int64Array:

@@ -1,0 +1,94 @@
+"""Programs of single ranks: put together they are a program of all ranks that delivers."""
+
+from __future__ import annotations
+
+from math import gcd
+
+import numpy as np
+import pytest
+
+from program_cases import random_case, reference_errors
+from rank_parts import phases_of, union
+from treadle.errors import ScheduleError
+from treadle.lowering.check import check_program
+from treadle.lowering.forest import lower
+from treadle.lowering.program import OperationKind, Program
+from treadle.lowering.rank_program import lower_rank
+from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
+
+
+def moved(program: Program) -> set[tuple[int, int, int, int, tuple[int, ...]]]:
+    """Sender, receiver, channel, chunk and links of everything sent."""
+    return {
+        (owner, peer, channel, chunk, tuple(program.links(path)))
+        for owner, kind, peer, channel, path, first, count in zip(
+            program.operation_rank.tolist(),
+            program.operation_kind.tolist(),
+            program.peer.tolist(),
+            program.channel.tolist(),
+            program.path.tolist(),
+            program.first.tolist(),
+            program.count.tolist(),
+            strict=True,
+        )
+        if kind == OperationKind.SEND
+        for chunk in range(first, first + count)
+    }
+
+
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_parts_of_random_forests_make_correct_programs(kind: CollectiveKind, in_place: bool) -> None:
+    for seed in range(12):
+        _, collective, schedule = random_case(seed, kind)
+        parts = [
+            lower_rank(
+                collective,
+                schedule.root_multiplicity,
+                phases_of(schedule, rank),
+                rank,
+                channels=1 + seed % 3,
+                in_place=in_place,
+            )
+            for rank in range(collective.n_ranks)
+        ]
+        program = union(parts)
+        assert check_program(program) == ()
+        assert reference_errors(program) == []
+
+
+def test_parts_move_the_same_data_as_the_whole() -> None:
+    """On one channel, where both ways of lowering name it alike, and in chunks of one unit tree."""
+    for seed in range(6):
+        for kind in (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE):
+            topology, collective, schedule = random_case(seed, kind)
+            whole = lower(topology, collective, schedule)
+            phases = [phases_of(schedule, rank) for rank in range(collective.n_ranks)]
+            grain = schedule.total_units // whole.n_chunks
+            parts = union(
+                [
+                    lower_rank(collective, schedule.root_multiplicity, phase, rank, grain=grain)
+                    for rank, phase in enumerate(phases)
+                ]
+            )
+            assert moved(parts) == moved(whole)
+            assert np.array_equal(parts.shard_offset, whole.shard_offset)
+
+
+def test_a_part_has_the_operations_of_one_rank() -> None:
+    _, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
+    program = lower_rank(collective, schedule.root_multiplicity, phases_of(schedule, 1), 1)
+    assert program.n_ranks == collective.n_ranks
+    assert [len(program.operations(rank)) > 0 for rank in range(program.n_ranks)] == [
+        rank == 1 for rank in range(program.n_ranks)
+    ]
+
+
+def test_grain_must_divide() -> None:
+    _, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
+    coarse = 1 + gcd(*schedule.root_multiplicity.tolist())
+    for grain in (0, coarse):
+        with pytest.raises(ScheduleError, match="do not divide"):
+            lower_rank(collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, grain=grain)
+    with pytest.raises(ScheduleError, match="at least 1"):
+        lower_rank(collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, channels=0)
