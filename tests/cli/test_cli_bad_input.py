@@ -245,7 +245,7 @@ def test_missing_core_names_the_build_command(
     def broken() -> None:
         raise MissingDependencyError("the compiled core cannot be loaded; build it with: pip install .")
 
-    monkeypatch.setattr("treadle.cli.application._application", broken)
+    monkeypatch.setattr("treadle.cli.application._commands", broken)
     assert "pip install ." in refused("topology", "list", status=5)
 
 

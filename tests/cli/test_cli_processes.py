@@ -34,8 +34,8 @@ def under_mpirun(processes: int, plan: Path, *options: str) -> subprocess.Comple
 @pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
 def test_run_under_mpirun_prints_once(tmp_path: Path) -> None:
     plan = tmp_path / "ring.plan"
-    assert main(["solve", "ring:4", "allreduce", "-o", str(plan), "-q"]) == 0
-    done = under_mpirun(4, plan, "--size", "1000B,4K", "--iterations", "1", "--json")
+    assert main(["solve", "ring:3", "allreduce", "-o", str(plan), "-q"]) == 0
+    done = under_mpirun(3, plan, "--size", "1000B,4K", "--iterations", "1", "--json")
     assert done.returncode == 0, done.stderr
     values = json.loads(done.stdout)
     assert values["runtime"] == "mpi"
@@ -46,11 +46,11 @@ def test_run_under_mpirun_prints_once(tmp_path: Path) -> None:
 @pytest.mark.skipif("MPI" in missing_engines(), reason=missing_engines().get("MPI", ""))
 def test_a_wrong_number_of_processes_is_said_once(tmp_path: Path) -> None:
     plan = tmp_path / "ring.plan"
-    assert main(["solve", "ring:4", "allreduce", "-o", str(plan), "-q"]) == 0
-    done = under_mpirun(3, plan, "--size", "1K")
+    assert main(["solve", "ring:3", "allreduce", "-o", str(plan), "-q"]) == 0
+    done = under_mpirun(2, plan, "--size", "1K")
     assert done.returncode == 2
     assert done.stderr.count("treadle: ") == 1
-    assert "expected 4 processes" in done.stderr
+    assert "expected 3 processes" in done.stderr
 
 
 def shown_on(terminal: int, *, limit_s: float = 90.0) -> bytes:
