@@ -17,6 +17,7 @@
 #include "residual.hpp"
 #include "simulate.hpp"
 #include "splitting.hpp"
+#include "tree_search.hpp"
 #include "vertex_matching.hpp"
 
 namespace nb = nanobind;
@@ -172,6 +173,57 @@ int most_hops(int n_nodes, Int32In tail, Int32In head, Int32In compute, Int32In 
     std::vector<char> is_compute(n_nodes, 0);
     for (int v : to_vector<int>(compute)) is_compute[v] = 1;
     return hop_eccentricity(n_nodes, to_vector<int>(tail), to_vector<int>(head), is_compute, to_vector<int>(source));
+}
+
+Network to_network(int n_ranks, int n_nodes, const Int32In& tail, const Int32In& head, const Int64In& capacity) {
+    return {n_ranks, n_nodes, to_vector<int>(tail), to_vector<int>(head), to_vector<std::int64_t>(capacity)};
+}
+
+// A forest as a graph of arcs with paths, trees as parents, and counts.
+auto from_routed(Status status, LogicalGraph graph, TreePacking packing, std::vector<std::int64_t> counts) {
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(graph.tail)), to_numpy(std::move(graph.head)),
+                           to_numpy(std::move(graph.capacity)), to_numpy(std::move(graph.segment_offset)),
+                           to_numpy(std::move(graph.segment_path)), to_numpy(std::move(graph.segment_units)),
+                           to_numpy(std::move(graph.path_offset)), to_numpy(std::move(graph.path_links)),
+                           to_numpy(std::move(packing.root)), to_numpy(std::move(packing.multiplicity)),
+                           to_numpy(std::move(packing.parent)), to_numpy(std::move(counts)));
+}
+
+// Stuck: the trees need more than `max_cells` trees times ranks once every edge has one path.
+auto lower_forest(int n_ranks, int n_nodes, Int32In tail, Int32In head, Int64In capacity, Int32In arc_tail,
+                 Int32In arc_head, Int64In segment_offset, Int32In segment_path, Int64In segment_units,
+                 Int64In path_offset, Int32In path_links, Int32In root, Int64In multiplicity, Int32In parent,
+                 int lowest, std::int64_t max_work, std::int64_t max_cells, std::uint64_t seed, ControlIn control) {
+    LogicalGraph graph;
+    TreePacking packing;
+    SearchCounts counts;
+    Status status = Status::stuck;
+    {
+        nb::gil_scoped_release release;
+        RoutedTrees trees(to_network(n_ranks, n_nodes, tail, head, capacity));
+        {
+            LogicalGraph given;
+            given.tail = to_vector<int>(arc_tail);
+            given.head = to_vector<int>(arc_head);
+            given.segment_offset = to_vector<std::int64_t>(segment_offset);
+            given.segment_path = to_vector<int>(segment_path);
+            given.segment_units = to_vector<std::int64_t>(segment_units);
+            given.path_offset = to_vector<std::int64_t>(path_offset);
+            given.path_links = to_vector<int>(path_links);
+            TreePacking start;
+            start.root = to_vector<int>(root);
+            start.multiplicity = to_vector<std::int64_t>(multiplicity);
+            start.parent = to_vector<int>(parent);
+            if (route_trees(given, start, max_cells, trees)) status = Status::ok;
+        }
+        if (status == Status::ok) {
+            lower_trees(trees, {lowest, max_work, max_cells, seed}, Control{control.data()}, counts);
+            trees.write(graph, packing);
+        }
+    }
+    return from_routed(status, std::move(graph), std::move(packing),
+                       {counts.before, counts.after, counts.swaps, counts.reversals, counts.rehangs, counts.splits,
+                        counts.work});
 }
 
 // Hand the segments of every logical arc out to the trees in order. `arc` is row-major (tree, node), -1 at roots.
@@ -504,6 +556,11 @@ NB_MODULE(_core, m) {
           nb::arg("max_work"), nb::arg("seed"), nb::arg("control"));
     m.def("most_hops", &most_hops, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"), nb::arg("compute"),
           nb::arg("source"));
+    m.def("lower_forest", &lower_forest, nb::arg("n_ranks"), nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
+          nb::arg("capacity"), nb::arg("arc_tail"), nb::arg("arc_head"), nb::arg("segment_offset"),
+          nb::arg("segment_path"), nb::arg("segment_units"), nb::arg("path_offset"), nb::arg("path_links"),
+          nb::arg("root"), nb::arg("multiplicity"), nb::arg("parent"), nb::arg("lowest"), nb::arg("max_work"),
+          nb::arg("max_cells"), nb::arg("seed"), nb::arg("control"));
     m.def("assign_paths", &assign_paths, nb::arg("arc"), nb::arg("multiplicity"), nb::arg("segment_offset"),
           nb::arg("segment_path"), nb::arg("segment_units"));
     m.def("bfb_loads", &bfb_loads, nb::arg("offset"), nb::arg("tail"), nb::arg("weight"), nb::arg("transform_limit"),

@@ -68,6 +68,30 @@ def match_trees(
     seed: int,
     control: Int64,
 ) -> tuple[int, Int32, Int64, Int32, Int64]: ...
+def lower_forest(
+    n_ranks: int,
+    n_nodes: int,
+    tail: Int32,
+    head: Int32,
+    capacity: Int64,
+    arc_tail: Int32,
+    arc_head: Int32,
+    segment_offset: Int64,
+    segment_path: Int32,
+    segment_units: Int64,
+    path_offset: Int64,
+    path_links: Int32,
+    root: Int32,
+    multiplicity: Int64,
+    parent: Int32,
+    lowest: int,
+    max_work: int,
+    max_cells: int,
+    seed: int,
+    control: Int64,
+) -> tuple[
+    int, Int32, Int32, Int64, Int64, Int32, Int64, Int64, Int32, Int32, Int64, Int32, Int64
+]: ...
 def most_hops(n_nodes: int, tail: Int32, head: Int32, compute: Int32, source: Int32) -> int: ...
 def assign_paths(
     arc: Int32, multiplicity: Int64, segment_offset: Int64, segment_path: Int32, segment_units: Int64

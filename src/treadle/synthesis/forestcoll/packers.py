@@ -10,6 +10,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.instance import Instance, find_violated_cut
+from treadle.synthesis.forestcoll.local_search import lower_trees, packing_height
 from treadle.synthesis.forestcoll.switch_removal import LogicalGraph
 from treadle.synthesis.forestcoll.tree_packing import Packing, pack_trees
 from treadle.synthesis.forestcoll.vertex_matching import (
@@ -24,7 +25,8 @@ from treadle.synthesis.forestcoll.vertex_matching import (
 class Packer(StrEnum):
     """Names of the packers, in the order in which they are tried.
 
-    Tight cuts replace switch removal too; the others work on the logical graph that it leaves.
+    Tight cuts replace switch removal too; the others work on the logical graph that it leaves. Local search
+    makes lower what another one packed; asked for by name, it follows growth.
     """
 
     TIGHT_CUTS = "tight-cuts"
@@ -32,6 +34,7 @@ class Packer(StrEnum):
     MATCHING = "matching"
     PRICED_MATCHING = "priced-matching"
     GROWTH = "growth"
+    LOCAL_SEARCH = "local-search"
 
 
 _MATCHING = (Packer.BREADTH_FIRST, Packer.MATCHING, Packer.PRICED_MATCHING)
@@ -68,12 +71,16 @@ class Packed:
 
     Parameters
     ----------
+    graph : LogicalGraph
+        The one that was given, or what local search has made of it.
     packing : Packing
+        Trees of that graph.
     packer : Packer
     attempts : tuple of PackingAttempt
         In the order of trial; the last one made the forest unless its outcome says otherwise.
     """
 
+    graph: LogicalGraph
     packing: Packing
     packer: Packer
     attempts: tuple[PackingAttempt, ...]
@@ -85,6 +92,7 @@ def pack_lowest(
     multiplicities: Int64Array,
     *,
     packer: Packer | None = None,
+    capacities: Int64Array | None = None,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> Packed:
@@ -99,12 +107,83 @@ def pack_lowest(
         r(v).
     packer : Packer, optional
         Try just this one, and growth after it; default all of them.
+    capacities : array of int64, shape (m,), optional
+        Units of every link. If they are given, local search makes the trees lower, within them, unless
+        another packer was asked for; the result then has a graph of its own.
 
     Raises
     ------
     TimeLimitError
-        When the deadline passed.
+        When the deadline passed before there was a forest.
     """
+    packed = _pack(problem, graph, multiplicities, packer, progress, deadline)
+    if capacities is None or packer not in (None, Packer.LOCAL_SEARCH):
+        return packed
+    return search_lower(packed, problem, capacities, progress=progress, deadline=deadline)
+
+
+def search_lower(
+    packed: Packed,
+    problem: Instance,
+    capacities: Int64Array,
+    *,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Packed:
+    """The forest after local search within the capacities, unless its height meets the bound."""
+    multiplicities = np.zeros(len(problem.terminals), dtype=np.int64)
+    np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
+    lowest = lowest_height(problem, multiplicities, capacities)
+    found = lower_trees(
+        problem,
+        packed.graph,
+        packed.packing,
+        capacities=capacities,
+        lowest=lowest,
+        progress=progress,
+        deadline=deadline,
+    )
+    if found.before <= lowest:
+        return packed
+    if found.failure:
+        outcome = f"not tried: {found.failure}"
+    else:
+        outcome = (
+            f"height {found.before} -> {found.after} (at least {lowest}): {found.swaps} swaps, "
+            f"{found.reversals} reversals, {found.rehangs} re-hangings"
+        )
+    attempts = (*packed.attempts, PackingAttempt(Packer.LOCAL_SEARCH, outcome))
+    if found.after < found.before:
+        return Packed(found.graph, found.packing, packed.packer, attempts)
+    return Packed(packed.graph, packed.packing, packed.packer, attempts)
+
+
+def lowest_height(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> int:
+    """A bound of the height: hops to the farthest terminal, and 2 where a root cannot reach all at once.
+
+    Parameters
+    ----------
+    multiplicities : array of int64, shape (N,)
+        r(v).
+    capacities : array of int64, shape (m,)
+        Units of every link.
+    """
+    roots = problem.terminals[multiplicities > 0]
+    farthest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
+    leaving = np.zeros(problem.n_nodes, dtype=np.int64)
+    np.add.at(leaving, problem.tails, capacities)
+    is_narrow = leaving[problem.terminals] < multiplicities * (len(problem.terminals) - 1)
+    return max(farthest, 2 if np.any(is_narrow & (multiplicities > 0)) else 1)
+
+
+def _pack(
+    problem: Instance,
+    graph: LogicalGraph,
+    multiplicities: Int64Array,
+    packer: Packer | None,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Packed:
     attempts: list[PackingAttempt] = []
     wanted = tuple(Packer) if packer is None else (packer,)
     digraph = _digraph(problem, graph, multiplicities)
@@ -121,13 +200,13 @@ def pack_lowest(
             attempts.append(PackingAttempt(name, f"failed: {found.failure}"))
             left = found.overload / max(1, _cells(digraph, unit))
             continue
-        made = Packed(_packing(found), name, (*attempts, PackingAttempt(name, _made(found, lowest))))
+        made = Packed(graph, _packing(found), name, (*attempts, PackingAttempt(name, _made(found, lowest))))
         if name is Packer.PRICED_MATCHING and packer is None and _cells(digraph, unit) <= SMALL_CELLS:
             return _lower(made, problem, graph, multiplicities, progress, deadline)
         return made
     grown = pack_trees(problem, graph, multiplicities, progress=progress, deadline=deadline)
     attempts.append(PackingAttempt(Packer.GROWTH, _grew(grown)))
-    return Packed(grown, Packer.GROWTH, tuple(attempts))
+    return Packed(graph, grown, Packer.GROWTH, tuple(attempts))
 
 
 def largest_unit(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> int:
@@ -235,19 +314,10 @@ def _lower(
 ) -> Packed:
     """That packing, or growth's if it is lower (or as low with fewer trees)."""
     grown = pack_trees(problem, graph, multiplicities, progress=progress, deadline=deadline)
-    mine, other = _height(made.packing), _height(grown)
+    mine, other = packing_height(made.packing), packing_height(grown)
     if (mine, len(made.packing.root)) <= (other, len(grown.root)):
         note = PackingAttempt(Packer.GROWTH, f"not taken: height {other}, {len(grown.root)} trees")
-        return Packed(made.packing, made.packer, (*made.attempts, note))
+        return Packed(graph, made.packing, made.packer, (*made.attempts, note))
     beaten = PackingAttempt(made.packer, f"not taken: height {mine}, {len(made.packing.root)} trees")
     attempts = (*made.attempts[:-1], beaten, PackingAttempt(Packer.GROWTH, _grew(grown)))
-    return Packed(grown, Packer.GROWTH, attempts)
-
-
-def _height(packing: Packing) -> int:
-    """Hops in the logical graph, greatest over all trees."""
-    height, above = 0, packing.parent
-    while np.any(above >= 0):
-        height += 1
-        above = np.where(above >= 0, np.take_along_axis(packing.parent, np.maximum(above, 0), axis=1), -1)
-    return height
+    return Packed(graph, grown, Packer.GROWTH, attempts)

@@ -12,7 +12,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.forest import Forest, ForestSchedule
+from treadle.schedules.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.transforms import equalised
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
@@ -25,9 +25,9 @@ from treadle.synthesis.forestcoll.fixed_trees import (
 )
 from treadle.synthesis.forestcoll.instance import Instance, check_units, find_violated_cut, instance_of
 from treadle.synthesis.forestcoll.optimality import Optimum, instance_optimum
-from treadle.synthesis.forestcoll.packers import Packer, PackingAttempt, pack_lowest
+from treadle.synthesis.forestcoll.packers import Packed, Packer, PackingAttempt, pack_lowest, search_lower
 from treadle.synthesis.forestcoll.switch_removal import check_balance, remove_switches, unbalanced_relay
-from treadle.synthesis.forestcoll.tree_packing import to_forest
+from treadle.synthesis.forestcoll.tree_packing import from_forest, to_forest
 from treadle.synthesis.forestcoll.vertex_matching import height_bound
 from treadle.topologies.balance import balanced_capacities
 from treadle.topologies.topology import Topology
@@ -131,7 +131,7 @@ def synthesise(
     if packer in (None, Packer.TIGHT_CUTS):
         found = _from_pieces(problem, collective, budget, clock, progress, deadline)
         if isinstance(found, Synthesis):
-            return found
+            return found if packer else _searched(found, problem, clock, progress, deadline)
         skipped = (found,)
     best = instance_optimum(problem)
     clock.stop("optimum")
@@ -192,6 +192,29 @@ def _from_pieces(
         attempts=(PackingAttempt(Packer.TIGHT_CUTS, f"made the forest: {found.summary}"),),
         height_bound=lowest,
     )
+
+
+def _searched(
+    found: Synthesis, problem: Instance, clock: _Clock, progress: Progress | None, deadline: float | None
+) -> Synthesis:
+    """The same after local search."""
+    (forest,) = found.schedule.forests
+    if not isinstance(forest, Forest):
+        return found
+    per_unit = found.algbw / found.schedule.total_units
+    capacities = floor_capacities(problem.bandwidths, 1 / per_unit)
+    graph, packing = from_forest(problem, forest)
+    packed = Packed(graph, packing, Packer.TIGHT_CUTS, found.attempts)
+    lower = search_lower(packed, problem, capacities, progress=progress, deadline=deadline)
+    clock.stop("local_search")
+    forest = to_forest(problem, lower.graph, lower.packing) if lower.graph is not graph else forest
+    clock.stop("paths")
+    schedule = ForestSchedule(
+        found.schedule.kind,
+        reduce=forest if forest.direction is Direction.REDUCE else None,
+        broadcast=forest if forest.direction is Direction.BROADCAST else None,
+    )
+    return replace(found, schedule=schedule, attempts=lower.attempts)
 
 
 def _two_phases(
@@ -306,9 +329,17 @@ def _build(
     multiplicities = problem.weights * units.fixed.trees
     graph = remove_switches(problem, units.capacities, multiplicities, progress=progress, deadline=deadline)
     clock.stop("switch_removal")
-    packed = pack_lowest(problem, graph, multiplicities, packer=packer, progress=progress, deadline=deadline)
+    packed = pack_lowest(
+        problem,
+        graph,
+        multiplicities,
+        packer=packer,
+        capacities=units.capacities,
+        progress=progress,
+        deadline=deadline,
+    )
     clock.stop("tree_packing")
-    forest = to_forest(problem, graph, packed.packing)
+    forest = to_forest(problem, packed.graph, packed.packing)
     clock.stop("paths")
     details = {
         "logical_arcs": len(graph.tails),

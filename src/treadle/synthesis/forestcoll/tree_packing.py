@@ -124,3 +124,38 @@ def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Fores
         path_links=graph.path_links,
     )
     return forest if problem.direction is Direction.BROADCAST else reverse(forest)
+
+
+def from_forest(problem: Instance, forest: Forest) -> tuple[LogicalGraph, Packing]:
+    """A forest of the fabric as trees of a logical graph: undoes `to_forest`, up to who takes which path.
+
+    Parameters
+    ----------
+    problem : Instance
+        Of the forest's direction.
+    forest : Forest
+    """
+    turned = forest if problem.direction is Direction.BROADCAST else reverse(forest)
+    first, last = turned.path_links[turned.path_offset[:-1]], turned.path_links[turned.path_offset[1:] - 1]
+    units = np.zeros(turned.n_paths, dtype=np.int64)
+    np.add.at(units, turned.entry_path, turned.entry_units)
+    used = np.flatnonzero(units)
+    ends = np.stack([problem.tails[first], problem.heads[last]])[:, used]
+    order = np.lexsort(ends[::-1])
+    paths, ends = used[order], ends[:, order]
+    starts = np.flatnonzero(np.any(np.diff(ends, axis=1, prepend=-1), axis=0))
+    capacities = np.add.reduceat(units[paths], starts) if len(starts) else np.zeros(0, dtype=np.int64)
+    graph = LogicalGraph(
+        tails=ends[0, starts],
+        heads=ends[1, starts],
+        capacities=capacities,
+        segment_offset=np.append(starts, len(paths)).astype(np.int64),
+        segment_path=paths.astype(np.int32),
+        segment_units=units[paths],
+        path_offset=turned.path_offset,
+        path_links=turned.path_links,
+        cuts_mended=0,
+        exact_splits=0,
+    )
+    packing = Packing(turned.tree_root, turned.tree_multiplicity, turned.parent, speculative=0, exact=0)
+    return graph, packing
