@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= demo
-PYTEST_FLAGS ?= -n 2
+# The tests of a file stay in one process: what they share is made once. Files go in their order, small ones last.
+PYTEST_FLAGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 PY := $(VENV)/bin/python
 TREADLE := $(VENV)/bin/treadle
@@ -35,8 +36,16 @@ $(VENV)/.installed: dist/.built
 	$(PY) -m pip install --quiet --no-deps --force-reinstall dist/treadle-*.whl
 	touch $@
 
-$(VENV)/.test-tools: $(VENV)/.installed pyproject.toml
-	$(PY) -m pip install --quiet "$$(echo dist/treadle-*.whl)[mpi,bfloat16,chakra,cluster,exact,plot,torch]" --group test
+# All dependencies and all extras. This needs no wheel: `make -j2 test` builds the wheel meanwhile.
+$(VENV)/.test-packages: $(VENV)/.created pyproject.toml
+	$(PY) -m pip install --quiet --group test $$($(PY) -c 'import itertools, tomllib; \
+	  project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	  print(*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values()))')
+	touch $@
+
+$(VENV)/.test-tools: dist/.built $(VENV)/.test-packages
+	$(PY) -m pip install --quiet --no-deps --force-reinstall dist/treadle-*.whl
+	$(PY) -m pip check
 	touch $@
 
 demo: $(VENV)/.installed
