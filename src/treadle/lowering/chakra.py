@@ -90,7 +90,9 @@ def _load(name: str) -> ModuleType:
         ) from None
 
 
-def emit_chakra(program: Program, size_bytes: int, *, name: str = "treadle") -> tuple[bytes, ...]:
+def emit_chakra(
+    program: Program, size_bytes: int, *, name: str = "treadle", only: int | None = None
+) -> tuple[bytes, ...]:
     """Write a program as Chakra execution traces.
 
     Parameters
@@ -101,6 +103,9 @@ def emit_chakra(program: Program, size_bytes: int, *, name: str = "treadle") -> 
         Of the larger per-rank buffer: a trace holds sizes, not shares.
     name : str
         Begins the nodes' names.
+    only : int, optional
+        Write this rank's trace alone. The program may lack the other ranks' lists if it orders the messages
+        between two ranks alike at both ends, on all channels together, as `rank_program.lower_rank` does.
 
     Returns
     -------
@@ -123,10 +128,22 @@ def emit_chakra(program: Program, size_bytes: int, *, name: str = "treadle") -> 
     """
     if size_bytes < 1:
         raise FormatError(f"Chakra: size {size_bytes}: expected a positive number of bytes")
-    classes, tags = schema(), _tags(program)
+    classes, tags = schema(), _tags(program) if only is None else _tags_in_order(program)
     return tuple(
-        _RankTrace(program, rank, size_bytes, name, classes, tags).data() for rank in range(program.n_ranks)
+        _RankTrace(program, rank, size_bytes, name, classes, tags).data()
+        for rank in (range(program.n_ranks) if only is None else (only,))
     )
+
+
+def _tags_in_order(program: Program) -> list[int]:
+    """As `_tags`, from one end alone: messages between two ranks are counted in the order of the list."""
+    tags: list[int] = []
+    following: dict[tuple[int, int], int] = {}
+    for kind, peer in zip(program.operation_kind.tolist(), program.peer.tolist(), strict=True):
+        way = (peer, int(kind == OperationKind.SEND))
+        following[way] = following.get(way, -1) + 1
+        tags.append(-1 if kind == OperationKind.COPY else following[way])
+    return tags
 
 
 def _tags(program: Program) -> list[int]:

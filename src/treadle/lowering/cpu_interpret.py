@@ -18,6 +18,8 @@ from treadle.errors import FormatError
 
 MAX_TEXT = 256 * 2**20
 """Largest text read, characters."""
+MAX_RANKS = 2**20
+"""Most ranks of a text."""
 MAX_CELLS = 4 * 10**6
 """Largest number of chunks in all buffers together."""
 MAX_TURNS = 10**8
@@ -95,7 +97,11 @@ def interpret_cpu_xml(text: str, *, source: str = "CPU XML") -> CpuInterpretatio
     FormatError
         If the text is malformed or hostile.
     """
-    parsed = parse_cpu_xml(text, source=source)
+    return execute_cpu_text(parse_cpu_xml(text, source=source))
+
+
+def execute_cpu_text(parsed: CpuText) -> CpuInterpretation:
+    """`interpret_cpu_xml` of a text that is parsed."""
     return CpuInterpretation(
         collective=parsed.collective,
         n_ranks=len(parsed.ranks),
@@ -107,6 +113,11 @@ def interpret_cpu_xml(text: str, *, source: str = "CPU XML") -> CpuInterpretatio
 
 def parse_cpu_xml(text: str, *, source: str = "CPU XML") -> CpuText:
     """Read a text; FormatError, with its line, if it is malformed or hostile."""
+    return CpuReader(source).text(parse_elements(text, source))
+
+
+def parse_elements(text: str, source: str) -> etree._Element:
+    """The top element of a text; FormatError if it is no plain XML."""
     if len(text) > MAX_TEXT:
         raise FormatError(f"{len(text)} characters, expected at most {MAX_TEXT}", source=source)
     if re.search(r"<!(?!--)", text):
@@ -115,25 +126,34 @@ def parse_cpu_xml(text: str, *, source: str = "CPU XML") -> CpuText:
         resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True
     )
     try:
-        top = etree.fromstring(text.encode("utf-8"), parser)
+        return etree.fromstring(text.encode("utf-8"), parser)
     except UnicodeEncodeError:
         raise FormatError("not valid text (lone surrogate)", source=source) from None
     except etree.XMLSyntaxError as error:
         message = " ".join(str(error.msg).split())
         raise FormatError(f"not well-formed ({message})", source=source, line=error.lineno or 1) from None
-    return _Reader(source).text(top)
 
 
-class _Reader:
+class CpuReader:
+    """Elements of a text to values.
+
+    Parameters
+    ----------
+    source : str
+        Name for messages.
+    """
+
     def __init__(self, source: str) -> None:
         self.source = source
         self.cells = 0
 
     def fail(self, element: etree._Element, message: str) -> FormatError:
+        """An error that names the element."""
         line = element.sourceline if isinstance(element.sourceline, int) else 1
         return FormatError(f"<{element.tag}> {message}", source=self.source, line=line)
 
     def number(self, element: etree._Element, key: str, low: int, high: int) -> int:
+        """An attribute that is an integer in a range."""
         value = element.get(key)
         if value is None:
             raise self.fail(element, f"lacks the attribute {key}")
@@ -142,21 +162,26 @@ class _Reader:
         return int(value)
 
     def word(self, element: etree._Element, key: str, allowed: tuple[str, ...]) -> str:
+        """An attribute that is one of some words."""
         value = element.get(key, "")
         if value not in allowed:
             raise self.fail(element, f"{key}={value[:40]!r}: expected one of {', '.join(allowed)}")
         return value
 
     def text(self, top: etree._Element) -> CpuText:
+        """A whole text."""
         if top.tag != "cpu":
             raise self.fail(top, "found, expected <cpu>")
-        n = self.number(top, "ranks", 1, 65536)
+        n = self.number(top, "ranks", 1, MAX_RANKS)
+        if len(top) != n or any(child.tag != "rank" for child in top):
+            raise self.fail(top, f"holds {len(top)} elements, expected {n} ranks")
+        return self.described(top, n, tuple(self.rank(child, rank, n) for rank, child in enumerate(top)))
+
+    def described(self, top: etree._Element, n: int, ranks: tuple[RankText, ...]) -> CpuText:
+        """Some of n ranks with what the top element says of all."""
         n_chunks = self.number(top, "chunks", 1, MAX_CELLS)
         for key in ("minBytes", "maxBytes"):
             self.number(top, key, 0, 2**62)
-        if len(top) != n or any(child.tag != "rank" for child in top):
-            raise self.fail(top, f"holds {len(top)} elements, expected {n} ranks")
-        ranks = tuple(self.rank(child, rank, n) for rank, child in enumerate(top))
         return CpuText(
             collective=self.word(top, "collective", _COLLECTIVES),
             n_chunks=n_chunks,
@@ -166,6 +191,7 @@ class _Reader:
         )
 
     def rank(self, element: etree._Element, rank: int, n: int) -> RankText:
+        """Rank number `rank` of n."""
         self.number(element, "id", rank, rank)
         chunks = {letter: self.ranges(element, letter) for letter in "ios"}
         slots = self.number(element, "slots", 0, MAX_CELLS)
@@ -189,6 +215,7 @@ class _Reader:
         return tuple(found)
 
     def instruction(self, element: etree._Element, rank: int, n: int) -> Instruction:
+        """An instruction of a rank."""
         kind = str(element.tag)
         if kind not in _ATTRIBUTES:
             raise self.fail(element, f"is no instruction; expected one of {', '.join(_ATTRIBUTES)}")

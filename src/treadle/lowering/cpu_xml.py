@@ -11,7 +11,14 @@ from treadle.lowering.text_arguments import check_heading
 __all__ = ["emit_cpu_xml"]
 
 
-def emit_cpu_xml(program: Program, *, name: str = "treadle", min_bytes: int = 0, max_bytes: int = 0) -> str:
+def emit_cpu_xml(
+    program: Program,
+    *,
+    name: str = "treadle",
+    min_bytes: int = 0,
+    max_bytes: int = 0,
+    only: int | None = None,
+) -> str:
     """Write a program as CPU XML.
 
     Parameters
@@ -22,6 +29,8 @@ def emit_cpu_xml(program: Program, *, name: str = "treadle", min_bytes: int = 0,
         Letters, digits and ``_.-``.
     min_bytes, max_bytes : int
         Sizes for which it is meant; max_bytes 0 means no limit.
+    only : int, optional
+        Write this rank's part alone; the lists of the others may be empty.
 
     Returns
     -------
@@ -52,13 +61,16 @@ def emit_cpu_xml(program: Program, *, name: str = "treadle", min_bytes: int = 0,
     served, and a slot has room for ceil(n / P). The i-th send from a to b meets the i-th receive there. Ranks
     list their instructions in one common linear order, so waiting adds no cycle, whatever is buffered.
 
+    The part of one rank is ``<cpupart>`` with the attributes of ``<cpu>`` and the one ``<rank>``.
+
     A receive-reduce is a receive to slots, whose sum is made after the next sync. A sync ends every step of
     the program (its depth), and is written wherever an instruction needs a transfer begun since the last one.
     """
     check_heading("CPU XML", name, min_bytes, max_bytes)
-    _check_one_order(program)
+    if only is None:
+        _check_one_order(program)
     top = etree.Element(
-        "cpu",
+        "cpu" if only is None else "cpupart",
         name=name,
         collective=str(program.kind),
         ranks=str(program.n_ranks),
@@ -68,7 +80,7 @@ def emit_cpu_xml(program: Program, *, name: str = "treadle", min_bytes: int = 0,
         minBytes=str(min_bytes),
         maxBytes=str(max_bytes),
     )
-    for rank in range(program.n_ranks):
+    for rank in range(program.n_ranks) if only is None else (only,):
         top.append(_Rank(program, rank).element())
     return etree.tostring(top, pretty_print=True, encoding="unicode")
 
