@@ -12,7 +12,7 @@ from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiec
 
 
 @dataclass(frozen=True)
-class _Runs:
+class UnitRuns:
     """Runs of capacity units that leave (or enter) the children of a piece, any order.
 
     Parameters
@@ -21,6 +21,8 @@ class _Runs:
         Child of the piece.
     supplier : array of int64, shape (c,)
         Child of that child which supplies them (or which they lead to).
+    door : array of int64, shape (c,)
+        That child's own link on the way.
     link : array of int64, shape (c,)
         Local link of the piece.
     offset, units : arrays of int64, shape (c,)
@@ -30,6 +32,7 @@ class _Runs:
 
     owner: Int64Array
     supplier: Int64Array
+    door: Int64Array
     link: Int64Array
     offset: Int64Array
     units: Int64Array
@@ -63,7 +66,7 @@ def circulant_exchange(
     tail_is_child, head_is_child = piece.tails < n, piece.heads < n
     if np.any(tail_is_child == head_is_child):
         return "its links do not all join a child and a relay"
-    out, into = (_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False))
+    out, into = (unit_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False))
     for runs in (out, into):
         totals = np.bincount(runs.owner, weights=runs.units, minlength=n)
         if np.any(totals != native * (n - 1)):
@@ -79,16 +82,17 @@ def circulant_exchange(
     return "its planes serve the children unequally"
 
 
-def _runs(piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], *, leaving: bool) -> _Runs:
+def unit_runs(piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], *, leaving: bool) -> UnitRuns:
     """What leaves (enters) each child: of a rank its links whole, of a set its exits (entrances)."""
     start, end = int(cutting.child_offset[0]), int(cutting.child_offset[1])
     codes = cutting.children[start:end]
     links = cutting.links[: int(cutting.link_offset[1])]
-    owners, suppliers, locals_, offsets, units = [], [], [], [], []
+    owners, suppliers, doors, locals_, offsets, units = [], [], [], [], [], []
     ends = piece.tails if leaving else piece.heads
     of_rank = np.flatnonzero(np.isin(ends, np.flatnonzero(codes >= 0)))
     owners.append(ends[of_rank].astype(np.int64))
     suppliers.append(np.zeros(len(of_rank), dtype=np.int64))
+    doors.append(np.zeros(len(of_rank), dtype=np.int64))
     locals_.append(of_rank)
     offsets.append(np.zeros(len(of_rank), dtype=np.int64))
     units.append(piece.capacity[of_rank])
@@ -102,12 +106,15 @@ def _runs(piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], *, leav
         locals_.append(np.searchsorted(links, cutting.links[places]).ravel())
         owners.append(np.repeat(is_set[chosen], len(rows.link)))
         suppliers.append(np.tile(rows.child.astype(np.int64), count))
+        ends_at = rows.path_offset[rows.path] if leaving else rows.path_offset[rows.path + 1] - 1
+        doors.append(np.tile(rows.path_links[ends_at].astype(np.int64), count))
         offsets.append(np.tile(rows.offset, count))
         units.append(np.tile(rows.units, count))
     link = np.concatenate(locals_)
-    return _Runs(
+    return UnitRuns(
         np.concatenate(owners),
         np.concatenate(suppliers),
+        np.concatenate(doors),
         link,
         np.concatenate(offsets),
         np.concatenate(units),
@@ -116,12 +123,12 @@ def _runs(piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], *, leav
 
 
 def _table(
-    runs: _Runs, n: int, *, plane_first: bool
+    runs: UnitRuns, n: int, *, plane_first: bool
 ) -> tuple[Int32Array, Int64Array, Int64Array, set[tuple[tuple[int, int], ...]]]:
     """Columns of each child: links, first units, offsets; and the different orders of planes."""
-    keys = [runs.offset, runs.link, runs.supplier, runs.owner]
+    keys = [runs.offset, runs.link, runs.door, runs.supplier, runs.owner]
     if plane_first:
-        keys.insert(3, runs.plane)
+        keys.insert(4, runs.plane)
     order = np.lexsort(tuple(keys))
     owner, units = runs.owner[order], runs.units[order]
     counts = np.bincount(owner, minlength=n)

@@ -10,12 +10,17 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.schedules.factored import Crossings, Piece, TableTrees
 from treadle.schedules.forest import Direction, Forest
 from treadle.synthesis.engine import Progress
+from treadle.synthesis.forestcoll.decomposition.alignment import Doors, aligned_rows
+from treadle.synthesis.forestcoll.decomposition.evening import evened
 from treadle.synthesis.forestcoll.decomposition.pieces import LocalPiece
 from treadle.synthesis.forestcoll.instance import Instance, find_violated_cut
 from treadle.synthesis.forestcoll.packers import PackingAttempt, pack_lowest
 from treadle.synthesis.forestcoll.switch_removal import LogicalGraph, remove_switches
 from treadle.synthesis.forestcoll.tree_packing import to_forest
 from treadle.topologies.topology import Topology
+
+_MOST_ALIGNED = 2**18
+"""Trees times children up to which paths are dealt out anew, in Python."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,19 @@ def violated_cut(piece: LocalPiece) -> Int32Array | None:
 
 
 def solve_table(
-    piece: LocalPiece, *, progress: Progress | None = None, deadline: float | None = None
+    piece: LocalPiece,
+    doors: Doors | None = None,
+    *,
+    progress: Progress | None = None,
+    deadline: float | None = None,
 ) -> SolvedPiece:
     """The trees of a piece, for which condition C must hold.
+
+    Parameters
+    ----------
+    piece : LocalPiece
+    doors : Doors, optional
+        Members of the children that are sets; default: all are ranks.
 
     Raises
     ------
@@ -85,6 +100,8 @@ def solve_table(
     graph = remove_switches(
         problem, piece.capacity, piece.multiplicities, progress=progress, deadline=deadline
     )
+    if doors is not None:
+        graph = evened(graph, piece.tails, piece.heads)
     used = np.zeros(len(piece.tails), dtype=np.int64)
     is_exit = graph.heads == piece.outside if piece.has_outside else np.zeros(len(graph.heads), dtype=bool)
     is_entrance = graph.tails == piece.outside if piece.has_outside else is_exit
@@ -96,7 +113,11 @@ def solve_table(
     rest = _subgraph(graph, ~(is_exit | is_entrance))
     packed = pack_lowest(inner, rest, multiplicities, progress=progress, deadline=deadline)
     forest = to_forest(inner, rest, packed.packing)
-    solved = Piece(piece.capacity, piece.native, table_of(forest, used), entrances, exits)
+    if doors is None or forest.n_trees * forest.n_ranks > _MOST_ALIGNED:
+        table = table_of(forest, used)
+    else:
+        table = _table(*aligned_rows(forest, doors, entrances), forest, used)
+    solved = Piece(piece.capacity, piece.native, table, entrances, exits)
     return SolvedPiece(solved, str(packed.packer), packed.attempts)
 
 
@@ -130,7 +151,7 @@ def _crossings(
         graph.path_links[graph.path_offset[path + 1] - 1],
     )
     border, inside = (starts, ends) if entering else (ends, starts)
-    order = np.lexsort((border, child))
+    order = np.lexsort((border, inside, child))
     child, path, units = child[order], path[order], units[order]
     border, inside = border[order], inside[order]
     offset = take_units(border, units, used)
@@ -203,6 +224,30 @@ def table_of(forest: Forest, used: Int64Array) -> TableTrees:
         path_offset=forest.path_offset,
         path_table=forest.path_links,
     )
+
+
+def _table(
+    root: Int32Array,
+    units: Int64Array,
+    parent: Int32Array,
+    path: Int32Array,
+    forest: Forest,
+    used: Int64Array,
+) -> TableTrees:
+    """Rows with one path an edge, each with capacity units of its own."""
+    at = path >= 0
+    taken = path[at]
+    each = np.broadcast_to(units[:, None], path.shape)[at]
+    starts = forest.path_links[forest.path_offset[taken]]
+    ends = forest.path_links[forest.path_offset[taken + 1] - 1]
+    longer = np.diff(forest.path_offset)[taken] > 1
+    first = np.full(path.shape, -1, dtype=np.int64)
+    first[at] = take_units(starts, each, used)
+    last = first[at].copy()
+    last[longer] = take_units(ends[longer], each[longer], used)
+    final = np.full(path.shape, -1, dtype=np.int64)
+    final[at] = last
+    return TableTrees(root, units, parent, path, first, final, forest.path_offset, forest.path_links)
 
 
 def _rows(forest: Forest, tree: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
