@@ -111,8 +111,9 @@ def solve_table(
     multiplicities = piece.native + entered.astype(np.int64)
     inner = replace(problem, terminals=problem.terminals[: piece.n_children], weights=multiplicities)
     rest = _subgraph(graph, ~(is_exit | is_entrance))
-    packed = pack_lowest(inner, rest, multiplicities, progress=progress, deadline=deadline)
-    forest = to_forest(inner, rest, packed.packing)
+    free = piece.capacity - _crossing_loads(entrances, exits, len(piece.tails))
+    packed = pack_lowest(inner, rest, multiplicities, capacities=free, progress=progress, deadline=deadline)
+    forest = to_forest(inner, packed.graph, packed.packing)
     if doors is None or forest.n_trees * forest.n_ranks > _MOST_ALIGNED:
         table = table_of(forest, used)
     else:
@@ -175,6 +176,17 @@ def _crossings(
         path_offset=graph.path_offset,
         path_links=graph.path_links,
     )
+
+
+def _crossing_loads(entrances: Crossings, exits: Crossings, n_links: int) -> Int64Array:
+    """Units that what enters and leaves takes of every link."""
+    loads = np.zeros(n_links, dtype=np.int64)
+    for rows in (entrances, exits):
+        lengths = np.diff(rows.path_offset)[rows.path]
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        links = rows.path_links[np.repeat(rows.path_offset[rows.path], lengths) + within]
+        np.add.at(loads, links, np.repeat(rows.units, lengths))
+    return loads
 
 
 def take_units(links: Int32Array, units: Int64Array, used: Int64Array) -> Int64Array:
