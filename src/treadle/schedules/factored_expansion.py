@@ -235,6 +235,11 @@ class Expansion:
                 code[mine] = np.where(code[mine] >= 0, code[mine] + int(self._code_base[i]), -1)
         return parent, code, run
 
+    def parts(self) -> Iterator[tuple[LayerExpansion, Int64Array, int]]:
+        """Every layer, with the unit trees of each rank and the path numbers of the layers before."""
+        for i, layer in enumerate(self._layers):
+            yield layer, self._before[i], int(self._code_base[i])
+
     def trees(self, root: int) -> Iterator[Tree]:
         """See `FactoredForest.trees`."""
         roots, unit, total = np.array([root]), 0, int(self._multiplicity[root])

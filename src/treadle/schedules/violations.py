@@ -77,8 +77,8 @@ class Report:
     bound : Fraction, optional
         Bytes/s that the witness proves to be the most possible; None without a witness that proves one.
     height_max : int, optional
-        Greatest number of logical hops from a root, of a factored forest a bound on it; None if the schedule is
-        malformed, or made of steps.
+        Greatest number of logical hops from a root, of a factored forest a bound on it; None if the schedule
+        is malformed, or made of steps.
     n_steps : int, optional
         Communication steps of a step schedule, rounds of routes; None if it is malformed, and for forests.
     n_layers : int, optional
