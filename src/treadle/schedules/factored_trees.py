@@ -79,7 +79,8 @@ def ragged(starts: Int64Array, lengths: Int64Array) -> Int64Array:
     return numbers
 
 
-def _check_roots(what: str, roots: Int64Array, units: Int64Array, root_units: Int64Array) -> None:
+def check_roots(what: str, roots: Int64Array, units: Int64Array, root_units: Int64Array) -> None:
+    """ScheduleError unless every root is a child that has a unit tree of that number."""
     check_range(what, "roots", roots, 0, len(root_units))
     wrong = np.flatnonzero((units < 0) | (units >= root_units[roots]))
     if wrong.size:
@@ -180,7 +181,7 @@ class TableTrees:
 
     def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
         """See `PieceTrees.rows`."""
-        _check_roots("table of trees", roots, units, self.root_units)
+        check_roots("table of trees", roots, units, self.root_units)
         number = self._root_unit[roots] + units
         row = np.searchsorted(self._row_unit, number, side="right") - 1
         skip = number - self._row_unit[row]
@@ -195,11 +196,11 @@ class TableTrees:
         )
 
     @cached_property
-    def _entries(self) -> _Runs:
+    def _entries(self) -> UnitRuns:
         """All tree edges by their last links, named by their rows."""
         row, child = np.nonzero(self.parent >= 0)
         link = self.path_table[self.path_offset[1:][self.path[row, child]] - 1]
-        return _Runs(link, self.last[row, child], row)
+        return UnitRuns(link, self.last[row, child], row)
 
     def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
         """See `PieceTrees.owners`."""
@@ -217,10 +218,10 @@ class TableTrees:
         return offsets, self.path_table[ragged(starts, lengths)]
 
 
-class _Runs:
+class UnitRuns:
     """Runs of capacity units of links, by their beginnings."""
 
-    def __init__(self, link: Int32Array, unit: Int64Array, name: Int64Array) -> None:
+    def __init__(self, link: Int32Array | Int64Array, unit: Int64Array, name: Int64Array) -> None:
         order = np.lexsort((unit, link))
         self._name, self._link, self._unit = name[order], link[order].astype(np.int64), unit[order]
         # (link, unit) does not fit one integer, so units are replaced by their ranks
@@ -232,7 +233,7 @@ class _Runs:
         keys: Int64Array = link * (len(self._levels) + 1) + rank
         return keys
 
-    def find(self, links: Int32Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:
+    def find(self, links: Int32Array | Int64Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Name of the last run that begins at or before each unit, -1 if none, and the place from there."""
         if not len(self._name):
             return np.full(len(links), -1, dtype=np.int64), np.zeros(len(links), dtype=np.int64)
@@ -342,7 +343,7 @@ class CirculantExchange:
 
     def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
         """See `PieceTrees.rows`."""
-        _check_roots("circulant exchange", roots, units, self.root_units)
+        check_roots("circulant exchange", roots, units, self.root_units)
         n, g = self.n_children, self.block
         child = np.arange(n)
         distance = (child - roots[:, None]) % n
@@ -350,8 +351,8 @@ class CirculantExchange:
         unit = (block * g * (n - 1) + within)[:, None] + (distance - 1) * g
         is_root = distance == 0
         unit[is_root] = 0
-        source, first, room_out = _holders(self.out_first, self.out_offset, roots[:, None], unit)
-        sink, last, room_in = _holders(self.in_first, self.in_offset, child, unit)
+        source, first, room_out = holders(self.out_first, self.out_offset, roots[:, None], unit)
+        sink, last, room_in = holders(self.in_first, self.in_offset, child, unit)
         path = (roots[:, None] * self.out_links.shape[1] + source) * self.in_links.size
         path += child * self.in_links.shape[1] + sink
         room = np.where(is_root, UNIT_LIMIT, np.minimum(room_out, room_in))
@@ -364,10 +365,10 @@ class CirculantExchange:
         )
 
     @cached_property
-    def _entries(self) -> _Runs:
+    def _entries(self) -> UnitRuns:
         """Columns that hold entry units, named by their places in `in_links`, row by row."""
         held = np.flatnonzero(np.diff(self.in_first, axis=1).ravel())
-        return _Runs(self.in_links.ravel()[held], self.in_offset.ravel()[held], held)
+        return UnitRuns(self.in_links.ravel()[held], self.in_offset.ravel()[held], held)
 
     def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
         """See `PieceTrees.owners`."""
@@ -388,7 +389,7 @@ class CirculantExchange:
         return 2 * np.arange(len(numbers) + 1), links.ravel()
 
 
-def _holders(
+def holders(
     first: Int64Array, offset: Int64Array, row: Int64Array, unit: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Column of the row that holds each unit, its capacity unit there, units of the column from there on."""
