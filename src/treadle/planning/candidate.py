@@ -202,6 +202,10 @@ def check_chunks(options: Options) -> None:
         raise ScheduleError(f"chunks: {str(options.chunks)[:20]} per shard, expected 1 to 2**24")
 
 
+MAX_RANKS_BY_FLOW = 1024
+"""Beyond this many ranks a bound is first sought by tight cuts."""
+
+
 def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: bool = False) -> Bound:
     """The exact optimum; for an allreduce with capable switches, or an all-to-all, perhaps an upper bound.
 
@@ -230,8 +234,19 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: boo
             cards_forward=cards_forward,
         )
         return bound_of_alltoall(rate)
-    best = forestcoll.optimum(problem.topology, problem.collective)
+    best = _optimum(problem, watch)
     return Bound(best.algbw, best.witness)
+
+
+def _optimum(problem: Problem, watch: Watch) -> forestcoll.Optimum:
+    """The optimum; on large fabrics by a forest that attains it, which takes no flow per rank."""
+    if problem.collective.n_ranks > MAX_RANKS_BY_FLOW:
+        found = forestcoll.decompose(
+            problem.topology, problem.collective, progress=watch.progress, deadline=watch.deadline
+        )
+        if not isinstance(found, str) and found.algbw == found.optimum.algbw:
+            return found.optimum
+    return forestcoll.optimum(problem.topology, problem.collective)
 
 
 def bound_of_allreduce(problem: Problem, found: AllreduceBound) -> Bound:
