@@ -24,6 +24,7 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored_checks import UNIT_LIMIT, check_range, check_sum, freeze
+from treadle.schedules.factored_exchanges import ExchangeColumns, RelayExchange
 from treadle.schedules.factored_expansion import Expansion
 from treadle.schedules.factored_layers import Crossings, Layer, Piece, no_crossings
 from treadle.schedules.factored_trees import CirculantExchange, PieceTrees, TableTrees, TreeRows
@@ -32,11 +33,13 @@ from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree
 __all__ = [
     "CirculantExchange",
     "Crossings",
+    "ExchangeColumns",
     "FactoredForest",
     "FactoredSchedule",
     "Layer",
     "Piece",
     "PieceTrees",
+    "RelayExchange",
     "TableTrees",
     "TreeRows",
     "expand",
@@ -116,6 +119,10 @@ class FactoredForest:
     def path(self, number: int) -> Int32Array:
         """Link numbers of a path, in the order the data takes them."""
         return self._expansion.path(number)
+
+    def paths(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
+        """Offsets and links of paths, whose numbers rise, in the order the data takes them."""
+        return self._expansion.paths(numbers)
 
     def explicit(self) -> Forest:
         """The explicit form; ScheduleError beyond 2**27 tree-times-rank cells."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.schedules.factored import CirculantExchange, Layer, Piece, TableTrees
+from treadle.schedules.factored import CirculantExchange, ExchangeColumns, Layer, Piece, TableTrees
+from treadle.schedules.verify_factored_exchanges import exchange_depth
 
 _MAX_UNITS = 2**20
 
@@ -37,6 +38,9 @@ def height_bound(layer: Layer) -> int:
             ):
                 if isinstance(piece.trees, CirculantExchange):
                     reach[one] = _exchange_reach(layer, one, piece.trees, within[i], delay[i])
+                elif isinstance(piece.trees, ExchangeColumns):
+                    depth_of = exchange_depth(piece.trees)
+                    reach[one] = depth_of * (1 + int(delay[i].max())) + int(within[i].max())
                 elif isinstance(piece.trees, TableTrees):
                     reach[one], spread[one] = _table_reach(piece, piece.trees, within[i], delay[i])
             if not (within.any() or delay.any()):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.schedules.factored import CirculantExchange, Crossings, Piece, TableTrees
+from treadle.schedules.factored import CirculantExchange, Crossings, ExchangeColumns, Piece, TableTrees
+from treadle.schedules.verify_factored_exchanges import exchange_depth, exchange_faults
 from treadle.schedules.violations import Findings, ViolationKind
 
 _SAFE = 2.0**62  # float sums below this cannot have wrapped in int64
@@ -64,7 +65,7 @@ class Kind:
     entrances, exits : Border
     joints : array of int64, shape (k, 2)
         Links that follow each other in some path, but for those of an exchange.
-    exchange : CirculantExchange, optional
+    exchange : CirculantExchange or ExchangeColumns, optional
     depth : int
         Greatest number of tree edges from the root of a tree.
     """
@@ -76,7 +77,7 @@ class Kind:
     entrances: Border
     exits: Border
     joints: Int64Array
-    exchange: CirculantExchange | None
+    exchange: CirculantExchange | ExchangeColumns | None
     depth: int
 
 
@@ -112,6 +113,14 @@ class _KindCheck:
         elif isinstance(trees, CirculantExchange):
             load, entering, leaving, roots = self._study_exchange(trees)
             depth = 1
+        elif isinstance(trees, ExchangeColumns):
+            faults = exchange_faults(trees)
+            for fault in faults:
+                self._add(ViolationKind.SPAN, fault)
+            if faults:
+                return None
+            load, entering, leaving, roots = self._study_exchange(trees)
+            depth = exchange_depth(trees)
         else:
             self._add(ViolationKind.SHAPE, f"no proof is known for trees of type {type(trees).__name__}")
             return None
@@ -138,7 +147,7 @@ class _KindCheck:
             entrances=entrances,
             exits=exits,
             joints=np.stack(np.divmod(codes, max(self._n_links, 1)), axis=1),
-            exchange=trees if isinstance(trees, CirculantExchange) else None,
+            exchange=None if isinstance(trees, TableTrees) else trees,
             depth=depth,
         )
 
@@ -181,9 +190,12 @@ class _KindCheck:
         )
         return int(depth.max()) if s and not len(lost) else 0
 
-    def _study_exchange(self, trees: CirculantExchange) -> tuple[Int64Array, Runs, Runs, Int64Array]:
-        """Unit i of x to x + d(i) is one to one between exit and entry units, and every tree is a star."""
-        n = trees.n_children
+    def _study_exchange(
+        self, trees: CirculantExchange | ExchangeColumns
+    ) -> tuple[Int64Array, Runs, Runs, Int64Array]:
+        """All exit and entry units are used, once each. In a circulant exchange unit i of x goes to x + d(i):
+        one to one between exit and entry units, and every tree is a star.
+        """
         runs = []
         for links, first, offset in (
             (trees.out_links, trees.out_first, trees.out_offset),
@@ -197,7 +209,7 @@ class _KindCheck:
             self._taken.append((side.link, side.first, side.units))
         both = leaving.joined(entering)
         load = self._sums(both.link, both.units, self._n_links)
-        return load, entering, leaving, np.full(n, trees.native_units, dtype=np.int64)
+        return load, entering, leaving, trees.root_units
 
     def _study_border(self, name: str, rows: Crossings, *, inwards: bool) -> tuple[Border, Int64Array]:
         start, stop = rows.path_offset[rows.path], rows.path_offset[1:][rows.path]

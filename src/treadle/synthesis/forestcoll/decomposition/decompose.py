@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.factored import Crossings, FactoredForest, FactoredSchedule, Layer, Piece
+from treadle.schedules.factored import Crossings, FactoredForest, FactoredSchedule, Layer, Piece, PieceTrees
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
+from treadle.synthesis.forestcoll.decomposition.alignment import Doors, doors_of
 from treadle.synthesis.forestcoll.decomposition.detection import detect
 from treadle.synthesis.forestcoll.decomposition.exchanges import circulant_exchange
 from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.decomposition.piece_tables import solve_table, violated_cut
-from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, cut
+from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece, cut
+from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exchange
 from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_classes, scale_for
 from treadle.synthesis.forestcoll.decomposition.superposition import single_rate, split_layers
 from treadle.synthesis.forestcoll.decomposition.trimming import trim
@@ -443,10 +445,12 @@ def _solve_kinds(
         number = example[kind]
         why = ""
         if number == 0:
-            exchange = circulant_exchange(local, cutting, solved, block)
+            exchange = _closed_form(local, cutting, solved, block)
             if not isinstance(exchange, str):
-                solved[kind] = Piece(local.capacity, local.native, exchange, no_crossings(), no_crossings())
-                packers[kind] = "circulant exchange"
+                solved[kind] = Piece(
+                    local.capacity, local.native, exchange[0], no_crossings(), no_crossings()
+                )
+                packers[kind] = exchange[1]
                 continue
             why = f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
         trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
@@ -455,9 +459,41 @@ def _solve_kinds(
         violated = violated_cut(local)
         if violated is not None:
             return _infeasible(problem, family, cutting, number, violated)
-        table = solve_table(local, progress=progress, deadline=deadline)
+        doors = _doors(cutting, number, solved)
+        table = solve_table(local, doors, progress=progress, deadline=deadline)
         solved[kind], packers[kind] = table.piece, table.packer
     return [(solved[kind], packers[kind]) for kind in range(len(cutting.kinds))]
+
+
+def _doors(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Doors | None:
+    """Members of a piece's children that are sets; None if all are ranks."""
+    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
+    if np.all(codes >= 0):
+        return None
+    links = cutting.links[cutting.link_offset[number] : cutting.link_offset[number + 1]]
+    children: list[tuple[Piece, Int64Array] | None] = []
+    for code in codes.tolist():
+        if code >= 0:
+            children.append(None)
+            continue
+        theirs = cutting.links[cutting.link_offset[~code] : cutting.link_offset[~code + 1]]
+        place = np.minimum(np.searchsorted(links, theirs), len(links) - 1)
+        known = np.where(links[place] == theirs, place, -1).astype(np.int64)
+        children.append((solved[int(cutting.kind[~code])], known))
+    return doors_of(len(links), children)
+
+
+def _closed_form(
+    local: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
+) -> tuple[PieceTrees, str] | str:
+    """The outermost piece's trees and the name of their form, or why each form does not serve."""
+    reasons = []
+    for name, form in (("circulant exchange", circulant_exchange), ("relay exchange", relay_exchange)):
+        trees = form(local, cutting, solved, block)
+        if not isinstance(trees, str):
+            return trees, name
+        reasons.append(trees)
+    return "; ".join(dict.fromkeys(reasons))
 
 
 def _infeasible(

@@ -1,0 +1,251 @@
+"""Closed forms of the outermost piece: judged as explicit trees, and in their own form."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.factored import (
+    FactoredForest,
+    FactoredSchedule,
+    Layer,
+    Piece,
+    RelayExchange,
+    no_crossings,
+)
+from treadle.schedules.forest import Direction
+from treadle.schedules.verify import verify
+from treadle.synthesis.forestcoll import optimum
+from treadle.synthesis.forestcoll.budget import TreeBudget
+from treadle.synthesis.forestcoll.decomposition.decompose import decompose
+from treadle.synthesis.forestcoll.decomposition.family import Family
+from treadle.synthesis.forestcoll.decomposition.pieces import cut
+from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exchange
+from treadle.synthesis.forestcoll.instance import instance_of
+from treadle.topologies.platforms import add_box
+from treadle.topologies.topology import Topology, TopologyBuilder
+
+
+def star(exits: list[int], entries: list[int]) -> Topology:
+    """Ranks around one switch; bandwidths out and in."""
+    builder = TopologyBuilder("star")
+    names = [builder.compute(f"r{i}") for i in range(len(exits))]
+    switch = builder.switch("sw")
+    for name, out, into in zip(names, exits, entries, strict=True):
+        if out:
+            builder.link(name, switch, bandwidth=out)
+        if into:
+            builder.link(switch, name, bandwidth=into)
+    return builder.build()
+
+
+def boxes_on_one_switch(sizes: list[int], nics: list[int]) -> Topology:
+    """Boxes of these numbers of GPUs, each GPU with a NIC of its box's bandwidth to one switch."""
+    builder = TopologyBuilder("mixed boxes")
+    boxes = [
+        add_box(builder, f"box{i}", size, 300) if size > 1 else [builder.compute(f"gpu{i}")]
+        for i, size in enumerate(sizes)
+    ]
+    switch = builder.switch("ib")
+    for names, nic in zip(boxes, nics, strict=True):
+        for name in names:
+            builder.duplex(name, switch, nic)
+    return builder.build()
+
+
+def relayed_star(
+    weights: list[int], exits: list[int], block: int = 1
+) -> tuple[Topology, Collective, RelayExchange | str]:
+    """A star whose links have just the capacity units given; a rank is the root of `weights` unit trees."""
+    total = sum(weights)
+    topology = star(exits, [total - weight for weight in weights])
+    ranks = tuple(range(len(weights)))
+    collective = Collective(CollectiveKind.ALLGATHER, ranks, weights=tuple(weights))
+    problem = instance_of(topology, collective)
+    family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
+    cutting = cut(problem, family, problem.bandwidths, np.array(weights))
+    return topology, collective, relay_exchange(cutting.kinds[0], cutting, {}, block)
+
+
+def one_piece(topology: Topology, trees: RelayExchange) -> FactoredSchedule:
+    """The exchange as a schedule; local links are those of the fabric, one byte/s a unit."""
+    n, m = trees.n_children, topology.n_links
+    piece = Piece(topology.bandwidths, trees.root_units, trees, no_crossings(), no_crossings())
+    layer = Layer(
+        (piece,),
+        np.zeros(1, dtype=np.int32),
+        np.full(1, -1, dtype=np.int32),
+        np.array([0, n]),
+        np.arange(n, dtype=np.int32),
+        np.array([0, m]),
+        np.arange(m, dtype=np.int32),
+    )
+    forest = FactoredForest(Direction.BROADCAST, trees.root_units, (layer,))
+    return FactoredSchedule(CollectiveKind.ALLGATHER, broadcast=forest)
+
+
+def check_owners(trees: RelayExchange, links: int) -> None:
+    """`owners` is the inverse of `rows`."""
+    units = trees.root_units
+    roots = np.repeat(np.arange(len(units)), units)
+    numbers = np.concatenate([np.arange(size) for size in units.tolist()])
+    rows = trees.rows(roots, numbers)
+    line, child = np.nonzero(rows.parent >= 0)
+    offsets, path = trees.path_links(rows.path[line, child])
+    found = trees.owners(path[offsets[1:] - 1], rows.last[line, child])
+    np.testing.assert_array_equal(found[0], roots[line])
+    np.testing.assert_array_equal(found[1], numbers[line])
+    beyond = trees.owners(np.arange(links, dtype=np.int32), np.full(links, 10**9))
+    assert all((column == -1).all() for column in beyond)
+
+
+STARS = [
+    ([1, 1], [1, 1]),
+    ([3, 1, 2], [4, 3, 5]),
+    ([1, 1, 0, 0, 0], [1, 1, 2, 2, 2]),  # relays feed relays: docs, after theorem 13
+    ([4, 1, 1, 1, 1], [4, 7, 7, 7, 7]),
+    ([5, 4, 0, 0, 0, 0, 0], [9, 9, 9, 9, 9, 9, 0]),
+    ([2, 2, 2, 2], [6, 6, 6, 6]),
+    ([6, 2, 2, 4], [8, 12, 12, 10]),
+]
+
+
+@pytest.mark.parametrize(("weights", "exits"), STARS)
+@pytest.mark.parametrize("block", [1, 2])
+def test_relays_on_a_star_span_and_use_every_unit_once(
+    weights: list[int], exits: list[int], block: int
+) -> None:
+    weights, exits = [block * w for w in weights], [block * e for e in exits]
+    topology, collective, trees = relayed_star(weights, exits, block)
+    assert isinstance(trees, RelayExchange)
+    schedule = one_piece(topology, trees)
+    for form in (schedule, schedule.explicit()):
+        report = verify(topology, collective, form)
+        assert not report.violations
+        assert report.algbw is not None
+        assert report.algbw >= sum(weights)
+    check_owners(trees, topology.n_links)
+
+
+def test_relays_on_random_stars() -> None:
+    rng = random.Random(13)
+    built = 0
+    for _ in range(60):
+        n = rng.randint(2, 7)
+        weights = [rng.choice([0, 0, 1, 1, 2, 5]) for _ in range(n)]
+        total = sum(weights)
+        exits = [total - w for w in weights]
+        for _ in range(rng.randint(0, 8)):  # theorem 13 asks for the sum and e >= r alone
+            one, other = rng.sample(range(n), 2)
+            if exits[one] > weights[one]:
+                exits[one] -= 1
+                exits[other] += 1
+        if not total or max(weights) * 2 > total:
+            continue
+        topology, collective, trees = relayed_star(weights, exits)
+        assert isinstance(trees, RelayExchange)
+        report = verify(topology, collective, one_piece(topology, trees).explicit())
+        assert not report.violations
+        assert report.algbw is not None
+        assert report.algbw >= total
+        check_owners(trees, topology.n_links)
+        built += 1
+    assert built > 20
+
+
+def test_height_two_where_every_helper_is_a_root() -> None:
+    # theorem 13: height 2 if every child with e > r (B - 1) is the root of a tree
+    topology, collective, trees = relayed_star([4, 1, 1, 1, 1], [4, 7, 7, 7, 7])
+    assert isinstance(trees, RelayExchange)
+    assert verify(topology, collective, one_piece(topology, trees).explicit()).height_max == 2
+
+
+def test_relays_refuse_too_few_exits() -> None:
+    assert "cannot be left" in str(relayed_star([3, 1, 1], [2, 4, 4])[2])
+
+
+MIXED = [
+    ([4, 8, 4, 8], [50, 25, 50, 25]),
+    ([3, 4, 6, 1, 3], [100, 100, 25, 100, 50]),
+    ([2, 2, 1, 1, 8, 6, 8], [50, 100, 100, 50, 100, 25, 25]),
+    ([6, 3, 2, 6], [50, 50, 25, 100]),
+]
+
+
+@pytest.mark.parametrize(("sizes", "nics"), MIXED)
+@pytest.mark.parametrize("kind", [CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER])
+def test_unequal_boxes_on_one_switch(sizes: list[int], nics: list[int], kind: CollectiveKind) -> None:
+    topology = boxes_on_one_switch(sizes, nics)
+    collective = on_all_ranks(topology, kind)
+    found = decompose(topology, collective)
+    assert not isinstance(found, str)
+    assert "by relay exchange" in found.summary
+    best = optimum(topology, collective).algbw
+    for form in (found.schedule, found.schedule.explicit()):
+        report = verify(topology, collective, form, claimed_algbw=best)
+        assert not report.violations
+
+
+def test_trees_leave_by_their_own_rank() -> None:
+    # boxes of 4 with twice the NICs: each box of 8 gives away equally much of all its ranks
+    topology = boxes_on_one_switch([4, 8, 4, 8, 4, 8], [50, 25, 50, 25, 50, 25])
+    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
+    found = decompose(topology, collective, budget=TreeBudget(trees=1))
+    assert not isinstance(found, str)
+    forest = found.schedule.explicit().forests[0]
+    box = np.repeat(np.arange(6), [4, 8, 4, 8, 4, 8])
+    for root in range(forest.n_ranks):
+        for tree in forest.trees(root):
+            parent = tree.parent
+            crosses = (parent >= 0) & (box[parent] != box)
+            assert set(parent[crosses & (box[parent] == box[root])]) == {root}
+
+
+def relay_sample() -> tuple[Topology, Collective, RelayExchange]:
+    """Child 1 makes a delivery for child 0."""
+    topology, collective, trees = relayed_star([3, 1, 2], [5, 3, 4])
+    assert isinstance(trees, RelayExchange)
+    assert trees.relay_root.tolist() == [0]
+    return topology, collective, trees
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"block": 2}, "make no exchange"),
+        ({"relay_block": [3]}, "no block of that number"),
+        ({"relay_child": [0]}, "not its root"),
+        ({"relay_count": [0]}, "found 0"),
+        ({"relay_count": [2]}, "more than n - 2"),
+        ({"native_units": [3, 1, 1]}, "its trees take"),
+        ({"relay_root": [], "relay_block": [], "relay_child": [], "relay_count": []}, "its trees take"),
+        ({"out_links": [[0]]}, "out_links has shape"),
+        ({"in_offset": [[0], [-1], [0]]}, "found -1"),
+    ],
+)
+def test_relay_exchanges_that_make_no_sense_are_refused(changes: dict[str, object], message: str) -> None:
+    _, _, trees = relay_sample()
+    columns = {
+        key: value if isinstance(value, int) else np.array(value, dtype=getattr(trees, key).dtype)
+        for key, value in changes.items()
+    }
+    with pytest.raises(ScheduleError, match=message):
+        replace(trees, **columns)
+
+
+def test_the_verifier_sees_units_taken_twice_and_links_of_others() -> None:
+    topology, collective, trees = relay_sample()
+    beyond = np.array(trees.out_offset)
+    beyond[0, 0] += 1
+    report = verify(topology, collective, one_piece(topology, replace(trees, out_offset=beyond)))
+    assert any("is taken; it has" in str(one) for one in report.violations)
+    topology, collective, equal = relayed_star([2, 2, 2, 2], [6, 6, 6, 6])
+    assert isinstance(equal, RelayExchange)
+    swapped = np.array(equal.in_links)[[1, 0, 2, 3]]
+    report = verify(topology, collective, one_piece(topology, replace(equal, in_links=swapped)))
+    assert any("does not end at rank" in str(one) for one in report.violations)
