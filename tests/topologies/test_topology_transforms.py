@@ -1,3 +1,4 @@
+import itertools
 import random
 
 import networkx as nx
@@ -258,3 +259,22 @@ def test_predicates():
     assert is_symmetric(builder.build())
     graph = nx.DiGraph((u, v) for u, v, _ in links_of(one_way))
     assert not nx.is_strongly_connected(graph)
+
+
+def test_chains_of_switches_that_lead_nowhere_go_whole():
+    # s0-s1-s2 hangs off a; t receives more from b than it returns; u joins both, so a route may use it
+    builder = TopologyBuilder("chain")
+    a, b = builder.compute("a"), builder.compute("b")
+    builder.duplex(a, b, 5)
+    chain = [builder.switch(f"s{i}") for i in range(3)]
+    for one, other in itertools.pairwise([a, *chain]):
+        builder.duplex(one, other, 2)
+    t, u = builder.switch("t"), builder.switch("u")
+    builder.link(b, t, 3)
+    builder.link(t, b, 2)
+    builder.duplex(a, u, 1)
+    builder.duplex(u, b, 1)
+    whole = builder.build()
+    assert with_failed_links(whole, "a--b").node_names == ("a", "b", "t", "u")
+    assert with_failed_links(whole, "a--b", "a->u").node_names == ("a", "b", "t", "u")
+    assert with_failed_links(whole, "a--b", "a--u").node_names == ("a", "b", "t")

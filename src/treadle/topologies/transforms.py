@@ -213,23 +213,25 @@ def _restricted(topology: Topology, name: str, nodes: BoolArray, links: BoolArra
 
 def _dead_ends(topology: Topology, nodes: BoolArray, links: BoolArray) -> BoolArray:
     """Switches that no route needs: without links, or with one neighbour and balanced towards it."""
-    ends: list[dict[int, int]] = [{} for _ in range(topology.n_nodes)]
-    for link in np.flatnonzero(links).tolist():
-        tail, head = int(topology.tails[link]), int(topology.heads[link])
-        if tail != head:
-            bandwidth = int(topology.bandwidths[link])
-            ends[tail][head] = ends[tail].get(head, 0) + bandwidth
-            ends[head][tail] = ends[head].get(tail, 0) - bandwidth
-    dead = np.zeros(topology.n_nodes, dtype=np.bool_)
-    waiting = np.flatnonzero(nodes & ~topology.is_compute).tolist()
+    n = topology.n_nodes
+    chosen = np.flatnonzero(links & (topology.tails != topology.heads))
+    tails, heads = topology.tails[chosen].astype(np.int64), topology.heads[chosen].astype(np.int64)
+    pairs = np.sort(np.concatenate([tails * n + heads, heads * n + tails]))
+    near, far = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], n)  # each neighbour once
+    starts, left = np.searchsorted(near, np.arange(n + 1)), np.bincount(near, minlength=n)
+    # what a dead end takes from its neighbour is balanced, so the sum over all links decides throughout
+    surplus = np.zeros(n, dtype=np.int64)
+    np.add.at(surplus, tails, topology.bandwidths[chosen])
+    np.subtract.at(surplus, heads, topology.bandwidths[chosen])
+    can_go = nodes & ~topology.is_compute & (surplus == 0)
+    dead: BoolArray = can_go & (left <= 1)
+    waiting = np.flatnonzero(dead).tolist()
     while waiting:
         node = waiting.pop()
-        if dead[node] or len(ends[node]) > 1 or any(ends[node].values()):
-            continue
-        dead[node] = True
-        for other in ends[node]:
-            del ends[other][node]
-            if not topology.is_compute[other]:
+        for other in far[starts[node] : starts[node + 1]].tolist():
+            left[other] -= 1
+            if can_go[other] and left[other] <= 1 and not dead[other]:
+                dead[other] = True
                 waiting.append(other)
     return dead
 
