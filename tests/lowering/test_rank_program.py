@@ -13,8 +13,12 @@ from treadle.errors import ScheduleError
 from treadle.lowering.check import check_program
 from treadle.lowering.forest import lower
 from treadle.lowering.program import OperationKind, Program
-from treadle.lowering.rank_program import lower_rank
-from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
+from treadle.lowering.rank_program import lower_factored_rank, lower_rank
+from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.factored import FactoredSchedule
+from treadle.synthesis.forestcoll import TreeBudget
+from treadle.synthesis.forestcoll.decomposition.decompose import decompose
+from treadle.topologies import Topology, parse
 
 
 def moved(program: Program) -> set[tuple[int, int, int, int, tuple[int, ...]]]:
@@ -34,6 +38,15 @@ def moved(program: Program) -> set[tuple[int, int, int, int, tuple[int, ...]]]:
         if kind == OperationKind.SEND
         for chunk in range(first, first + count)
     }
+
+
+def factored(fabric: str, kind: str, trees: int | None) -> tuple[Topology, Collective, FactoredSchedule]:
+    topology = parse(fabric)
+    spanning = CollectiveKind(kind)
+    collective = on_all_ranks(topology, spanning, root=1 if spanning.is_rooted else None)
+    found = decompose(topology, collective, budget=TreeBudget(trees=trees))
+    assert not isinstance(found, str), found
+    return topology, collective, found.schedule
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
@@ -92,3 +105,42 @@ def test_grain_must_divide() -> None:
             lower_rank(collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, grain=grain)
     with pytest.raises(ScheduleError, match="at least 1"):
         lower_rank(collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, channels=0)
+
+
+FACTORED = [
+    ("dgx_a100(2, gpus_per_box=4)", "allgather", 3),
+    ("pods(2, 2, gpus_per_box=4, oversubscription=2)", "allreduce", None),  # pieces in pieces
+    ("mi250(2)", "reduce-scatter", 2),
+    ("dgx_h100(2, gpus_per_box=4)", "allgather", None),  # two layers
+    ("dgx_h100(2)", "broadcast", None),
+    ("dgx_h100(2)", "reduce", None),
+]
+
+
+@pytest.mark.parametrize(("fabric", "kind", "trees"), FACTORED)
+@pytest.mark.parametrize(("channels", "in_place"), [(1, False), (3, True)])
+def test_parts_of_factored_schedules_make_correct_programs(
+    fabric: str, kind: str, trees: int | None, channels: int, in_place: bool
+) -> None:
+    topology, collective, schedule = factored(fabric, kind, trees)
+    parts = [
+        lower_factored_rank(topology, collective, schedule, rank, channels=channels, in_place=in_place)
+        for rank in range(collective.n_ranks)
+    ]
+    program = union(parts)
+    assert check_program(program) == ()
+    assert reference_errors(program) == []
+    if channels == 1:
+        whole = lower(topology, collective, schedule.explicit())
+        scale = program.n_chunks // whole.n_chunks
+        assert {(*row[:3], row[3] // scale, row[4]) for row in moved(program)} == moved(whole)
+
+
+def test_ranks_that_do_not_exist_and_schedules_that_do_not_fit() -> None:
+    topology, collective, schedule = factored("dgx_a100(2, gpus_per_box=2)", "allgather", None)
+    for rank in (-1, 4):
+        with pytest.raises(ScheduleError, match="expected 0 to 3"):
+            lower_factored_rank(topology, collective, schedule, rank)
+    other = on_all_ranks(topology, CollectiveKind.REDUCE_SCATTER)
+    with pytest.raises(ScheduleError, match="the schedule is for allgather of 4 ranks"):
+        lower_factored_rank(topology, other, schedule, 0)

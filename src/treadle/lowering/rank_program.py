@@ -15,7 +15,13 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.lowering.hazards import Row, find_waits
 from treadle.lowering.program import Buffer, OperationKind, Program
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import Collective, CollectiveKind, check_membership
+from treadle.schedules.factored import CirculantExchange, FactoredForest, FactoredSchedule, TableTrees
+from treadle.schedules.factored_roles import roles
+from treadle.schedules.factored_slots import with_slots
+from treadle.schedules.factored_trees import ragged
+from treadle.schedules.forest import Direction
+from treadle.topologies.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,95 @@ class TreeEdges:
     depth: Int64Array
     path_offset: Int64Array
     path_links: Int32Array
+
+
+def lower_factored_rank(
+    topology: Topology,
+    collective: Collective,
+    schedule: FactoredSchedule,
+    rank: int,
+    *,
+    channels: int = 1,
+    in_place: bool = False,
+) -> Program:
+    """The program of one rank of a factored schedule; all other ranks' lists are empty.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        On `topology`; of the schedule's kind and number of ranks.
+    schedule : FactoredSchedule
+        Verified by the caller.
+    rank : int
+    channels, in_place
+        See `lower_rank`.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule does not fit the collective, or there is no such rank.
+
+    Notes
+    -----
+    The programs of all ranks, made apart, fit together: see `lower_rank`. Depth is counted in the slots of
+    `treadle.schedules.factored_slots`. Time and memory are linear in the unit trees.
+    """
+    check_membership(topology, collective)
+    if schedule.kind is not collective.kind or schedule.n_ranks != collective.n_ranks:
+        raise ScheduleError(
+            f"the schedule is for {schedule.kind} of {schedule.n_ranks} ranks, the collective is "
+            f"{collective.kind} of {collective.n_ranks}"
+        )
+    if not 0 <= rank < schedule.n_ranks:
+        raise ScheduleError(f"rank {rank}: expected 0 to {schedule.n_ranks - 1}")
+    return lower_rank(
+        collective,
+        schedule.root_multiplicity,
+        tuple(_phase(forest, rank) for forest in schedule.forests),
+        rank,
+        grain=_grain(schedule),
+        channels=channels,
+        in_place=in_place,
+    )
+
+
+def _phase(forest: FactoredForest, rank: int) -> RankPhase:
+    sides = []
+    for edges, slots in with_slots(forest, roles(forest, rank)):
+        used, number = np.unique(edges.path, return_inverse=True)
+        offset, links = forest.paths(used)
+        lengths = np.diff(offset)[number]
+        sides.append(
+            TreeEdges(
+                root=edges.root,
+                first=edges.unit,
+                units=edges.units,
+                peer=edges.peer,
+                depth=slots,
+                path_offset=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+                path_links=links[ragged(offset[number], lengths)],
+            )
+        )
+    return RankPhase(forest.direction is Direction.REDUCE, *sides)
+
+
+def _grain(schedule: FactoredSchedule) -> int:
+    """Unit trees that no piece tells apart: a divisor of all that is counted in units."""
+    units = [schedule.root_multiplicity]
+    for piece in (kind for forest in schedule.forests for layer in forest.layers for kind in layer.pieces):
+        trees = piece.trees
+        units.append(piece.native)
+        for side in (piece.entrances, piece.exits):
+            units += [side.offset, side.units, side.inner, side.root_unit]
+        if isinstance(trees, TableTrees):
+            units += [trees.units, trees.first[trees.first >= 0], trees.last[trees.last >= 0]]
+        elif isinstance(trees, CirculantExchange):
+            units += [np.array([trees.native_units, trees.block])]
+            units += [trees.out_first, trees.in_first, trees.out_offset, trees.in_offset]
+        else:
+            return 1
+    return int(np.gcd.reduce(np.concatenate([column.ravel() for column in units])))
 
 
 @dataclass(frozen=True)
@@ -102,8 +197,8 @@ def lower_rank(
     -----
     What makes the parts of all ranks one program:
 
-    - Unit tree u of root v is chunk (units of the roots before v + u) / grain, on channel
-      (v + u c / r(v)) mod c of c channels.
+    - Unit tree u of root v is in chunk i = u / grain (rounded down) of the p chunks of v, which follow those
+      of the roots before v, on channel (v + i c / p) mod c of c channels.
     - A message is a greatest range of adjacent chunks that cross one tree edge at one depth, on one channel
       and path, and are either all or none the shard of the edge's upper end.
     - Ranks list their messages by (forest, depth from the roots, or towards them, child, sender, receiver,
@@ -115,9 +210,9 @@ def lower_rank(
     """
     if channels < 1:
         raise ScheduleError(f"channels: expected at least 1, found {channels}")
-    base = np.concatenate([[0], np.cumsum(multiplicity)]).astype(np.int64)
-    if grain < 1 or np.any(base % grain):
+    if grain < 1 or np.any(multiplicity % grain):
         raise ScheduleError(f"lowering: chunks of {grain} unit trees do not divide the trees per root")
+    base = np.concatenate([[0], np.cumsum(multiplicity // grain)]).astype(np.int64)
     paths = _PathTable(phases)
     tables = [
         part
@@ -127,7 +222,7 @@ def lower_rank(
     keys = np.concatenate([table[0] for table in tables], axis=1)
     spans = np.concatenate([table[1] for table in tables], axis=1)
     keys, spans = _messages(keys, spans)
-    frame = _Frame(collective, base // grain, rank, in_place)
+    frame = _Frame(collective, base, rank, in_place)
     rows = _rows(frame, keys, spans, tuple(phase.reduces for phase in phases))
     return _program(frame, rows, paths)
 
@@ -167,7 +262,11 @@ def _transfers(
     found = []
     for edges, is_above in ((phase.above, True), (phase.below, False)):
         path = paths.take(len(edges.root))
-        row, first, last = _cut_by_channel(edges, base, channels)
+        if np.any(edges.first % grain) or np.any(edges.units % grain):
+            raise ScheduleError(f"lowering: an edge does not carry whole chunks of {grain} unit trees")
+        row, first, last = _cut_by_channel(
+            edges.root, edges.first // grain, (edges.first + edges.units) // grain, base, channels
+        )
         keys = np.empty((len(_KEYS), len(row)), dtype=np.int64)
         keys[_PHASE] = number
         keys[_WAVE] = -edges.depth[row] if phase.reduces else edges.depth[row]
@@ -178,31 +277,28 @@ def _transfers(
         keys[_CHANNEL] = _channel(edges.root[row], first, base, channels)
         keys[_PATH] = path[row]
         keys[_OWNED] = edges.root[row] == parent
-        spans = np.stack([base[edges.root[row]] + first, base[edges.root[row]] + last])
-        if np.any(spans % grain):
-            raise ScheduleError(f"lowering: an edge does not carry whole chunks of {grain} unit trees")
-        found.append((keys, spans // grain))
+        start = base[edges.root[row]]
+        found.append((keys, np.stack([start + first, start + last])))
     return found
 
 
-def _channel(root: Int64Array, unit: Int64Array, base: Int64Array, channels: int) -> Int64Array:
-    """Channel of a unit tree of a root."""
-    return (root + unit * channels // (base[root + 1] - base[root])) % channels
+def _channel(root: Int64Array, chunk: Int64Array, base: Int64Array, channels: int) -> Int64Array:
+    """Channel of a chunk of a root, counted from the root's first."""
+    return (root + chunk * channels // (base[root + 1] - base[root])) % channels
 
 
 def _cut_by_channel(
-    edges: TreeEdges, base: Int64Array, channels: int
+    root: Int64Array, first: Int64Array, last: Int64Array, base: Int64Array, channels: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Rows cut where the channel changes: row, first and one past the last unit tree."""
-    rows = np.arange(len(edges.root))
+    """Ranges of chunks cut where the channel changes: row, first and one past the last chunk."""
     if channels == 1:
-        return rows, edges.first, edges.first + edges.units
-    total = (base[edges.root + 1] - base[edges.root])[:, None]
-    # unit u is in part u c / r, so part j begins at the ceiling of j r / c
+        return np.arange(len(root)), first, last
+    total = (base[root + 1] - base[root])[:, None]
+    # chunk i is in part i c / p, so part j begins at the ceiling of j p / c
     starts = -(-np.arange(channels) * total // channels)
     ends = np.concatenate([starts[:, 1:], total], axis=1)
-    low = np.maximum(starts, edges.first[:, None])
-    high = np.minimum(ends, (edges.first + edges.units)[:, None])
+    low = np.maximum(starts, first[:, None])
+    high = np.minimum(ends, last[:, None])
     row, part = np.nonzero(high > low)
     return row, low[row, part], high[row, part]
 

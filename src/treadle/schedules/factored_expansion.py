@@ -258,9 +258,9 @@ class Expansion:
         """See `FactoredForest.path`."""
         if not 0 <= number < self._code_base[-1]:
             raise ScheduleError(f"factored forest: path {number} of {self._code_base[-1]}")
-        return self._paths(np.array([number], dtype=np.int64))[1]
+        return self.paths(np.array([number], dtype=np.int64))[1]
 
-    def _paths(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
+    def paths(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
         """Offsets and links of paths; `numbers` rise."""
         bounds = np.searchsorted(numbers, self._code_base.astype(np.int64))
         lengths, links = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
@@ -312,7 +312,7 @@ class Expansion:
         n = len(self._multiplicity)
         codes = _flat([tree.entry_path.astype(np.int64) for tree in trees])
         used, entry_path = np.unique(codes, return_inverse=True)
-        path_offset, path_links = self._paths(used)
+        path_offset, path_links = self.paths(used)
         counts = _flat([np.diff(tree.entry_offset) for tree in trees])
         return Forest(
             direction=self._direction,

@@ -12,7 +12,7 @@ from treadle.schedules.factored import FactoredForest
 from treadle.schedules.factored_edges import PieceEdges, edges_into, edges_out_of, unit_trees
 from treadle.schedules.factored_expansion import LayerExpansion, path_ends
 from treadle.schedules.factored_index import LayerIndex
-from treadle.schedules.factored_layers import Crossings, Piece
+from treadle.schedules.factored_layers import Crossings, Layer, Piece
 from treadle.schedules.factored_trees import UnitRuns, ragged
 
 _MAX_UNITS = 2**27  # unit trees that are looked at one by one
@@ -74,7 +74,7 @@ def roles(forest: FactoredForest, rank: int) -> Roles:
         raise ScheduleError(f"factored forest: rank {rank}, expected 0 to {forest.n_ranks - 1}")
     up, down = [], []
     for layer, before, base in forest._expansion.parts():
-        view = _RankView(layer, rank)
+        view = RankView(layer, rank)
         up.append(_shifted(view.up(), before, base))
         down.append(_shifted(view.down(), before, base))
     return Roles(rank, _grouped(up), _grouped(down))
@@ -166,27 +166,52 @@ def _places(index: LayerIndex, rank: int) -> list[_Place]:
     return found
 
 
-class _RankView:
-    """One layer as a rank sees it."""
+class RankView:
+    """One layer as a rank sees it.
+
+    Parameters
+    ----------
+    layer : LayerExpansion
+    rank : int
+
+    Attributes
+    ----------
+    places : list
+        The pieces around the rank, from the inside out.
+    """
 
     def __init__(self, layer: LayerExpansion, rank: int) -> None:
         self._layer = layer
         self._index = layer.index
         self._rank = rank
-        self._places = _places(layer.index, rank)
-        total = int(self._places[0].trees.root_units.sum())
+        self.places = _places(layer.index, rank)
+        total = int(self.places[0].trees.root_units.sum())
         if total > _MAX_UNITS:
             raise ScheduleError(f"factored forest: {total} unit trees; roles are for {_MAX_UNITS} at most")
 
+    @property
+    def layer(self) -> Layer:
+        """The layer."""
+        return self._index.layer
+
+    def common_level(self, ranks: Int64Array) -> Int64Array:
+        """For each rank, which of `places` is the inmost that holds it too."""
+        level = np.full(self.layer.n_pieces, -1, dtype=np.int64)
+        level[[place.piece for place in self.places]] = np.arange(len(self.places))
+        piece = self._index.piece_of_rank[ranks]
+        while len(piece) and level[piece].min() < 0:
+            piece = np.where(level[piece] < 0, self.layer.outer[piece], piece)
+        return level[piece]
+
     def up(self) -> _Columns:
         """Edges to parents."""
-        inmost = self._places[0]
+        inmost = self.places[0]
         roots, units = unit_trees(inmost.trees)
         others = roots != inmost.child
         parts = [self._edges_up(0, roots[others], units[others], None)]
         entered = np.arange(inmost.kind.native[inmost.child], inmost.trees.root_units[inmost.child])
         links, offsets = inmost.entered_by(np.full(len(entered), inmost.child), entered)
-        for level, place in enumerate(self._places[1:], start=1):
+        for level, place in enumerate(self.places[1:], start=1):
             root, unit = place.trees.owners(place.local(links).astype(np.int32), offsets)
             mine = np.flatnonzero(root >= 0)
             ends = (links[mine], offsets[mine])
@@ -202,7 +227,7 @@ class _RankView:
         self, level: int, roots: Int64Array, units: Int64Array, ends: tuple[Int64Array, Int64Array] | None
     ) -> _Columns:
         """Edges of a piece into the child that leads to the rank, by these units of crossing links."""
-        place = self._places[level]
+        place = self.places[level]
         edges = edges_into(place.trees, roots, units, place.child)
         exit_row, peer = self._far_end(place, edges.parent, edges.path, edges.first, inwards=False)
         entry_row = self._near_end(level, ends, inwards=True)
@@ -210,13 +235,13 @@ class _RankView:
 
     def down(self) -> _Columns:
         """Edges to children."""
-        inmost = self._places[0]
+        inmost = self.places[0]
         parts = [self._edges_down(0, edges_out_of(inmost.trees, inmost.child), None)]
         rows = inmost.kind.exits
         mine = np.flatnonzero(rows.child == inmost.child)
         links = np.repeat(inmost.links[rows.link[mine]], rows.units[mine])
         offsets = ragged(rows.offset[mine], rows.units[mine])
-        for level, place in enumerate(self._places[1:], start=1):
+        for level, place in enumerate(self.places[1:], start=1):
             edges = edges_out_of(place.trees, place.child)
             first_link = path_ends(place.trees, edges.path)[0]
             runs = UnitRuns(first_link, edges.first, np.arange(len(first_link)))
@@ -231,7 +256,7 @@ class _RankView:
     def _edges_down(
         self, level: int, edges: PieceEdges, ends: tuple[Int64Array, Int64Array] | None
     ) -> _Columns:
-        place = self._places[level]
+        place = self.places[level]
         entry_row, peer = self._far_end(place, edges.child, edges.path, edges.last, inwards=True)
         exit_row = self._near_end(level, ends, inwards=False)
         return self._columns(level, edges, peer, exit_row, entry_row)
@@ -246,12 +271,12 @@ class _RankView:
     ) -> _Columns:
         none = np.full(len(peer), -1, dtype=np.int64)
         path = self._layer.codes.encode(
-            np.full(len(peer), self._places[level].piece),
+            np.full(len(peer), self.places[level].piece),
             edges.path,
             none if exit_row is None else exit_row,
             none if entry_row is None else entry_row,
         )
-        root, unit = self._identify(level, edges.root, edges.unit)
+        root, unit = self.identify(level, edges.root, edges.unit)
         return root, unit, np.ones(len(root), dtype=np.int64), peer, path
 
     def _near_end(
@@ -260,7 +285,7 @@ class _RankView:
         """Rows of the borders that join units of crossing links to the rank."""
         if ends is None:
             return None
-        inner = self._places[level - 1]
+        inner = self.places[level - 1]
         borders = self._index.entrances if inwards else self._index.exits
         row = self._index.find_rows(borders, inner.first_slot + inner.local(ends[0]), ends[1])
         if len(row) and (row.min() < 0 or np.any(borders.rank[row] != self._rank)):
@@ -288,25 +313,25 @@ class _RankView:
             codes[deep] = borders.rank[row[deep]]
         return row, codes
 
-    def _identify(self, level: int, root: Int64Array, unit: Int64Array) -> tuple[Int64Array, Int64Array]:
+    def identify(self, level: int, root: Int64Array, unit: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Root rank, and number among its trees, of unit trees of a piece around the rank."""
         ranks, numbers = np.empty(len(root), dtype=np.int64), np.empty(len(root), dtype=np.int64)
         waiting = np.arange(len(root))
         while True:
-            place = self._places[level]
+            place = self.places[level]
             native = unit < place.kind.native[root]
             done = waiting[native]
             ranks[done], numbers[done] = self._native(place, root[native], unit[native])
             waiting, root, unit = waiting[~native], root[~native], unit[~native]
             if not len(waiting):
                 return ranks, numbers
-            if level + 1 == len(self._places):
+            if level + 1 == len(self.places):
                 raise _misfit("the outermost piece has trees that are not native")
             links, offsets = place.entered_by(root, unit)
             level += 1
-            root, unit = self._owners(self._places[level], links, offsets)
+            root, unit = self.owners(self.places[level], links, offsets)
 
-    def _owners(self, place: _Place, links: Int64Array, offsets: Int64Array) -> tuple[Int64Array, Int64Array]:
+    def owners(self, place: _Place, links: Int64Array, offsets: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Trees of a piece that enter its child by units of links, from inside or outside."""
         found, unit = place.trees.owners(place.local(links).astype(np.int32), offsets)
         root = found.astype(np.int64)
