@@ -48,6 +48,7 @@ NEAR = 0.01
 _BREADTH_FIRST_WORK = 40
 _PRICED_WORK = 300
 _LEAST_WORK = 20_000_000
+_LARGEST_FACTOR = 2**16
 
 
 @dataclass(frozen=True)
@@ -210,10 +211,13 @@ def _pack(
 
 
 def largest_unit(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> int:
-    """The largest divisor of all multiplicities with which condition C holds for floor(c / unit)."""
+    """The largest divisor of all multiplicities with which condition C holds for floor(c / unit).
+
+    Divisors are those of `divisors`: all of them below 2^32.
+    """
     common = int(np.gcd.reduce(multiplicities))
     total = int(multiplicities.sum())
-    for unit in (unit for unit in range(common, 1, -1) if common % unit == 0):
+    for unit in divisors(common)[:-1]:
         capacities = graph.capacities // unit
         entering = np.bincount(graph.heads, weights=capacities, minlength=problem.n_nodes)[problem.terminals]
         if np.any(entering < (total - multiplicities) // unit):
@@ -230,6 +234,30 @@ def largest_unit(problem: Instance, graph: LogicalGraph, multiplicities: Int64Ar
         if find_violated_cut(logical, capacities) is None:
             return unit
     return 1
+
+
+def divisors(number: int) -> list[int]:
+    """Divisors of a positive integer, largest first; primes above 2^16 whose product it has stay together.
+
+    Multiplicities come from bandwidths in bytes/s and may be of any size up to 2^62.
+
+    Examples
+    --------
+    >>> divisors(12)
+    [12, 6, 4, 3, 2, 1]
+    """
+    found, rest = [1], number
+    for prime in range(2, _LARGEST_FACTOR + 1):  # composites no longer divide what is left
+        if prime * prime > rest:
+            break
+        powers = [1]
+        while rest % prime == 0:
+            rest //= prime
+            powers.append(powers[-1] * prime)
+        found = [one * power for one in found for power in powers]
+    if rest > 1:
+        found += [one * rest for one in found]
+    return sorted(found, reverse=True)
 
 
 def _digraph(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> Digraph:
