@@ -6,6 +6,7 @@ import atexit
 import importlib.util
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,9 @@ settings.load_profile("treadle")
 os.environ["TREADLE_CACHE_DIR"] = tempfile.mkdtemp(prefix="treadle-tests-")
 """No test leaves plans in the user's cache."""
 atexit.register(shutil.rmtree, os.environ["TREADLE_CACHE_DIR"], ignore_errors=True)
+
+# A shell ignores Ctrl-C in what it starts in the background, and so would all that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 
