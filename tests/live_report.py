@@ -1,4 +1,4 @@
-"""Says while the suite runs what failed and what takes long, so that a run cut short has told all it knows."""
+"""Says while the suite runs what failed and what takes long: a run that is cut short has told all of it."""
 
 from __future__ import annotations
 
