@@ -46,6 +46,19 @@ def edges_into(trees: PieceTrees, roots: Int64Array, units: Int64Array, child: i
     """The edge of each unit tree `units[i]` of `roots[i]` into a child that is not its root."""
     if isinstance(trees, CirculantExchange):
         return _exchange_edges(trees, roots, units, np.full(len(roots), child))
+    if isinstance(trees, TableTrees):
+        number = (np.cumsum(trees.root_units) - trees.root_units)[roots] + units
+        row = np.searchsorted(np.cumsum(trees.units), number, side="right")
+        skip = number - (np.cumsum(trees.units) - trees.units)[row]
+        return PieceEdges(
+            root=roots,
+            unit=units,
+            parent=trees.parent[row, child].astype(np.int64),
+            child=np.full(len(roots), child),
+            path=trees.path[row, child].astype(np.int64),
+            first=trees.first[row, child] + skip,
+            last=trees.last[row, child] + skip,
+        )
     parts = []
     for begin, end in _batches(trees, len(roots)):
         rows = trees.rows(roots[begin:end], units[begin:end])
