@@ -185,6 +185,20 @@ def test_the_deadline_ends_the_work(name: str, configurations: dict[str, Configu
         map_blocks("late", slow, [(1,), (2,)], watch=Watch(None, time.monotonic() - 1))
 
 
+def slower(value: int) -> int:
+    time.sleep(0.4)
+    return value
+
+
+@pytest.mark.parametrize("name", ["threads", "dask"])
+def test_the_deadline_passes_before_anything_is_done(
+    name: str, configurations: dict[str, Configuration]
+) -> None:
+    watch = Watch(None, time.monotonic() + 0.1)
+    with configurations[name](), pytest.raises(TimeLimitError):
+        map_blocks("slower", slower, [(1,), (2,), (3,)], watch=watch)
+
+
 def test_interrupts_wait_for_the_threads_that_run() -> None:
     main_thread = threading.main_thread().ident
     assert main_thread is not None

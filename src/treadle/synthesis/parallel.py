@@ -8,6 +8,7 @@ Results are the same on all of them: how the work is cut never matters, and they
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import threading
 import time
@@ -129,6 +130,8 @@ def map_blocks(
     found = parallel(delayed(run)(function, *block) for block in blocks)
     try:
         return _collected(stage, found, len(blocks), watch)
+    except multiprocessing.TimeoutError:  # joblib's own, no relation of the one below
+        raise TimeLimitError(stage) from None
     except TimeoutError:
         if watch.deadline is None or time.monotonic() < watch.deadline:
             raise
