@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 120.0
+LIMIT_S = 240.0
 """Default seconds for a process; below the limit of a test, which ends without a word from the process."""
 
 _GRACE_S = 10.0
