@@ -49,6 +49,10 @@ def lower_command(
             "--consolidate", help="MSCCL XML: gather scattered messages in scratch, send them as one."
         ),
     ] = False,
+    rank: Annotated[
+        int | None,
+        typer.Option(min=0, help="Factored plans, cpu-xml and chakra: this rank's part.", metavar="R"),
+    ] = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -69,6 +73,7 @@ def lower_command(
             size_bytes=0 if size is None else parse_size(size),
             path="" if path is None else str(path),
             consolidate=consolidate,
+            rank=rank,
         )
     except planning.UnverifiedPlanError as error:
         warn(f"{plan}: {error}")
@@ -84,7 +89,7 @@ def lower_command(
         sys.stdout.write(result.text)
         if result.shortfall is not None:
             warn(describe_shortfall(loaded, result.shortfall, "the text"))
-    _report(output, loaded, result, to, profile, path)
+    _report(output, loaded, result, to, profile, path, rank)
     output.result(
         {
             **throughput(loaded),
@@ -97,6 +102,7 @@ def lower_command(
             "instances": instances,
             "chunks": result.n_chunks,
             "interpreted": True,
+            **({} if rank is None else {"rank": rank}),
             "loaded_by_runtime": False,
             "environment": dict(result.loading.environment),
             "check": result.loading.check,
@@ -127,15 +133,23 @@ def _check_options(
 
 
 def _report(
-    output: Output, plan: Plan, result: Lowered, to: TargetFormat, profile: Profile, path: Path | None
+    output: Output,
+    plan: Plan,
+    result: Lowered,
+    to: TargetFormat,
+    profile: Profile,
+    path: Path | None,
+    rank: int | None,
 ) -> None:
     """What was written, how it was checked, how it is loaded, and what it leaves out."""
     contents = " in ".join(counted(count, noun) for noun, count in result.counts)
     is_msccl = to is TargetFormat.MSCCL_XML
     runtime = f"the {profile} runtime" if is_msccl else result.loading.runtime.split(" (")[0]
     output.line(f"written     {path}: {to} for {profile if is_msccl else runtime}, {contents}")
+    how = "executed" if rank is None else "played" if to is TargetFormat.CPU_XML else "read"
+    alone = "" if rank is None else f", rank {rank} alone"
     output.line(
-        f"checked     parsed back and executed by Treadle's own interpreter; never loaded by {runtime}"
+        f"checked     parsed back and {how} by Treadle's own interpreter{alone}; never loaded by {runtime}"
     )
     _tell_loading(output, result.loading)
     if result.shortfall is not None:

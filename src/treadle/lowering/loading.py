@@ -114,6 +114,22 @@ def cpu_loading(path: str, n_ranks: int) -> Loading:
     )
 
 
+def cpu_part_loading(path: str) -> Loading:
+    """How the part of one rank is read.
+
+    Examples
+    --------
+    >>> cpu_part_loading("part.xml").check
+    'treadle verify part.xml plays it alone'
+    """
+    return Loading(
+        runtime="CPU interpreters over MPI or UCX, each rank its own part",
+        environment=(),
+        check=f"treadle verify {path} plays it alone",
+        fallback="nothing: any number of elements and every size is served",
+    )
+
+
 def nccl_graph_loading(path: str, channels: int, n_files: int) -> Loading:
     """How NCCL loads a graph file.
 

@@ -11,14 +11,16 @@ import numpy as np
 
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
 from treadle.lowering.chakra import emit_chakra
-from treadle.lowering.chakra_interpret import interpret_chakra
+from treadle.lowering.chakra_interpret import interpret_chakra, parse_chakra
 from treadle.lowering.cpu_interpret import interpret_cpu_xml
+from treadle.lowering.cpu_part_interpret import interpret_cpu_part
 from treadle.lowering.cpu_xml import emit_cpu_xml
 from treadle.lowering.interpret import interpret_msccl_xml
 from treadle.lowering.loading import (
     Loading,
     chakra_loading,
     cpu_loading,
+    cpu_part_loading,
     msccl_loading,
     mscclpp_loading,
     nccl_graph_loading,
@@ -30,8 +32,10 @@ from treadle.lowering.mscclpp_json import emit_mscclpp_json
 from treadle.lowering.nccl_graph import emit_nccl_graph, find_rings, joined_rings, parse_nccl_graph
 from treadle.lowering.passes import replicate
 from treadle.lowering.program import Program
+from treadle.lowering.rank_program import lower_factored_rank
 from treadle.planning.point_to_point import Shortfall, shortfall
 from treadle.planning.verification import require_verified
+from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.schedule import Schedule, written_out
@@ -113,9 +117,12 @@ class _Request:
     size_bytes: int
     path: str
     consolidate: bool
+    rank: int | None
 
     def program(self, *, merge: bool) -> Program:
-        """The entry's schedule, lowered."""
+        """The entry's schedule, or one rank's part in it, lowered."""
+        if self.rank is not None:
+            return replicate(self._part(self.rank), self.instances)
         program = lower_schedule(
             self.plan.topology,
             self.plan.collective,
@@ -125,6 +132,21 @@ class _Request:
             merge=merge,
         )
         return replicate(program, self.instances)
+
+    def _part(self, rank: int) -> Program:
+        schedule = self.entry.schedule
+        if not isinstance(schedule, FactoredSchedule):
+            raise ScheduleError(
+                "--rank is for factored plans (solve --form factored); this one is lowered as a whole"
+            )
+        return lower_factored_rank(
+            self.plan.topology,
+            self.plan.collective,
+            schedule,
+            rank,
+            in_place=self.in_place,
+            channels=self.channels,
+        )
 
 
 def lower(
@@ -140,6 +162,7 @@ def lower(
     size_bytes: int = 0,
     path: str = "",
     consolidate: bool = False,
+    rank: int | None = None,
 ) -> Lowered:
     """Write the plan's schedule for the largest sizes as text for a runtime.
 
@@ -166,6 +189,8 @@ def lower(
     consolidate : bool
         MSCCL XML only: scattered messages of one step between two ranks are gathered in scratch and sent as
         one.
+    rank : int, optional
+        CPU XML and Chakra, of factored plans: this rank's part alone; parts made apart fit together.
 
     Raises
     ------
@@ -180,7 +205,13 @@ def lower(
     dialect = Profile(_check_choice(profile, Profile, "profile"))
     require_verified(plan)
     entry = plan.entries[-1]
-    entry = replace(entry, schedule=written_out(entry.schedule))
+    if rank is None:
+        entry = replace(entry, schedule=written_out(entry.schedule))
+    elif target not in PART_WRITERS:
+        raise ScheduleError(
+            f"{target}: what a rank's part looks like depends on all others; --rank is for "
+            f"{' and '.join(PART_WRITERS)}"
+        )
     _refuse_forwarders(plan, entry.schedule, target)
     where = path or f"{name}.{'json' if target is TargetFormat.MSCCLPP_JSON else 'xml'}"
     request = _Request(
@@ -195,9 +226,10 @@ def lower(
         size_bytes,
         where,
         consolidate,
+        rank,
     )
     try:
-        return _WRITERS[target](request)
+        return (_WRITERS if rank is None else PART_WRITERS)[target](request)
     except ScheduleError as error:
         raise InfeasibleError(str(error)) from None
 
@@ -316,6 +348,46 @@ def _chakra(request: _Request) -> Lowered:
         shortfall(request.plan.topology, request.plan.collective, program),
     )
 
+
+def _cpu_part(request: _Request) -> Lowered:
+    program, entry = request.program(merge=True), request.entry
+    text = emit_cpu_xml(
+        program,
+        name=request.name,
+        min_bytes=entry.min_bytes,
+        max_bytes=entry.max_bytes or 0,
+        only=request.rank,
+    )
+    seen = interpret_cpu_part(text)
+    return Lowered(
+        _single(text),
+        program.n_operations,
+        program.n_chunks,
+        seen.violations,
+        (("instruction", len(seen.part.text.ranks[0].instructions)),),
+        cpu_part_loading(request.path),
+    )
+
+
+def _chakra_part(request: _Request) -> Lowered:
+    program = request.program(merge=True)
+    if request.size_bytes < 1:
+        raise FormatError("Chakra: traces hold sizes in bytes; give one (--size 64MB)")
+    (trace,) = emit_chakra(program, request.size_bytes, name=request.name, only=request.rank)
+    return Lowered(
+        ((f".{request.rank}.et", trace),),
+        program.n_operations,
+        program.n_chunks,
+        (),
+        (("node", len(parse_chakra(trace))),),
+        chakra_loading(request.path),
+    )
+
+
+PART_WRITERS: Mapping[TargetFormat, Callable[[_Request], Lowered]] = MappingProxyType(
+    {TargetFormat.CPU_XML: _cpu_part, TargetFormat.CHAKRA: _chakra_part}
+)
+"""Formats in which a rank's part can be written without the others."""
 
 _WRITERS: Mapping[TargetFormat, Callable[[_Request], Lowered]] = MappingProxyType(
     {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from treadle.errors import FormatError
 from treadle.lowering.cpu_interpret import MAX_TEXT, interpret_cpu_xml
+from treadle.lowering.cpu_part_interpret import interpret_cpu_part, is_cpu_part
 from treadle.lowering.interpret import interpret_msccl_xml
 from treadle.lowering.msccl_xml import Profile
 from treadle.lowering.mscclpp_interpret import interpret_mscclpp_json
@@ -99,6 +100,8 @@ def verify_text(
         chosen = [Profile(profile)] if profile is not None else list(Profile)
         return _msccl(text, source, chosen, root)
     if name == "cpu-xml":
+        if is_cpu_part(text):
+            return _cpu_part(text, source)
         cpu = interpret_cpu_xml(text, source=source)
         counts = (("instruction", cpu.n_instructions), ("chunk", cpu.n_chunks))
         return TextVerification(name, cpu.collective, cpu.n_ranks, counts, cpu.violations)
@@ -110,6 +113,15 @@ def verify_text(
         counts = (("plan operation", plan.n_operations), ("thread block", plan.n_thread_blocks))
         return TextVerification(name, plan.collective, plan.n_ranks, counts, plan.violations)
     raise FormatError("neither a plan nor a text of a known format", source=source)
+
+
+def _cpu_part(text: str, source: str) -> TextVerification:
+    """One rank's part: played alone, as if the others did their parts."""
+    seen = interpret_cpu_part(text, source=source)
+    part = seen.part
+    counts = (("instruction", len(part.text.ranks[0].instructions)), ("chunk", part.text.n_chunks))
+    name = f"cpu-xml, part of rank {part.rank} of {part.n_ranks}"
+    return TextVerification(name, part.text.collective, 1, counts, seen.violations)
 
 
 def _msccl(text: str, source: str, profiles: Sequence[Profile], root: int) -> TextVerification:
