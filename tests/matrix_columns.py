@@ -154,7 +154,6 @@ def run_mpi_worker(worker: str, arguments: list[str]) -> dict[str, list[list[str
     done = finished(
         [*launch, sys.executable, "-m", "mpi4py", TESTS / worker, *arguments],
         environment={**launch_environment(), "PYTHONPATH": search_path()},
-        limit_s=150,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
@@ -173,9 +172,7 @@ def torch(folder: Path) -> tuple[Outcomes, ...]:
     environment = {**os.environ, "PYTHONPATH": search_path()}
     environment |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     worker = [sys.executable, TESTS / "matrix_torch_worker.py"]
-    for done in finished_together(
-        [[*worker, rank, job] for rank in range(4)], environment=environment, limit_s=150
-    ):
+    for done in finished_together([[*worker, rank, job] for rank in range(4)], environment=environment):
         assert done.returncode == 0, done.stderr[-3000:]
     reports = [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(4)]
     assert all([entry[:3] for entry in one] == [entry[:3] for entry in reports[0]] for one in reports)

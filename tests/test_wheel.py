@@ -13,7 +13,7 @@ from child_processes import finished
 
 def run(*argv: str | Path, cwd: Path) -> str:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    done = finished(argv, cwd=cwd, environment=clean, limit_s=150)
+    done = finished(argv, cwd=cwd, environment=clean)
     assert done.returncode == 0, f"{argv}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -46,7 +46,6 @@ def run_worker(worker: Path, n: int) -> Any:
         # mpi4py's runner aborts all processes when one fails
         [mpirun(), "-n", n, *options, sys.executable, "-m", "mpi4py", worker],
         environment=environment,
-        limit_s=150,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -17,7 +17,7 @@ from treadle import planning
 KINDS = ("allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce")
 
 
-def execute(files: list[Path], n: int, *, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def execute(files: list[Path], n: int) -> subprocess.CompletedProcess[str]:
     """mpirun of the executor of texts; skips with the reason where there is no MPI."""
     reason = missing_engines().get("MPI")
     launcher = mpirun()
@@ -31,7 +31,7 @@ def execute(files: list[Path], n: int, *, timeout: float = 120) -> subprocess.Co
     }
     command = [launcher, "-n", str(n), "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
     command += [sys.executable, "-m", "mpi4py", "-m", "treadle.runtime.mpi_text", *map(str, files)]
-    return finished(command, environment=environment, limit_s=timeout)
+    return finished(command, environment=environment)
 
 
 def write(folder: Path, fabric: str, target: str) -> list[Path]:

@@ -33,7 +33,7 @@ def run_ranks(worker: str, folder: Path) -> list[subprocess.CompletedProcess[str
     (folder / "temporary").mkdir()
     command = [sys.executable, WORKERS / worker]
     words = [[*command, rank, N_RANKS, folder] for rank in range(N_RANKS)]
-    return finished_together(words, environment=environment, limit_s=150)
+    return finished_together(words, environment=environment)
 
 
 def with_sizes(plan: Plan, *ranges: tuple[int, int | None]) -> Plan:
