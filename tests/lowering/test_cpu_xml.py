@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -172,10 +173,15 @@ def test_malformed_text_is_refused(old: str, new: str, message: str) -> None:
         interpret_cpu_xml(text.replace(old, new, 1))
 
 
+@cache
+def small_text() -> str:
+    return emit_cpu_xml(small())
+
+
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(st.data())
 def test_damaged_text_never_crashes_the_reader(data: st.DataObject) -> None:
-    text = emit_cpu_xml(small())
+    text = small_text()
     place = data.draw(st.integers(0, len(text) - 1))
     noise = data.draw(st.text(max_size=12))
     with suppress(FormatError):
