@@ -12,6 +12,7 @@
 #include "climbing.hpp"
 #include "concurrent_flow.hpp"
 #include "fluid.hpp"
+#include "height_first.hpp"
 #include "packing.hpp"
 #include "path_simplex.hpp"
 #include "residual.hpp"
@@ -224,6 +225,23 @@ auto lower_forest(int n_ranks, int n_nodes, Int32In tail, Int32In head, Int64In 
     return from_routed(status, std::move(graph), std::move(packing),
                        {counts.before, counts.after, counts.swaps, counts.reversals, counts.rehangs, counts.splits,
                         counts.work});
+}
+
+auto low_forest(int n_ranks, int n_nodes, Int32In tail, Int32In head, Int64In capacity, Int64In units, int height,
+                int rounds, std::int64_t max_work, std::uint64_t seed, ControlIn control) {
+    LogicalGraph graph;
+    TreePacking packing;
+    HeightFirstCounts counts;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        RoutedTrees trees(to_network(n_ranks, n_nodes, tail, head, capacity));
+        status = grow_low_trees(to_vector<std::int64_t>(units), {height, rounds, max_work, seed},
+                                Control{control.data()}, trees, counts);
+        if (status == Status::ok) trees.write(graph, packing);
+    }
+    return from_routed(status, std::move(graph), std::move(packing),
+                       {counts.overload, counts.rounds, counts.reroutes, counts.work});
 }
 
 // Hand the segments of every logical arc out to the trees in order. `arc` is row-major (tree, node), -1 at roots.
@@ -561,6 +579,9 @@ NB_MODULE(_core, m) {
           nb::arg("segment_path"), nb::arg("segment_units"), nb::arg("path_offset"), nb::arg("path_links"),
           nb::arg("root"), nb::arg("multiplicity"), nb::arg("parent"), nb::arg("lowest"), nb::arg("max_work"),
           nb::arg("max_cells"), nb::arg("seed"), nb::arg("control"));
+    m.def("low_forest", &low_forest, nb::arg("n_ranks"), nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
+          nb::arg("capacity"), nb::arg("units"), nb::arg("height"), nb::arg("rounds"), nb::arg("max_work"),
+          nb::arg("seed"), nb::arg("control"));
     m.def("assign_paths", &assign_paths, nb::arg("arc"), nb::arg("multiplicity"), nb::arg("segment_offset"),
           nb::arg("segment_path"), nb::arg("segment_units"));
     m.def("bfb_loads", &bfb_loads, nb::arg("offset"), nb::arg("tail"), nb::arg("weight"), nb::arg("transform_limit"),

@@ -16,7 +16,8 @@ constexpr int kSenders = 256;         // possible new parents looked at per node
 constexpr int kAncestors = 8;         // nodes tried to lift a node that is too deep
 constexpr int kChain = 6;             // ancestors that change sides in a reversal
 constexpr int kStall = 3;             // rounds without gain at a height
-constexpr int kPatience = 12;         // the same at the last height that was missed
+constexpr int kPatience = 12;         // the same at the last height that was missed, and ...
+constexpr int kLifts = 4000;          // ... nodes that were tried there in vain
 constexpr std::int64_t kSideways = 8;  // what a move may cost there, in hops of one node
 
 struct Edge {
@@ -73,7 +74,7 @@ class TreeSearch {
     std::vector<std::int64_t> cost_;        // of a node, by its depth
     std::vector<std::vector<Edge>> pools_;  // by (sender, node on the path): tree edges, some of them gone
     std::int64_t listed_ = 0, refill_ = 0;  // edges put on lists; when to make the lists anew
-    std::int64_t sideways_ = 0, tolerance_ = 0;
+    std::int64_t sideways_ = 0, tolerance_ = 0, lifts_ = 0;
     std::vector<std::vector<int>> ranks_in_, relays_in_, out_;  // links
     std::vector<int> next_link_;                                // towards the node that is to be re-hung
     std::vector<char> reached_, own_;
@@ -114,7 +115,8 @@ class TreeSearch {
             cost_[d] = d + kSteep * above * above;
         }
         std::int64_t least = std::numeric_limits<std::int64_t>::max();
-        for (int stall = 0; stall < (sideways_ ? kPatience : kStall) && !stopped();) {
+        lifts_ = 0;
+        for (int stall = 0; !stopped() && (sideways_ ? stall < kPatience || lifts_ < kLifts : stall < kStall);) {
             if (listed_ > refill_) fill_pools();
             const std::int64_t moves = counts_.swaps + counts_.reversals + counts_.rehangs;
             const int trees = trees_.n_trees(), first = static_cast<int>(draw() % trees);
@@ -130,7 +132,7 @@ class TreeSearch {
             const std::int64_t left = excess(limit);
             control_.progress(counts_.work, options_.max_work);
             if (left < least)
-                least = left, stall = 0;
+                least = left, stall = 0, lifts_ = 0;
             else
                 stall++;
         }
@@ -159,6 +161,7 @@ class TreeSearch {
         for (int v : deep) {
             if (trees_.depths(t)[v] <= limit || stopped()) continue;
             tolerance_ = 0;
+            lifts_++;
             if (lift(t, v) || !sideways_) continue;
             tolerance_ = sideways_ << draw() % 6;
             lift(t, v);

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.synthesis.engine import Progress
+from treadle.synthesis.forestcoll.improvement import search_lower
 from treadle.synthesis.forestcoll.instance import Instance, find_violated_cut
-from treadle.synthesis.forestcoll.local_search import lower_trees, packing_height
+from treadle.synthesis.forestcoll.local_search import packing_height
+from treadle.synthesis.forestcoll.packed import Packed, Packer, PackingAttempt
 from treadle.synthesis.forestcoll.switch_removal import LogicalGraph
 from treadle.synthesis.forestcoll.tree_packing import Packing, pack_trees
 from treadle.synthesis.forestcoll.vertex_matching import (
@@ -21,21 +20,7 @@ from treadle.synthesis.forestcoll.vertex_matching import (
     match_vertices,
 )
 
-
-class Packer(StrEnum):
-    """Names of the packers, in the order in which they are tried.
-
-    Tight cuts replace switch removal too; the others work on the logical graph that it leaves. Local search
-    makes lower what another one packed; asked for by name, it follows growth.
-    """
-
-    TIGHT_CUTS = "tight-cuts"
-    BREADTH_FIRST = "breadth-first"
-    MATCHING = "matching"
-    PRICED_MATCHING = "priced-matching"
-    GROWTH = "growth"
-    LOCAL_SEARCH = "local-search"
-
+__all__ = ["Packed", "Packer", "PackingAttempt", "largest_unit", "pack_lowest"]
 
 _MATCHING = (Packer.BREADTH_FIRST, Packer.MATCHING, Packer.PRICED_MATCHING)
 
@@ -49,42 +34,6 @@ _BREADTH_FIRST_WORK = 40
 _PRICED_WORK = 300
 _LEAST_WORK = 20_000_000
 _LARGEST_FACTOR = 2**16
-
-
-@dataclass(frozen=True)
-class PackingAttempt:
-    """What one packer came to.
-
-    Parameters
-    ----------
-    packer : Packer
-    outcome : str
-        "made the forest" and how, why it failed, or why it was not tried.
-    """
-
-    packer: Packer
-    outcome: str
-
-
-@dataclass(frozen=True)
-class Packed:
-    """A packing, who made it, and what became of the other packers.
-
-    Parameters
-    ----------
-    graph : LogicalGraph
-        The one that was given, or what local search has made of it.
-    packing : Packing
-        Trees of that graph.
-    packer : Packer
-    attempts : tuple of PackingAttempt
-        In the order of trial; the last one made the forest unless its outcome says otherwise.
-    """
-
-    graph: LogicalGraph
-    packing: Packing
-    packer: Packer
-    attempts: tuple[PackingAttempt, ...]
 
 
 def pack_lowest(
@@ -121,60 +70,6 @@ def pack_lowest(
     if capacities is None or packer not in (None, Packer.LOCAL_SEARCH):
         return packed
     return search_lower(packed, problem, capacities, progress=progress, deadline=deadline)
-
-
-def search_lower(
-    packed: Packed,
-    problem: Instance,
-    capacities: Int64Array,
-    *,
-    progress: Progress | None = None,
-    deadline: float | None = None,
-) -> Packed:
-    """The forest after local search within the capacities, unless its height meets the bound."""
-    multiplicities = np.zeros(len(problem.terminals), dtype=np.int64)
-    np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
-    lowest = lowest_height(problem, multiplicities, capacities)
-    found = lower_trees(
-        problem,
-        packed.graph,
-        packed.packing,
-        capacities=capacities,
-        lowest=lowest,
-        progress=progress,
-        deadline=deadline,
-    )
-    if found.before <= lowest:
-        return packed
-    if found.failure:
-        outcome = f"not tried: {found.failure}"
-    else:
-        outcome = (
-            f"height {found.before} -> {found.after} (at least {lowest}): {found.swaps} swaps, "
-            f"{found.reversals} reversals, {found.rehangs} re-hangings"
-        )
-    attempts = (*packed.attempts, PackingAttempt(Packer.LOCAL_SEARCH, outcome))
-    if found.after < found.before:
-        return Packed(found.graph, found.packing, packed.packer, attempts)
-    return Packed(packed.graph, packed.packing, packed.packer, attempts)
-
-
-def lowest_height(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> int:
-    """A bound of the height: hops to the farthest terminal, and 2 where a root cannot reach all at once.
-
-    Parameters
-    ----------
-    multiplicities : array of int64, shape (N,)
-        r(v).
-    capacities : array of int64, shape (m,)
-        Units of every link.
-    """
-    roots = problem.terminals[multiplicities > 0]
-    farthest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
-    leaving = np.zeros(problem.n_nodes, dtype=np.int64)
-    np.add.at(leaving, problem.tails, capacities)
-    is_narrow = leaving[problem.terminals] < multiplicities * (len(problem.terminals) - 1)
-    return max(farthest, 2 if np.any(is_narrow & (multiplicities > 0)) else 1)
 
 
 def _pack(

@@ -12,7 +12,8 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.forest import Direction, Forest, ForestSchedule
+from treadle.schedules.cost import height_max
+from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.transforms import equalised
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
@@ -23,11 +24,13 @@ from treadle.synthesis.forestcoll.fixed_trees import (
     fixed_trees_optimum,
     floor_capacities,
 )
+from treadle.synthesis.forestcoll.improvement import lower_forest, lowest_height, route_low, search_lower
 from treadle.synthesis.forestcoll.instance import Instance, check_units, find_violated_cut, instance_of
 from treadle.synthesis.forestcoll.optimality import Optimum, instance_optimum
-from treadle.synthesis.forestcoll.packers import Packed, Packer, PackingAttempt, pack_lowest, search_lower
+from treadle.synthesis.forestcoll.packed import Packed, Packer, PackingAttempt
+from treadle.synthesis.forestcoll.packers import pack_lowest
 from treadle.synthesis.forestcoll.switch_removal import check_balance, remove_switches, unbalanced_relay
-from treadle.synthesis.forestcoll.tree_packing import from_forest, to_forest
+from treadle.synthesis.forestcoll.tree_packing import to_forest
 from treadle.synthesis.forestcoll.vertex_matching import height_bound
 from treadle.topologies.balance import balanced_capacities
 from treadle.topologies.topology import Topology
@@ -131,7 +134,7 @@ def synthesise(
     if packer in (None, Packer.TIGHT_CUTS):
         found = _from_pieces(problem, collective, budget, clock, progress, deadline)
         if isinstance(found, Synthesis):
-            return found if packer else _searched(found, problem, clock, progress, deadline)
+            return found if packer else _lowered(found, problem, clock, progress, deadline)
         skipped = (found,)
     best = instance_optimum(problem)
     clock.stop("optimum")
@@ -139,14 +142,10 @@ def synthesise(
     fixed = units.fixed
     clock.stop("trees_per_root")
     built = _build(problem, units, clock, packer, progress, deadline)
-    forest, kind = built.forest, collective.kind
-    schedule = ForestSchedule(
-        kind, reduce=forest if kind.reduces else None, broadcast=forest if kind.broadcasts else None
-    )
+    schedule = _schedule(collective.kind, built.forest)
     needed = exact_scale(problem, best).trees
     note = "surplus of capacities floor(U b) was trimmed, without loss" if units.was_trimmed else ""
-    roots = problem.terminals[problem.weights > 0]
-    lowest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
+    lowest = lowest_height(problem, problem.weights * fixed.trees, units.capacities)
     clock.stop("height_bound")
     return Synthesis(
         schedule,
@@ -194,27 +193,32 @@ def _from_pieces(
     )
 
 
-def _searched(
+def _lowered(
     found: Synthesis, problem: Instance, clock: _Clock, progress: Progress | None, deadline: float | None
 ) -> Synthesis:
-    """The same after local search."""
+    """Those trees made lower."""
     (forest,) = found.schedule.forests
-    if not isinstance(forest, Forest):
-        return found
-    per_unit = found.algbw / found.schedule.total_units
-    capacities = floor_capacities(problem.bandwidths, 1 / per_unit)
-    graph, packing = from_forest(problem, forest)
-    packed = Packed(graph, packing, Packer.TIGHT_CUTS, found.attempts)
-    lower = search_lower(packed, problem, capacities, progress=progress, deadline=deadline)
-    clock.stop("local_search")
-    forest = to_forest(problem, lower.graph, lower.packing) if lower.graph is not graph else forest
-    clock.stop("paths")
-    schedule = ForestSchedule(
-        found.schedule.kind,
-        reduce=forest if forest.direction is Direction.REDUCE else None,
-        broadcast=forest if forest.direction is Direction.BROADCAST else None,
+    capacities = floor_capacities(problem.bandwidths, found.schedule.total_units / found.algbw)
+    forest, packer, attempts = lower_forest(
+        problem,
+        forest,
+        capacities,
+        Packer(found.packer),
+        found.attempts,
+        height=height_max(found.schedule),
+        progress=progress,
+        deadline=deadline,
     )
-    return replace(found, schedule=schedule, attempts=lower.attempts)
+    clock.stop("lower_forest")
+    lowest = lowest_height(problem, forest.root_multiplicity, capacities)
+    schedule = _schedule(found.schedule.kind, forest)
+    return replace(found, schedule=schedule, packer=packer, attempts=attempts, height_bound=lowest)
+
+
+def _schedule(kind: CollectiveKind, forest: Forest) -> ForestSchedule:
+    return ForestSchedule(
+        kind, reduce=forest if kind.reduces else None, broadcast=forest if kind.broadcasts else None
+    )
 
 
 def _two_phases(
@@ -327,6 +331,22 @@ def _build(
     deadline: float | None,
 ) -> _Built:
     multiplicities = problem.weights * units.fixed.trees
+    skipped: tuple[PackingAttempt, ...] = ()
+    if packer in (None, Packer.HEIGHT_FIRST):
+        low = route_low(
+            problem,
+            units.capacities,
+            multiplicities,
+            asked=packer is not None,
+            progress=progress,
+            deadline=deadline,
+        )
+        clock.stop("height_first")
+        if isinstance(low, Packed):
+            low = low if packer else search_lower(low, problem, units.capacities, deadline=deadline)
+            clock.stop("local_search")
+            return _Built(to_forest(problem, low.graph, low.packing), {}, low.packer, low.attempts)
+        skipped = (low,)
     graph = remove_switches(problem, units.capacities, multiplicities, progress=progress, deadline=deadline)
     clock.stop("switch_removal")
     packed = pack_lowest(
@@ -348,7 +368,7 @@ def _build(
         "speculative_trees": packed.packing.speculative,
         "exact_trees": packed.packing.exact,
     }
-    return _Built(forest, details, packed.packer, packed.attempts)
+    return _Built(forest, details, packed.packer, (*skipped, *packed.attempts))
 
 
 def pack_forest(
