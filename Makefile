@@ -3,8 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= demo
-# The tests of a file stay in one process: what they share is made once. Files go in their order, small ones last.
-PYTEST_FLAGS ?= -n 2 --dist loadfile --no-loadscope-reorder
+# Each process has half of the tests, in order; who is done first takes from the other, also where that one hangs.
+PYTEST_FLAGS ?= -n 2 --dist worksteal
 
 PY := $(VENV)/bin/python
 TREADLE := $(VENV)/bin/treadle

@@ -39,7 +39,7 @@ def test_failures_and_hanging_tests_are_named_at_once(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     settings = ["faulthandler_timeout=2", "faulthandler_exit_on_timeout=true", f"pythonpath={TESTS}"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+        [sys.executable, "-m", "pytest", "-n", "1", "--dist", "worksteal", "-p", "no:cacheprovider"]
         + [word for setting in settings for word in ("-o", setting)],
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
