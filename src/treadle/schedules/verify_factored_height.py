@@ -12,6 +12,7 @@ Shares no code with the generators or the expansion; `treadle.schedules.verify` 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -48,6 +49,25 @@ class _Hops:
     farthest: int
     entered: int
     latest: int
+
+    @cached_property
+    def rows(self) -> RunTable:
+        """Rows of the table by root and unit."""
+        trees = self.piece.trees
+        assert isinstance(trees, TableTrees)
+        return RunTable(trees.root, _first_units(trees), trees.units)
+
+    @cached_property
+    def entrances(self) -> RunTable:
+        """Entrances by link and capacity unit."""
+        rows = self.piece.entrances
+        return RunTable(rows.link, rows.offset, rows.units)
+
+    @cached_property
+    def exits(self) -> RunTable:
+        """Exits by link and capacity unit."""
+        rows = self.piece.exits
+        return RunTable(rows.link, rows.offset, rows.units)
 
 
 def height_bound(layer: Layer) -> int:
@@ -117,15 +137,17 @@ class _LayerHeight:
         s, n = trees.parent.shape
         delay, within = np.zeros((s, n), dtype=np.int64), np.zeros((s, n), dtype=np.int64)
         late = np.zeros(n, dtype=np.int64)
+        order = np.argsort(trees.parent, axis=None, kind="stable")
+        bounds = np.searchsorted(trees.parent.ravel()[order], np.arange(n + 1))
         for child, hops in inner.items():
             late[child] = hops.latest
-            rows = np.nonzero(trees.parent == child)
+            rows = np.divmod(order[bounds[child] : bounds[child + 1]], n)
             if not len(hops.depth) or s * n > _MAX_CELLS:
                 delay[rows], within[:, child] = hops.latest, hops.farthest
                 continue
             states = self._states(number, piece, trees, child, hops)
             np.maximum.at(within[:, child], states.query, hops.reach[states.row])
-            self._add_delays(number, trees, child, hops, states, delay)
+            self._add_delays(number, trees, child, hops, states, delay, rows)
         above = np.where(trees.parent < 0, np.arange(n), trees.parent).astype(np.int64)
         depth = np.where(trees.parent < 0, 0, 1 + delay)
         for _ in range(n.bit_length()):
@@ -146,15 +168,14 @@ class _LayerHeight:
         hops: _Hops,
         states: Overlay,
         delay: Int64Array,
+        edges: tuple[Int64Array, Int64Array],
     ) -> None:
         """Delays of the edges that leave a piece: its supplier at each unit, in the tree it is in there."""
-        row, target = np.nonzero(trees.parent == child)
+        row, target = edges
         link = trees.path_table[trees.path_offset[trees.path[row, target]]]
         exits = hops.piece.exits
         local = self._inner_links(number, child, link)
-        left = RunTable(exits.link, exits.offset, exits.units).overlay(
-            local, trees.first[row, target], trees.units[row]
-        )
+        left = hops.exits.overlay(local, trees.first[row, target], trees.units[row])
         table = RunTable(states.query, states.skip, states.units)
         met = table.overlay(row[left.query], left.skip, left.units)
         edge = left.query[met.query]
@@ -185,7 +206,7 @@ class _LayerHeight:
         ends = rows.path_links[rows.path_offset[1:][rows.path[crossing]] - 1]
         deep = self._enter(number, child, hops, ends, rows.inner[crossing] + outside.place, outside.units)
         native = np.minimum(trees.units[mine], np.maximum(int(piece.native[child]) - first, 0))
-        own = _native_rows(hops.piece, first, native)
+        own = _native_rows(hops, first, native)
         return _chained(
             (_moved(entered, other[entered.query], np.zeros(len(entered.query), dtype=np.int64))),
             (_moved(deep, mine[outside.query[deep.query]], outside.skip[deep.query])),
@@ -203,12 +224,8 @@ class _LayerHeight:
     ) -> Overlay:
         """Rows of a child's table that go on from units of links into it."""
         rows = hops.piece.entrances
-        met = RunTable(rows.link, rows.offset, rows.units).overlay(
-            self._inner_links(number, child, links), first, units
-        )
-        found = _table_rows(hops.piece).overlay(
-            rows.child[met.row], rows.root_unit[met.row] + met.place, met.units
-        )
+        met = hops.entrances.overlay(self._inner_links(number, child, links), first, units)
+        found = hops.rows.overlay(rows.child[met.row], rows.root_unit[met.row] + met.place, met.units)
         return _moved(found, met.query[found.query], met.skip[found.query])
 
     def _late(self, number: int, trees: CirculantExchange, inner: dict[int, _Hops]) -> int:
@@ -240,13 +257,6 @@ class _LayerHeight:
         return np.searchsorted(keys, pieces * radix + links) - layer.link_offset[pieces]
 
 
-def _table_rows(piece: Piece) -> RunTable:
-    """Rows of a table by root and unit."""
-    trees = piece.trees
-    assert isinstance(trees, TableTrees)
-    return RunTable(trees.root, _first_units(trees), trees.units)
-
-
 def _first_units(trees: TableTrees) -> Int64Array:
     """Number of each row's first unit tree among those of its root."""
     before = np.cumsum(trees.units) - trees.units
@@ -254,15 +264,16 @@ def _first_units(trees: TableTrees) -> Int64Array:
     return first
 
 
-def _native_rows(piece: Piece, first: Int64Array, units: Int64Array) -> Overlay:
+def _native_rows(hops: _Hops, first: Int64Array, units: Int64Array) -> Overlay:
     """Rows of a piece's table that runs of its native unit trees, counted over all children, are."""
+    piece = hops.piece
     before = np.cumsum(piece.native) - piece.native
     planted = np.flatnonzero(piece.native)
     zeros = np.zeros(len(planted), dtype=np.int64)
     met = RunTable(zeros, before[planted], piece.native[planted]).overlay(
         np.zeros(len(first), dtype=np.int64), first, units
     )
-    found = _table_rows(piece).overlay(planted[met.row], met.place, met.units)
+    found = hops.rows.overlay(planted[met.row], met.place, met.units)
     return _moved(found, met.query[found.query], met.skip[found.query])
 
 
@@ -284,10 +295,10 @@ def _native_delay(hops: _Hops, trees: CirculantExchange, columns: Int64Array, of
     """
     exits, n, g = hops.piece.exits, trees.n_children, trees.block
     link, begin, end = columns
-    met = RunTable(exits.link, exits.offset, exits.units).overlay(link, offset, end - begin)
+    met = hops.exits.overlay(link, offset, end - begin)
     low = begin[met.query] + met.skip
     first = low // (g * (n - 1)) * g
     last = ((low + met.units - 1) // (g * (n - 1)) + 1) * g
-    found = _native_rows(hops.piece, first, last - first)
+    found = _native_rows(hops, first, last - first)
     supplier = exits.child[met.row[found.query]]
     return int(hops.supply[found.row, supplier].max(initial=0))
