@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 
+import networkx as nx
 import numpy as np
 import pytest
 
+from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
+    ExchangeColumns,
     FactoredForest,
     FactoredSchedule,
     Layer,
     Piece,
+    PlaneExchange,
     RelayExchange,
     no_crossings,
 )
@@ -25,10 +30,13 @@ from treadle.synthesis.forestcoll.budget import TreeBudget
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
 from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.decomposition.pieces import cut
+from treadle.synthesis.forestcoll.decomposition.plane_exchange import plane_exchange
+from treadle.synthesis.forestcoll.decomposition.plane_shares import Shares, plane_shares
 from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exchange
 from treadle.synthesis.forestcoll.instance import instance_of
-from treadle.topologies.platforms import add_box
+from treadle.topologies.platforms import add_box, dgx_a100
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.transforms import with_failed_links
 
 
 def star(exits: list[int], entries: list[int]) -> Topology:
@@ -72,7 +80,7 @@ def relayed_star(
     return topology, collective, relay_exchange(cutting.kinds[0], cutting, {}, block)
 
 
-def one_piece(topology: Topology, trees: RelayExchange) -> FactoredSchedule:
+def one_piece(topology: Topology, trees: ExchangeColumns) -> FactoredSchedule:
     """The exchange as a schedule; local links are those of the fabric, one byte/s a unit."""
     n, m = trees.n_children, topology.n_links
     piece = Piece(topology.bandwidths, trees.root_units, trees, no_crossings(), no_crossings())
@@ -89,7 +97,7 @@ def one_piece(topology: Topology, trees: RelayExchange) -> FactoredSchedule:
     return FactoredSchedule(CollectiveKind.ALLGATHER, broadcast=forest)
 
 
-def check_owners(trees: RelayExchange, links: int) -> None:
+def check_owners(trees: ExchangeColumns, links: int) -> None:
     """`owners` is the inverse of `rows`."""
     units = trees.root_units
     roots = np.repeat(np.arange(len(units)), units)
@@ -249,3 +257,200 @@ def test_the_verifier_sees_units_taken_twice_and_links_of_others() -> None:
     swapped = np.array(equal.in_links)[[1, 0, 2, 3]]
     report = verify(topology, collective, one_piece(topology, replace(equal, in_links=swapped)))
     assert any("does not end at rank" in str(one) for one in report.violations)
+
+
+def planes_star(out: Int64Array, into: Int64Array) -> Topology:
+    """Ranks around several switches; bandwidths out and in, a row for each rank."""
+    builder = TopologyBuilder("planes")
+    names = [builder.compute(f"r{i}") for i in range(len(out))]
+    switches = [builder.switch(f"sw{i}") for i in range(out.shape[1])]
+    for i, name in enumerate(names):
+        for plane, switch in enumerate(switches):
+            if out[i, plane]:
+                builder.link(name, switch, bandwidth=int(out[i, plane]))
+            if into[i, plane]:
+                builder.link(switch, name, bandwidth=int(into[i, plane]))
+    return builder.build()
+
+
+def shared_star(
+    out: Int64Array, into: Int64Array, trees: int, block: int = 1
+) -> tuple[Topology, Collective, PlaneExchange | str]:
+    """An exchange on such a star, whose links have just the capacity units given."""
+    topology = planes_star(out, into)
+    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
+    problem = instance_of(topology, collective)
+    family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
+    cutting = cut(problem, family, problem.bandwidths, np.full(len(out), trees))
+    return topology, collective, plane_exchange(cutting.kinds[0], cutting, {}, block)
+
+
+def dealt_at_random(rng: random.Random, n: int, planes: int, trees: int) -> Int64Array:
+    """Units that each child sends to each other by each plane, with planes that some children hardly use."""
+    odds = [[rng.choice([1, 1, 1, 4]) for _ in range(planes)] for _ in range(n)]
+    table = np.zeros((planes, n, n), dtype=np.int64)
+    for x, y in itertools.permutations(range(n), 2):
+        weights = [a * b for a, b in zip(odds[x], odds[y], strict=True)]
+        for plane in rng.choices(range(planes), weights, k=trees):
+            table[plane, x, y] += 1
+    return table
+
+
+def has_direct_forest(out: Int64Array, into: Int64Array, trees: int) -> bool:
+    """Proposition 14 (b): a flow of all units of plane 0, at most `trees` from a child to another."""
+    n = len(out)
+    graph = nx.DiGraph()
+    for x in range(n):
+        graph.add_edge("s", ("out", x), capacity=int(out[x, 0]))
+        graph.add_edge(("in", x), "t", capacity=int(into[x, 0]))
+    graph.add_edges_from(
+        (("out", x), ("in", y), {"capacity": trees}) for x, y in itertools.permutations(range(n), 2)
+    )
+    return bool(nx.maximum_flow_value(graph, "s", "t") == out[:, 0].sum())
+
+
+def check_shares(shares: Shares, out: Int64Array, into: Int64Array, trees: int) -> None:
+    """The table has the sums asked for."""
+    n = len(out)
+    table = np.stack([base[np.subtract.outer(np.arange(n), np.arange(n)).T % n] for base in shares.base])
+    table[:, shares.pair_root, shares.pair_child] = shares.pair_units.T
+    assert table.min() >= 0
+    np.testing.assert_array_equal(table.sum(axis=0), trees * (1 - np.eye(n, dtype=np.int64)))
+    np.testing.assert_array_equal(table.sum(axis=2).T, out)
+    np.testing.assert_array_equal(table.sum(axis=1).T, into)
+
+
+def test_two_planes_are_shared_just_when_a_flow_says_so() -> None:
+    rng = random.Random(14)
+    answers = []
+    for _ in range(150):
+        n, trees = rng.randint(2, 6), rng.randint(1, 3)
+        total = trees * (n - 1)
+        one = [rng.randint(0, total) for _ in range(n)]
+        other = rng.sample(one, n)
+        out, into = (np.array([[a, total - a] for a in side]) for side in (one, other))
+        found = plane_shares(out, into, trees)
+        answers.append(has_direct_forest(out, into, trees))
+        assert isinstance(found, Shares) == answers[-1], (one, other, trees)
+        if isinstance(found, Shares):
+            check_shares(found, out, into, trees)
+        else:
+            assert "no direct forest" in found
+    assert 20 < sum(answers) < 130
+
+
+@pytest.mark.parametrize("planes", [2, 3, 4])
+def test_planes_dealt_at_random_are_shared(planes: int) -> None:
+    rng = random.Random(planes)
+    built = 0
+    for _ in range(25):
+        n, trees = rng.randint(3, 9), rng.choice([1, 2, 5, 12])
+        table = dealt_at_random(rng, n, planes, trees)
+        out, into = table.sum(axis=2).T, table.sum(axis=1).T
+        found = plane_shares(out, into, trees)
+        if planes == 2:
+            assert isinstance(found, Shares)
+        if isinstance(found, Shares):
+            check_shares(found, out, into, trees)
+            built += 1
+    assert built > 15
+
+
+@pytest.mark.parametrize("planes", [1, 2, 3])
+def test_planes_on_a_star_span_and_use_every_unit_once(planes: int) -> None:
+    rng = random.Random(planes)
+    for n, trees, block in [(2, 2, 1), (3, 1, 1), (4, 6, 2), (5, 4, 4), (7, 3, 1)]:
+        table = dealt_at_random(rng, n, planes, trees)
+        out, into = table.sum(axis=2).T, table.sum(axis=1).T
+        used = out.any(axis=0) | into.any(axis=0)
+        out, into = out[:, used], into[:, used]
+        topology, collective, exchange = shared_star(out, into, trees, block)
+        if planes == 3 and isinstance(exchange, str):
+            continue
+        assert isinstance(exchange, PlaneExchange)
+        schedule = one_piece(topology, exchange)
+        for form in (schedule, schedule.explicit()):
+            report = verify(topology, collective, form)
+            assert not report.violations
+            assert report.algbw is not None
+            assert report.algbw >= n * trees
+        check_owners(exchange, topology.n_links)
+
+
+def test_condition_c_does_not_suffice_for_planes() -> None:
+    # docs/algorithms/decomposition.md, proposition 14 (d)
+    sums = np.array([[3, 0], [3, 0], [1, 2], [1, 2]])
+    assert "no direct forest" in str(plane_shares(sums, sums, 1))
+
+
+def failed_nics(boxes: int, *nics: tuple[int, int]) -> Topology:
+    """DGX A100 boxes some of whose NICs have lost their rail."""
+    return with_failed_links(dgx_a100(boxes), *(f"box{box}.nic{i}--ib{i % 2}" for box, i in nics))
+
+
+@pytest.mark.parametrize("kind", [CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER])
+@pytest.mark.parametrize(("boxes", "nics"), [(4, [(1, 3)]), (6, [(0, 0), (4, 7)]), (5, [(2, 1), (2, 3)])])
+def test_boxes_with_failed_links_on_two_rails(
+    boxes: int, nics: list[tuple[int, int]], kind: CollectiveKind
+) -> None:
+    topology = failed_nics(boxes, *nics)
+    collective = on_all_ranks(topology, kind)
+    found = decompose(topology, collective)
+    assert not isinstance(found, str)
+    assert "by plane exchange" in found.summary
+    best = optimum(topology, collective).algbw
+    for form in (found.schedule, found.schedule.explicit()):
+        report = verify(topology, collective, form, claimed_algbw=best)
+        assert not report.violations
+
+
+def plane_sample() -> tuple[Topology, Collective, PlaneExchange]:
+    """Four ranks with two trees each; the pairs differ."""
+    sums = np.array([[4, 2], [4, 2], [2, 4], [2, 4]])
+    topology, collective, trees = shared_star(sums, sums, 2)
+    assert isinstance(trees, PlaneExchange)
+    assert len(trees.pair_root) > 1
+    return topology, collective, trees
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"block": 3}, "make no exchange"),
+        ({"native_units": 3, "block": 1}, "place must hold"),
+        ({"place": [0, 0]}, "place must hold"),
+        ({"base": [[0, 2, 2, 2], [0, 0, 1, 0]]}, "must sum to r"),
+        ({"base": [[0, 2, 2, 2], [0, 0, -1, 0]]}, "found -1"),
+        ({"pair_root": [], "pair_child": [], "pair_units": np.zeros((0, 3))}, "3 columns, base 2"),
+        ({"pair_root": []}, "pair_child has"),
+        ({"out_offset": [[0]]}, "out_offset has shape"),
+    ],
+)
+def test_plane_exchanges_that_make_no_sense_are_refused(changes: dict[str, object], message: str) -> None:
+    _, _, trees = plane_sample()
+    columns = {
+        key: value if isinstance(value, int) else np.array(value, dtype=getattr(trees, key).dtype)
+        for key, value in changes.items()
+    }
+    with pytest.raises(ScheduleError, match=message):
+        replace(trees, **columns)
+
+
+def test_pairs_rise_and_divide_all_trees() -> None:
+    _, _, trees = plane_sample()
+    for key, value, message in (
+        ("pair_root", trees.pair_root[::-1], "must rise"),
+        ("pair_child", trees.pair_root, "different children"),
+        ("pair_units", trees.pair_units + 1, "found 3|must sum"),
+    ):
+        with pytest.raises(ScheduleError, match=message):
+            replace(trees, **{key: value})
+
+
+def test_the_verifier_sees_units_on_another_plane() -> None:
+    topology, collective, trees = plane_sample()
+    assert not verify(topology, collective, one_piece(topology, trees)).violations
+    moved = np.array(trees.pair_units)
+    moved[0] = moved[0][::-1]
+    report = verify(topology, collective, one_piece(topology, replace(trees, pair_units=moved)))
+    assert any("pass one switch" in str(one) for one in report.violations)

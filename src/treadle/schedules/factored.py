@@ -27,6 +27,7 @@ from treadle.schedules.factored_checks import UNIT_LIMIT, check_range, check_sum
 from treadle.schedules.factored_exchanges import ExchangeColumns, RelayExchange
 from treadle.schedules.factored_expansion import Expansion
 from treadle.schedules.factored_layers import Crossings, Layer, Piece, no_crossings
+from treadle.schedules.factored_planes import PlaneExchange
 from treadle.schedules.factored_trees import CirculantExchange, PieceTrees, TableTrees, TreeRows
 from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree
 
@@ -39,6 +40,7 @@ __all__ = [
     "Layer",
     "Piece",
     "PieceTrees",
+    "PlaneExchange",
     "RelayExchange",
     "TableTrees",
     "TreeRows",

@@ -6,8 +6,9 @@ relay i - 1, which makes at least one delivery and comes earlier. So every child
 data. Deliveries of a child are numbered without gaps, own ones first; blocks arrive at a child numbered
 without gaps. So it is enough that the numbers of exit and entry units are those of deliveries and arrivals.
 
-*Plane exchange.* See `PlaneExchange`: each pair of children splits its trees among the planes, so every tree
-is a star. Row and column sums of a plane's table are the numbers of its exit and entry units.
+*Plane exchange.* Every tree is a star. Each pair of children divides its r trees among the planes: a tree
+has one place, and a place one plane. What leaves (enters) a child by a plane is numbered without gaps, so the
+sums of rows (columns) of a plane's table must be the exit (entry) units that lead to its relay.
 
 Shares no code with the generators or the expansion; `treadle.schedules.verify` is the way in.
 """
@@ -16,14 +17,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array
-from treadle.schedules.factored import ExchangeColumns, RelayExchange
+from treadle.arrays import BoolArray, Int64Array
+from treadle.schedules.factored import ExchangeColumns, PlaneExchange, RelayExchange
 
 
 def exchange_faults(trees: ExchangeColumns) -> list[str]:
     """What is wrong with an exchange by itself; empty if its trees span and use each unit once."""
     if isinstance(trees, RelayExchange):
         return _relay_faults(trees)
+    if isinstance(trees, PlaneExchange):
+        return _plane_faults(trees)
     return [f"no proof is known for trees of type {type(trees).__name__}"]
 
 
@@ -76,3 +79,82 @@ def _relay_faults(trees: RelayExchange) -> list[str]:
             for wrong in np.flatnonzero(first[:, -1] != used * g)[:1]
         ]
     return faults
+
+
+def _plane_faults(trees: PlaneExchange) -> list[str]:
+    n, r = trees.base.shape[1], trees.native_units
+    faults = []
+    if np.any(np.bincount(trees.place, minlength=r) != 1) or len(trees.place) != r:
+        faults.append(f"places are not 0 to {r - 1}, once each")
+    if r % trees.block:
+        faults.append(f"{r} unit trees do not come in blocks of {trees.block}")
+    root, child, units = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64), trees.pair_units
+    if np.any(root == child) or not np.all(np.diff(np.sort(root * n + child))):
+        faults.append("a pair is a child and itself, or comes twice")
+    if np.any(trees.base < 0) or np.any(units < 0) or np.any(trees.base[:, 0]):
+        faults.append("a plane has fewer than no trees of a pair, or some from a child to itself")
+    if np.any(trees.base[:, 1:].sum(axis=0) != r) or np.any(units.sum(axis=1) != r):
+        faults.append(f"planes do not divide the {r} trees of a pair")
+    if faults:
+        return faults
+    for what, first, sums in zip(
+        ("exit", "entry"), (trees.out_first, trees.in_first), _plane_sums(trees), strict=True
+    ):
+        faults += [
+            f"child {wrong} has {first[wrong, -1]} {what} units; trees take {sums[wrong].sum()}"
+            for wrong in np.flatnonzero(first[:, -1] != sums.sum(axis=1))[:1]
+        ]
+    return faults
+
+
+def passage_faults(
+    trees: ExchangeColumns, heads: Int64Array, tails: Int64Array, passable: BoolArray
+) -> list[str]:
+    """Whether a unit that leaves a child and the one that enters the next meet at a switch, or why not.
+
+    Parameters
+    ----------
+    trees : ExchangeColumns
+        Without `exchange_faults`.
+    heads, tails : arrays of int64
+        Nodes of the fabric at the ends of local links.
+    passable : array of bool
+        By node.
+
+    Notes
+    -----
+    All units of a relay exchange pass one switch, and so do all exit and entry units of a plane.
+    """
+    if isinstance(trees, PlaneExchange):
+        sums = _plane_sums(trees)
+    else:
+        sums = trees.out_first[:, -1:], trees.in_first[:, -1:]
+    sides = (
+        (trees.out_first, heads[trees.out_links]),
+        (trees.in_first, tails[trees.in_links]),
+    )
+    nodes: list[list[Int64Array]] = [[] for _ in range(sums[0].shape[1])]
+    for (first, node), shares in zip(sides, sums, strict=True):
+        stop = np.cumsum(shares, axis=1)
+        for plane, met in enumerate(nodes):
+            high, low = stop[:, plane, None], (stop - shares)[:, plane, None]
+            met.append(node[np.minimum(first[:, 1:], high) > np.maximum(first[:, :-1], low)])
+    return [
+        f"not all units of plane {plane} of an exchange pass one switch"
+        for plane, met in enumerate(map(np.concatenate, nodes))
+        if len(met) and (np.any(met != met[0]) or not passable[met[0]])
+    ]
+
+
+def _plane_sums(trees: PlaneExchange) -> tuple[Int64Array, Int64Array]:
+    """Units that leave and that enter each child by each plane, shape (n, planes)."""
+    n = trees.base.shape[1]
+    root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
+    usual = trees.base[:, np.where(child < root, child + n, child) - root]
+    sides = []
+    for end in (root, child):
+        sums = np.tile(trees.base.sum(axis=1), (n, 1))
+        for plane, units in enumerate(trees.pair_units.T):
+            np.add.at(sums[:, plane], end, units - usual[plane])
+        sides.append(sums)
+    return sides[0], sides[1]

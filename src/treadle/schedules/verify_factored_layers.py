@@ -12,7 +12,8 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.schedules.collective import Collective
-from treadle.schedules.factored import CirculantExchange, Layer, RelayExchange
+from treadle.schedules.factored import CirculantExchange, Layer
+from treadle.schedules.verify_factored_exchanges import passage_faults
 from treadle.schedules.verify_factored_kinds import Kind, Runs, study
 from treadle.schedules.violations import Findings, ViolationKind
 from treadle.topologies.topology import Topology
@@ -202,10 +203,9 @@ class LayerCheck:
         for piece, out, into in zip(members, heads, tails, strict=True):
             if isinstance(kind.exchange, CirculantExchange):
                 self._check_planes(int(piece), kind.exchange, out, into)
-            elif isinstance(kind.exchange, RelayExchange):
-                self._check_relay(
-                    int(piece), np.concatenate([out[kind.leaving.link], into[kind.entering.link]])
-                )
+            elif kind.exchange is not None:
+                for fault in passage_faults(kind.exchange, out, into, fabric.passable):
+                    self._found.add(ViolationKind.PATH, f"{self._place}, piece {piece}: {fault}")
 
     def _add_walks(self, what: str, members: Int64Array, links: Int64Array, wrong: Int64Array) -> None:
         """Violations at (piece, column) pairs of a table of links."""
@@ -261,12 +261,6 @@ class LayerCheck:
                 message = f"piece {piece}: unit {unit} of an exchange does not pass one relay for all"
                 self._found.add(ViolationKind.PATH, f"{self._place}, {message}")
                 return
-
-    def _check_relay(self, piece: int, nodes: Int64Array) -> None:
-        """Whatever leaves a child by one relay's link may enter any other by another's."""
-        if len(nodes) and (np.any(nodes != nodes[0]) or not self._fabric.passable[nodes[0]]):
-            message = f"piece {piece}: not all units of an exchange pass one relay"
-            self._found.add(ViolationKind.PATH, f"{self._place}, {message}")
 
     def _outward(self, runs: Runs, members: Int64Array) -> _Slots:
         """Units of a piece's children that are pieces, as units of those pieces' own slots."""

@@ -23,6 +23,7 @@ from treadle.synthesis.forestcoll.decomposition.exchanges import circulant_excha
 from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.decomposition.piece_tables import solve_table, violated_cut
 from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece, cut
+from treadle.synthesis.forestcoll.decomposition.plane_exchange import plane_exchange
 from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exchange
 from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_classes, scale_for
 from treadle.synthesis.forestcoll.decomposition.superposition import single_rate, split_layers
@@ -488,7 +489,12 @@ def _closed_form(
 ) -> tuple[PieceTrees, str] | str:
     """The outermost piece's trees and the name of their form, or why each form does not serve."""
     reasons = []
-    for name, form in (("circulant exchange", circulant_exchange), ("relay exchange", relay_exchange)):
+    forms = (
+        ("circulant exchange", circulant_exchange),
+        ("plane exchange", plane_exchange),
+        ("relay exchange", relay_exchange),
+    )
+    for name, form in forms:
         trees = form(local, cutting, solved, block)
         if not isinstance(trees, str):
             return trees, name

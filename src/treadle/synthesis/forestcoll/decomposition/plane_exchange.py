@@ -1,0 +1,131 @@
+"""Closed form of an outermost piece with several planes that serve its children unequally."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.schedules.factored import Piece, PlaneExchange
+from treadle.synthesis.forestcoll.decomposition.exchange_columns import (
+    Recipe,
+    Side,
+    own_first,
+    tree_groups,
+)
+from treadle.synthesis.forestcoll.decomposition.exchanges import unit_runs
+from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece
+from treadle.synthesis.forestcoll.decomposition.plane_shares import plane_shares
+
+
+def plane_exchange(
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
+) -> PlaneExchange | str:
+    """The trees of the outermost piece if its children have equally many and send straight, or why not.
+
+    Parameters
+    ----------
+    piece, cutting, solved, block
+        As of `treadle.synthesis.forestcoll.decomposition.exchanges.circulant_exchange`.
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md, proposition 14 and what follows it. Trees of ranks that leave by
+    the same plane stand together, so that most trees leave by their own rank.
+    """
+    n = piece.n_children
+    if piece.has_outside or n < 2 or len(np.unique(piece.native)) != 1 or not piece.native[0]:
+        return "its children have unequal numbers of trees"
+    if np.any((piece.tails < n) == (piece.heads < n)):
+        return "its links do not all join a child and a relay"
+    trees = int(piece.native[0])
+    out, into = (Side.of(unit_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False))
+    if np.any(out.units != trees * (n - 1)) or np.any(into.units != trees * (n - 1)):
+        return "its children do not need just what enters and leaves them"
+    planes = np.unique(np.concatenate([out.runs.plane, into.runs.plane]))
+    sums = [_by_plane(side, planes) for side in (out, into)]
+    if np.any(sums[0].sum(axis=0) != sums[1].sum(axis=0)):
+        return "a relay has unequal capacity in and out"
+    shares = plane_shares(sums[0], sums[1], trees)
+    if isinstance(shares, str):
+        return shares
+    groups = tree_groups(cutting, solved, piece.native, 1)
+    sizes = groups[0] if len({one.tobytes() for one in groups}) == 1 else piece.native[:1]
+    turns = _turns(out, planes, len(sizes))
+    begin = np.empty(len(sizes), dtype=np.int64)
+    begin[turns] = np.cumsum(sizes[turns]) - sizes[turns]
+    place = np.arange(trees) + np.repeat(begin - (np.cumsum(sizes) - sizes), sizes)
+    used = np.full(n, trees * (n - 1))
+    needs = _needs(sums[0], sizes[turns])
+    out_links, out_first, out_offset = out.columns(_recipes(out, planes, turns, needs), used)
+    in_links, in_first, in_offset = into.columns(_recipes(into, planes, turns, 0 * needs), used)
+    return PlaneExchange(
+        out_links=out_links,
+        in_links=in_links,
+        out_first=out_first,
+        in_first=in_first,
+        out_offset=out_offset,
+        in_offset=in_offset,
+        native_units=trees,
+        block=block,
+        place=place,
+        base=shares.base,
+        pair_root=shares.pair_root,
+        pair_child=shares.pair_child,
+        pair_units=shares.pair_units,
+    )
+
+
+def _by_plane(side: Side, planes: Int64Array) -> Int64Array:
+    """Units of each owner by plane."""
+    sums = np.zeros((len(side.units), len(planes)), dtype=np.int64)
+    np.add.at(sums, (side.runs.owner, np.searchsorted(planes, side.runs.plane)), side.runs.units)
+    return sums
+
+
+def _turns(out: Side, planes: Int64Array, n_suppliers: int) -> Int64Array:
+    """Suppliers in the order of the planes by which they mostly send."""
+    supplied = np.zeros((n_suppliers, len(planes)), dtype=np.int64)
+    supplier = np.minimum(out.runs.supplier, n_suppliers - 1)
+    np.add.at(supplied, (supplier, np.searchsorted(planes, out.runs.plane)), out.runs.units)
+    return np.argsort(np.argmax(supplied, axis=1), kind="stable")
+
+
+def _needs(sums: Int64Array, sizes: Int64Array) -> Int64Array:
+    """Units that trees of suppliers (in their turns) send by each plane, about; (n, planes, suppliers)."""
+    n = len(sums)
+    stop = np.cumsum(sums, axis=1)[:, :, None]
+    start = stop - sums[:, :, None]
+    end = np.cumsum(sizes) * (n - 1)
+    begin = end - sizes * (n - 1)
+    needs: Int64Array = np.clip(np.minimum(stop, end) - np.maximum(start, begin), 0, None)
+    return needs
+
+
+def _recipes(side: Side, planes: Int64Array, turns: Int64Array, needs: Int64Array) -> list[Recipe]:
+    """Runs of each owner, plane by plane, each plane's in the order of its suppliers' turns."""
+    turn = np.empty(len(turns), dtype=np.int64)
+    turn[turns] = np.arange(len(turns))
+    runs = side.runs
+    turn_of = turn[np.minimum(runs.supplier, len(turns) - 1)]
+    plane_of = np.searchsorted(planes, runs.plane)
+    key = np.stack([turn_of, plane_of, runs.units], axis=1)
+    bounds = side.start.tolist()
+    known: dict[tuple[bytes, bytes], Recipe] = {}
+    recipes = []
+    for owner in range(len(side.units)):
+        span = slice(bounds[owner], bounds[owner + 1])
+        name = (key[span].tobytes(), needs[owner].tobytes())
+        if name not in known:
+            recipe: Recipe = []
+            for plane in range(len(planes)):
+                mine = np.flatnonzero(plane_of[span] == plane)
+                mine = mine[np.argsort(turn_of[span][mine], kind="stable")]
+                part = own_first(
+                    needs[owner, plane].tolist(),
+                    turn_of[span][mine].tolist(),
+                    runs.units[span][mine].tolist(),
+                )
+                recipe += [(int(mine[run]), skip, units) for run, skip, units in part]
+            known[name] = recipe
+        recipes.append(known[name])
+    return recipes

@@ -1,0 +1,246 @@
+"""How children divide the trees that they send each other among planes: tables with given sums and bounds."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array
+
+MOST_CHILDREN = 2**14
+"""Tables of children times children are not begun beyond this."""
+
+_Table = NDArray[np.signedinteger]
+_GOLDEN = 0.6180339887498949  # fractional parts of its multiples are spread evenly
+
+
+@dataclass(frozen=True)
+class Shares:
+    """n_s(x, y), columns as in `treadle.schedules.factored_planes.PlaneExchange`."""
+
+    base: Int64Array
+    pair_root: Int32Array
+    pair_child: Int32Array
+    pair_units: Int64Array
+
+
+def plane_shares(out: Int64Array, into: Int64Array, trees: int) -> Shares | str:
+    """Units that each child sends to each other by each plane, `trees` in all for every pair, or why none.
+
+    Parameters
+    ----------
+    out, into : arrays of int64, shape (n, planes)
+        Units that leave and enter each child by each plane; ``trees (n - 1)`` in all.
+    trees : int
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md, after proposition 14. Planes are peeled off one by one; with two
+    planes a failure proves that there is no direct forest. Memory: planes - 1 tables of n * n small integers.
+    """
+    n, planes = out.shape
+    if n > MOST_CHILDREN:
+        return f"more than {MOST_CHILDREN} children share planes unequally"
+    kind = np.min_scalar_type(-trees - 1)  # holds counts up to `trees`
+    if trees >= 2**30:
+        return "too many trees for planes that serve the children unequally"
+    base = _bases(out, into, trees)
+    tables: list[_Table] = []
+    room: _Table = np.broadcast_to(np.array(trees, dtype=kind), (n, n))
+    for plane in range(planes - 1):
+        table = _circulant(base[plane].astype(kind))
+        if not _fill(table, out[:, plane], into[:, plane], room):
+            known = "there is no direct forest" if planes == 2 else "peeling them one by one fails"
+            return f"its planes serve the children unequally, and {known}"
+        tables.append(table)
+        if plane < planes - 2:
+            room = room - table
+    return _as_pairs(base, tables, trees)
+
+
+def _bases(out: Int64Array, into: Int64Array, trees: int) -> Int64Array:
+    """n_s by distance as most children need it, shape (planes, n)."""
+    n, planes = out.shape
+    base = np.zeros((planes, n), dtype=np.int64)
+    wanted, used = 0, np.zeros(n - 1, dtype=np.int64)
+    for plane in range(planes - 1):
+        usual, special = _usual(out[:, plane], into[:, plane])
+        _, more_in = _tilts(out[special, plane] - usual[0], into[special, plane] - usual[1], n)
+        wanted += min(max(round(usual[0] - float(more_in.sum())), 0), trees * (n - 1))
+        even = np.diff(np.arange(n) * min(wanted, trees * (n - 1)) // (n - 1))
+        base[plane, 1:] = np.clip(even - used, 0, trees - used)
+        used += base[plane, 1:]
+    base[-1, 1:] = trees - used
+    return base
+
+
+def _usual(out: Int64Array, into: Int64Array) -> tuple[tuple[int, int], Int64Array]:
+    """The sums that most children have, and the children with others."""
+    sums, place, counts = np.unique(
+        np.stack([out, into], axis=1), axis=0, return_inverse=True, return_counts=True
+    )
+    most = int(np.argmax(counts))
+    return (int(sums[most, 0]), int(sums[most, 1])), np.flatnonzero(place.ravel() != most)
+
+
+def _tilts(
+    more_out: Int64Array, more_in: Int64Array, n: int
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """What special children add to each cell of their row, and of their column, if all is spread evenly."""
+    if n < 3:
+        return np.zeros(len(more_out)), np.zeros(len(more_in))
+    scale = (n - 1.0) ** 2 - 1
+    return (more_out * (n - 1.0) + more_in) / scale, (more_in * (n - 1.0) + more_out) / scale
+
+
+def _circulant(base: _Table) -> _Table:
+    """base[y - x mod n] at x, y."""
+    n = len(base)
+    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([base, base]), n)
+    return windows[n:0:-1].copy()
+
+
+def _fill(table: _Table, out: Int64Array, into: Int64Array, room: _Table) -> bool:
+    """Change a table of the usual base so that it has these row and column sums; False if it cannot be."""
+    np.minimum(table, room, out=table)  # planes before may have left less than the base
+    _tilt(table, out, into, room)
+    rows = out - table.sum(axis=1, dtype=np.int64)
+    columns = into - table.sum(axis=0, dtype=np.int64)
+    for sign in (1, -1):
+        _match(table, rows, columns, room, sign)
+    return _mend(table, rows, columns, room)
+
+
+def _tilt(table: _Table, out: Int64Array, into: Int64Array, room: _Table) -> None:
+    """Give special children's rows and columns their sums, spread evenly, as far as bounds allow."""
+    n = len(table)
+    usual, special = _usual(out, into)
+    s, h = len(special), n - len(special)
+    if not s or not h:
+        return
+    others = np.setdiff1d(np.arange(n), special)
+    base = int(table[others[0]].sum(dtype=np.int64))
+    by_row, by_column = _tilts(out[special] - usual[0], into[special] - usual[1], n)
+    distance = (np.arange(s) - np.arange(s)[:, None]) % s
+    more = np.floor(by_row[:, None] + by_column + distance * _GOLDEN % 1).astype(np.int64)
+    more[distance == 0] = 0
+    if s > 1:
+        # so much among themselves that other rows and columns come out even
+        gap = int(out[special].sum()) - s * base - h * (usual[1] - base) - int(more.sum())
+        each, rest = divmod(gap, s * (s - 1))
+        place = (distance - 1) * s + np.arange(s)[:, None]
+        more += np.where(distance > 0, each + (place < rest), 0)
+    square = np.ix_(special, special)
+    table[square] = np.clip(table[square] + more, 0, room[square])
+    table[special, special] = 0
+    wide = np.ix_(special, others)
+    lack = out[special] - table[special].sum(axis=1, dtype=np.int64)
+    table[wide] = np.clip(table[wide] + _dealt(lack, h), 0, room[wide])
+    tall = np.ix_(others, special)
+    lack = into[special] - table[:, special].sum(axis=0, dtype=np.int64)
+    table[tall] = np.clip(table[tall] + _dealt(lack, h).T, 0, room[tall])
+
+
+def _dealt(totals: Int64Array, width: int) -> Int32Array:
+    """Rows of these sums, even in every row and, all rows together, in every column."""
+    each, rest = np.divmod(totals, width)
+    start = (np.cumsum(rest) - rest) % width
+    turn = (np.arange(width) - start[:, None]) % width
+    dealt: Int32Array = (each[:, None] + (turn < rest[:, None])).astype(np.int32)
+    return dealt
+
+
+def _match(table: _Table, rows: Int64Array, columns: Int64Array, room: _Table, sign: int) -> None:
+    """Raise (lower) cells whose row and column both need it, many at a time; needs are kept up to date."""
+    for shift in range(1, 9):
+        row = np.repeat(np.arange(len(rows)), np.clip(sign * rows, 0, None))
+        column = np.repeat(np.arange(len(rows)), np.clip(sign * columns, 0, None))
+        size = min(len(row), len(column))
+        if not size:
+            return
+        row, column = row[:size], np.roll(column, shift * shift)[:size]
+        _, first = np.unique(row * len(rows) + column, return_index=True)
+        row, column = row[first], column[first]
+        old = table[row, column]
+        free = (row != column) & ((old < room[row, column]) if sign > 0 else (old > 0))
+        row, column = row[free], column[free]
+        table[row, column] += sign
+        np.subtract.at(rows, row, sign)
+        np.subtract.at(columns, column, sign)
+
+
+def _mend(table: _Table, rows: Int64Array, columns: Int64Array, room: _Table) -> bool:
+    """Alternating paths until no row and no column needs anything; False if one that is due is missing."""
+    n = len(table)
+    needs = np.concatenate([rows, -columns])  # paths lead from positive needs to negative ones
+    for source in np.flatnonzero(needs > 0).tolist():
+        while needs[source] > 0:
+            path = _path(table, needs, room, source)
+            if path is None:
+                return False
+            amount = min(int(needs[source]), -int(needs[path[-1]]))
+            steps = pairwise(path)
+            cells = [(one, other - n, 1) if one < n else (other, one - n, -1) for one, other in steps]
+            for row, column, sign in cells:
+                old = int(table[row, column])
+                amount = min(amount, int(room[row, column]) - old if sign > 0 else old)
+            for row, column, sign in cells:
+                table[row, column] += sign * amount
+            needs[source] -= amount
+            needs[path[-1]] += amount
+    return True
+
+
+def _path(table: _Table, needs: Int64Array, room: _Table, source: int) -> list[int] | None:
+    """Nodes of a path: row x is x, column y is n + y; to columns cells are raised, to rows lowered."""
+    n = len(table)
+    above = np.full(2 * n, -1, dtype=np.int64)
+    above[source] = source
+    queue = deque([source])
+    while queue:
+        node = queue.popleft()
+        if node < n:
+            free = table[node] < room[node]
+            free[node] = False
+            reached = n + np.flatnonzero(free & (above[n:] < 0))
+        else:
+            reached = np.flatnonzero((table[:, node - n] > 0) & (above[:n] < 0))
+        above[reached] = node
+        ends = reached[needs[reached] < 0]
+        if len(ends):
+            path = [int(ends[np.argmin(needs[ends])])]
+            while path[-1] != source:
+                path.append(int(above[path[-1]]))
+            return path[::-1]
+        queue.extend(reached.tolist())
+    return None
+
+
+def _as_pairs(base: Int64Array, tables: list[_Table], trees: int) -> Shares:
+    """Cells in which some table differs from the base."""
+    n = base.shape[1]
+    roots, children, units = [], [], []
+    step = max(1, 2**22 // n)
+    for begin in range(0, n, step):
+        rows = np.arange(begin, min(begin + step, n))
+        differs = np.zeros((len(rows), n), dtype=bool)
+        for plane, table in enumerate(tables):
+            twice = np.concatenate([base[plane], base[plane]]).astype(table.dtype)
+            usual = np.lib.stride_tricks.sliding_window_view(twice, n)[n - rows]
+            differs |= table[rows[0] : rows[-1] + 1] != usual
+        row, child = np.divmod(np.flatnonzero(differs), n)
+        roots.append(rows[row])
+        children.append(child)
+        cells = [table[rows[row], child].astype(np.int64) for table in tables]
+        units.append(np.array(cells, dtype=np.int64).reshape(len(tables), len(row)).T)
+    shares = np.concatenate(units)
+    return Shares(
+        base,
+        np.concatenate(roots).astype(np.int32),
+        np.concatenate(children).astype(np.int32),
+        np.concatenate([shares, trees - shares.sum(axis=1, keepdims=True)], axis=1),
+    )
