@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from child_processes import finished
 
 TESTS = Path(__file__).resolve().parent
 
@@ -38,16 +39,9 @@ def test_failures_and_hanging_tests_are_named_at_once(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     settings = ["faulthandler_timeout=2", "faulthandler_exit_on_timeout=true", f"pythonpath={TESTS}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "1", "--dist", "worksteal", "-p", "no:cacheprovider"]
-        + [word for setting in settings for word in ("-o", setting)],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    command = [sys.executable, "-m", "pytest", "-n", "1", "--dist", "worksteal", "-p", "no:cacheprovider"]
+    command += [word for setting in settings for word in ("-o", setting)]
+    done = finished(command, cwd=tmp_path, limit_s=120)
     assert done.returncode == 1, done.stderr
     assert "2 failed, 1 passed" in done.stdout
     early = done.stdout.partition("= FAILURES =")[0]
