@@ -45,7 +45,10 @@ def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candi
     if options.form is Form.EXPLICIT:
         return "not tried: the explicit form was asked for"
     if not is_wanted and problem.collective.n_ranks <= MAX_EXPLICIT_RANKS:
-        return f"not tried: up to {MAX_EXPLICIT_RANKS} ranks all trees are written out"
+        return ""  # the packers tell of tight cuts themselves
+    switches = problem.topology.multicast | problem.topology.aggregation
+    if not is_wanted and switches.any():
+        return "not tried: switches multicast or aggregate, which factored forests leave unused"
     start = process_time()
     found = decompose(
         problem.topology,
