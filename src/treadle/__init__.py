@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from treadle._version import __version__
 
 if TYPE_CHECKING:
-    from treadle.planning import bound, compare, lower, run, solve, verify
+    from treadle.planning import bound, compare, lower, repair, run, solve, verify
     from treadle.schedules.collective import Collective, CollectiveKind
     from treadle.schedules.files import load_plan, save_plan
     from treadle.topologies import Topology, TopologyBuilder, parse
@@ -24,6 +24,7 @@ __all__ = [
     "load_plan",
     "lower",
     "parse",
+    "repair",
     "run",
     "save_plan",
     "solve",

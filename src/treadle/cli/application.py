@@ -47,6 +47,7 @@ def _commands() -> Callable[..., object]:
         design,
         lower,
         pareto,
+        repair,
         routes,
         run,
         simulate,
@@ -68,6 +69,7 @@ def _commands() -> Callable[..., object]:
     app.command("solve")(solve.solve_command)
     app.command("bound")(solve.bound_command)
     app.command("verify")(verify.verify_command)
+    app.command("repair")(repair.repair_command)
     app.command("lower")(lower.lower_command)
     app.command("run")(run.run_command)
     app.command("simulate")(simulate.simulate_command)

@@ -30,6 +30,7 @@ from treadle.planning.generation import algorithm_names
 from treadle.planning.lowering import Loading, Lowered, Profile, TargetFormat, lower
 from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import Problem, model_of, pose
+from treadle.planning.repairing import RepairResult, repair
 from treadle.planning.routing import (
     RouteFormat,
     RoutesResult,
@@ -80,6 +81,7 @@ __all__ = [
     "RateResult",
     "Reduction",
     "RejectedError",
+    "RepairResult",
     "RouteFormat",
     "RoutesResult",
     "RunResult",
@@ -114,6 +116,7 @@ __all__ = [
     "parse_sizes",
     "pose",
     "program_of",
+    "repair",
     "routes",
     "routes_of",
     "routes_summary",

@@ -10,6 +10,7 @@ from typing import Unpack
 from treadle._version import __version__
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning.alltoall import alltoall_rate
+from treadle.planning.asked_options import record_asked
 from treadle.planning.candidate import (
     Bound,
     Candidate,
@@ -312,8 +313,9 @@ def solve(
             found = replace(found, schedule=traffic.schedule)
     with watch.stage("verify"):
         plan, report = judged(problem, found, how.routes)
+    asked = record_asked(how, multicast=multicast) if found.algorithm == name else {}
     return SolveResult(
-        plan=plan,
+        plan=replace(plan, provenance={**plan.provenance, **asked}),
         report=report,
         bound=found.bound,
         trees_per_root=found.trees_per_root,

@@ -13,6 +13,7 @@ from treadle.planning.comparison import Comparison, ComparisonRow
 from treadle.planning.design import DesignResult, DesignRow
 from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import model_of
+from treadle.planning.repairing import RepairResult
 from treadle.planning.solving import BoundResult, SolveResult
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.exchange import ExchangeSchedule
@@ -74,6 +75,33 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
         values["traffic_before"] = result.traffic.traffic_before
         values["traffic_after"] = result.traffic.traffic_after
     values |= {"notes": list(result.notes), "time_limit_reached": result.is_late}
+    return {**values, "seconds": dict(result.seconds)}
+
+
+def repair_summary(result: RepairResult) -> dict[str, object]:
+    """What ``repair --json`` prints, but for the plan's path."""
+    old = result.old
+    before: dict[str, object] = {
+        "topology": old.topology.name,
+        "ranks": old.collective.n_ranks,
+        "algorithm": old.algorithm,
+        **throughput(old),
+    }
+    if old.witness is not None:
+        before["witness"] = _witness(old.witness, old.topology)
+    if result.piece_kinds[0] is not None:
+        before["piece_kinds"] = result.piece_kinds[0]
+    values: dict[str, object] = {
+        **solve_summary(result.solved),
+        "failed_links": list(result.links),
+        "failed_nodes": list(result.nodes),
+        "lost_links": result.lost_links,
+        "lost_ranks": list(result.lost_ranks),
+        "before": before,
+        "algbw_loss": float(result.algbw_loss),
+    }
+    if result.optimum_loss is not None:
+        values["optimum_loss"] = float(result.optimum_loss)
     return {**values, "seconds": dict(result.seconds)}
 
 

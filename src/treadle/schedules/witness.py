@@ -56,11 +56,11 @@ class CutWitness:
         """The upper bound on algbw, bytes/s, that the cut proves; ScheduleError if it proves none."""
         if collective.kind is CollectiveKind.ALLREDUCE:
             raise ScheduleError("a single cut is no witness for an allreduce")
-        if any(not 0 <= node < topology.n_nodes for node in self.nodes):
+        if self.nodes and not 0 <= min(self.nodes) <= max(self.nodes) < topology.n_nodes:
             raise ScheduleError(f"the cut names a node beyond the {topology.n_nodes} of {topology.name}")
         inside = np.zeros(topology.n_nodes, dtype=bool)
         inside[list(self.nodes)] = True
-        if all(inside[node] for node in collective.ranks):
+        if inside[list(collective.ranks)].all():
             raise ScheduleError("the cut contains every rank, so nothing has to cross it")
         demand = sum(
             weight

@@ -88,6 +88,7 @@ from treadle.topologies.properties import (
     is_regular,
     is_symmetric,
     non_eulerian_nodes,
+    reached,
     unreachable_pair,
 )
 from treadle.topologies.random_graphs import jellyfish, punctured, random_regular_digraph, xpander
@@ -192,6 +193,7 @@ __all__ = [
     "punctured",
     "rail_optimized",
     "random_regular_digraph",
+    "reached",
     "ring",
     "save_topology",
     "shifted_ring",

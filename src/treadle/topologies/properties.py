@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen
 from treadle.topologies.topology import Topology
 
+_LEVELS_AT_ONCE = 16
+"""Levels of a search that are taken whole: many nodes each in a wide fabric; a long one goes node by node."""
+
 
 def non_eulerian_nodes(topology: Topology) -> Int32Array:
     """Indices of the nodes whose total ingress and egress bandwidths differ, ascending."""
@@ -68,24 +71,41 @@ def unreachable_pair(topology: Topology) -> tuple[int, int] | None:
         (topology.tails, topology.heads, True),
         (topology.heads, topology.tails, False),
     ):
-        missing = nodes[~_reached(topology.n_nodes, root, tails, heads)[nodes]]
+        missing = nodes[~_search(topology.n_nodes, root, tails, heads)[nodes]]
         if missing.size:
             other = int(missing[0])
             return (root, other) if outward else (other, root)
     return None
 
 
-def _reached(n: int, root: int, tails: NDArray[np.int32], heads: NDArray[np.int32]) -> BoolArray:
+def reached(topology: Topology, node: int, *, backwards: bool = False) -> BoolArray:
+    """Nodes to which there is a path from `node`, or from which there is one to it, shape (n,).
+
+    Compute nodes forward here.
+    """
+    tails, heads = topology.tails, topology.heads
+    return _search(topology.n_nodes, node, *((heads, tails) if backwards else (tails, heads)))
+
+
+def _search(n: int, root: int, tails: NDArray[np.int32], heads: NDArray[np.int32]) -> BoolArray:
     """Nodes that a search along the links finds from `root`, shape (n,)."""
     order = np.argsort(tails, kind="stable")
-    starts = np.searchsorted(tails[order], np.arange(n + 1)).tolist()
-    ends = heads[order].tolist()
+    starts, ends = np.searchsorted(tails[order], np.arange(n + 1)), heads[order]
     found = np.zeros(n, dtype=np.bool_)
     found[root] = True
-    stack = [root]
+    front = np.array([root], dtype=np.int64)
+    for _ in range(_LEVELS_AT_ONCE):
+        counts = starts[front + 1] - starts[front]
+        first = np.repeat(starts[front] - np.cumsum(counts) + counts, counts)
+        fresh = np.zeros(n, dtype=np.bool_)
+        fresh[ends[first + np.arange(len(first))]] = True
+        fresh &= ~found
+        found |= fresh
+        front = np.flatnonzero(fresh)
+    stack, begin, lead = front.tolist(), starts.tolist(), ends.tolist()
     while stack:
         node = stack.pop()
-        for head in ends[starts[node] : starts[node + 1]]:
+        for head in lead[begin[node] : begin[node + 1]]:
             if not found[head]:
                 found[head] = True
                 stack.append(head)
