@@ -10,12 +10,22 @@ import typer
 from treadle import planning
 from treadle.cli.output import JsonOption, Output, QuietOption
 from treadle.cli.quantities import counted, exact_bandwidth
-from treadle.cli.report import SHOWN_VIOLATIONS, print_problem, print_verification
+from treadle.cli.report import (
+    SHOWN_VIOLATIONS,
+    describe_witness,
+    print_pieces,
+    print_problem,
+    print_verification,
+)
 from treadle.errors import ScheduleError
 from treadle.planning import Profile
 from treadle.planning.summary import verify_summary
 from treadle.planning.texts import TextVerification, read_text, verify_text
+from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.files import load_plan
+from treadle.schedules.plan import Plan
+from treadle.schedules.violations import Report
+from treadle.units import format_size
 
 PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan that solve wrote.")]
 
@@ -69,6 +79,10 @@ def verify_command(
         output.line(
             f"optimum     {exact_bandwidth(loaded.optimal_algbw)} claimed{f'; {model}' if model else ''}"
         )
+    schedule = loaded.entries[-1].schedule
+    if isinstance(schedule, FactoredSchedule):
+        _print_factored(output, loaded, schedule, result.report)
+        output.line(f"file        {format_size(plan.stat().st_size)}")
     for report in result.reports:
         print_verification(output, report)
     if result.report.is_optimal:
@@ -86,11 +100,23 @@ def verify_command(
     return 0 if result.is_ok else FAILED
 
 
+def _print_factored(output: Output, plan: Plan, schedule: FactoredSchedule, report: Report) -> None:
+    """What a factored plan holds, and the cut that proves its optimum."""
+    height = "" if report.height_max is None else f", height at most {report.height_max}"
+    output.line(f"trees       {counted(schedule.total_units, 'unit tree')} in all{height}")
+    print_pieces(output, schedule)
+    if report.is_ok and plan.witness is not None and plan.optimal_algbw is not None:
+        cut = describe_witness(plan.topology, plan.collective, plan.witness, plan.optimal_algbw)
+        output.line(f"witness     {cut}")
+
+
 def _print_text(output: Output, path: Path, found: TextVerification) -> int:
     """Tell what executing a text showed."""
     contents = ", ".join(counted(count, noun) for noun, count in found.counts)
     output.line(f"text        {path}: {found.format}, {counted(found.n_ranks, 'rank')}, {contents}")
-    if found.collective:
+    if found.is_part:
+        output.line(f"played      {found.collective}, this rank alone, as if the others did their parts")
+    elif found.collective:
         output.line(f"executed    {found.collective}, on integer contributions; never by the runtime itself")
     else:
         output.line("read        as its runtime would; it holds no program that could be executed")

@@ -123,7 +123,7 @@ def cpu_part_loading(path: str) -> Loading:
     'treadle verify part.xml plays it alone'
     """
     return Loading(
-        runtime="CPU interpreters over MPI or UCX, each rank its own part",
+        runtime="CPU interpreters over MPI or UCX (each rank its own part)",
         environment=(),
         check=f"treadle verify {path} plays it alone",
         fallback="nothing: any number of elements and every size is served",

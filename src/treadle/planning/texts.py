@@ -33,6 +33,8 @@ class TextVerification:
     counts : tuple of (str, int)
         What the text consists of: nouns and how many.
     violations : tuple of str
+    is_part : bool
+        It holds one rank of several, which was played alone.
     """
 
     format: str
@@ -40,6 +42,7 @@ class TextVerification:
     n_ranks: int
     counts: tuple[tuple[str, int], ...]
     violations: tuple[str, ...]
+    is_part: bool = False
 
 
 def read_text(path: Path) -> str | None:
@@ -121,7 +124,7 @@ def _cpu_part(text: str, source: str) -> TextVerification:
     part = seen.part
     counts = (("instruction", len(part.text.ranks[0].instructions)), ("chunk", part.text.n_chunks))
     name = f"cpu-xml, part of rank {part.rank} of {part.n_ranks}"
-    return TextVerification(name, part.text.collective, 1, counts, seen.violations)
+    return TextVerification(name, part.text.collective, 1, counts, seen.violations, is_part=True)
 
 
 def _msccl(text: str, source: str, profiles: Sequence[Profile], root: int) -> TextVerification:
