@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import random
+import zipfile
+from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
 
 from treadle.arrays import Int64Array
-from treadle.errors import ScheduleError
+from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
     ExchangeColumns,
@@ -23,7 +28,9 @@ from treadle.schedules.factored import (
     RelayExchange,
     no_crossings,
 )
+from treadle.schedules.files import load_plan, save_plan
 from treadle.schedules.forest import Direction
+from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.verify import verify
 from treadle.synthesis.forestcoll import optimum
 from treadle.synthesis.forestcoll.budget import TreeBudget
@@ -454,3 +461,59 @@ def test_the_verifier_sees_units_on_another_plane() -> None:
     moved[0] = moved[0][::-1]
     report = verify(topology, collective, one_piece(topology, replace(trees, pair_units=moved)))
     assert any("pass one switch" in str(one) for one in report.violations)
+
+
+SAMPLES: dict[str, Callable[[], tuple[Topology, Collective, RelayExchange | PlaneExchange]]] = {
+    "relay": relay_sample,
+    "plane": plane_sample,
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_plan_files_round_trip(name: str, tmp_path: Path) -> None:
+    topology, collective, trees = SAMPLES[name]()
+    schedule = one_piece(topology, trees)
+    algbw = verify(topology, collective, schedule).algbw
+    assert algbw is not None
+    plan = Plan(topology, collective, (PlanEntry(0, None, schedule),), "by hand", algbw)
+    save_plan(tmp_path / "a", plan)
+    loaded = load_plan(tmp_path / "a")
+    assert loaded == plan
+    save_plan(tmp_path / "b", loaded)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "member", "values", "said"),
+    [
+        ("relay", "relay.count", [2], "1 values, expected 2"),
+        ("relay", "relay.child", [7], "found 7"),
+        ("relay", "exchange.block", [0], "make no exchange"),
+        ("relay", "exchange.in_width", [2**40], "out of range"),
+        ("relay", "relay.native_units", [3, 1], "2 values, expected 3"),
+        ("plane", "plane.planes", [3], "values, expected 12"),
+        ("plane", "plane.native_units", [1], "2 values, expected 1"),
+        ("plane", "plane.place", [1, 1], "place must hold"),
+        ("plane", "plane.pair_count", [1], "values, expected 1"),
+        ("plane", "exchange.out_width", [-1], "out of range"),
+    ],
+)
+def test_malformed_members_are_refused(
+    name: str, member: str, values: list[int], said: str, tmp_path: Path
+) -> None:
+    topology, collective, trees = SAMPLES[name]()
+    plan = Plan(
+        topology, collective, (PlanEntry(0, None, one_piece(topology, trees)),), "by hand", Fraction(1)
+    )
+    save_plan(tmp_path / "plan", plan)
+    with zipfile.ZipFile(tmp_path / "plan") as archive:
+        content = {one: archive.read(one) for one in archive.namelist()}
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.array(values), version=(1, 0))
+    assert f"factored/0/0/{member}.npy" in content
+    content[f"factored/0/0/{member}.npy"] = buffer.getvalue()
+    with zipfile.ZipFile(tmp_path / "plan", "w") as archive:
+        for one, data in content.items():
+            archive.writestr(one, data)
+    with pytest.raises(FormatError, match=said):
+        load_plan(tmp_path / "plan")

@@ -19,10 +19,13 @@ from treadle.errors import FormatError
 from treadle.schedules.factored import (
     CirculantExchange,
     Crossings,
+    ExchangeColumns,
     FactoredForest,
     Layer,
     Piece,
     PieceTrees,
+    PlaneExchange,
+    RelayExchange,
     TableTrees,
 )
 from treadle.schedules.file_members import MemberReader, to_npy, write_member
@@ -47,14 +50,20 @@ _TABLE_COUNTS = ("count", "path_count")
 _CIRCULANT_NUMBERS = ("native_units", "block", "width")
 _CIRCULANT_CELLS = ("out_links", "in_links", "out_offset", "in_offset")
 _CIRCULANT_STARTS = ("out_first", "in_first")  # a column more than there are links
-_TABLE, _CIRCULANT = 0, 1  # in `form`
+_EXCHANGE_NUMBERS = ("block", "out_width", "in_width")  # cells and starts as of circulant exchanges
+_RELAY_ROWS = {"root": "relay_root", "block": "relay_block", "child": "relay_child", "units": "relay_count"}
+_PLANE_NUMBERS = ("native_units", "planes", "pair_count")
+_PLANE_ARRAYS = ("place", "base", "pair_root", "pair_child", "pair_units")
+_TABLE, _CIRCULANT, _RELAY, _PLANE = range(4)  # in `form`
+_FORMS = (TableTrees, CirculantExchange, RelayExchange, PlaneExchange)
 
 _NARROW = {
     *_LAYER_COLUMNS,
     "form",
     *(f"{side}.{key}" for side in _SIDES for key in ("link", "child", "path", "path_links")),
     *(f"table.{key}" for key in ("root", "parent", "path", "path_table")),
-    *(f"circulant.{key}" for key in ("out_links", "in_links")),
+    *(f"{form}.{key}" for form in ("circulant", "exchange") for key in ("out_links", "in_links")),
+    *("relay.root", "relay.child", "plane.pair_root", "plane.pair_child"),
 }
 _COLUMNS = (
     *_LAYER_COLUMNS,
@@ -63,6 +72,9 @@ _COLUMNS = (
     *(f"{side}.{key}" for side in _SIDES for key in (*_SIDE_COLUMNS, *_SIDE_COUNTS, *_SIDE_PATHS)),
     *(f"table.{key}" for key in (*_TABLE_ROWS, *_TABLE_CELLS, *_TABLE_PATHS, *_TABLE_COUNTS)),
     *(f"circulant.{key}" for key in (*_CIRCULANT_NUMBERS, *_CIRCULANT_CELLS, *_CIRCULANT_STARTS)),
+    *(f"exchange.{key}" for key in (*_EXCHANGE_NUMBERS, *_CIRCULANT_CELLS, *_CIRCULANT_STARTS)),
+    *(f"relay.{key}" for key in ("native_units", "count", *_RELAY_ROWS)),
+    *(f"plane.{key}" for key in (*_PLANE_NUMBERS, *_PLANE_ARRAYS)),
 )
 _Columns = dict[str, NDArray[Any]]
 
@@ -118,14 +130,19 @@ def _layer_columns(layer: Layer) -> _Columns:
         found["count"] = _numbers(len(row.link) for row in rows)
         found |= _path_columns("path_links", [(row.path_offset, row.path_links) for row in rows])
         columns |= {f"{side}.{key}": value for key, value in found.items()}
-    tables = [piece.trees for piece in pieces if isinstance(piece.trees, TableTrees)]
-    circulants = [piece.trees for piece in pieces if isinstance(piece.trees, CirculantExchange)]
-    if len(tables) + len(circulants) < len(pieces):
-        raise FormatError("plan: a piece has trees that are neither a table nor a circulant exchange")
-    columns["form"] = _numbers(
-        _TABLE if isinstance(piece.trees, TableTrees) else _CIRCULANT for piece in pieces
-    )
-    return columns | _table_columns(tables) | _circulant_columns(circulants)
+    forms = [_FORMS.index(type(piece.trees)) if type(piece.trees) in _FORMS else -1 for piece in pieces]
+    if -1 in forms:
+        raise FormatError(
+            f"plan: a piece has trees of type {type(pieces[forms.index(-1)].trees).__name__}, which files "
+            "do not know"
+        )
+    columns["form"] = _numbers(forms)
+    trees = [piece.trees for piece in pieces]
+    columns |= _table_columns([one for one in trees if isinstance(one, TableTrees)])
+    columns |= _circulant_columns([one for one in trees if isinstance(one, CirculantExchange)])
+    columns |= _exchange_columns([one for one in trees if isinstance(one, ExchangeColumns)])
+    columns |= _relay_columns([one for one in trees if isinstance(one, RelayExchange)])
+    return columns | _plane_columns([one for one in trees if isinstance(one, PlaneExchange)])
 
 
 def _table_columns(tables: Sequence[TableTrees]) -> _Columns:
@@ -143,6 +160,32 @@ def _circulant_columns(exchanges: Sequence[CirculantExchange]) -> _Columns:
     found["block"] = _numbers(one.block for one in exchanges)
     found["width"] = _numbers(one.out_links.shape[1] for one in exchanges)
     return {f"circulant.{key}": value for key, value in found.items()}
+
+
+def _exchange_columns(exchanges: Sequence[ExchangeColumns]) -> _Columns:
+    keys = (*_CIRCULANT_CELLS, *_CIRCULANT_STARTS)
+    found: _Columns = {key: _joined(getattr(one, key) for one in exchanges) for key in keys}
+    found["block"] = _numbers(
+        one.block for one in exchanges if isinstance(one, RelayExchange | PlaneExchange)
+    )
+    found["out_width"] = _numbers(one.out_links.shape[1] for one in exchanges)
+    found["in_width"] = _numbers(one.in_links.shape[1] for one in exchanges)
+    return {f"exchange.{key}": value for key, value in found.items()}
+
+
+def _relay_columns(exchanges: Sequence[RelayExchange]) -> _Columns:
+    found = {key: _joined(getattr(one, name) for one in exchanges) for key, name in _RELAY_ROWS.items()}
+    found["native_units"] = _joined(one.native_units for one in exchanges)
+    found["count"] = _numbers(len(one.relay_root) for one in exchanges)
+    return {f"relay.{key}": value for key, value in found.items()}
+
+
+def _plane_columns(exchanges: Sequence[PlaneExchange]) -> _Columns:
+    found = {key: _joined(getattr(one, key) for one in exchanges) for key in _PLANE_ARRAYS}
+    found["native_units"] = _numbers(one.native_units for one in exchanges)
+    found["planes"] = _numbers(one.n_planes for one in exchanges)
+    found["pair_count"] = _numbers(len(one.pair_root) for one in exchanges)
+    return {f"plane.{key}": value for key, value in found.items()}
 
 
 def _path_columns(key: str, paths: Sequence[tuple[Int64Array, NDArray[Any]]]) -> _Columns:
@@ -200,8 +243,11 @@ class _LayerReader:
     def pieces(self) -> Iterator[Piece]:
         """The kinds of pieces."""
         form = self._columns["form"]
-        if np.any((form != _TABLE) & (form != _CIRCULANT)):
-            raise FormatError(f"{self._folder}/form: expected {_TABLE} (table) or {_CIRCULANT} (circulant)")
+        if np.any((form < 0) | (form >= len(_FORMS))):
+            raise FormatError(
+                f"{self._folder}/form: expected {_TABLE} (table), {_CIRCULANT} (circulant), {_RELAY} (relay) "
+                f"or {_PLANE} (plane)"
+            )
         native = self._parts("native", "native_count", self._n_kinds)
         capacity = self._parts("capacity", "capacity_count", self._n_kinds)
         sides = [self._crossings(side) for side in _SIDES]
@@ -210,6 +256,12 @@ class _LayerReader:
             iter(self._tables(sizes[form == _TABLE])),
             iter(self._circulants(sizes[form == _CIRCULANT])),
         ]
+        exchanges = self._exchanges(sizes[form >= _RELAY])
+        is_relay = form[form >= _RELAY] == _RELAY
+        trees.append(iter(self._relays([one for one, yes in zip(exchanges, is_relay, strict=True) if yes])))
+        trees.append(
+            iter(self._planes([one for one, yes in zip(exchanges, is_relay, strict=True) if not yes]))
+        )
         for kind, number in enumerate(form.tolist()):
             yield Piece(
                 capacity=capacity[kind],
@@ -259,6 +311,53 @@ class _LayerReader:
                 native_units=int(numbers["native_units"][i]),
                 block=int(numbers["block"][i]),
                 **{key: value[i] for key, value in cells.items()},
+            )
+            for i in range(n)
+        ]
+
+    def _exchanges(self, children: Int64Array) -> list[dict[str, Any]]:
+        """Columns of exit and entry units, and the block, of each relay and plane exchange."""
+        n = len(children)
+        block = self._counts("exchange.block", n, most=2**62)
+        widths = {side: self._counts(f"exchange.{side}_width", n) for side in ("out", "in")}
+        cells = {}
+        for side, width in widths.items():
+            for key, more in (("links", 0), ("offset", 0), ("first", 1)):
+                name = f"{side}_{key}"
+                cells[name] = self._cells(f"exchange.{name}", children, width + more)
+        return [{"block": int(block[i]), **{key: value[i] for key, value in cells.items()}} for i in range(n)]
+
+    def _relays(self, exchanges: list[dict[str, Any]]) -> list[RelayExchange]:
+        n = len(exchanges)
+        sizes = _numbers(len(one["out_links"]) for one in exchanges)
+        native = self._cut("relay.native_units", sizes)
+        rows: dict[str, list[Any]] = {
+            name: self._parts(f"relay.{key}", "relay.count", n) for key, name in _RELAY_ROWS.items()
+        }
+        return [
+            RelayExchange(
+                **exchanges[i], native_units=native[i], **{key: value[i] for key, value in rows.items()}
+            )
+            for i in range(n)
+        ]
+
+    def _planes(self, exchanges: list[dict[str, Any]]) -> list[PlaneExchange]:
+        n = len(exchanges)
+        sizes = _numbers(len(one["out_links"]) for one in exchanges)
+        native, planes = (self._counts(f"plane.{key}", n) for key in ("native_units", "planes"))
+        rows: dict[str, list[Any]] = {
+            key: self._parts(f"plane.{key}", "plane.pair_count", n) for key in ("pair_root", "pair_child")
+        }
+        place, base = self._cut("plane.place", native), self._cells("plane.base", planes, sizes)
+        units = self._cells("plane.pair_units", self._counts("plane.pair_count", n), planes)
+        return [
+            PlaneExchange(
+                **exchanges[i],
+                native_units=int(native[i]),
+                place=place[i],
+                base=base[i],
+                pair_units=units[i],
+                **{key: value[i] for key, value in rows.items()},
             )
             for i in range(n)
         ]
