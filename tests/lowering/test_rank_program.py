@@ -112,6 +112,8 @@ FACTORED = [
     ("pods(2, 2, gpus_per_box=4, oversubscription=2)", "allreduce", None),  # pieces in pieces
     ("mi250(2)", "reduce-scatter", 2),
     ("dgx_h100(2, gpus_per_box=4)", "allgather", None),  # two layers
+    ('with_failed_nodes(dgx_a100_flat(3, gpus_per_box=4), "box0.gpu0")', "allgather", None),  # relays
+    ('with_failed_nodes(dgx_a100(4, gpus_per_box=4), "box0.nic0")', "allgather", None),  # planes
     ("dgx_h100(2)", "broadcast", None),
     ("dgx_h100(2)", "reduce", None),
 ]
