@@ -202,7 +202,7 @@ def test_no_mutant_deceives(name: str) -> None:
     outcomes: Counter[str] = Counter()
     touched: set[str] = set()
     for place in _places(schedule):
-        for _ in range(5):
+        for _ in range(4):
             mutant = _mutant(schedule, place, draw)
             if mutant is None:
                 continue

@@ -18,8 +18,6 @@ from treadle.schedules.verify_factored_kinds import Kind, Runs, study
 from treadle.schedules.violations import Findings, ViolationKind
 from treadle.topologies.topology import Topology
 
-_BLOCK = 2**22  # cells of an exchange's planes compared together
-
 
 @dataclass(frozen=True)
 class Fabric:
@@ -104,15 +102,13 @@ class LayerCheck:
 
     def _links_of(self, members: Int64Array, local: Int64Array) -> Int64Array:
         """Links of the fabric that local ones are, shape (pieces, local links)."""
-        at = self._layer.link_offset[members][:, None] + local
-        links: Int64Array = self._layer.links[at].astype(np.int64)
-        return links
+        links = self._layer.links[self._layer.link_offset[members][:, None] + local]
+        return np.asarray(links, dtype=np.int64)
 
     def _children_of(self, members: Int64Array, child: Int64Array) -> Int64Array:
         """Children of pieces: ranks, or ~j for piece j, shape (pieces, children)."""
-        at = self._layer.child_offset[members][:, None] + child
-        codes: Int64Array = self._layer.children[at].astype(np.int64)
-        return codes
+        codes = self._layer.children[self._layer.child_offset[members][:, None] + child]
+        return np.asarray(codes, dtype=np.int64)
 
     def _slots_of(self, pieces: Int64Array, links: Int64Array) -> Int64Array:
         """Slot of each (piece, link), -1 where the piece has no such link."""
@@ -193,11 +189,9 @@ class LayerCheck:
         is_used[used] = True
         is_used[kind.exits.outside.link] = True
         loops = np.argwhere((tails == heads) & is_used)
-        first, second = kind.joints.T
-        node = heads[:, first]
-        broken = np.argwhere((node != tails[:, second]) | ~fabric.passable[node])
         self._add_walks("is a self-loop", members, links, loops)
-        self._add_walks("goes on as no walk", members, links[:, first], broken)
+        broken = self._broken_joints(kind.joints, tails, heads)
+        self._add_walks("goes on as no walk", members, links[:, kind.joints[:, 0]], broken)
         for runs, ends in zip(self._runs_of(kind), (heads, tails, heads, tails), strict=True):
             self._check_ends(members, runs, ends)
         for piece, out, into in zip(members, heads, tails, strict=True):
@@ -206,6 +200,27 @@ class LayerCheck:
             elif kind.exchange is not None:
                 for fault in passage_faults(kind.exchange, out, into, fabric.passable):
                     self._found.add(ViolationKind.PATH, f"{self._place}, piece {piece}: {fault}")
+
+    def _broken_joints(self, joints: Int64Array, tails: Int64Array, heads: Int64Array) -> Int64Array:
+        """Pairs (piece, joint) where a link does not end at the relay at which the next one begins.
+
+        The joints are looked at in the first piece. Where link ends that are one node there are one node in
+        another piece as well, its joints hold too.
+        """
+        if not len(joints):
+            return joints
+        passable = self._fabric.passable
+        first, second = joints.T
+        at = np.unique(np.concatenate([first, second + tails.shape[1]]))
+        nodes = np.concatenate([heads, tails], axis=1)[:, at]
+        _, model, group = np.unique(nodes[0], return_index=True, return_inverse=True)
+        is_odd = (nodes != nodes[:, model[group]]).any(axis=1) | ~passable[nodes].all(axis=1)
+        is_odd[0] = True
+        odd = np.flatnonzero(is_odd)
+        node = heads[odd][:, first]
+        wrong = np.argwhere((node != tails[odd][:, second]) | ~passable[node])
+        wrong[:, 0] = odd[wrong[:, 0]]
+        return wrong
 
     def _add_walks(self, what: str, members: Int64Array, links: Int64Array, wrong: Int64Array) -> None:
         """Violations at (piece, column) pairs of a table of links."""
@@ -241,26 +256,20 @@ class LayerCheck:
     def _check_planes(
         self, piece: int, exchange: CirculantExchange, heads: Int64Array, tails: Int64Array
     ) -> None:
-        """Unit i leaves every child to the relay from which it enters every child: one function of i for all.
-
-        Columns are runs of units, so it is enough to compare where a column of any child begins.
-        """
-        sides = (
-            (exchange.out_first, heads[exchange.out_links]),
-            (exchange.in_first, tails[exchange.in_links]),
-        )
-        units = np.unique(np.concatenate([first[:, :-1].ravel() for first, _ in sides]))
-        units = units[units < exchange.out_first[0, -1]]
-        step = max(1, _BLOCK // exchange.n_children)
-        for begin in range(0, len(units), step):
-            some = units[begin : begin + step]
-            nodes = np.concatenate([_held_by(first, node, some) for first, node in sides])
-            wrong = np.flatnonzero((nodes != nodes[0]).any(axis=0) | ~self._fabric.passable[nodes[0]])
-            if len(wrong):
-                unit = int(some[wrong[0]])
-                message = f"piece {piece}: unit {unit} of an exchange does not pass one relay for all"
-                self._found.add(ViolationKind.PATH, f"{self._place}, {message}")
-                return
+        """Unit i leaves every child to the relay from which it enters every child, the same for all."""
+        out = _steps(exchange.out_first, heads[exchange.out_links])
+        into = _steps(exchange.in_first, tails[exchange.in_links])
+        row = np.concatenate([out[0], into[0] + exchange.n_children])
+        begin, node = np.concatenate([out[1], into[1]]), np.concatenate([out[2], into[2]])
+        count = np.bincount(row, minlength=2 * exchange.n_children)
+        place = np.arange(len(row)) - (np.cumsum(count) - count)[row]
+        model = np.minimum(place, count[0] - 1)
+        is_wrong = (count[row] != count[0]) | (begin != begin[model]) | (node != node[model])
+        wrong = np.flatnonzero(is_wrong | ~self._fabric.passable[node])
+        if len(wrong):
+            unit = int(begin[wrong[0]])
+            message = f"piece {piece}: unit {unit} of an exchange does not pass one relay for all"
+            self._found.add(ViolationKind.PATH, f"{self._place}, {message}")
 
     def _outward(self, runs: Runs, members: Int64Array) -> _Slots:
         """Units of a piece's children that are pieces, as units of those pieces' own slots."""
@@ -385,10 +394,10 @@ def _pairs(starts: Int64Array, counts: Int64Array) -> tuple[Int64Array, Int64Arr
     return owners, values
 
 
-def _held_by(first: Int64Array, node: Int64Array, units: Int64Array) -> Int64Array:
-    """Node of the column that holds each unit, for each row: shape (rows, units)."""
-    column = np.zeros((len(first), len(units)), dtype=np.int64)
-    for later in range(1, first.shape[1] - 1):
-        column += units >= first[:, later, None]
-    held: Int64Array = np.take_along_axis(node, column, axis=1)
-    return held
+def _steps(first: Int64Array, node: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """The node that holds each unit, as a step function for each row: row, unit and node of the steps."""
+    row, column = np.nonzero(np.diff(first, axis=1))
+    begin, held = first[row, column], node[row, column]
+    is_step = np.ones(len(row), dtype=bool)
+    is_step[1:] = (row[1:] != row[:-1]) | (held[1:] != held[:-1])
+    return row[is_step], begin[is_step], held[is_step]
