@@ -121,6 +121,7 @@ class TreeSearch {
             const std::int64_t moves = counts_.swaps + counts_.reversals + counts_.rehangs;
             const int trees = trees_.n_trees(), first = static_cast<int>(draw() % trees);
             for (int i = 0; i < trees && !stopped(); i++) lower_tree((first + i) % trees, limit);
+            if (sideways_) shake(limit);
             if (counts_.swaps + counts_.reversals + counts_.rehangs != moves) kept = false;
             const int height = trees_.height();
             if (height < counts_.after) {
@@ -206,18 +207,35 @@ class TreeSearch {
 
     // Less cost with node `a` of tree t hung higher up.
     bool raise(int t, int a) {
+        list_senders(t, a, trees_.depths(t)[a] - 2);
+        if (use_free(t, a)) return true;
+        count_below(t, a);
+        return exchange(t, a);
+    }
+
+    // Exchanges that neither gain nor harm much, anywhere: room to move for those that are stuck.
+    void shake(int limit) {
+        tolerance_ = kSteep / 2;
+        const int moves = trees_.n_trees() / 4 + kAncestors;
+        for (int i = 0; i < moves && !stopped(); i++) {
+            const int t = static_cast<int>(draw() % trees_.n_trees()), a = static_cast<int>(draw() % n_);
+            if (a == trees_.root[t]) continue;
+            count_below(t, a);
+            list_senders(t, a, limit - static_cast<int>(below_.size()));
+            exchange(t, a);
+        }
+    }
+
+    // Ranks of the tree down to a depth that are not below `a`, highest first.
+    void list_senders(int t, int a, int last) {
         const Node* depth = trees_.depths(t);
-        const int deep = depth[a];
         shallow_.assign(1, trees_.root[t]);
         for (std::size_t i = 0; i < shallow_.size() && static_cast<int>(shallow_.size()) < kSenders; i++)
-            if (depth[shallow_[i]] + 1 <= deep - 2)
+            if (depth[shallow_[i]] < last)
                 trees_.for_children(t, shallow_[i], [&](int y) {
                     if (y != a) shallow_.push_back(y);
                 });
         counts_.work += static_cast<std::int64_t>(shallow_.size());
-        if (use_free(t, a)) return true;
-        count_below(t, a);
-        return exchange(t, a);
     }
 
     // ---- free capacity ----

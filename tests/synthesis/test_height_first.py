@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,8 @@ from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.verify import verify
 from treadle.synthesis.forestcoll import Packer, TreeBudget, synthesise
 from treadle.synthesis.forestcoll.height_first import grow_height_first
-from treadle.synthesis.forestcoll.improvement import lowest_height, route_low
+from treadle.synthesis.forestcoll.heights import lowest_height
+from treadle.synthesis.forestcoll.improvement import route_low
 from treadle.synthesis.forestcoll.instance import Instance, instance_of
 from treadle.synthesis.forestcoll.local_search import link_units, packing_height
 from treadle.synthesis.forestcoll.packed import PackingAttempt
@@ -92,3 +95,20 @@ def test_bound_of_the_height() -> None:
     inside = np.isin(box.heads, [8, 17]) | np.isin(box.tails, [8, 17])
     assert lowest_height(box, box.weights, np.where(inside, 1000, 7)) == 2
     assert lowest_height(box, box.weights, np.where(inside, 1000, 8)) == 1
+
+
+def test_a_set_that_is_entered_once_adds_its_radius() -> None:
+    builder = TopologyBuilder("two lines")
+    top = builder.switch("top")
+    for box in "ab":
+        ranks = [builder.compute(f"{box}{i}") for i in range(5)]
+        for one, other in pairwise(ranks):
+            builder.duplex(one, other, 100)
+        for rank in ranks:
+            builder.duplex(rank, top, 1)
+    problem = instance(builder.build())
+    fast = np.where(problem.bandwidths == 100, 100, 1)
+    assert (
+        lowest_height(problem, problem.weights, fast) == 3
+    )  # 5 units for 5 trees; the middle is 2 hops away
+    assert lowest_height(problem, problem.weights, np.where(problem.bandwidths == 100, 100, 2)) == 2

@@ -1,4 +1,4 @@
-"""Lower forests of the same throughput, routed anew or by local search; and how low they can be."""
+"""Lower forests of the same throughput: routed anew on the fabric, or by local search."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from treadle.arrays import Int64Array
 from treadle.schedules.forest import Forest
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.height_first import HEIGHTS, grow_height_first
+from treadle.synthesis.forestcoll.heights import lowest_height
 from treadle.synthesis.forestcoll.instance import Instance
 from treadle.synthesis.forestcoll.local_search import lower_trees
 from treadle.synthesis.forestcoll.packed import Packed, Packer, PackingAttempt
 from treadle.synthesis.forestcoll.tree_packing import from_forest, to_forest
-from treadle.synthesis.forestcoll.vertex_matching import height_bound
-
-_MOST_RELAY_STEPS = 2**31
 
 
 def lower_forest(
@@ -151,61 +149,3 @@ def search_lower(
     if found.after < found.before:
         return Packed(found.graph, found.packing, packed.packer, attempts)
     return Packed(packed.graph, packed.packing, packed.packer, attempts)
-
-
-def lowest_height(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> int:
-    """A bound of the height: hops to the farthest terminal, and 2 where a root cannot reach all at once.
-
-    Parameters
-    ----------
-    multiplicities : array of int64, shape (N,)
-        r(v).
-    capacities : array of int64, shape (m,)
-        Units of every link.
-
-    Notes
-    -----
-    At height 1 all r(v) trees of v reach all others straight from v, over links that serve at most r(v) units
-    per terminal that they lead to through relays.
-    """
-    roots = problem.terminals[multiplicities > 0]
-    farthest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
-    n = len(problem.terminals)
-    if farthest > 1 or n < 2:
-        return max(farthest, 1 if n > 1 else 0)
-    rank_of = np.full(problem.n_nodes, -1, dtype=np.int64)
-    rank_of[problem.terminals] = np.arange(n)
-    starts = np.flatnonzero((rank_of[problem.tails] >= 0) & (problem.tails != problem.heads))
-    pairs = rank_of[problem.tails[starts]] * problem.n_nodes + problem.heads[starts]
-    first, place = np.unique(pairs, return_inverse=True)
-    units = np.zeros(len(first), dtype=np.int64)
-    np.add.at(units, place, capacities[starts])
-    rank, head = np.divmod(first, problem.n_nodes)
-    served = np.minimum(units, multiplicities[rank] * _others_behind(problem, rank_of, rank, head))
-    leaving = np.zeros(n, dtype=np.int64)
-    np.add.at(leaving, rank, served)
-    return 2 if np.any(leaving < multiplicities * (n - 1)) else 1
-
-
-def _others_behind(problem: Instance, rank_of: Int64Array, rank: Int64Array, head: Int64Array) -> Int64Array:
-    """For each pair of a rank and a neighbour: other terminals it leads to through relays alone."""
-    relays, n = problem.relays, len(problem.terminals)
-    through = np.flatnonzero(rank_of[head] < 0)
-    others = np.ones(len(rank), dtype=np.int64)
-    if len(relays) ** 2 * n > _MOST_RELAY_STEPS:
-        others[through] = n - 1
-        return others
-    relay_of = np.full(problem.n_nodes, -1, dtype=np.int64)
-    relay_of[relays] = np.arange(len(relays))
-    tails, heads = relay_of[problem.tails], problem.heads
-    to_rank, to_relay = (tails >= 0) & (rank_of[heads] >= 0), (tails >= 0) & (relay_of[heads] >= 0)
-    reach = np.zeros((len(relays), n), dtype=np.float32)
-    reach[tails[to_rank], rank_of[heads[to_rank]]] = 1
-    step = np.eye(len(relays), dtype=np.float32)
-    step[tails[to_relay], relay_of[heads[to_relay]]] = 1
-    further = np.minimum(step @ reach, 1)
-    while not np.array_equal(further, reach):
-        reach, further = further, np.minimum(step @ further, 1)
-    relay = relay_of[head[through]]
-    others[through] = (reach.sum(axis=1)[relay] - reach[relay, rank[through]]).astype(np.int64)
-    return others

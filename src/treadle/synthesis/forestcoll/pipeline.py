@@ -24,7 +24,8 @@ from treadle.synthesis.forestcoll.fixed_trees import (
     fixed_trees_optimum,
     floor_capacities,
 )
-from treadle.synthesis.forestcoll.improvement import lower_forest, lowest_height, route_low, search_lower
+from treadle.synthesis.forestcoll.heights import lowest_height
+from treadle.synthesis.forestcoll.improvement import lower_forest, route_low, search_lower
 from treadle.synthesis.forestcoll.instance import Instance, check_units, find_violated_cut, instance_of
 from treadle.synthesis.forestcoll.optimality import Optimum, instance_optimum
 from treadle.synthesis.forestcoll.packed import Packed, Packer, PackingAttempt
