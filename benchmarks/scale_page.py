@@ -1,0 +1,117 @@
+"""The rows of scale.py as the page docs/scale.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Row = dict[str, object]
+
+_OPENING = """# Scale
+
+Generated: `.venv/bin/python benchmarks/scale.py --docs docs` (`--quick` for up to 4096 GPUs). All
+schedules are allgathers. Each row is a process of its own in one thread, on a shared machine. "CPU s" is
+synthesis alone: the optimum, its cut, and the forest; "verify s" is the independent verifier, which has
+accepted every schedule here. "MB" is the peak of the whole process, fabric and verifier included. k:
+trees per root.
+"""
+
+_PUBLISHED = """
+## 1024 GPUs, beside the authors' ForestColl
+The last column is what the authors' own generator took (dissertation, chapter 4, Table B.2: Java on 128
+cores). Ours is one thread of another machine: the ratio is an order of magnitude, not a race.
+"""
+
+_LARGE = """
+## Up to 65,536 GPUs: tight cuts
+By [decomposition](algorithms/decomposition.md), to the factored forest. "height" is that of the trees of
+three roots (first, middle, last); "at most" is the verifier's bound for all roots. "trees": the most
+distinct trees of one of these roots. Where tight cuts do not apply nothing else is tried here, and the
+row says why. Failures are random (seed {seed}).
+"""
+
+_GENERIC = """
+## Any fabric of 1024 and 4096 nodes: the default path
+What `treadle solve` does without options. "bound": no spanning tree is lower, in hops from compute node
+to compute node.
+`near_tight_clusters(c, n)`: c circulants of n nodes and degree 4 in a ring, neighbours joined by two
+links.
+`irregular_boxes(b)`: b boxes of 2 to 8 GPUs at random, every GPU on one of two network switches at
+random.
+"""
+
+
+def page(rows: Sequence[Row], seed: int) -> str:
+    """The page in Markdown."""
+    parts = [_OPENING]
+    for table, text, columns in (
+        ("published", _PUBLISHED, _PUBLISHED_COLUMNS),
+        ("large", _LARGE.format(seed=seed), _LARGE_COLUMNS),
+        ("generic", _GENERIC, _GENERIC_COLUMNS),
+    ):
+        chosen = [row for row in rows if row["table"] == table]
+        if chosen:
+            parts += [text, _table(columns, chosen)]
+    return "\n".join(part.strip("\n") + "\n" for part in parts)
+
+
+def _table(columns: Sequence[tuple[str, str, str]], rows: Sequence[Row]) -> str:
+    """Lines of a table; a refusal fills the last column."""
+    lines = [
+        "| " + " | ".join(heading for heading, _, _ in columns) + " |",
+        "|" + "---|" * len(columns),
+    ]
+    for row in rows:
+        cells = [_cell(row.get(key), form) for _, key, form in columns]
+        if not row.get("verified", True):
+            cells[-1] = "NOT VERIFIED"
+        if "refusal" in row:
+            cells[-1] = str(row["refusal"])
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(value: object, form: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    return format(value, form)
+
+
+_MADE = ("made by", "packer", "")
+_PUBLISHED_COLUMNS = (
+    ("fabric", "name", ""),
+    ("GPUs", "ranks", ",d"),
+    ("optimal", "optimal", ""),
+    ("k", "k", "d"),
+    ("height", "height", "d"),
+    ("CPU s", "cpu_s", ".3f"),
+    ("verify s", "verify_s", ".3f"),
+    ("MB", "peak_mb", ".0f"),
+    ("authors", "published", ""),
+)
+_LARGE_COLUMNS = (
+    ("fabric", "name", ""),
+    ("GPUs", "ranks", ",d"),
+    ("optimal", "optimal", ""),
+    ("k", "k", "d"),
+    ("trees", "distinct_trees", "d"),
+    ("height", "height", "d"),
+    ("at most", "height_bound_above", "d"),
+    ("CPU s", "cpu_s", ".3f"),
+    ("verify s", "verify_s", ".2f"),
+    ("MB", "peak_mb", ".0f"),
+    _MADE,
+)
+_GENERIC_COLUMNS = (
+    ("fabric", "name", ""),
+    ("nodes", "ranks", ",d"),
+    ("optimal", "optimal", ""),
+    ("k", "k", "d"),
+    ("height", "height", "d"),
+    ("bound", "height_bound", "d"),
+    ("CPU s", "cpu_s", ".2f"),
+    ("verify s", "verify_s", ".2f"),
+    ("MB", "peak_mb", ".0f"),
+    _MADE,
+)
