@@ -10,7 +10,17 @@ import pytest
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.lowering.chakra_interpret import interpret_chakra
 from treadle.lowering.cpu_part_interpret import interpret_cpu_part, interpret_cpu_parts
-from treadle.planning import Form, SolveResult, TargetFormat, lower, run, simulate, solve, verify
+from treadle.planning import (
+    Form,
+    SolveResult,
+    TargetFormat,
+    factored_candidates,
+    lower,
+    run,
+    simulate,
+    solve,
+    verify,
+)
 from treadle.planning.factored_candidates import MAX_EXPLICIT_RANKS
 from treadle.planning.summary import plan_summary, solve_summary
 from treadle.planning.texts import verify_text
@@ -39,7 +49,16 @@ def test_forms() -> None:
     assert "circulant exchange" in factored.decomposition
     auto = solved(form=Form.AUTO)
     assert isinstance(auto.plan.entries[0].schedule, ForestSchedule)
-    assert f"up to {MAX_EXPLICIT_RANKS} ranks" in auto.decomposition
+    assert not auto.decomposition
+    assert auto.packer == "tight-cuts"
+
+
+def test_capable_switches_are_not_factored_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factored_candidates, "MAX_EXPLICIT_RANKS", 8)
+    assert isinstance(solve("dgx_h100(2)", "allgather").plan.entries[0].schedule, FactoredSchedule)
+    result = solve("dgx_h100(2, nvls=True)", "allgather")
+    assert isinstance(result.plan.entries[0].schedule, ForestSchedule)
+    assert "multicast or aggregate" in result.decomposition
 
 
 def test_many_ranks_are_factored_by_default() -> None:
