@@ -256,12 +256,12 @@ def kautz_diameter(d, m):
 @pytest.mark.parametrize("d", [2, 4])
 def test_theorem_21_generalized_kautz_is_one_step_from_moore_optimal(d):
     sizes = {False: 0, True: 0}
-    for m in range(d + 1, 2001):
+    for m in (*range(d + 1, 500), *range(500, 2001, 7)):
         k = kautz_diameter(d, m)
         assert m > moore_bound(d, k - 2)
         assert moore_steps(m, d) <= k <= moore_steps(m, d) + 1
         sizes[k == moore_steps(m, d)] += 1
-        if m % 97 == 0 or m < 40:
+        if m % 29 == 0 or m < 40:
             assert diameter(generalized_kautz(d, m)) == k
     assert min(sizes.values()) > 0
 
@@ -272,7 +272,7 @@ def least_offset(n):
 
 
 def test_theorem_22_two_offsets_of_least_diameter():
-    for n in range(7, 2001):
+    for n in (*range(7, 500), *range(500, 2001, 7)):
         m = least_offset(n)
         assert diameter(circulant(n, m, m + 1), sources=[0]) == m
 
