@@ -3,8 +3,8 @@
 An edge between two pieces starts at the rank that supplies it, which may lie deeper in its piece than the
 rank by which the tree came in: the *delay* of the edge. It depends on the tree that the edge's tree is in
 that piece, and on the unit by which the edge leaves. Tables are followed row by row: of a run of unit trees
-each edge counts with its worst unit. So the bound is the height wherever the units of a run are alike, and
-an outermost exchange has no tree that is late at both ends.
+each edge counts with its worst unit. The bound is the height where the units of a run are alike, no tree of
+an exchange is late at both ends, and pieces of pieces supply at once; else it may be some hops higher.
 
 Shares no code with the generators or the expansion; `treadle.schedules.verify` is the way in.
 """
