@@ -4,7 +4,8 @@
     .venv/bin/python benchmarks/packers.py --growth   # everything; minutes
     .venv/bin/python benchmarks/packers.py --small    # up to 132 nodes
 
-"default" is the order of `treadle solve`. CPU is that of packing alone, in one thread.
+"default" is the order of `treadle solve`, "local-search" is growth made lower. CPU is that of packing (with
+tight cuts, height-first or local search), in one thread, without switch removal and the optimum.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ from treadle.schedules.forest import Forest
 from treadle.synthesis.forestcoll import Packer, synthesise
 from treadle.topologies import parse
 
+A100_FAILED = (
+    "with_failed_links(dgx_a100_flat(16),"
+    + ",".join(f"'box{box}.gpu{3 * box % 8}--ib0'" for box in range(10))
+    + ")"
+)
 SMALL = (
     "torus(8,16)",
     "jellyfish(128,4)",
@@ -27,10 +33,16 @@ SMALL = (
     "dragonfly(4,8)",
     "dgx_a100(2)",
     "dgx_a100(16)",
+    "dgx_h100(2)",
+    "mi250(1)",
     "mi250(2)",
+    "mi250(4)",
     "mi250(8)",
     "leaf_spine(8,16)",
+    "leaf_spine(16,4,oversubscription=2)",
+    "fat_tree(8)",
     "pods(2,8)",
+    A100_FAILED,
 )
 LARGE = (
     "torus(32,32)",
@@ -39,8 +51,11 @@ LARGE = (
     "dragonfly(8,4)",
     "dragonfly(32,1)",
     "mi250(64)",
+    "leaf_spine(128,4,oversubscription=2)",
+    "pods(16,8)",
 )
 GROWTH_IS_QUICK = (*SMALL, "mi250(64)")
+PACKING_STAGES = ("tight_cuts", "height_first", "local_search", "lower_forest", "tree_packing")
 
 
 def cells(name: str, packer: Packer | None) -> list[str]:
@@ -50,12 +65,12 @@ def cells(name: str, packer: Packer | None) -> list[str]:
     forest = result.schedule.broadcast
     assert isinstance(forest, Forest)
     return [
-        name,
+        name if len(name) < 40 else f"{name[:36]}...",
         str(len(topology.compute_nodes)),
         str(result.trees_per_root),
         "default" if packer is None else packer.value,
         result.packer,
-        f"{result.seconds['tree_packing']:.2f}",
+        f"{sum(result.seconds.get(stage, 0.0) for stage in PACKING_STAGES):.2f}",
         str(height_max(result.schedule)),
         str(result.height_bound),
         str(forest.n_trees),
@@ -71,7 +86,7 @@ def main() -> None:
     arguments = parser.parse_args()
     table = Table("fabric", "ranks", "k", "asked", "made by", "CPU s", "height", "bound", "trees")
     for name in SMALL if arguments.small else (*SMALL, *LARGE):
-        for packer in (None, Packer.GROWTH):
+        for packer in (Packer.GROWTH, Packer.LOCAL_SEARCH, None):
             if packer is None or arguments.growth or name in GROWTH_IS_QUICK:
                 table.add_row(*cells(name, packer))
     Console(width=140).print(table)
