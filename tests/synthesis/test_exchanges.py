@@ -32,6 +32,7 @@ from treadle.schedules.files import load_plan, save_plan
 from treadle.schedules.forest import Direction
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.verify import verify
+from treadle.schedules.verify_factored_exchanges import exchange_depth
 from treadle.synthesis.forestcoll import optimum
 from treadle.synthesis.forestcoll.budget import TreeBudget
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
@@ -104,8 +105,8 @@ def one_piece(topology: Topology, trees: ExchangeColumns) -> FactoredSchedule:
     return FactoredSchedule(CollectiveKind.ALLGATHER, broadcast=forest)
 
 
-def check_owners(trees: ExchangeColumns, links: int) -> None:
-    """`owners` is the inverse of `rows`."""
+def check_lookups(trees: ExchangeColumns, links: int) -> None:
+    """`owners` is the inverse of `rows`, and single edges are those of the rows."""
     units = trees.root_units
     roots = np.repeat(np.arange(len(units)), units)
     numbers = np.concatenate([np.arange(size) for size in units.tolist()])
@@ -115,6 +116,20 @@ def check_owners(trees: ExchangeColumns, links: int) -> None:
     found = trees.owners(path[offsets[1:] - 1], rows.last[line, child])
     np.testing.assert_array_equal(found[0], roots[line])
     np.testing.assert_array_equal(found[1], numbers[line])
+    depth, above = np.zeros(rows.parent.shape, dtype=np.int64), np.arange(len(units)) + 0 * rows.path
+    for _ in units:
+        parent = np.take_along_axis(rows.parent, above, axis=1)
+        depth += parent >= 0
+        above = np.where(parent >= 0, parent, above)
+    assert depth.max() <= trees.depth <= exchange_depth(trees)
+    for child in range(len(units)):
+        others = np.flatnonzero(roots != child)
+        edges = trees.edges_into(roots[others], numbers[others], child)
+        for edge, column in zip(edges, (rows.parent, rows.path, rows.first, rows.last), strict=True):
+            np.testing.assert_array_equal(edge, column[others, child])
+        sent = set(zip(*(one.tolist() for one in trees.trees_out_of(child)), strict=True))
+        senders = np.flatnonzero((rows.parent == child).any(axis=1))
+        assert sent >= set(zip(roots[senders].tolist(), numbers[senders].tolist(), strict=True))
     beyond = trees.owners(np.arange(links, dtype=np.int32), np.full(links, 10**9))
     assert all((column == -1).all() for column in beyond)
 
@@ -144,7 +159,7 @@ def test_relays_on_a_star_span_and_use_every_unit_once(
         assert not report.violations
         assert report.algbw is not None
         assert report.algbw >= sum(weights)
-    check_owners(trees, topology.n_links)
+    check_lookups(trees, topology.n_links)
 
 
 def test_relays_on_random_stars() -> None:
@@ -168,7 +183,7 @@ def test_relays_on_random_stars() -> None:
         assert not report.violations
         assert report.algbw is not None
         assert report.algbw >= total
-        check_owners(trees, topology.n_links)
+        check_lookups(trees, topology.n_links)
         built += 1
     assert built > 20
 
@@ -381,7 +396,7 @@ def test_planes_on_a_star_span_and_use_every_unit_once(planes: int) -> None:
             assert not report.violations
             assert report.algbw is not None
             assert report.algbw >= n * trees
-        check_owners(exchange, topology.n_links)
+        check_lookups(exchange, topology.n_links)
 
 
 def test_condition_c_does_not_suffice_for_planes() -> None:

@@ -24,10 +24,11 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored_checks import UNIT_LIMIT, check_range, check_sum, freeze
-from treadle.schedules.factored_exchanges import ExchangeColumns, RelayExchange
+from treadle.schedules.factored_exchanges import ExchangeColumns
 from treadle.schedules.factored_expansion import Expansion
 from treadle.schedules.factored_layers import Crossings, Layer, Piece, no_crossings
 from treadle.schedules.factored_planes import PlaneExchange
+from treadle.schedules.factored_relays import RelayExchange
 from treadle.schedules.factored_trees import CirculantExchange, PieceTrees, TableTrees, TreeRows
 from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.schedules.factored_exchanges import ExchangeColumns
 from treadle.schedules.factored_trees import CirculantExchange, PieceTrees, TableTrees, ragged
 
 _CELLS = 2**22  # rows times children that are looked at together
@@ -46,6 +47,9 @@ def edges_into(trees: PieceTrees, roots: Int64Array, units: Int64Array, child: i
     """The edge of each unit tree `units[i]` of `roots[i]` into a child that is not its root."""
     if isinstance(trees, CirculantExchange):
         return _exchange_edges(trees, roots, units, np.full(len(roots), child))
+    if isinstance(trees, ExchangeColumns):
+        parent, path, first, last = trees.edges_into(roots, units, child)
+        return PieceEdges(roots, units, parent, np.full(len(roots), child), path, first, last)
     if isinstance(trees, TableTrees):
         number = (np.cumsum(trees.root_units) - trees.root_units)[roots] + units
         row = np.searchsorted(np.cumsum(trees.units), number, side="right")
@@ -77,7 +81,10 @@ def edges_out_of(trees: PieceTrees, child: int) -> PieceEdges:
         return _exchange_edges(trees, roots, np.repeat(np.arange(r), n - 1), np.tile(others, r))
     if isinstance(trees, TableTrees):
         return _table_edges(trees, child)
-    all_roots, all_units = unit_trees(trees)
+    if isinstance(trees, ExchangeColumns):
+        all_roots, all_units = trees.trees_out_of(child)
+    else:
+        all_roots, all_units = unit_trees(trees)
     parts = []
     for begin, end in _batches(trees, len(all_roots)):
         rows = trees.rows(all_roots[begin:end], all_units[begin:end])

@@ -202,6 +202,44 @@ class PlaneExchange(ExchangeColumns):
             np.minimum(room, self._steady[units]),
         )
 
+    @cached_property
+    def _by_distance(self) -> tuple[Int64Array, Int64Array]:
+        """Pairs as x n + (y - x mod n), rising, and their order."""
+        n = self.n_children
+        key = self.pair_root.astype(np.int64) * n + (self.pair_child.astype(np.int64) - self.pair_root) % n
+        order = np.argsort(key)
+        return key[order], order
+
+    def _units_into(
+        self, roots: Int64Array, units: Int64Array, child: int
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+        n, g, place = self.n_children, self.block, self.place[units]
+        distance = (child - roots) % n
+        shares = self._shares(roots, np.full_like(roots, child))
+        stop = np.cumsum(shares, axis=0)
+        plane = (stop <= place).sum(axis=0)
+        first = np.take_along_axis(stop - shares, plane[None], axis=0)[0]
+        begin = place // g * g
+        exits = self.exit_start[roots, plane] + place - np.maximum(first, begin)
+        # what leaves a root by the same plane before: all in earlier blocks, in this one to nearer children
+        key, order = self._by_distance
+        here, root_at = np.searchsorted(key, roots * n + distance), np.searchsorted(key, np.arange(n + 1) * n)
+        usual, odd = self.base, self.pair_units[order].T
+        usual_stop, odd_stop = np.cumsum(usual, axis=0), np.cumsum(odd, axis=0)
+        earlier = np.zeros((self.n_planes, n), dtype=np.int64)
+        for low in range(0, int(begin.max(initial=0)) + 1, g):
+            for number in range(self.n_planes):
+                even = _overlap(usual_stop[number], usual[number], low, low + g)
+                more = _overlap(odd_stop[number], odd[number], low, low + g) - even[key % n]
+                nearer = np.concatenate([[0], np.cumsum(even)])
+                changed = np.concatenate([[0], np.cumsum(more)])
+                mine = np.flatnonzero((begin == low) & (plane == number))
+                exits[mine] += earlier[number, roots[mine]] + nearer[distance[mine]]
+                exits[mine] += changed[here[mine]] - changed[root_at[roots[mine]]]
+                earlier[number] += nearer[-1] + changed[root_at[1:]] - changed[root_at[:-1]]
+        entries = self.entry_start[child, plane] + place - first
+        return roots, exits, entries + self._entered_before(roots, np.full_like(roots, child), plane)
+
     def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
         """See `PieceTrees.owners`."""
         child, unit, is_owned = self._entry_units(links, offsets)
@@ -221,3 +259,9 @@ class PlaneExchange(ExchangeColumns):
         tree[self.place] = np.arange(self.native_units)
         place = np.where(is_owned, place, 0)
         return np.where(is_owned, low, -1).astype(np.int32), np.where(is_owned, tree[place], -1)
+
+
+def _overlap(stop: Int64Array, shares: Int64Array, low: int, high: int) -> Int64Array:
+    """Places from `low` on and below `high` among the `shares` places that end before `stop`."""
+    overlap: Int64Array = np.clip(np.minimum(stop, high) - np.maximum(stop - shares, low), 0, None)
+    return overlap

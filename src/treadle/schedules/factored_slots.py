@@ -13,6 +13,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.schedules.factored import FactoredForest
 from treadle.schedules.factored_edges import edges_into, unit_trees
+from treadle.schedules.factored_exchanges import ExchangeColumns
 from treadle.schedules.factored_layers import Layer
 from treadle.schedules.factored_roles import RankView, RoleEdges, Roles
 from treadle.schedules.factored_trees import CirculantExchange, PieceTrees, TableTrees, ragged
@@ -115,6 +116,8 @@ def _widths(layer: Layer) -> Int64Array:
     for piece in layer.pieces:
         if isinstance(piece.trees, TableTrees):
             hops.append(int(_table_depths(piece.trees).max(initial=0)))
+        elif isinstance(piece.trees, ExchangeColumns):
+            hops.append(piece.trees.depth)
         else:
             hops.append(1 if isinstance(piece.trees, CirculantExchange) else piece.n_children - 1)
     most = np.array(hops, dtype=np.int64)[layer.kind]
