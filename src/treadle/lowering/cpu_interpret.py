@@ -25,6 +25,7 @@ MAX_CELLS = 4 * 10**6
 MAX_TURNS = 10**8
 """Most turns of ranks, waiting or not: about a minute."""
 
+_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _COLLECTIVES = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "alltoall")
 _ATTRIBUTES = {
     "send": ("peer", "buf", "chunk", "cnt"),
@@ -157,7 +158,7 @@ class CpuReader:
         value = element.get(key)
         if value is None:
             raise self.fail(element, f"lacks the attribute {key}")
-        if not re.fullmatch(r"-?[0-9]{1,19}", value, re.ASCII) or not low <= int(value) <= high:
+        if not _NUMBER.fullmatch(value) or not low <= int(value) <= high:
             raise self.fail(element, f"{key}={value[:40]!r}: expected an integer from {low} to {high}")
         return int(value)
 

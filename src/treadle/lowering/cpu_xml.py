@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from lxml import etree
 
 from treadle.errors import ScheduleError
@@ -9,6 +11,10 @@ from treadle.lowering.program import Buffer, OperationKind, Program
 from treadle.lowering.text_arguments import check_heading
 
 __all__ = ["emit_cpu_xml"]
+
+_SEND, _RECEIVE_REDUCE, _COPY = (
+    int(kind) for kind in (OperationKind.SEND, OperationKind.RECEIVE_REDUCE, OperationKind.COPY)
+)
 
 
 def emit_cpu_xml(
@@ -114,23 +120,31 @@ class _Rank:
     def __init__(self, program: Program, rank: int) -> None:
         self._program, self._rank = program, rank
         self._element = etree.Element("rank", id=str(rank))
+        numbers = program.operations(rank)
+        span = slice(numbers.start, numbers.stop)
+        columns = (program.source, program.target, program.peer, program.first, program.count)
+        self._rows = list(zip(*(column[span].tolist() for column in columns), strict=True))
+        self._kinds, self._steps = program.operation_kind[span].tolist(), program.step[span].tolist()
+        offsets = program.wait_offset[numbers.start : numbers.stop + 1]
+        waits = (program.waits[int(offsets[0]) : int(offsets[-1])] - numbers.start).tolist()
+        bounds = (offsets - offsets[0]).tolist()
+        self._waits = [waits[low:high] for low, high in pairwise(bounds)]
         self._pending: set[int] = set()
         self._sums: list[tuple[int, int]] = []
         """Receive-reduces whose sums are due after the next sync, and their slots."""
         self._slots = 0
-        self._step = 0
 
     def element(self) -> etree._Element:
         """The rank's part of the text."""
-        program = self._program
-        for number in program.operations(self._rank):
+        program, at = self._program, 0
+        for number, (kind, step) in enumerate(zip(self._kinds, self._steps, strict=True)):
             # a receive to slots waits for nothing: its sum is made later, in the list's order
-            is_sum = program.operation_kind[number] == OperationKind.RECEIVE_REDUCE
-            waits = not is_sum and self._pending.intersection(program.waits_of(number).tolist())
-            if waits or (self._pending and int(program.step[number]) != self._step):
+            is_sum = kind == _RECEIVE_REDUCE
+            waits = not is_sum and self._pending.intersection(self._waits[number])
+            if waits or (self._pending and step != at):
                 self._sync()
-            self._step = int(program.step[number])
-            self._write(number)
+            at = step
+            self._write(number, kind)
         if self._pending:
             self._sync()
         for letter, buffer in zip("ios", Buffer, strict=True):
@@ -141,35 +155,31 @@ class _Rank:
         self._element.set("slots", str(self._slots))
         return self._element
 
-    def _write(self, number: int) -> None:
-        program = self._program
-        kind, peer = OperationKind(int(program.operation_kind[number])), str(program.peer[number])
-        source, target = ("ios"[int(side[number])] for side in (program.source, program.target))
-        if kind is OperationKind.COPY:
-            self._add("copy", number, buf=source, dbuf=target)
+    def _write(self, number: int, kind: int) -> None:
+        source, target, peer, _, count = self._rows[number]
+        if kind == _COPY:
+            self._add("copy", number, buf="ios"[source], dbuf="ios"[target])
             return
         self._pending.add(number)
-        if kind is OperationKind.SEND:
-            self._add("send", number, peer=peer, buf=source)
-        elif kind is OperationKind.RECEIVE:
-            self._add("recv", number, peer=peer, buf=target)
-        else:
-            self._add("recv", number, peer=peer, slot=str(self._slots))
+        if kind == _SEND:
+            self._add("send", number, peer=str(peer), buf="ios"[source])
+        elif kind == _RECEIVE_REDUCE:
+            self._add("recv", number, peer=str(peer), slot=str(self._slots))
             self._sums.append((number, self._slots))
-            self._slots += int(program.count[number])
+            self._slots += count
+        else:
+            self._add("recv", number, peer=str(peer), buf="ios"[target])
 
     def _add(self, tag: str, number: int, **attributes: str) -> None:
-        chunks = {"chunk": str(self._program.first[number]), "cnt": str(self._program.count[number])}
-        etree.SubElement(self._element, tag, {**attributes, **chunks})
+        _, _, _, first, count = self._rows[number]
+        etree.SubElement(self._element, tag, {**attributes, "chunk": str(first), "cnt": str(count)})
 
     def _sync(self) -> None:
         etree.SubElement(self._element, "sync")
         for number, slot in self._sums:
-            source, target = (
-                "ios"[int(side[number])] for side in (self._program.source, self._program.target)
-            )
+            source, target, *_ = self._rows[number]
             if source != target:
-                self._add("copy", number, buf=source, dbuf=target)
-            self._add("reduce", number, slot=str(slot), buf=target)
+                self._add("copy", number, buf="ios"[source], dbuf="ios"[target])
+            self._add("reduce", number, slot=str(slot), buf="ios"[target])
         self._pending.clear()
         self._sums.clear()
