@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -202,17 +203,16 @@ def test_no_mutant_deceives(name: str) -> None:
     outcomes: Counter[str] = Counter()
     touched: set[str] = set()
     for place in _places(schedule):
-        for _ in range(4):
-            mutant = _mutant(schedule, place, draw)
-            if mutant is None:
-                continue
+        tries = (_mutant(schedule, place, draw) for _ in range(30))
+        for mutant in itertools.islice((mutant for mutant in tries if mutant is not None), 3):
             if verify(topology, collective, mutant).is_ok:
                 _agrees(topology, collective, mutant)
                 outcomes["harmless"] += 1
-            else:
-                outcomes["wrong" if not _is_right(topology, collective, mutant) else "strict"] += 1
-                touched.add(place.key)
-    assert outcomes["wrong"] >= 20, outcomes
+                continue
+            touched.add(place.key)
+            if outcomes["wrong"] < 20:  # that many show that the mutants are worth rejecting
+                outcomes["strict" if _is_right(topology, collective, mutant) else "wrong"] += 1
+    assert outcomes["wrong"] == 20, outcomes
     if name == "nested_pods":
         assert touched >= {"link", "offset", "child", "inner", "parent", "first", "last", "links", "native"}
 
