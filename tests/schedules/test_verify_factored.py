@@ -289,3 +289,56 @@ def test_planes_that_do_not_meet_are_rejected() -> None:
     found = verify(*sample[:2], _with_piece(sample[2], 0, trees=mixed))
     assert {violation.kind for violation in found.violations} == {ViolationKind.PATH}
     assert "does not pass one relay for all" in str(found.violations[0])
+
+
+def _with_room() -> samples.Sample:
+    """Two boxes whose links have units to spare, so that capacities alone do not give mutants away."""
+    topology, collective, schedule = samples.two_boxes()
+    for kind, piece in enumerate(schedule.forests[0].layers[0].pieces):
+        schedule = _with_piece(schedule, kind, capacity=piece.capacity + 3)
+    assert not verify(topology, collective, schedule).violations
+    return topology, collective, schedule
+
+
+def test_units_that_enter_elsewhere_are_rejected() -> None:
+    """The outside enters by unit 0 of a link, the box awaits unit 1."""
+    sample = _with_room()
+    rows = sample[2].forests[0].layers[0].pieces[1].entrances
+    assert (np.diff(rows.path_offset) == 1).all()
+    shift = np.array([0, 1, 0])
+    moved = replace(rows, offset=rows.offset + shift, inner=rows.inner + shift)
+    assert _kinds(sample, _with_piece(sample[2], 1, entrances=moved)) == {ViolationKind.GLUE}
+
+
+def test_paths_that_jump_are_rejected() -> None:
+    """A path to the box's switch, and on by the link of another switch to the right rank."""
+    sample = _with_room()
+    topology = sample[0]
+    (layer,) = sample[2].forests[0].layers
+    trees = layer.pieces[1].trees
+    assert isinstance(trees, TableTrees)
+    row, child = np.argwhere(trees.parent >= 0)[0]
+    links = layer.links[layer.link_offset[1] : layer.link_offset[2]]
+    rank = topology.compute_nodes[layer.children[layer.child_offset[1] + child]]
+    other = np.flatnonzero((topology.heads[links] == rank) & (topology.bandwidths[links] == 1))
+    path = trees.path_table[trees.path_offset[trees.path[row, child]]], other[0]
+    number, last = np.array(trees.path), np.array(trees.last)
+    number[row, child], last[row, child] = trees.n_paths, 1
+    jumping = replace(
+        trees,
+        path=number,
+        last=last,
+        path_offset=np.append(trees.path_offset, len(trees.path_table) + 2),
+        path_table=np.append(trees.path_table, path),
+    )
+    mutant = _with_piece(sample[2], 1, trees=jumping)
+    assert _kinds(sample, mutant) == {ViolationKind.PATH}
+    assert not _is_right(*sample[:2], mutant)
+
+
+def test_natives_that_differ_between_levels_are_rejected() -> None:
+    """A box has three native trees, the piece around it counts two and four; the total is right."""
+    sample = samples.two_boxes()
+    piece = sample[2].forests[0].layers[0].pieces[0]
+    found = _kinds(sample, _with_piece(sample[2], 0, native=piece.native + np.array([1, -1])))
+    assert found == {ViolationKind.SHARES}
