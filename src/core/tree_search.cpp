@@ -114,7 +114,7 @@ class TreeSearch {
             const std::int64_t above = std::max(0, d - limit);
             cost_[d] = d + kSteep * above * above;
         }
-        std::int64_t least = std::numeric_limits<std::int64_t>::max();
+        double least = std::numeric_limits<double>::infinity();
         lifts_ = 0;
         for (int stall = 0; !stopped() && (sideways_ ? stall < kPatience || lifts_ < kLifts : stall < kStall);) {
             if (listed_ > refill_) fill_pools();
@@ -130,7 +130,7 @@ class TreeSearch {
                 kept = true;
                 if (height <= limit) return true;
             }
-            const std::int64_t left = excess(limit);
+            const double left = excess(limit);
             control_.progress(counts_.work, options_.max_work);
             if (left < least)
                 least = left, stall = 0, lifts_ = 0;
@@ -140,14 +140,15 @@ class TreeSearch {
         return false;
     }
 
-    std::int64_t excess(int limit) {
-        std::int64_t sum = 0;
+    // Of all trees; a double, for units may be very many.
+    double excess(int limit) {
+        double sum = 0;
         for (int t = 0; t < trees_.n_trees(); t++) {
             const Node* depth = trees_.depths(t);
             std::int64_t mine = 0;
             for (int v = 0; v < n_; v++)
                 if (depth[v] > limit) mine += cost_[depth[v]];
-            sum += mine * trees_.weight[t];
+            sum += static_cast<double>(mine) * static_cast<double>(trees_.weight[t]);
         }
         return sum;
     }

@@ -24,6 +24,11 @@ WORK = 10**8
 
 _WORK_PER_CELL = 1500
 
+_SPLIT = 8
+"""Parts, on average, that trees with large multiplicities are split into at most."""
+
+_LEAST_CELLS = 2**16
+
 RoutedArrays = tuple[
     int,
     Int32Array,
@@ -115,7 +120,7 @@ def lower_trees(
     lowest : int
         A bound of the height: the search ends when it is met.
     max_work : int, optional
-        Steps; default 1500 per unit tree and rank, at most 10**8.
+        Steps; default 1500 per unit tree and rank (at most 8 unit trees per tree), at most 10**8.
     seed : int
         Breaks ties. The same arguments give the same trees.
     deadline : float, optional
@@ -139,11 +144,8 @@ def lower_trees(
         )
     number = rank_numbers(problem)
     limits = link_units(graph, len(problem.tails)) if capacities is None else capacities
-    work = (
-        min(WORK, _WORK_PER_CELL * max(1024, int(packing.multiplicity.sum()) * n))
-        if max_work is None
-        else max_work
-    )
+    trees = min(int(packing.multiplicity.sum()), _SPLIT * len(packing.root))
+    work = min(WORK, _WORK_PER_CELL * max(1024, trees * n)) if max_work is None else max_work
     kept: list[RoutedArrays] = []
     with contextlib.suppress(TimeLimitError):  # the core then returns the lowest forest so far
         run_watched(
@@ -167,7 +169,7 @@ def lower_trees(
                     np.ascontiguousarray(packing.parent).ravel(),
                     lowest,
                     work,
-                    MAX_CELLS,
+                    min(MAX_CELLS, max(trees * n, _LEAST_CELLS)),
                     seed,
                     control,
                 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
@@ -26,6 +28,9 @@ _MATCHING = (Packer.BREADTH_FIRST, Packer.MATCHING, Packer.PRICED_MATCHING)
 
 SMALL_CELLS = 2**18
 """Up to so many trees times nodes growth is quick, and the lower of two forests is kept."""
+
+MANY_TREES = 1024
+"""Unit trees per node, in bundles, beyond which matching takes too long."""
 
 NEAR = 0.01
 """Matching follows breadth-first only if that left at most this share of the tree edges on full arcs."""
@@ -87,7 +92,7 @@ def _pack(
     lowest = max(0, height_bound(*_whole(digraph)))
     left: float | None = None
     for name in (name for name in _MATCHING if name in wanted):
-        reason = "" if packer else _reason_to_skip(name, problem, left)
+        reason = "" if packer else _reason_to_skip(name, problem, digraph, unit, left)
         if reason:
             attempts.append(PackingAttempt(name, f"not tried: {reason}"))
             continue
@@ -98,9 +103,10 @@ def _pack(
             continue
         made = Packed(graph, _packing(found), name, (*attempts, PackingAttempt(name, _made(found, lowest))))
         if name is Packer.PRICED_MATCHING and packer is None and _cells(digraph, unit) <= SMALL_CELLS:
-            return _lower(made, problem, graph, multiplicities, progress, deadline)
+            grown = _grow(problem, graph, multiplicities, unit, progress, deadline)
+            return _lower(made, grown)
         return made
-    grown = pack_trees(problem, graph, multiplicities, progress=progress, deadline=deadline)
+    grown = _grow(problem, graph, multiplicities, unit, progress, deadline)
     attempts.append(PackingAttempt(Packer.GROWTH, _grew(grown)))
     return Packed(graph, grown, Packer.GROWTH, tuple(attempts))
 
@@ -170,8 +176,11 @@ def _cells(graph: Digraph, unit: int) -> int:
     return int(graph.multiplicities.sum()) // unit * graph.n_nodes
 
 
-def _reason_to_skip(name: Packer, problem: Instance, left: float | None) -> str:
+def _reason_to_skip(name: Packer, problem: Instance, graph: Digraph, unit: int, left: float | None) -> str:
     """Why a packer would not pay, or ""."""
+    trees = int(graph.multiplicities.sum()) // unit
+    if trees > MANY_TREES * graph.n_nodes:
+        return f"{trees} unit trees are too many"
     if name is Packer.MATCHING and left is not None and left > NEAR:
         return f"breadth-first left {left:.0%} of the tree edges on full arcs"
     if name is Packer.PRICED_MATCHING and len(problem.relays):
@@ -227,20 +236,26 @@ def _grew(grown: Packing) -> str:
     return f"made the forest: {grown.speculative} unit trees greedily, {grown.exact} exactly"
 
 
-def _lower(
-    made: Packed,
+def _grow(
     problem: Instance,
     graph: LogicalGraph,
     multiplicities: Int64Array,
+    unit: int,
     progress: Progress | None,
     deadline: float | None,
-) -> Packed:
+) -> Packing:
+    """Growth of trees in bundles of `unit`, for which condition C holds too."""
+    coarse = replace(graph, capacities=graph.capacities // unit)
+    grown = pack_trees(problem, coarse, multiplicities // unit, progress=progress, deadline=deadline)
+    return replace(grown, multiplicity=grown.multiplicity * unit)
+
+
+def _lower(made: Packed, grown: Packing) -> Packed:
     """That packing, or growth's if it is lower (or as low with fewer trees)."""
-    grown = pack_trees(problem, graph, multiplicities, progress=progress, deadline=deadline)
     mine, other = packing_height(made.packing), packing_height(grown)
     if (mine, len(made.packing.root)) <= (other, len(grown.root)):
         note = PackingAttempt(Packer.GROWTH, f"not taken: height {other}, {len(grown.root)} trees")
-        return Packed(graph, made.packing, made.packer, (*made.attempts, note))
+        return replace(made, attempts=(*made.attempts, note))
     beaten = PackingAttempt(made.packer, f"not taken: height {mine}, {len(made.packing.root)} trees")
     attempts = (*made.attempts[:-1], beaten, PackingAttempt(Packer.GROWTH, _grew(grown)))
-    return Packed(graph, grown, Packer.GROWTH, attempts)
+    return Packed(made.graph, grown, Packer.GROWTH, attempts)
