@@ -28,7 +28,7 @@ from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exch
 from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_classes, scale_for
 from treadle.synthesis.forestcoll.decomposition.superposition import single_rate, split_layers
 from treadle.synthesis.forestcoll.decomposition.trimming import trim
-from treadle.synthesis.forestcoll.fixed_trees import floor_capacities
+from treadle.synthesis.forestcoll.fixed_trees import exact_scale, floor_capacities
 from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance, instance_of
 from treadle.synthesis.forestcoll.optimality import Optimum
 from treadle.synthesis.forestcoll.switch_removal import unbalanced_relay
@@ -129,6 +129,11 @@ class FactoredSynthesis:
     parts: tuple[Decomposition, ...]
 
     @property
+    def n_layers(self) -> int:
+        """Superposed layers of the forest, the most of the two directions."""
+        return max(len(part.forest.layers) for part in self.parts)
+
+    @property
     def summary(self) -> str:
         """Kinds of pieces and who solved them, in a line."""
         return " / ".join(dict.fromkeys(part.summary for part in self.parts))
@@ -189,18 +194,19 @@ def _two_phases(
     progress: Progress | None,
     deadline: float | None,
 ) -> FactoredSynthesis | str:
-    halves: list[Decomposition] = []
-    for kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
-        problem = instance_of(topology, replace(collective, kind=kind))
-        # the trees of both halves meet at their roots, so the second takes as many as the first
-        limits = TreeBudget(trees=halves[0].trees) if halves else budget
-        half = _within_budget(problem, limits, progress, deadline)
-        if isinstance(half, str):
-            return half
-        halves.append(half)
-    gather, scatter = halves
-    if not np.array_equal(gather.forest.root_multiplicity, scatter.forest.root_multiplicity):
-        return "the two directions need different numbers of trees"
+    kinds = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
+    one, other = (instance_of(topology, replace(collective, kind=kind)) for kind in kinds)
+    gather = _within_budget(one, budget, progress, deadline)
+    if isinstance(gather, str):
+        return gather
+    # the trees of both halves meet at their roots, so the second takes as many as the first
+    scatter = _within_budget(other, TreeBudget(trees=gather.trees), progress, deadline)
+    if isinstance(scatter, str):
+        return scatter
+    if scatter.algbw != scatter.optimum.algbw and budget.trees is None:
+        alone = _within_budget(other, budget, progress, deadline)
+        if isinstance(alone, str) or alone.algbw > scatter.algbw:
+            return "the two directions need different numbers of trees"
     schedule = FactoredSchedule(CollectiveKind.ALLREDUCE, reduce=scatter.forest, broadcast=gather.forest)
     algbw = 1 / (1 / scatter.algbw + 1 / gather.algbw)
     return FactoredSynthesis(schedule, algbw, gather.optimum, gather.trees, (scatter, gather))
@@ -213,6 +219,7 @@ def _within_budget(
     if budget.trees is not None:
         return decompose_with(problem, [budget.trees], only_exact=False, progress=progress, deadline=deadline)
     ranks, weight = len(problem.terminals), int(problem.weights.sum())
+    exact: Decomposition | str = ""
     if budget.max_trees is None:
         exact = decompose_with(
             problem,
@@ -224,9 +231,15 @@ def _within_budget(
         if not isinstance(exact, str) or budget.exact:
             return exact
     limit = budget.max_trees or min(MAX_EXACT_TREES, max(1, DEFAULT_SCAN * ranks // weight))
-    return decompose_with(
+    found = decompose_with(
         problem, range(1, limit + 1), only_exact=False, progress=progress, deadline=deadline
     )
+    if budget.max_trees is not None or isinstance(found, str) or found.algbw == found.optimum.algbw:
+        return found
+    needed = exact_scale(problem, found.optimum).trees
+    if needed * weight <= MAX_EXACT_TREES * ranks:  # the pipeline attains the optimum
+        return f"{needed} trees per unit of weight attain the optimum, but not by these sets ({exact})"
+    return found
 
 
 def decompose_with(
@@ -439,8 +452,10 @@ def _solve_kinds(
     """Every kind's trees and packer, from the inside out."""
     solved: dict[int, Piece] = {}
     packers: dict[int, str] = {}
-    example = {kind: number for number, kind in reversed(list(enumerate(cutting.kind.tolist())))}
     depth = family.depth
+    # the innermost piece of each kind, so that the kinds of its children are solved before it
+    order = np.lexsort((-np.arange(family.n_sets), depth)).tolist()
+    example = {int(cutting.kind[number]): number for number in order}
     for kind in sorted(example, key=lambda kind: -int(depth[example[kind]])):
         local = cutting.kinds[kind]
         number = example[kind]
