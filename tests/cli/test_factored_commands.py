@@ -1,0 +1,66 @@
+"""Commands on factored plans: what they print, and their exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from treadle.cli.main import main
+
+SMALL = "dgx_a100(3, gpus_per_box=4)"
+
+
+@pytest.fixture
+def plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    path = tmp_path / "plan"
+    assert main(["solve", SMALL, "allgather", "--form", "factored", "--explain", "-o", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "pieces      4 of 2 kinds, nested 2 levels deep" in printed
+    assert "tight cuts  2 kinds of pieces: 1 of 3 children by circulant exchange" in printed
+    return path
+
+
+def test_verify_tells_pieces_cut_and_size(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(plan)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "trees       12 unit trees in all, height at most 2" in lines
+    assert "pieces      4 of 2 kinds, nested 2 levels deep" in lines
+    assert any(line.startswith("witness     cut all but box0.*") for line in lines)
+    assert any(line.startswith("file        ") for line in lines)
+    assert main(["verify", str(plan), "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert (values["pieces"], values["piece_kinds"], values["optimal"]) == (4, 2, True)
+
+
+def test_a_rank_is_lowered_and_verified(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = tmp_path / "part.xml"
+    assert main(["lower", str(plan), "--to", "cpu-xml", "--rank", "11", "-o", str(part)]) == 0
+    assert "rank 11 alone; never loaded by" in capsys.readouterr().out
+    assert main(["verify", str(part)]) == 0
+    printed = capsys.readouterr().out
+    assert "cpu-xml, part of rank 11 of 12" in printed
+    assert "played      allgather, this rank alone" in printed
+    text = part.read_text().replace("<sync/>", "")
+    part.write_text(text)
+    assert main(["verify", str(part)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--to", "cpu-xml", "--rank", "12"], 3, "rank 12: expected 0 to 11"),
+        (["--to", "msccl-xml", "--rank", "0"], 2, "--rank is for cpu-xml and chakra"),
+        (["--to", "cpu-xml", "--rank", "-1"], 2, "--rank"),
+    ],
+)
+def test_ranks_that_cannot_be(
+    plan: Path, words: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lower", str(plan), *words]) == status
+    caught = capsys.readouterr()
+    assert said in caught.err
+    assert caught.out == ""
