@@ -36,6 +36,9 @@ from treadle.synthesis.forestcoll.vertex_matching import height_bound
 from treadle.topologies.balance import balanced_capacities
 from treadle.topologies.topology import Topology
 
+FEW_RANKS = 256
+"""Up to so many ranks superposed layers give way to the packers of the logical graph."""
+
 
 @dataclass(frozen=True)
 class Synthesis:
@@ -133,7 +136,7 @@ def synthesise(
     problem = instance_of(topology, collective)
     skipped: tuple[PackingAttempt, ...] = ()
     if packer in (None, Packer.TIGHT_CUTS):
-        found = _from_pieces(problem, collective, budget, clock, progress, deadline)
+        found = _from_pieces(problem, collective, budget, packer, clock, progress, deadline)
         if isinstance(found, Synthesis):
             return found if packer else _lowered(found, problem, clock, progress, deadline)
         skipped = (found,)
@@ -167,6 +170,7 @@ def _from_pieces(
     problem: Instance,
     collective: Collective,
     budget: TreeBudget,
+    packer: Packer | None,
     clock: _Clock,
     progress: Progress | None,
     deadline: float | None,
@@ -176,6 +180,9 @@ def _from_pieces(
     clock.stop("tight_cuts")
     if isinstance(found, str):
         return PackingAttempt(Packer.TIGHT_CUTS, f"failed: {found}")
+    if packer is None and found.n_layers > 1 and len(problem.terminals) <= FEW_RANKS:
+        reason = "one of its layers sends to the ranks of the same box over the network outside"
+        return PackingAttempt(Packer.TIGHT_CUTS, f"not taken: {reason}")
     schedule = found.schedule.explicit()
     clock.stop("paths")
     roots = problem.terminals[problem.weights > 0]
