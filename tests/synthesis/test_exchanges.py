@@ -19,6 +19,7 @@ from treadle.arrays import Int64Array
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
+    CirculantExchange,
     ExchangeColumns,
     FactoredForest,
     FactoredSchedule,
@@ -88,7 +89,7 @@ def relayed_star(
     return topology, collective, relay_exchange(cutting.kinds[0], cutting, {}, block)
 
 
-def one_piece(topology: Topology, trees: ExchangeColumns) -> FactoredSchedule:
+def one_piece(topology: Topology, trees: ExchangeColumns | CirculantExchange) -> FactoredSchedule:
     """The exchange as a schedule; local links are those of the fabric, one byte/s a unit."""
     n, m = trees.n_children, topology.n_links
     piece = Piece(topology.bandwidths, trees.root_units, trees, no_crossings(), no_crossings())
@@ -405,6 +406,16 @@ def test_condition_c_does_not_suffice_for_planes() -> None:
     assert "no direct forest" in str(plane_shares(sums, sums, 1))
 
 
+def test_searches_for_paths_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = [6, 2, 3, 5, 4]
+    sums = np.array([[a, 8 - a] for a in one])
+    monkeypatch.setattr("treadle.synthesis.forestcoll.decomposition.plane_shares._tilt", lambda *_: None)
+    monkeypatch.setattr("treadle.synthesis.forestcoll.decomposition.plane_shares._match", lambda *_: None)
+    assert isinstance(plane_shares(sums, sums, 2), Shares)
+    monkeypatch.setattr("treadle.synthesis.forestcoll.decomposition.plane_shares.MOST_VISITS", 0)
+    assert "too long" in str(plane_shares(sums, sums, 2))
+
+
 def failed_nics(boxes: int, *nics: tuple[int, int]) -> Topology:
     """DGX A100 boxes some of whose NICs have lost their rail."""
     return with_failed_links(dgx_a100(boxes), *(f"box{box}.nic{i}--ib{i % 2}" for box, i in nics))
@@ -532,3 +543,25 @@ def test_malformed_members_are_refused(
             archive.writestr(one, data)
     with pytest.raises(FormatError, match=said):
         load_plan(tmp_path / "plan")
+
+
+def test_circulant_exchanges_with_more_columns_in_than_out_round_trip(tmp_path: Path) -> None:
+    topology, collective, equal = relayed_star([2, 2, 2, 2], [6, 6, 6, 6])
+    assert isinstance(equal, RelayExchange)
+    none = np.zeros((4, 1), dtype=np.int64)
+    trees = CirculantExchange(
+        n_children=4,
+        native_units=2,
+        block=1,
+        out_links=equal.out_links,
+        in_links=np.concatenate([equal.in_links, none], axis=1),
+        out_first=equal.out_first,
+        in_first=np.concatenate([equal.in_first, none + 6], axis=1),
+        out_offset=equal.out_offset,
+        in_offset=np.concatenate([equal.in_offset, none], axis=1),
+    )
+    schedule = one_piece(topology, trees)
+    assert not verify(topology, collective, schedule).violations
+    plan = Plan(topology, collective, (PlanEntry(0, None, schedule),), "by hand", Fraction(8))
+    save_plan(tmp_path / "plan", plan)
+    assert load_plan(tmp_path / "plan") == plan

@@ -47,7 +47,7 @@ _TABLE_ROWS = ("root", "units")
 _TABLE_CELLS = ("parent", "path", "first", "last")
 _TABLE_PATHS = ("path_length", "path_table")
 _TABLE_COUNTS = ("count", "path_count")
-_CIRCULANT_NUMBERS = ("native_units", "block", "width")
+_CIRCULANT_NUMBERS = ("native_units", "block", "width", "in_width")
 _CIRCULANT_CELLS = ("out_links", "in_links", "out_offset", "in_offset")
 _CIRCULANT_STARTS = ("out_first", "in_first")  # a column more than there are links
 _EXCHANGE_NUMBERS = ("block", "out_width", "in_width")  # cells and starts as of circulant exchanges
@@ -159,6 +159,7 @@ def _circulant_columns(exchanges: Sequence[CirculantExchange]) -> _Columns:
     found["native_units"] = _numbers(one.native_units for one in exchanges)
     found["block"] = _numbers(one.block for one in exchanges)
     found["width"] = _numbers(one.out_links.shape[1] for one in exchanges)
+    found["in_width"] = _numbers(one.in_links.shape[1] for one in exchanges)
     return {f"circulant.{key}": value for key, value in found.items()}
 
 
@@ -302,9 +303,17 @@ class _LayerReader:
     def _circulants(self, children: Int64Array) -> list[CirculantExchange]:
         n = len(children)
         numbers = {key: self._counts(f"circulant.{key}", n, most=2**62) for key in _CIRCULANT_NUMBERS}
-        width = self._counts("circulant.width", n)
-        cells = {key: self._cells(f"circulant.{key}", children, width) for key in _CIRCULANT_CELLS}
-        cells |= {key: self._cells(f"circulant.{key}", children, width + 1) for key in _CIRCULANT_STARTS}
+        width = {
+            side: self._counts(f"circulant.{key}", n) for side, key in (("out", "width"), ("in", "in_width"))
+        }
+        cells = {
+            key: self._cells(f"circulant.{key}", children, width[key.partition("_")[0]])
+            for key in _CIRCULANT_CELLS
+        }
+        cells |= {
+            key: self._cells(f"circulant.{key}", children, width[key.partition("_")[0]] + 1)
+            for key in _CIRCULANT_STARTS
+        }
         return [
             CirculantExchange(
                 n_children=int(children[i]),

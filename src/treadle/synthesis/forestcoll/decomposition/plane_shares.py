@@ -14,6 +14,9 @@ from treadle.arrays import Int32Array, Int64Array
 MOST_CHILDREN = 2**14
 """Tables of children times children are not begun beyond this."""
 
+MOST_VISITS = 2**17
+"""Rows and columns that searches of alternating paths may look at in all, for a plane."""
+
 _Table = NDArray[np.signedinteger]
 _GOLDEN = 0.6180339887498949  # fractional parts of its multiples are spread evenly
 
@@ -53,8 +56,10 @@ def plane_shares(out: Int64Array, into: Int64Array, trees: int) -> Shares | str:
     room: _Table = np.broadcast_to(np.array(trees, dtype=kind), (n, n))
     for plane in range(planes - 1):
         table = _circulant(base[plane].astype(kind))
-        if not _fill(table, out[:, plane], into[:, plane], room):
+        is_full = _fill(table, out[:, plane], into[:, plane], room)
+        if not is_full:
             known = "there is no direct forest" if planes == 2 else "peeling them one by one fails"
+            known = "searches of paths take too long" if is_full is None else known
             return f"its planes serve the children unequally, and {known}"
         tables.append(table)
         if plane < planes - 2:
@@ -104,8 +109,10 @@ def _circulant(base: _Table) -> _Table:
     return windows[n:0:-1].copy()
 
 
-def _fill(table: _Table, out: Int64Array, into: Int64Array, room: _Table) -> bool:
-    """Change a table of the usual base so that it has these row and column sums; False if it cannot be."""
+def _fill(table: _Table, out: Int64Array, into: Int64Array, room: _Table) -> bool | None:
+    """Change a table of the usual base so that it has these row and column sums; False if it cannot be, None
+    if that takes too long.
+    """
     np.minimum(table, room, out=table)  # planes before may have left less than the base
     _tilt(table, out, into, room)
     rows = out - table.sum(axis=1, dtype=np.int64)
@@ -173,15 +180,20 @@ def _match(table: _Table, rows: Int64Array, columns: Int64Array, room: _Table, s
         np.subtract.at(columns, column, sign)
 
 
-def _mend(table: _Table, rows: Int64Array, columns: Int64Array, room: _Table) -> bool:
-    """Alternating paths until no row and no column needs anything; False if one that is due is missing."""
-    n = len(table)
+def _mend(table: _Table, rows: Int64Array, columns: Int64Array, room: _Table) -> bool | None:
+    """Alternating paths until no row and no column needs anything; False if one that is due is missing, None
+    if searches take too long.
+    """
+    n, visits = len(table), 0
     needs = np.concatenate([rows, -columns])  # paths lead from positive needs to negative ones
     for source in np.flatnonzero(needs > 0).tolist():
         while needs[source] > 0:
-            path = _path(table, needs, room, source)
-            if path is None:
+            path, visited = _path(table, needs, room, source)
+            visits += visited
+            if not path:
                 return False
+            if visits > MOST_VISITS:
+                return None
             amount = min(int(needs[source]), -int(needs[path[-1]]))
             steps = pairwise(path)
             cells = [(one, other - n, 1) if one < n else (other, one - n, -1) for one, other in steps]
@@ -195,14 +207,17 @@ def _mend(table: _Table, rows: Int64Array, columns: Int64Array, room: _Table) ->
     return True
 
 
-def _path(table: _Table, needs: Int64Array, room: _Table, source: int) -> list[int] | None:
-    """Nodes of a path: row x is x, column y is n + y; to columns cells are raised, to rows lowered."""
-    n = len(table)
+def _path(table: _Table, needs: Int64Array, room: _Table, source: int) -> tuple[list[int], int]:
+    """Nodes of a path, none if there is none, and how many were looked at: row x is x, column y is n + y; to
+    columns cells are raised, to rows lowered.
+    """
+    n, visited = len(table), 0
     above = np.full(2 * n, -1, dtype=np.int64)
     above[source] = source
     queue = deque([source])
     while queue:
         node = queue.popleft()
+        visited += 1
         if node < n:
             free = table[node] < room[node]
             free[node] = False
@@ -215,9 +230,9 @@ def _path(table: _Table, needs: Int64Array, room: _Table, source: int) -> list[i
             path = [int(ends[np.argmin(needs[ends])])]
             while path[-1] != source:
                 path.append(int(above[path[-1]]))
-            return path[::-1]
+            return path[::-1], visited
         queue.extend(reached.tolist())
-    return None
+    return [], visited
 
 
 def _as_pairs(base: Int64Array, tables: list[_Table], trees: int) -> Shares:
