@@ -150,7 +150,7 @@ GENERIC = (
     ("torus(32,32)", "torus(64,64)"),
     ("jellyfish(1024,4)", "jellyfish(4096,4)"),
     ("hypercube(10)", "hypercube(12)"),
-    ("dragonfly(32,1)", "dragonfly(16,4)"),
+    ("dragonfly(32,1)", "dragonfly(32,4)"),
     ("near_tight_clusters(32,32)", "near_tight_clusters(64,64)"),
     ("pods(8, 16, oversubscription=2)", "pods(16, 32, oversubscription=2)"),
     ("irregular_boxes(205)", "irregular_boxes(819)"),
@@ -316,7 +316,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--memory", type=int, default=12288, metavar="MB", help="address space of a row")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the rows")
     made.add_argument("--docs", type=Path, metavar="DIR", help="write scale.md into this folder")
-    made.add_argument("--from", type=Path, metavar="FILE", dest="rows", help="take rows of --json, run none")
+    made.add_argument(
+        "--from", type=Path, metavar="FILE", dest="rows", nargs="+", help="rows that --json wrote; run none"
+    )
     made.add_argument("--row", help=argparse.SUPPRESS)
     return made
 
@@ -327,15 +329,15 @@ def main() -> None:
         print(json.dumps(measured(Case(**json.loads(arguments.row)), arguments.seed)))
         return
     if arguments.rows:
-        rows = json.loads(arguments.rows.read_text())
+        rows = [row for path in arguments.rows for row in json.loads(path.read_text())]
     else:
         chosen = [c for c in cases(quick=arguments.quick) if arguments.only in f"{c.name} {c.fabric}"]
         rows = []
         for case in chosen:
             rows.append(run_row(case, arguments.seed, arguments.limit, arguments.memory))
             print(line(rows[-1]), flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+            if arguments.json:
+                arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     if arguments.docs:
         (arguments.docs / "scale.md").write_text(page(rows, arguments.seed))
 

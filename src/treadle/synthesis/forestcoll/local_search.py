@@ -208,8 +208,11 @@ def routed_forest(problem: Instance, arrays: RoutedArrays) -> tuple[LogicalGraph
 
 def packing_height(packing: Packing) -> int:
     """Hops in the logical graph, greatest over all trees."""
-    height, above = 0, packing.parent
-    while np.any(above >= 0):
-        height += 1
-        above = np.where(above >= 0, np.take_along_axis(packing.parent, np.maximum(above, 0), axis=1), -1)
-    return height
+    is_root = packing.parent < 0
+    # hops to a node above, the root at last; each round leaps as far again
+    hops = (~is_root).astype(np.int32)
+    above = np.where(is_root, np.arange(packing.parent.shape[1], dtype=np.int32), packing.parent)
+    while (further := np.take_along_axis(hops, above, axis=1)).any():
+        hops += further
+        above = np.take_along_axis(above, above, axis=1)
+    return int(hops.max(initial=0))
