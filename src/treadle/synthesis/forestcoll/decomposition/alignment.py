@@ -89,12 +89,12 @@ def aligned_rows(
     -----
     Every pair of children keeps the paths that it has, and how many unit trees take each, so no link's load
     changes. Trees are walked from their roots; of the pair's paths that are left one is taken that starts at
-    the member of the set by which the tree came in, else the one with most units left.
+    the member of the set by which the tree came in, else at the member with most paths left.
     """
-    pools = _pools(forest)
     first = forest.path_links[forest.path_offset[:-1]] if forest.n_paths else forest.path_links
     last = forest.path_links[forest.path_offset[1:] - 1] if forest.n_paths else forest.path_links
     starts, ends = doors.leaves[first].tolist(), doors.enters[last].tolist()
+    pools = {pair: _by_start(pool, starts) for pair, pool in _pools(forest).items()}
     labels = [_root_labels(doors, entrances, child) for child in range(forest.n_ranks)]
     roots, units, parents, paths = [], [], [], []
     taken = [0] * forest.n_ranks
@@ -103,11 +103,8 @@ def aligned_rows(
             runs = _root_runs(labels[root], taken[root], tree.multiplicity, forest.n_ranks, root)
             taken[root] += tree.multiplicity
             for parent, child in _edges(tree):
-                runs = [
-                    part
-                    for run in runs
-                    for part in _dealt(run, parent, child, pools[parent, child], starts, ends)
-                ]
+                pool = pools[parent, child]
+                runs = [part for run in runs for part in _dealt(run, parent, child, pool, ends)]
             for run in runs:
                 roots.append(root)
                 units.append(run.units)
@@ -183,19 +180,34 @@ def _edges(tree: Tree) -> list[tuple[int, int]]:
     return edges
 
 
-def _dealt(
-    run: _Run, parent: int, child: int, pool: dict[int, int], starts: list[int], ends: list[int]
-) -> list[_Run]:
+_Pool = dict[int, list[list[int]]]
+"""Of each member that paths start at: [path, units left], the next one last."""
+
+
+def _by_start(pool: dict[int, int], starts: list[int]) -> _Pool:
+    found: _Pool = defaultdict(list)
+    for path, units in sorted(pool.items(), key=lambda item: (item[1], -item[0])):
+        found[starts[path]].append([path, units])
+    return dict(found)
+
+
+def _dealt(run: _Run, parent: int, child: int, pool: _Pool, ends: list[int]) -> list[_Run]:
     """The run, cut into parts with a path from parent to child each; takes their units from the pool."""
-    wanted, left, parts = run.label[parent], run.units, []
-    while left:
-        path = max(pool, key=lambda path: (wanted != NOBODY and starts[path] == wanted, pool[path], -path))
-        units = min(left, pool[path])
-        pool[path] -= units
-        if not pool[path]:
-            del pool[path]
-        left -= units
-        part = _Run(units, run.path.copy(), run.label.copy())
+    wanted, parts = run.label[parent], []
+    while True:
+        start = wanted if wanted in pool else max(pool, key=lambda start: (len(pool[start]), -start))
+        paths = pool[start]
+        path, room = paths[-1]
+        part = run
+        if room < run.units:
+            part = _Run(room, run.path.copy(), run.label.copy())
+            run.units -= room
         part.path[child], part.label[child] = path, ends[path]
         parts.append(part)
-    return parts
+        paths[-1][1] -= part.units
+        if not paths[-1][1]:
+            paths.pop()
+            if not paths:
+                del pool[start]
+        if part is run:
+            return parts
