@@ -1,7 +1,8 @@
-"""Tight cuts on random nested fabrics: verified forests, optima and fixed k as the pipeline has, or reasons."""
+"""Tight cuts on random nested fabrics: verified forests, optima and fixed k like the pipeline, or reasons."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ from nested_fabrics import Case, all_cuts_rate, case, written_out
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.verify import Report, verify
+from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.forestcoll.budget import TreeBudget
 from treadle.synthesis.forestcoll.decomposition.decompose import (
     Decomposition,
@@ -199,6 +201,23 @@ def test_trimming_more_than_a_product_of_64_bits_can_hold() -> None:
     topology = boxes(2, 3, [2**50], [2**48, 2**48 - 1])
     asked = Case(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), TreeBudget(exact=True))
     check(asked, against_pipeline=False)
+
+
+def test_a_scan_of_many_numbers_of_trees_ends_at_the_deadline() -> None:
+    topology = boxes(8, 2, [97], [31, 37, 41, 43])
+    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
+    with pytest.raises(TimeLimitError):
+        decompose(topology, collective, budget=TreeBudget(max_trees=2**20), deadline=time.monotonic() + 0.3)
+
+
+def test_exact_numbers_of_trees_are_found_beyond_thousands() -> None:
+    """One root may have the trees of all ranks; 2018 and 2019 have no common divisor, so each byte is a tree."""
+    topology = boxes(40, 2, [5000], [1009 * 2, 1009 * 2 + 1])
+    collective = on_all_ranks(topology, CollectiveKind.BROADCAST, root=0)
+    found = check(Case(topology, collective, TreeBudget()), against_pipeline=False)
+    assert isinstance(found, FactoredSynthesis)
+    assert found.trees_per_root == 4037
+    assert found.algbw == 4037
 
 
 def test_a_rank_out_of_reach_gives_a_reason_where_the_pipeline_refuses() -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import lcm
 
 import numpy as np
 from numpy.typing import NDArray
@@ -306,7 +307,7 @@ def _attempts(
     """The first number of trees that can be built; or a better family, or more cuts."""
     rate = tightest.rate
     best = _optimum(problem, tightest)
-    for number, scale in _choices(classes, rate, trees, only_exact):
+    for number, scale in _choices(classes, tightest, trees, only_exact, deadline):
         built = _build(problem, family, best, number, scale, progress, deadline)
         if not isinstance(built, _Infeasible):
             return built
@@ -328,10 +329,23 @@ def _attempts(
 
 
 def _choices(
-    classes: list[CutClass], rate: Fraction, trees: Sequence[int], only_exact: bool
+    classes: list[CutClass],
+    tightest: CutClass,
+    trees: Sequence[int],
+    only_exact: bool,
+    deadline: float | None,
 ) -> Iterator[tuple[int, Fraction]]:
     """Numbers of trees and their scales, exact ones by number, else the best first."""
-    found = ((number, scale_for(classes, number, rate)) for number in trees)
+    rate = tightest.rate
+    # at the optimum all units into the tightest cut are needed, so none of its floors may cut anything off
+    step = lcm(*((b / rate).denominator for b in tightest.entering)) if only_exact else 1
+
+    def scaled(number: int) -> tuple[int, Fraction]:
+        if deadline is not None and time.monotonic() > deadline:
+            raise TimeLimitError("tight cuts")
+        return number, scale_for(classes, number, rate)
+
+    found = (scaled(number) for number in trees if number % step == 0)
     if only_exact:
         yield from ((number, scale) for number, scale in found if scale == number / rate)
     else:
