@@ -20,11 +20,14 @@ from treadle.synthesis.forestcoll.decomposition.decompose import (
     FactoredSynthesis,
     decompose,
 )
-from treadle.synthesis.forestcoll.fixed_trees import fixed_trees_optimum
+from treadle.synthesis.forestcoll.decomposition.detection import detect
+from treadle.synthesis.forestcoll.decomposition.trimming import trim
+from treadle.synthesis.forestcoll.fixed_trees import fixed_trees_optimum, floor_capacities
 from treadle.synthesis.forestcoll.instance import instance_of
 from treadle.synthesis.forestcoll.optimality import optimum
 from treadle.synthesis.forestcoll.packers import Packer
 from treadle.synthesis.forestcoll.pipeline import synthesise
+from treadle.synthesis.forestcoll.switch_removal import unbalanced_relay
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 
 BATCHES = [range(start, start + 20) for start in range(0, 120, 20)]
@@ -123,6 +126,26 @@ def test_optima_of_tiny_fabrics_are_those_of_all_cuts() -> None:
     assert tried >= 5
 
 
+@pytest.mark.parametrize("seed", range(2000, 2030))
+def test_trimmed_sets_are_entered_by_what_they_need(seed: int) -> None:
+    """Generous capacities: they only fall, relays stay balanced, and sets not given up are exactly tight."""
+    asked = case(seed)
+    problem = instance_of(asked.topology, replace(asked.collective, kind=CollectiveKind.ALLGATHER, root=None))
+    family = detect(problem)
+    capacities = floor_capacities(problem.bandwidths, Fraction(1000, int(problem.bandwidths.min())))
+    trimmed = trim(problem, family, capacities, problem.weights)
+    assert np.all(trimmed.capacities <= capacities)
+    assert np.all(trimmed.capacities >= 0)
+    if unbalanced_relay(problem, capacities) is None:
+        assert unbalanced_relay(problem, trimmed.capacities) is None
+    for number in np.flatnonzero(~trimmed.failed[1:]) + 1:
+        inside = np.zeros(problem.n_nodes, dtype=bool)
+        inside[family.members(int(number))] = True
+        enters = inside[problem.heads] & ~inside[problem.tails]
+        needed = problem.weights[~inside[problem.terminals]].sum()
+        assert trimmed.capacities[enters].sum() == needed
+
+
 DEPTHS = written_out(
     "scsssscscscscccssccsssscssssscsc",
     "17-9:7 1-9:7 23-9:7 17-4:7 1-4:7 23-0:7 4-16:3 0-16:3 27-28:3 13-20:7 10-20:7 18-20:7 13-15:7 "
@@ -211,7 +234,7 @@ def test_a_scan_of_many_numbers_of_trees_ends_at_the_deadline() -> None:
 
 
 def test_exact_numbers_of_trees_are_found_beyond_thousands() -> None:
-    """One root may have the trees of all ranks; 2018 and 2019 have no common divisor, so each byte is a tree."""
+    """One root may have the trees of all ranks; 2018 and 2019 are coprime, so all bytes are trees."""
     topology = boxes(40, 2, [5000], [1009 * 2, 1009 * 2 + 1])
     collective = on_all_ranks(topology, CollectiveKind.BROADCAST, root=0)
     found = check(Case(topology, collective, TreeBudget()), against_pipeline=False)
