@@ -126,14 +126,20 @@ def test_optima_of_tiny_fabrics_are_those_of_all_cuts() -> None:
     assert tried >= 5
 
 
+@pytest.mark.parametrize("trees", [1, 2**30])
 @pytest.mark.parametrize("seed", range(2000, 2030))
-def test_trimmed_sets_are_entered_by_what_they_need(seed: int) -> None:
-    """Generous capacities: they only fall, relays stay balanced, and sets not given up are exactly tight."""
+def test_trimmed_sets_are_entered_by_what_they_need(seed: int, trees: int) -> None:
+    """Generous capacities: they only fall, relays stay balanced, and sets not given up are exactly tight.
+
+    With 2**30 trees the products of capacities and targets exceed 64 bits.
+    """
     asked = case(seed)
     problem = instance_of(asked.topology, replace(asked.collective, kind=CollectiveKind.ALLGATHER, root=None))
     family = detect(problem)
-    capacities = floor_capacities(problem.bandwidths, Fraction(1000, int(problem.bandwidths.min())))
-    trimmed = trim(problem, family, capacities, problem.weights)
+    capacities = floor_capacities(
+        problem.bandwidths, Fraction(1000 * trees, int(np.median(problem.bandwidths)))
+    )
+    trimmed = trim(problem, family, capacities, problem.weights * trees)
     assert np.all(trimmed.capacities <= capacities)
     assert np.all(trimmed.capacities >= 0)
     if unbalanced_relay(problem, capacities) is None:
@@ -142,7 +148,7 @@ def test_trimmed_sets_are_entered_by_what_they_need(seed: int) -> None:
         inside = np.zeros(problem.n_nodes, dtype=bool)
         inside[family.members(int(number))] = True
         enters = inside[problem.heads] & ~inside[problem.tails]
-        needed = problem.weights[~inside[problem.terminals]].sum()
+        needed = problem.weights[~inside[problem.terminals]].sum() * trees
         assert trimmed.capacities[enters].sum() == needed
 
 
