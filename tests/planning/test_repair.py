@@ -11,7 +11,7 @@ import pytest
 
 from reference.optimum import optimal_algbw
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TopologyError
-from treadle.planning import Form, RepairResult, bound, repair, solve, verify
+from treadle.planning import Form, RepairResult, bound, generation, repair, solve, verify
 from treadle.planning.asked_options import asked_options
 from treadle.planning.candidate import SizeRequest
 from treadle.schedules.collective import CollectiveKind
@@ -282,3 +282,14 @@ def test_large_fabrics_stay_in_pieces() -> None:
     assert after > before
     assert result.new.collective.n_ranks == 511
     assert result.solved.is_optimal
+
+
+def test_trees_of_very_many_ranks_are_not_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "MAX_WRITTEN_OUT", 8)
+    assert solve("ring:8", "allgather").report.is_ok
+    assert solve("ring:9", "broadcast").report.is_ok
+    for kind in ("allgather", "allreduce"):
+        with pytest.raises(
+            InfeasibleError, match=r"9 ranks are too many to be written out \(at most 8 ranks\)"
+        ):
+            solve("ring:9", kind)

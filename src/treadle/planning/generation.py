@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from time import process_time
 
-from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleError
 from treadle.planning.alltoall_candidates import (
     ALLTOALL_ALGORITHMS,
     PIPELINED,
@@ -36,6 +36,9 @@ from treadle.units import format_bandwidth
 
 FORESTCOLL = "forestcoll"
 RS_AG = "rs-ag"
+MAX_WRITTEN_OUT = 2**14
+"""Ranks of an allgather and the like beyond which trees, N**2 parents and more, are not written out."""
+
 FALLBACKS = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
 """Tried when time has run out; all of them are quick."""
 
@@ -97,6 +100,12 @@ def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
     factored = factored_forest(problem, algorithm, options)
     if isinstance(factored, Candidate):
         return factored
+    if collective.n_ranks > MAX_WRITTEN_OUT and not collective.kind.is_rooted:
+        why = f"; decomposition by tight cuts: {factored}" if factored else ""
+        raise InfeasibleError(
+            f"{topology.name}: trees of {collective.n_ranks} ranks are too many to be written out (at most "
+            f"{MAX_WRITTEN_OUT} ranks){why}"
+        )
     return replace(_explicit(problem, algorithm, options), decomposition=factored)
 
 
