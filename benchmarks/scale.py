@@ -28,7 +28,7 @@ from pathlib import Path
 
 from scale_page import page
 
-from treadle.planning import bound, pose, solve
+from treadle.planning import bound, pose, repair, solve
 from treadle.schedules.cost import height
 from treadle.schedules.factored import FactoredForest
 from treadle.schedules.verify import verify
@@ -47,7 +47,7 @@ class Case:
     Parameters
     ----------
     table : str
-        ``large``, ``generic`` or ``published``.
+        ``large``, ``generic``, ``published`` or ``repair``.
     name : str
         What the row is called.
     fabric : str
@@ -55,7 +55,7 @@ class Case:
     failures : int
         Links (or NICs, where these are nodes) that fail.
     published : str
-        What the authors took, where that is known.
+        What the authors took, where that is known; of repairs the link or node that fails.
     """
 
     table: str
@@ -160,6 +160,14 @@ PUBLISHED = (
     ("dgx_a100(128)", ""),
     ("mi250(64)", "37.7 min"),
 )
+REPAIRS = (
+    ("A100, one switch", "dgx_a100_flat({})", 8, "box3.gpu0--ib0"),
+    ("A100, one switch", "dgx_a100_flat({})", 8, "box3.gpu0"),
+    ("A100, NICs, two planes", "dgx_a100({})", 8, "box3.nic0"),
+    ("MI250", "mi250({})", 16, "box3.gpu0--ib0"),
+    ("pods 2:1", "pods({}, 32, oversubscription=2)", 256, "box3.gpu0--leaf0"),
+    ("NVL72", "gb200_nvl72({})", 72, "rack3.gpu0--ib0"),
+)
 
 
 def cases(*, quick: bool) -> list[Case]:
@@ -170,6 +178,10 @@ def cases(*, quick: bool) -> list[Case]:
         *(Case("published", name, name, 0, told) for name, told in PUBLISHED),
         *(Case("generic", name, name) for name in sorted(generic, key=lambda name: _ranks(name) > 2000)),
         *(case for size in sizes for case in large_cases(size)),
+        *(
+            Case("repair", f"{name}, {sizes[-1]}", fabric.format(SIZES[sizes[-1]] // gpus), 0, failed)
+            for name, fabric, gpus, failed in REPAIRS
+        ),
     ]
 
 
@@ -195,7 +207,10 @@ def measured(case: Case, seed: int) -> dict[str, object]:
     topology = damaged(fabric_of(case.fabric), case.failures, seed)
     ranks = len(topology.compute_nodes)
     row: dict[str, object] = {"ranks": ranks, "fabric_s": time.process_time() - start}
-    row |= _decomposed(topology) if case.table == "large" else _solved(topology)
+    if case.table == "repair":
+        row |= _repaired(topology, case.published)
+    else:
+        row |= _decomposed(topology) if case.table == "large" else _solved(topology)
     row["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return row
 
@@ -263,6 +278,26 @@ def _solved(topology: Topology) -> dict[str, object]:
         "distinct_trees": trees,
         "packer": made_by,
         "stages": seconds,
+    }
+
+
+def _repaired(topology: Topology, failed: str) -> dict[str, object]:
+    """A plan and what one failure makes of it; nothing is taken over from the old plan."""
+    old = solve(topology, "allgather").plan
+    names = {"links": [failed]} if "--" in failed else {"nodes": [failed]}
+    result = repair(old, **names)
+    before, after = result.piece_kinds
+    seconds = result.seconds
+    return {
+        "cpu_s": seconds["total"] - seconds["verify"],
+        "verify_s": seconds["verify"],
+        "verified": result.solved.report.is_ok,
+        "optimal": result.solved.is_optimal,
+        "loss": float(result.optimum_loss or 0),
+        "kinds": f"{before} -> {after}",
+        "k": result.solved.trees_per_root,
+        "height": result.solved.report.height_max,
+        "packer": result.solved.decomposition,
     }
 
 

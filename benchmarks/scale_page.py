@@ -39,6 +39,12 @@ links.
 random.
 """
 
+_REPAIR = """
+## Repair
+`treadle repair` after one failure, reading the plan left out: the damaged fabric, its optimum and cut, and
+the new forest. "kinds" of pieces before and after.
+"""
+
 
 def page(rows: Sequence[Row], seed: int) -> str:
     """The page in Markdown."""
@@ -46,6 +52,7 @@ def page(rows: Sequence[Row], seed: int) -> str:
     for table, text, columns in (
         ("published", _PUBLISHED, _PUBLISHED_COLUMNS),
         ("large", _LARGE.format(seed=seed), _LARGE_COLUMNS),
+        ("repair", _REPAIR, _REPAIR_COLUMNS),
         ("generic", _GENERIC, _GENERIC_COLUMNS),
     ):
         chosen = [row for row in rows if row["table"] == table]
@@ -111,6 +118,20 @@ _GENERIC_COLUMNS = (
     ("height", "height", "d"),
     ("bound", "height_bound", "d"),
     ("CPU s", "cpu_s", ".2f"),
+    ("verify s", "verify_s", ".2f"),
+    ("MB", "peak_mb", ".0f"),
+    _MADE,
+)
+_REPAIR_COLUMNS = (
+    ("fabric", "name", ""),
+    ("GPUs", "ranks", ",d"),
+    ("failed", "published", ""),
+    ("optimal", "optimal", ""),
+    ("loss", "loss", ".2%"),
+    ("kinds", "kinds", ""),
+    ("k", "k", "d"),
+    ("height at most", "height", "d"),
+    ("CPU s", "cpu_s", ".3f"),
     ("verify s", "verify_s", ".2f"),
     ("MB", "peak_mb", ".0f"),
     _MADE,
