@@ -64,7 +64,7 @@ def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candi
     candidate = Candidate(
         algorithm,
         found.schedule,
-        Bound(found.optimum.algbw, found.optimum.witness),
+        Bound(found.optimum.algbw, found.optimum.witness, found.algbw == found.optimum.algbw),
         trees_per_root=found.trees_per_root,
         seconds={"decomposition": process_time() - start},
         decomposition=found.summary,

@@ -188,12 +188,13 @@ def _from_pieces(
     roots = problem.terminals[problem.weights > 0]
     lowest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
     is_exact = found.algbw == found.optimum.algbw
+    best = found.optimum if is_exact else instance_optimum(problem)  # theirs may be a loose bound then
     return Synthesis(
         schedule,
         found.algbw,
-        found.optimum,
+        best,
         found.trees_per_root,
-        found.trees_per_root if is_exact else exact_scale(problem, found.optimum).trees,
+        found.trees_per_root if is_exact else exact_scale(problem, best).trees,
         clock.seconds,
         packer=Packer.TIGHT_CUTS,
         attempts=(PackingAttempt(Packer.TIGHT_CUTS, f"made the forest: {found.summary}"),),

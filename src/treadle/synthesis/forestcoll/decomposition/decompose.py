@@ -116,7 +116,7 @@ class FactoredSynthesis:
     algbw : Fraction
         Bytes/s that the construction guarantees (the verifier measures it anew).
     optimum : Optimum
-        Of the allgather half, if there are two.
+        Of the allgather half, if there are two. Where `algbw` falls short of it, a bound that may be loose.
     trees_per_root : int
         k, per unit of shard weight.
     parts : tuple of Decomposition
