@@ -1,6 +1,6 @@
 """Optimal forests from 1024 to 65,536 GPUs: CPU, memory, heights, packers; regenerates docs/scale.md.
 
-    .venv/bin/python benchmarks/scale.py                  # everything; about ten minutes
+    .venv/bin/python benchmarks/scale.py                  # everything; ten minutes of CPU
     .venv/bin/python benchmarks/scale.py --quick          # up to 4096 GPUs; a minute or two
     .venv/bin/python benchmarks/scale.py --only rail      # rows whose name holds a word
     .venv/bin/python benchmarks/scale.py --json rows.json --docs docs
@@ -347,7 +347,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--quick", action="store_true", help="nothing above 4096 GPUs")
     made.add_argument("--only", metavar="WORD", default="", help="rows whose name or fabric holds this word")
     made.add_argument("--seed", type=int, default=1, help="of random failures")
-    made.add_argument("--limit", type=int, default=120, metavar="SECONDS", help="CPU time of a row")
+    made.add_argument("--limit", type=int, default=60, metavar="SECONDS", help="CPU time of a row")
     made.add_argument("--memory", type=int, default=12288, metavar="MB", help="address space of a row")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the rows")
     made.add_argument("--docs", type=Path, metavar="DIR", help="write scale.md into this folder")
