@@ -89,9 +89,7 @@ def lower_forest(
     max_cells: int,
     seed: int,
     control: Int64,
-) -> tuple[
-    int, Int32, Int32, Int64, Int64, Int32, Int64, Int64, Int32, Int32, Int64, Int32, Int64
-]: ...
+) -> tuple[int, Int32, Int32, Int64, Int64, Int32, Int64, Int64, Int32, Int32, Int64, Int32, Int64]: ...
 def low_forest(
     n_ranks: int,
     n_nodes: int,
@@ -104,9 +102,7 @@ def low_forest(
     max_work: int,
     seed: int,
     control: Int64,
-) -> tuple[
-    int, Int32, Int32, Int64, Int64, Int32, Int64, Int64, Int32, Int32, Int64, Int32, Int64
-]: ...
+) -> tuple[int, Int32, Int32, Int64, Int64, Int32, Int64, Int64, Int32, Int32, Int64, Int32, Int64]: ...
 def most_hops(n_nodes: int, tail: Int32, head: Int32, compute: Int32, source: Int32) -> int: ...
 def assign_paths(
     arc: Int32, multiplicity: Int64, segment_offset: Int64, segment_path: Int32, segment_units: Int64

@@ -282,6 +282,6 @@ def test_expansion_of_misfits_is_refused() -> None:
 
 def test_large_expansions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     forest = samples.nested_pods()[2].forests[0]
-    monkeypatch.setattr("treadle.schedules.factored_expansion.MAX_CELLS", 63)
+    monkeypatch.setattr("treadle.schedules.factored.expansion.MAX_CELLS", 63)
     with pytest.raises(ScheduleError, match="more than 63 parents"):
         forest.explicit()

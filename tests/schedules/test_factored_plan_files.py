@@ -16,7 +16,7 @@ import pytest
 import forest_samples as samples
 from treadle.errors import FormatError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.factored_files import MAX_KINDS, MAX_LAYERS
+from treadle.schedules.factored.files import MAX_KINDS, MAX_LAYERS
 from treadle.schedules.files import load_plan, save_plan
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.verify import verify, verify_plan

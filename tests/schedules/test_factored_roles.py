@@ -8,7 +8,7 @@ import pytest
 import factored_samples as samples
 from treadle.errors import ScheduleError
 from treadle.schedules.factored import FactoredForest
-from treadle.schedules.factored_roles import RoleEdges, roles
+from treadle.schedules.factored.roles import RoleEdges, roles
 from treadle.schedules.forest import Tree
 
 Edge = tuple[int, int, int, tuple[int, ...]]

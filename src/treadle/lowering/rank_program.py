@@ -17,9 +17,9 @@ from treadle.lowering.hazards import Row, find_waits
 from treadle.lowering.program import Buffer, OperationKind, Program
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.factored import CirculantExchange, FactoredForest, FactoredSchedule, TableTrees
-from treadle.schedules.factored_roles import roles
-from treadle.schedules.factored_slots import with_slots
-from treadle.schedules.factored_trees import ragged
+from treadle.schedules.factored.roles import roles
+from treadle.schedules.factored.slots import with_slots
+from treadle.schedules.factored.trees import ragged
 from treadle.schedules.forest import Direction
 from treadle.topologies.topology import Topology
 
@@ -79,7 +79,7 @@ def lower_factored_rank(
     Notes
     -----
     The programs of all ranks, made apart, fit together: see `lower_rank`. Depth is counted in the slots of
-    `treadle.schedules.factored_slots`. Time and memory are linear in the unit trees.
+    `treadle.schedules.factored.slots`. Time and memory are linear in the unit trees.
     """
     check_membership(topology, collective)
     if schedule.kind is not collective.kind or schedule.n_ranks != collective.n_ranks:

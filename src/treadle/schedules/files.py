@@ -11,7 +11,7 @@ each. Offsets are stored as counts, which deflate better. The steps of an exchan
 besides. Where an all-to-all has demands, the collective's ``demands`` names the member with their matrix.
 Equal plans give equal bytes.
 
-Factored forests have members of their own (`treadle.schedules.factored_files`); ``factored`` lists how many
+Factored forests have members of their own (`treadle.schedules.factored.files`); ``factored`` lists how many
 layers each has.
 
 All-to-all, its routes and factored forests came to version 2 without a new number: a program that does not
@@ -40,7 +40,7 @@ from treadle.atomic import write_bytes
 from treadle.errors import FormatError, TreadleError
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
-from treadle.schedules.factored_files import write_factored
+from treadle.schedules.factored.files import write_factored
 from treadle.schedules.file_members import to_npy, write_member
 from treadle.schedules.file_values import fraction_text
 from treadle.schedules.forest import Forest, ForestSchedule

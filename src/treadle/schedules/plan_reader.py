@@ -17,7 +17,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.demands import Demands
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
-from treadle.schedules.factored_files import MAX_LAYERS, factored_members, read_factored
+from treadle.schedules.factored.files import MAX_LAYERS, factored_members, read_factored
 from treadle.schedules.file_members import MemberReader
 from treadle.schedules.file_values import (
     read_fraction,

@@ -23,7 +23,7 @@ _GOLDEN = 0.6180339887498949  # fractional parts of its multiples are spread eve
 
 @dataclass(frozen=True)
 class Shares:
-    """n_s(x, y), columns as in `treadle.schedules.factored_planes.PlaneExchange`."""
+    """n_s(x, y), columns as in `treadle.schedules.factored.planes.PlaneExchange`."""
 
     base: Int64Array
     pair_root: Int32Array

@@ -8,11 +8,11 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.factored_checks import UNIT_LIMIT
-from treadle.schedules.factored_index import Borders, LayerIndex
-from treadle.schedules.factored_layers import Layer
-from treadle.schedules.factored_paths import PathCodes
-from treadle.schedules.factored_trees import PieceTrees
+from treadle.schedules.factored.checks import UNIT_LIMIT
+from treadle.schedules.factored.index import Borders, LayerIndex
+from treadle.schedules.factored.layers import Layer
+from treadle.schedules.factored.paths import PathCodes
+from treadle.schedules.factored.trees import PieceTrees
 from treadle.schedules.forest import Direction, Forest, Tree
 
 MAX_CELLS = 2**27

@@ -9,9 +9,9 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.factored_checks import UNIT_LIMIT, check_length, check_range, check_sum, freeze
-from treadle.schedules.factored_exchanges import ExchangeColumns
-from treadle.schedules.factored_trees import TreeRows, check_roots, ragged
+from treadle.schedules.factored.checks import UNIT_LIMIT, check_length, check_range, check_sum, freeze
+from treadle.schedules.factored.exchanges import ExchangeColumns
+from treadle.schedules.factored.trees import TreeRows, check_roots, ragged
 
 
 @dataclass(frozen=True, eq=False)

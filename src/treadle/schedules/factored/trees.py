@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.factored_checks import (
+from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
     check_length,
     check_offsets,

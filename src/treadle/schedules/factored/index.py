@@ -12,8 +12,8 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.factored_layers import Crossings, Layer
-from treadle.schedules.factored_trees import ragged
+from treadle.schedules.factored.layers import Crossings, Layer
+from treadle.schedules.factored.trees import ragged
 
 _MAX_ROWS = 2**27  # rows of a table of borders: hostile files could ask for any number
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.factored_checks import UNIT_LIMIT
-from treadle.schedules.factored_index import Borders, LayerIndex, Pool
-from treadle.schedules.factored_trees import ragged
+from treadle.schedules.factored.checks import UNIT_LIMIT
+from treadle.schedules.factored.index import Borders, LayerIndex, Pool
+from treadle.schedules.factored.trees import ragged
 
 
 class PathCodes:

@@ -9,13 +9,13 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.factored_checks import (
+from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
     Columns,
     check_range,
     freeze,
 )
-from treadle.schedules.factored_trees import TreeRows, UnitRuns, holders
+from treadle.schedules.factored.trees import TreeRows, UnitRuns, holders
 
 _NARROW, _WIDE = (np.int32, 2), (np.int64, 2)
 _COLUMNS: Columns = {

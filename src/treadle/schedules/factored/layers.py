@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.factored_checks import (
+from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
     check_length,
     check_offsets,
@@ -17,7 +17,7 @@ from treadle.schedules.factored_checks import (
     check_sum,
     freeze,
 )
-from treadle.schedules.factored_trees import PieceTrees
+from treadle.schedules.factored.trees import PieceTrees
 
 _MAX_NESTING = 64  # every level costs a pass over the pieces, and files are hostile
 

@@ -9,11 +9,11 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.factored import FactoredForest
-from treadle.schedules.factored_edges import PieceEdges, edges_into, edges_out_of, unit_trees
-from treadle.schedules.factored_expansion import LayerExpansion, path_ends
-from treadle.schedules.factored_index import LayerIndex
-from treadle.schedules.factored_layers import Crossings, Layer, Piece
-from treadle.schedules.factored_trees import UnitRuns, ragged
+from treadle.schedules.factored.edges import PieceEdges, edges_into, edges_out_of, unit_trees
+from treadle.schedules.factored.expansion import LayerExpansion, path_ends
+from treadle.schedules.factored.index import LayerIndex
+from treadle.schedules.factored.layers import Crossings, Layer, Piece
+from treadle.schedules.factored.trees import UnitRuns, ragged
 
 _MAX_UNITS = 2**27  # unit trees that are looked at one by one
 

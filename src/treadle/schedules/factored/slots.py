@@ -12,11 +12,11 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.schedules.factored import FactoredForest
-from treadle.schedules.factored_edges import edges_into, unit_trees
-from treadle.schedules.factored_exchanges import ExchangeColumns
-from treadle.schedules.factored_layers import Layer
-from treadle.schedules.factored_roles import RankView, RoleEdges, Roles
-from treadle.schedules.factored_trees import CirculantExchange, PieceTrees, TableTrees, ragged
+from treadle.schedules.factored.edges import edges_into, unit_trees
+from treadle.schedules.factored.exchanges import ExchangeColumns
+from treadle.schedules.factored.layers import Layer
+from treadle.schedules.factored.roles import RankView, RoleEdges, Roles
+from treadle.schedules.factored.trees import CirculantExchange, PieceTrees, TableTrees, ragged
 
 
 def with_slots(forest: FactoredForest, found: Roles) -> tuple[tuple[RoleEdges, Int64Array], ...]:
@@ -26,7 +26,7 @@ def with_slots(forest: FactoredForest, found: Roles) -> tuple[tuple[RoleEdges, I
     ----------
     forest : FactoredForest
     found : Roles
-        Of that forest: `treadle.schedules.factored_roles.roles`.
+        Of that forest: `treadle.schedules.factored.roles.roles`.
 
     Notes
     -----

@@ -23,31 +23,10 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.factored_checks import UNIT_LIMIT, check_range, check_sum, freeze
-from treadle.schedules.factored_exchanges import ExchangeColumns
-from treadle.schedules.factored_expansion import Expansion
-from treadle.schedules.factored_layers import Crossings, Layer, Piece, no_crossings
-from treadle.schedules.factored_planes import PlaneExchange
-from treadle.schedules.factored_relays import RelayExchange
-from treadle.schedules.factored_trees import CirculantExchange, PieceTrees, TableTrees, TreeRows
+from treadle.schedules.factored.checks import UNIT_LIMIT, check_range, check_sum, freeze
+from treadle.schedules.factored.expansion import Expansion
+from treadle.schedules.factored.layers import Layer
 from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree
-
-__all__ = [
-    "CirculantExchange",
-    "Crossings",
-    "ExchangeColumns",
-    "FactoredForest",
-    "FactoredSchedule",
-    "Layer",
-    "Piece",
-    "PieceTrees",
-    "PlaneExchange",
-    "RelayExchange",
-    "TableTrees",
-    "TreeRows",
-    "expand",
-    "no_crossings",
-]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.schedules.factored_exchanges import ExchangeColumns
-from treadle.schedules.factored_trees import CirculantExchange, PieceTrees, TableTrees, ragged
+from treadle.schedules.factored.exchanges import ExchangeColumns
+from treadle.schedules.factored.trees import CirculantExchange, PieceTrees, TableTrees, ragged
 
 _CELLS = 2**22  # rows times children that are looked at together
 

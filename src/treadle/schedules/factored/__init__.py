@@ -1,0 +1,25 @@
+"""Factored forests: what a stranger to their pieces needs."""
+
+from treadle.schedules.factored.exchanges import ExchangeColumns
+from treadle.schedules.factored.forests import FactoredForest, FactoredSchedule, expand
+from treadle.schedules.factored.layers import Crossings, Layer, Piece, no_crossings
+from treadle.schedules.factored.planes import PlaneExchange
+from treadle.schedules.factored.relays import RelayExchange
+from treadle.schedules.factored.trees import CirculantExchange, PieceTrees, TableTrees, TreeRows
+
+__all__ = [
+    "CirculantExchange",
+    "Crossings",
+    "ExchangeColumns",
+    "FactoredForest",
+    "FactoredSchedule",
+    "Layer",
+    "Piece",
+    "PieceTrees",
+    "PlaneExchange",
+    "RelayExchange",
+    "TableTrees",
+    "TreeRows",
+    "expand",
+    "no_crossings",
+]
