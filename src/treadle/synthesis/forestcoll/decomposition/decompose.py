@@ -10,22 +10,16 @@ from fractions import Fraction
 from math import lcm
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.factored import Crossings, FactoredForest, FactoredSchedule, Layer, Piece, PieceTrees
+from treadle.schedules.factored import FactoredForest, FactoredSchedule, Layer
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
-from treadle.synthesis.forestcoll.decomposition.alignment import Doors, doors_of
 from treadle.synthesis.forestcoll.decomposition.detection import detect
-from treadle.synthesis.forestcoll.decomposition.exchanges import circulant_exchange
 from treadle.synthesis.forestcoll.decomposition.family import Family
-from treadle.synthesis.forestcoll.decomposition.piece_tables import solve_table, violated_cut
-from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece, cut
-from treadle.synthesis.forestcoll.decomposition.plane_exchange import plane_exchange
-from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exchange
+from treadle.synthesis.forestcoll.decomposition.layers import InfeasiblePiece, KindReport, solve_layer
 from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_classes, scale_for
 from treadle.synthesis.forestcoll.decomposition.superposition import single_rate, split_layers
 from treadle.synthesis.forestcoll.decomposition.trimming import trim
@@ -35,30 +29,8 @@ from treadle.synthesis.forestcoll.optimality import Optimum
 from treadle.synthesis.forestcoll.switch_removal import unbalanced_relay
 from treadle.topologies.topology import Topology
 
-_MOST_CELLS = 2**24
-"""A table of unit trees times children is not begun beyond this."""
-
-
 _MOST_ROUNDS = 64
 """How often a cut may be learnt or a set be dropped."""
-
-
-@dataclass(frozen=True)
-class KindReport:
-    """How one kind of piece was solved.
-
-    Parameters
-    ----------
-    count : int
-        Pieces of this kind.
-    children, relays : int
-    packer : str
-    """
-
-    count: int
-    children: int
-    relays: int
-    packer: str
 
 
 @dataclass(frozen=True)
@@ -95,15 +67,6 @@ class Decomposition:
             f"{count} of {children} children by {packer}" for (children, packer), count in counts.items()
         )
         return f"{len(self.kinds)} kinds of pieces: " + ", ".join(parts)
-
-
-@dataclass(frozen=True)
-class _Infeasible:
-    """A piece that violates condition C: nodes of the fabric S with d+(S) < r(S), and the sets to blame."""
-
-    nodes: Int32Array
-    blamed: Int64Array
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -309,7 +272,7 @@ def _attempts(
     best = _optimum(problem, tightest)
     for number, scale in _choices(classes, tightest, trees, only_exact, deadline):
         built = _build(problem, family, best, number, scale, progress, deadline)
-        if not isinstance(built, _Infeasible):
+        if not isinstance(built, InfeasiblePiece):
             return built
         lifted = _lifted(problem, built.nodes)
         if lifted is not None and lifted.rate < rate:
@@ -382,7 +345,7 @@ def _build(
     scale: Fraction,
     progress: Progress | None,
     deadline: float | None,
-) -> Decomposition | _Infeasible | str:
+) -> Decomposition | InfeasiblePiece | str:
     capacities = floor_capacities(problem.bandwidths, scale)
     multiplicities = problem.weights * number
     if int(capacities.sum(dtype=object)) + int(multiplicities.sum(dtype=object)) >= UNIT_LIMIT:
@@ -391,45 +354,14 @@ def _build(
         return "rounded capacities leave a switch unbalanced"
     trimmed = trim(problem, family, capacities, multiplicities)
     if trimmed.failed.any():
-        return _Infeasible(np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim")
-    built = _layer(problem, family, trimmed.capacities, multiplicities, progress, deadline)
+        return InfeasiblePiece(np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim")
+    built = solve_layer(problem, family, trimmed.capacities, multiplicities, progress, deadline)
     if not isinstance(built, tuple):
         return built
     layer, reports = built
     forest = FactoredForest(problem.direction, multiplicities, (layer,))
     algbw = Fraction(int(problem.weights.sum()) * number) / scale
     return Decomposition(forest, best, number, scale, algbw, reports)
-
-
-def _layer(
-    problem: Instance,
-    family: Family,
-    capacities: Int64Array,
-    multiplicities: Int64Array,
-    progress: Progress | None,
-    deadline: float | None,
-) -> tuple[Layer, tuple[KindReport, ...]] | _Infeasible | str:
-    """The pieces of a family whose sets are tight, solved."""
-    cutting = cut(problem, family, capacities, multiplicities)
-    block = int(np.gcd.reduce(multiplicities))
-    solved = _solve_kinds(problem, family, cutting, block, progress, deadline)
-    if not isinstance(solved, list):
-        return solved
-    counts = np.bincount(cutting.kind, minlength=len(cutting.kinds)).tolist()
-    reports = tuple(
-        KindReport(count, kind.n_children, kind.n_relays, packer)
-        for count, kind, (_, packer) in zip(counts, cutting.kinds, solved, strict=True)
-    )
-    layer = Layer(
-        tuple(piece for piece, _ in solved),
-        cutting.kind,
-        cutting.outer,
-        cutting.child_offset,
-        cutting.children,
-        cutting.link_offset,
-        cutting.links,
-    )
-    return layer, reports
 
 
 def _superposed(
@@ -445,7 +377,7 @@ def _superposed(
     for part, of in ((split.boxes, family), (split.flat, whole)):
         if not part.trees:
             continue
-        built = _layer(problem, of, part.capacities, problem.weights * part.trees, progress, deadline)
+        built = solve_layer(problem, of, part.capacities, problem.weights * part.trees, progress, deadline)
         if not isinstance(built, tuple):
             return f"a layer has no forest: {built if isinstance(built, str) else built.reason}"
         layers.append(built[0])
@@ -453,109 +385,3 @@ def _superposed(
     number = split.boxes.trees + split.flat.trees
     forest = FactoredForest(problem.direction, problem.weights * number, tuple(layers))
     return Decomposition(forest, best, number, split.scale, best.algbw, reports)
-
-
-def _solve_kinds(
-    problem: Instance,
-    family: Family,
-    cutting: Cutting,
-    block: int,
-    progress: Progress | None,
-    deadline: float | None,
-) -> list[tuple[Piece, str]] | _Infeasible | str:
-    """Every kind's trees and packer, from the inside out."""
-    solved: dict[int, Piece] = {}
-    packers: dict[int, str] = {}
-    depth = family.depth
-    # the innermost piece of each kind, so that the kinds of its children are solved before it
-    order = np.lexsort((-np.arange(family.n_sets), depth)).tolist()
-    example = {int(cutting.kind[number]): number for number in order}
-    for kind in sorted(example, key=lambda kind: -int(depth[example[kind]])):
-        local = cutting.kinds[kind]
-        number = example[kind]
-        why = ""
-        if number == 0:
-            exchange = _closed_form(local, cutting, solved, block)
-            if not isinstance(exchange, str):
-                solved[kind] = Piece(
-                    local.capacity, local.native, exchange[0], no_crossings(), no_crossings()
-                )
-                packers[kind] = exchange[1]
-                continue
-            why = f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
-        trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
-        if local.n_children * trees > _MOST_CELLS:
-            return why or f"a piece of {local.n_children} children is too large for a table"
-        violated = violated_cut(local)
-        if violated is not None:
-            return _infeasible(problem, family, cutting, number, violated)
-        doors = _doors(cutting, number, solved)
-        table = solve_table(local, doors, progress=progress, deadline=deadline)
-        solved[kind], packers[kind] = table.piece, table.packer
-    return [(solved[kind], packers[kind]) for kind in range(len(cutting.kinds))]
-
-
-def _doors(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Doors | None:
-    """Members of a piece's children that are sets; None if all are ranks."""
-    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
-    if np.all(codes >= 0):
-        return None
-    links = cutting.links[cutting.link_offset[number] : cutting.link_offset[number + 1]]
-    children: list[tuple[Piece, Int64Array] | None] = []
-    for code in codes.tolist():
-        if code >= 0:
-            children.append(None)
-            continue
-        theirs = cutting.links[cutting.link_offset[~code] : cutting.link_offset[~code + 1]]
-        place = np.minimum(np.searchsorted(links, theirs), len(links) - 1)
-        known = np.where(links[place] == theirs, place, -1).astype(np.int64)
-        children.append((solved[int(cutting.kind[~code])], known))
-    return doors_of(len(links), children)
-
-
-def _closed_form(
-    local: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
-) -> tuple[PieceTrees, str] | str:
-    """The outermost piece's trees and the name of their form, or why each form does not serve."""
-    reasons = []
-    forms = (
-        ("circulant exchange", circulant_exchange),
-        ("plane exchange", plane_exchange),
-        ("relay exchange", relay_exchange),
-    )
-    for name, form in forms:
-        trees = form(local, cutting, solved, block)
-        if not isinstance(trees, str):
-            return trees, name
-        reasons.append(trees)
-    return "; ".join(dict.fromkeys(reasons))
-
-
-def _infeasible(
-    problem: Instance, family: Family, cutting: Cutting, number: int, violated: Int32Array
-) -> _Infeasible:
-    """The violated cut of a piece as nodes of the fabric, and the sets whose trimming may be at fault."""
-    local = cutting.kinds[int(cutting.kind[number])]
-    inside = np.zeros(local.n_nodes, dtype=bool)
-    inside[violated] = True
-    nodes: list[NDArray[np.signedinteger]] = []
-    if local.has_outside and inside[local.outside]:
-        nodes.append(np.flatnonzero(family.ancestors[family.depth[number]] != number))
-    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
-    codes = codes[inside[: local.n_children]]
-    nodes.append(problem.terminals[codes[codes >= 0]])
-    nodes.extend(family.members(int(~code)) for code in codes[codes < 0])
-    relays = cutting.relays[cutting.relay_offset[number] : cutting.relay_offset[number + 1]]
-    nodes.append(relays[inside[local.n_children : local.n_children + local.n_relays]])
-    blamed = cutting.kind == cutting.kind[number] if number else family.outer == 0
-    return _Infeasible(
-        np.concatenate(nodes).astype(np.int32),
-        np.flatnonzero(blamed),
-        f"{len(violated)} of a piece's {local.n_nodes} nodes lack capacity",
-    )
-
-
-def no_crossings() -> Crossings:
-    """Borders of the outermost piece: none."""
-    wide, narrow = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
-    return Crossings(narrow, wide, wide, narrow, wide, narrow, wide, np.zeros(1, dtype=np.int64), narrow)

@@ -1,0 +1,181 @@
+"""A layer: the pieces of a family whose sets are tight, each kind solved once, from the inside out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.factored import Layer, Piece, PieceTrees, no_crossings
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.forestcoll.decomposition.alignment import Doors, doors_of
+from treadle.synthesis.forestcoll.decomposition.exchanges import circulant_exchange
+from treadle.synthesis.forestcoll.decomposition.family import Family
+from treadle.synthesis.forestcoll.decomposition.piece_tables import solve_table, violated_cut
+from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece, cut
+from treadle.synthesis.forestcoll.decomposition.plane_exchange import plane_exchange
+from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exchange
+from treadle.synthesis.forestcoll.instance import Instance
+
+_MOST_CELLS = 2**24
+"""A table of unit trees times children is not begun beyond this."""
+
+
+@dataclass(frozen=True)
+class KindReport:
+    """How one kind of piece was solved.
+
+    Parameters
+    ----------
+    count : int
+        Pieces of this kind.
+    children, relays : int
+    packer : str
+    """
+
+    count: int
+    children: int
+    relays: int
+    packer: str
+
+
+@dataclass(frozen=True)
+class InfeasiblePiece:
+    """A piece that violates condition C: nodes of the fabric S with d+(S) < r(S), and the sets to blame."""
+
+    nodes: Int32Array
+    blamed: Int64Array
+    reason: str
+
+
+def solve_layer(
+    problem: Instance,
+    family: Family,
+    capacities: Int64Array,
+    multiplicities: Int64Array,
+    progress: Progress | None,
+    deadline: float | None,
+) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | str:
+    """The pieces of a family whose sets are tight, solved."""
+    cutting = cut(problem, family, capacities, multiplicities)
+    block = int(np.gcd.reduce(multiplicities))
+    solved = _solve_kinds(problem, family, cutting, block, progress, deadline)
+    if not isinstance(solved, list):
+        return solved
+    counts = np.bincount(cutting.kind, minlength=len(cutting.kinds)).tolist()
+    reports = tuple(
+        KindReport(count, kind.n_children, kind.n_relays, packer)
+        for count, kind, (_, packer) in zip(counts, cutting.kinds, solved, strict=True)
+    )
+    layer = Layer(
+        tuple(piece for piece, _ in solved),
+        cutting.kind,
+        cutting.outer,
+        cutting.child_offset,
+        cutting.children,
+        cutting.link_offset,
+        cutting.links,
+    )
+    return layer, reports
+
+
+def _solve_kinds(
+    problem: Instance,
+    family: Family,
+    cutting: Cutting,
+    block: int,
+    progress: Progress | None,
+    deadline: float | None,
+) -> list[tuple[Piece, str]] | InfeasiblePiece | str:
+    """Every kind's trees and packer, from the inside out."""
+    solved: dict[int, Piece] = {}
+    packers: dict[int, str] = {}
+    depth = family.depth
+    # the innermost piece of each kind, so that the kinds of its children are solved before it
+    order = np.lexsort((-np.arange(family.n_sets), depth)).tolist()
+    example = {int(cutting.kind[number]): number for number in order}
+    for kind in sorted(example, key=lambda kind: -int(depth[example[kind]])):
+        local = cutting.kinds[kind]
+        number = example[kind]
+        why = ""
+        if number == 0:
+            exchange = _closed_form(local, cutting, solved, block)
+            if not isinstance(exchange, str):
+                solved[kind] = Piece(
+                    local.capacity, local.native, exchange[0], no_crossings(), no_crossings()
+                )
+                packers[kind] = exchange[1]
+                continue
+            why = f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
+        trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
+        if local.n_children * trees > _MOST_CELLS:
+            return why or f"a piece of {local.n_children} children is too large for a table"
+        violated = violated_cut(local)
+        if violated is not None:
+            return _infeasible(problem, family, cutting, number, violated)
+        doors = _doors(cutting, number, solved)
+        table = solve_table(local, doors, progress=progress, deadline=deadline)
+        solved[kind], packers[kind] = table.piece, table.packer
+    return [(solved[kind], packers[kind]) for kind in range(len(cutting.kinds))]
+
+
+def _doors(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Doors | None:
+    """Members of a piece's children that are sets; None if all are ranks."""
+    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
+    if np.all(codes >= 0):
+        return None
+    links = cutting.links[cutting.link_offset[number] : cutting.link_offset[number + 1]]
+    children: list[tuple[Piece, Int64Array] | None] = []
+    for code in codes.tolist():
+        if code >= 0:
+            children.append(None)
+            continue
+        theirs = cutting.links[cutting.link_offset[~code] : cutting.link_offset[~code + 1]]
+        place = np.minimum(np.searchsorted(links, theirs), len(links) - 1)
+        known = np.where(links[place] == theirs, place, -1).astype(np.int64)
+        children.append((solved[int(cutting.kind[~code])], known))
+    return doors_of(len(links), children)
+
+
+def _closed_form(
+    local: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
+) -> tuple[PieceTrees, str] | str:
+    """The outermost piece's trees and the name of their form, or why each form does not serve."""
+    reasons = []
+    forms = (
+        ("circulant exchange", circulant_exchange),
+        ("plane exchange", plane_exchange),
+        ("relay exchange", relay_exchange),
+    )
+    for name, form in forms:
+        trees = form(local, cutting, solved, block)
+        if not isinstance(trees, str):
+            return trees, name
+        reasons.append(trees)
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def _infeasible(
+    problem: Instance, family: Family, cutting: Cutting, number: int, violated: Int32Array
+) -> InfeasiblePiece:
+    """The violated cut of a piece as nodes of the fabric, and the sets whose trimming may be at fault."""
+    local = cutting.kinds[int(cutting.kind[number])]
+    inside = np.zeros(local.n_nodes, dtype=bool)
+    inside[violated] = True
+    nodes: list[NDArray[np.signedinteger]] = []
+    if local.has_outside and inside[local.outside]:
+        nodes.append(np.flatnonzero(family.ancestors[family.depth[number]] != number))
+    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
+    codes = codes[inside[: local.n_children]]
+    nodes.append(problem.terminals[codes[codes >= 0]])
+    nodes.extend(family.members(int(~code)) for code in codes[codes < 0])
+    relays = cutting.relays[cutting.relay_offset[number] : cutting.relay_offset[number + 1]]
+    nodes.append(relays[inside[local.n_children : local.n_children + local.n_relays]])
+    blamed = cutting.kind == cutting.kind[number] if number else family.outer == 0
+    return InfeasiblePiece(
+        np.concatenate(nodes).astype(np.int32),
+        np.flatnonzero(blamed),
+        f"{len(violated)} of a piece's {local.n_nodes} nodes lack capacity",
+    )
