@@ -43,6 +43,7 @@ from treadle.synthesis.forestcoll.decomposition.plane_exchange import plane_exch
 from treadle.synthesis.forestcoll.decomposition.plane_shares import Shares, plane_shares
 from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exchange
 from treadle.synthesis.forestcoll.instance import instance_of
+from treadle.topologies.clusters import rail_optimized
 from treadle.topologies.platforms import add_box, dgx_a100
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.topologies.transforms import with_failed_links
@@ -565,3 +566,15 @@ def test_circulant_exchanges_with_more_columns_in_than_out_round_trip(tmp_path: 
     plan = Plan(topology, collective, (PlanEntry(0, None, schedule),), "by hand", Fraction(8))
     save_plan(tmp_path / "plan", plan)
     assert load_plan(tmp_path / "plan") == plan
+
+
+@pytest.mark.parametrize("failures", [(), ("box1.gpu2--rail2",)])
+def test_spines_between_the_planes_are_left_alone(failures: tuple[str, ...]) -> None:
+    topology = with_failed_links(rail_optimized(6, spines=2, oversubscription=2), *failures)
+    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
+    found = decompose(topology, collective)
+    assert not isinstance(found, str)
+    assert "exchange" in found.summary.split(":")[1].split(",")[0]
+    report = verify(topology, collective, found.schedule.explicit(), claimed_algbw=found.algbw)
+    assert not report.violations
+    assert found.algbw == optimum(topology, collective).algbw

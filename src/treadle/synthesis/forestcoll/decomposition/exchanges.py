@@ -63,9 +63,8 @@ def circulant_exchange(
     if piece.has_outside or n < 2 or len(np.unique(piece.native)) != 1:
         return "its children have unequal numbers of trees"
     native = int(piece.native[0])
-    tail_is_child, head_is_child = piece.tails < n, piece.heads < n
-    if np.any(tail_is_child == head_is_child):
-        return "its links do not all join a child and a relay"
+    if np.any((piece.tails < n) & (piece.heads < n)):  # links between relays are not needed
+        return "some links join two children"
     out, into = (unit_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False))
     for runs in (out, into):
         totals = np.bincount(runs.owner, weights=runs.units, minlength=n)

@@ -35,8 +35,8 @@ def plane_exchange(
     n = piece.n_children
     if piece.has_outside or n < 2 or len(np.unique(piece.native)) != 1 or not piece.native[0]:
         return "its children have unequal numbers of trees"
-    if np.any((piece.tails < n) == (piece.heads < n)):
-        return "its links do not all join a child and a relay"
+    if np.any((piece.tails < n) & (piece.heads < n)):
+        return "some links join two children"
     trees = int(piece.native[0])
     out, into = (Side.of(unit_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False))
     if np.any(out.units != trees * (n - 1)) or np.any(into.units != trees * (n - 1)):
