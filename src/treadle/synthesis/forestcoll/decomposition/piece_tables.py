@@ -13,8 +13,9 @@ from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.decomposition.alignment import Doors, aligned_rows
 from treadle.synthesis.forestcoll.decomposition.evening import evened
 from treadle.synthesis.forestcoll.decomposition.pieces import LocalPiece
+from treadle.synthesis.forestcoll.decomposition.star import star_graph, star_packing
 from treadle.synthesis.forestcoll.instance import Instance, find_violated_cut
-from treadle.synthesis.forestcoll.packers import PackingAttempt, pack_lowest
+from treadle.synthesis.forestcoll.packers import pack_lowest
 from treadle.synthesis.forestcoll.switch_removal import LogicalGraph, remove_switches
 from treadle.synthesis.forestcoll.tree_packing import to_forest
 from treadle.topologies.topology import Topology
@@ -31,12 +32,10 @@ class SolvedPiece:
     ----------
     piece : Piece
     packer : str
-    attempts : tuple of PackingAttempt
     """
 
     piece: Piece
     packer: str
-    attempts: tuple[PackingAttempt, ...]
 
 
 def local_instance(piece: LocalPiece) -> Instance:
@@ -97,10 +96,11 @@ def solve_table(
     at a child become unit trees rooted there.
     """
     problem = local_instance(piece)
-    graph = remove_switches(
+    star = star_graph(piece)
+    graph = star or remove_switches(
         problem, piece.capacity, piece.multiplicities, progress=progress, deadline=deadline
     )
-    if doors is not None:
+    if doors is not None and star is None:
         graph = evened(graph, piece.tails, piece.heads)
     used = np.zeros(len(piece.tails), dtype=np.int64)
     is_exit = graph.heads == piece.outside if piece.has_outside else np.zeros(len(graph.heads), dtype=bool)
@@ -111,15 +111,20 @@ def solve_table(
     multiplicities = piece.native + entered.astype(np.int64)
     inner = replace(problem, terminals=problem.terminals[: piece.n_children], weights=multiplicities)
     rest = _subgraph(graph, ~(is_exit | is_entrance))
-    free = piece.capacity - _crossing_loads(entrances, exits, len(piece.tails))
-    packed = pack_lowest(inner, rest, multiplicities, capacities=free, progress=progress, deadline=deadline)
-    forest = to_forest(inner, packed.graph, packed.packing)
+    if star is None:
+        free = piece.capacity - _crossing_loads(entrances, exits, len(piece.tails))
+        packed = pack_lowest(
+            inner, rest, multiplicities, capacities=free, progress=progress, deadline=deadline
+        )
+        forest, packer = to_forest(inner, packed.graph, packed.packing), str(packed.packer)
+    else:
+        forest, packer = to_forest(inner, rest, star_packing(multiplicities)), "star"
     if doors is None or forest.n_trees * forest.n_ranks > _MOST_ALIGNED:
         table = table_of(forest, used)
     else:
         table = _table(*aligned_rows(forest, doors, entrances), forest, used)
     solved = Piece(piece.capacity, piece.native, table, entrances, exits)
-    return SolvedPiece(solved, str(packed.packer), packed.attempts)
+    return SolvedPiece(solved, packer)
 
 
 def _subgraph(graph: LogicalGraph, keep: BoolArray) -> LogicalGraph:

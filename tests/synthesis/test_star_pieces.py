@@ -1,0 +1,75 @@
+"""Pieces whose only relay has room for every tree as a star."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from treadle.synthesis.forestcoll.decomposition.piece_tables import solve_table
+from treadle.synthesis.forestcoll.decomposition.pieces import LocalPiece
+from treadle.synthesis.forestcoll.decomposition.star import star_graph
+
+
+def box(out: tuple[int, int, int] = (10, 6, 2), into: tuple[int, int, int] = (4, 6, 8)) -> LocalPiece:
+    """Three children of 5, 3 and 1 unit trees, entering ones included: node 3 is the relay, 4 the outside."""
+    links = [(y, 3, out[y]) for y in range(3)] + [(3, y, into[y]) for y in range(3)]
+    links += [(4, 0, 4), (4, 1, 2), (0, 4, 6)]
+    tails, heads, capacity = (np.array(column) for column in zip(*links, strict=True))
+    return LocalPiece(
+        n_children=3,
+        n_relays=1,
+        has_outside=True,
+        tails=tails.astype(np.int32),
+        heads=heads.astype(np.int32),
+        capacity=capacity,
+        native=np.array([1, 1, 1]),
+        total=9,
+    )
+
+
+def test_stars_take_just_what_they_need() -> None:
+    graph = star_graph(box())
+    assert graph is not None
+    arcs = {
+        (int(tail), int(head)): int(units)
+        for tail, head, units in zip(graph.tails, graph.heads, graph.capacities, strict=True)
+    }
+    assert arcs == {
+        **{(0, 1): 5, (0, 2): 5, (1, 0): 3, (1, 2): 3, (2, 0): 1, (2, 1): 1},
+        **{(4, 0): 4, (4, 1): 2, (0, 4): 6},
+    }
+    solved = solve_table(box())
+    assert solved.packer == "star"
+    trees = solved.piece.trees
+    assert trees.root_units.tolist() == [5, 3, 1]
+    assert trees.rows(np.array([1]), np.array([2])).parent.tolist() == [[1, -1, 1]]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(box(out=out) for out in ((9, 6, 2), (10, 5, 2), (10, 6, 1))),
+        *(box(into=into) for into in ((3, 6, 8), (4, 5, 8), (4, 6, 7))),
+    ],
+)
+def test_one_unit_less_is_no_star(piece: LocalPiece) -> None:
+    assert star_graph(piece) is None
+
+
+def test_other_shapes_are_no_stars() -> None:
+    piece = box()
+    widened = replace(
+        piece,
+        tails=np.append(piece.tails, np.int32(0)),
+        heads=np.append(piece.heads, np.int32(1)),
+        capacity=np.append(piece.capacity, 1),
+    )
+    assert star_graph(widened) is None  # a link between children
+    assert star_graph(replace(widened, heads=np.append(piece.heads, np.int32(3)))) is None  # parallel
+    cut_off = np.arange(len(piece.tails)) != 2
+    kept = replace(
+        piece, tails=piece.tails[cut_off], heads=piece.heads[cut_off], capacity=piece.capacity[cut_off]
+    )
+    assert star_graph(kept) is None  # a child that cannot send
