@@ -301,6 +301,25 @@ class TreadleGroup(ProcessGroup):
         self._warn("scatter", "Treadle has no plans for it")
         return self._gloo.scatter(*arguments, **keywords)
 
+    # Left to torch, these reach gloo with the interpreter's lock held; if gloo's thread then drops a tensor
+    # under the mutex that they wait for, both wait for ever. Calls from here release the lock.
+
+    def barrier(self, *arguments: Any, **keywords: Any) -> Work:
+        """Gloo's barrier."""
+        return self._gloo.barrier(*arguments, **keywords)
+
+    def send(self, *arguments: Any, **keywords: Any) -> Work:
+        """Gloo's send."""
+        return self._gloo.send(*arguments, **keywords)
+
+    def recv(self, *arguments: Any, **keywords: Any) -> Work:
+        """Gloo's receive."""
+        return self._gloo.recv(*arguments, **keywords)
+
+    def recv_anysource(self, *arguments: Any, **keywords: Any) -> Work:
+        """Gloo's receive from whoever sends."""
+        return self._gloo.recv_anysource(*arguments, **keywords)
+
     # older names of the same
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
