@@ -28,6 +28,7 @@ from treadle.synthesis.forestcoll.optimality import optimum
 from treadle.synthesis.forestcoll.packers import Packer
 from treadle.synthesis.forestcoll.pipeline import synthesise
 from treadle.synthesis.forestcoll.switch_removal import unbalanced_relay
+from treadle.topologies import parse
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 
 BATCHES = [range(start, start + 20) for start in range(0, 100, 20)]
@@ -303,3 +304,14 @@ def test_superposed_layers_of_equal_boxes_whose_ranks_bind() -> None:
         assert found.algbw == Fraction(ranks * (inner + nic), ranks - 1)
         assert found.schedule.broadcast is not None
         assert len(found.schedule.broadcast.layers) == 2
+
+
+def test_superposed_layers_serve_both_halves_of_an_allreduce() -> None:
+    topology = parse("dgx_h100(3)")
+    collective = on_all_ranks(topology, CollectiveKind.ALLREDUCE)
+    found = decompose(topology, collective)
+    assert not isinstance(found, str)
+    assert found.n_layers == 2
+    report = verify(topology, collective, found.schedule.explicit(), claimed_algbw=found.algbw)
+    assert not report.violations
+    assert found.algbw == found.optimum.algbw / 2

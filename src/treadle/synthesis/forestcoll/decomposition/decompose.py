@@ -163,14 +163,15 @@ def _two_phases(
     gather = _within_budget(one, budget, progress, deadline)
     if isinstance(gather, str):
         return gather
-    # the trees of both halves meet at their roots, so the second takes as many as the first
-    scatter = _within_budget(other, TreeBudget(trees=gather.trees), progress, deadline)
+    alone = _within_budget(other, budget, progress, deadline)
+    scatter = alone
+    if isinstance(alone, str) or alone.trees != gather.trees:
+        # the trees of both halves meet at their roots, so the second takes as many as the first
+        scatter = _within_budget(other, TreeBudget(trees=gather.trees), progress, deadline)
     if isinstance(scatter, str):
         return scatter
-    if scatter.algbw != scatter.optimum.algbw and budget.trees is None:
-        alone = _within_budget(other, budget, progress, deadline)
-        if isinstance(alone, str) or alone.algbw > scatter.algbw:
-            return "the two directions need different numbers of trees"
+    if scatter.algbw != scatter.optimum.algbw and (isinstance(alone, str) or alone.algbw > scatter.algbw):
+        return "the two directions need different numbers of trees"
     schedule = FactoredSchedule(CollectiveKind.ALLREDUCE, reduce=scatter.forest, broadcast=gather.forest)
     algbw = 1 / (1 / scatter.algbw + 1 / gather.algbw)
     return FactoredSynthesis(schedule, algbw, gather.optimum, gather.trees, (scatter, gather))
