@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -250,6 +251,40 @@ def forest_from_trees(direction: Direction, n_ranks: int, trees: Iterable[TreeSp
     )
 
 
+class RootedTrees(Protocol):
+    """What forests in any form tell of their trees."""
+
+    @property
+    def direction(self) -> Direction:
+        """Which way data flows."""
+
+    @property
+    def root_multiplicity(self) -> Int64Array:
+        """r(v), shape (N,)."""
+
+
+def check_phases(kind: CollectiveKind, reduce: RootedTrees | None, broadcast: RootedTrees | None) -> None:
+    """Raise ScheduleError unless a collective has just these forests, the right way and of equal roots."""
+    for needed, forest, name in (
+        (kind.reduces, reduce, "in-trees"),
+        (kind.broadcasts, broadcast, "out-trees"),
+    ):
+        if needed != (forest is not None):
+            raise ScheduleError(f"{kind}: {name} {'are missing' if needed else 'do not belong'}")
+    if reduce is not None and reduce.direction is not Direction.REDUCE:
+        raise ScheduleError(f"{kind}: the reducing forest flows the wrong way")
+    if broadcast is not None and broadcast.direction is not Direction.BROADCAST:
+        raise ScheduleError(f"{kind}: the broadcasting forest flows the wrong way")
+    if reduce is None and broadcast is None:
+        raise ScheduleError(f"{kind}: spanning trees do not serve it")
+    if (
+        reduce is not None
+        and broadcast is not None
+        and not np.array_equal(reduce.root_multiplicity, broadcast.root_multiplicity)
+    ):
+        raise ScheduleError(f"{kind}: in-trees and out-trees differ in trees per root")
+
+
 @dataclass(frozen=True)
 class ForestSchedule:
     """A collective as forests: out-trees, in-trees, or in-trees followed by out-trees (allreduce).
@@ -275,19 +310,7 @@ class ForestSchedule:
     broadcast: Forest | None = None
 
     def __post_init__(self) -> None:
-        for needed, forest, name in (
-            (self.kind.reduces, self.reduce, "in-trees"),
-            (self.kind.broadcasts, self.broadcast, "out-trees"),
-        ):
-            if needed != (forest is not None):
-                raise ScheduleError(f"{self.kind}: {name} {'are missing' if needed else 'do not belong'}")
-        if self.reduce is not None and self.reduce.direction is not Direction.REDUCE:
-            raise ScheduleError(f"{self.kind}: the reducing forest flows the wrong way")
-        if self.broadcast is not None and self.broadcast.direction is not Direction.BROADCAST:
-            raise ScheduleError(f"{self.kind}: the broadcasting forest flows the wrong way")
-        multiplicities = [forest.root_multiplicity for forest in self.forests]
-        if any(not np.array_equal(multiplicities[0], other) for other in multiplicities[1:]):
-            raise ScheduleError(f"{self.kind}: in-trees and out-trees differ in trees per root")
+        check_phases(self.kind, self.reduce, self.broadcast)
 
     @property
     def forests(self) -> tuple[Forest, ...]:

@@ -26,7 +26,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored.checks import UNIT_LIMIT, check_range, check_sum, freeze
 from treadle.schedules.factored.expansion import Expansion
 from treadle.schedules.factored.layers import Layer
-from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree
+from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree, check_phases
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,21 +144,7 @@ class FactoredSchedule:
     broadcast: FactoredForest | None = None
 
     def __post_init__(self) -> None:
-        for needed, forest, name in (
-            (self.kind.reduces, self.reduce, "in-trees"),
-            (self.kind.broadcasts, self.broadcast, "out-trees"),
-        ):
-            if needed != (forest is not None):
-                raise ScheduleError(f"{self.kind}: {name} {'are missing' if needed else 'do not belong'}")
-        if self.reduce is not None and self.reduce.direction is not Direction.REDUCE:
-            raise ScheduleError(f"{self.kind}: the reducing forest flows the wrong way")
-        if self.broadcast is not None and self.broadcast.direction is not Direction.BROADCAST:
-            raise ScheduleError(f"{self.kind}: the broadcasting forest flows the wrong way")
-        multiplicities = [forest.root_multiplicity for forest in self.forests]
-        if not multiplicities:
-            raise ScheduleError(f"{self.kind}: spanning trees do not serve it")
-        if any(not np.array_equal(multiplicities[0], other) for other in multiplicities[1:]):
-            raise ScheduleError(f"{self.kind}: in-trees and out-trees differ in trees per root")
+        check_phases(self.kind, self.reduce, self.broadcast)
 
     @property
     def forests(self) -> tuple[FactoredForest, ...]:
