@@ -147,23 +147,25 @@ auto pack(int n_nodes, Int64In root, Int32In tail, Int32In head, Int64In capacit
                            to_numpy(std::move(counts)));
 }
 
-// Counts: height, overload left, re-hangings, detours, steps.
-auto match_trees(int n_nodes, Int64In root, Int32In tail, Int32In head, Int64In capacity, int start, bool detours,
-                 int first_height, int last_height, std::int64_t max_work, std::uint64_t seed, ControlIn control) {
+// Counts: height, overload left, re-hangings, splits, detours, steps.
+auto match_trees(int n_nodes, Int32In tree_root, Int64In tree_weight, Int32In tail, Int32In head, Int64In capacity,
+                 int start, bool detours, int most_trees, int first_height, int last_height, std::int64_t max_work,
+                 std::uint64_t seed, ControlIn control) {
     Matching found;
     Status status;
     {
         nb::gil_scoped_release release;
         PackingProblem problem;
         problem.n_nodes = n_nodes;
-        problem.root = to_vector<std::int64_t>(root);
         problem.tail = to_vector<int>(tail);
         problem.head = to_vector<int>(head);
         problem.capacity = to_vector<std::int64_t>(capacity);
-        const MatchingOptions options{static_cast<Start>(start), detours, first_height, last_height, max_work, seed};
-        status = match_vertices(problem, options, Control{control.data()}, found);
+        const MatchingOptions options{static_cast<Start>(start), detours, most_trees, first_height, last_height,
+                                      max_work, seed};
+        status = match_vertices(problem, to_vector<int>(tree_root), to_vector<std::int64_t>(tree_weight), options,
+                                Control{control.data()}, found);
     }
-    std::vector<std::int64_t> counts{found.height, found.overload, found.rehangs, found.detours, found.work};
+    std::vector<std::int64_t> counts{found.height, found.overload, found.rehangs, found.splits, found.detours, found.work};
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found.packing.root)),
                            to_numpy(std::move(found.packing.multiplicity)), to_numpy(std::move(found.packing.parent)),
                            to_numpy(std::move(counts)));
@@ -569,9 +571,9 @@ NB_MODULE(_core, m) {
           nb::arg("head"), nb::arg("capacity"), nb::arg("u"), nb::arg("w"), nb::arg("t"));
     m.def("pack", &pack, nb::arg("n_nodes"), nb::arg("root"), nb::arg("tail"), nb::arg("head"), nb::arg("capacity"),
           nb::arg("speculate"), nb::arg("control"));
-    m.def("match_trees", &match_trees, nb::arg("n_nodes"), nb::arg("root"), nb::arg("tail"), nb::arg("head"),
-          nb::arg("capacity"), nb::arg("start"), nb::arg("detours"), nb::arg("first_height"), nb::arg("last_height"),
-          nb::arg("max_work"), nb::arg("seed"), nb::arg("control"));
+    m.def("match_trees", &match_trees, nb::arg("n_nodes"), nb::arg("tree_root"), nb::arg("tree_weight"),
+          nb::arg("tail"), nb::arg("head"), nb::arg("capacity"), nb::arg("start"), nb::arg("detours"),
+          nb::arg("most_trees"), nb::arg("first_height"), nb::arg("last_height"), nb::arg("max_work"), nb::arg("seed"), nb::arg("control"));
     m.def("most_hops", &most_hops, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"), nb::arg("compute"),
           nb::arg("source"));
     m.def("lower_forest", &lower_forest, nb::arg("n_ranks"), nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 
 namespace treadle {
 
-TreeFamily::TreeFamily(const PackingProblem& problem) : n_(problem.n_nodes) {
+TreeFamily::TreeFamily(const PackingProblem& problem, std::vector<int> tree_root, std::vector<std::int64_t> tree_weight)
+    : root(std::move(tree_root)), weight(std::move(tree_weight)), n_(problem.n_nodes) {
     std::vector<int> order;
     for (std::size_t a = 0; a < problem.tail.size(); a++)
         if (problem.tail[a] != problem.head[a] && problem.capacity[a] > 0) order.push_back(static_cast<int>(a));
@@ -28,7 +30,6 @@ TreeFamily::TreeFamily(const PackingProblem& problem) : n_(problem.n_nodes) {
     std::vector<int> place(out_start.begin(), out_start.end() - 1);
     for (int a : order) out_head[place[problem.tail[a]]++] = problem.head[a];
     load.assign(order.size(), 0);
-    for (int v = 0; v < n_; v++) root.insert(root.end(), static_cast<std::size_t>(problem.root[v]), v);
     const std::size_t cells = root.size() * static_cast<std::size_t>(n_);
     parent_.assign(cells, kNone);
     depth_.assign(cells, 0);
@@ -85,14 +86,26 @@ bool TreeFamily::can_hang(int tree, int v, int u, int limit) {
 void TreeFamily::hang(int tree, int v, int u) {
     Node *parent = parents(tree), *depth = depths(tree);
     Node* children = children_.data() + static_cast<std::size_t>(tree) * n_;
-    load[arc(parent[v], v)]--;
-    load[arc(u, v)]++;
+    load[arc(parent[v], v)] -= weight[tree];
+    load[arc(u, v)] += weight[tree];
     children[parent[v]]--;
     children[u]++;
     parent[v] = static_cast<Node>(u);
     const int sinks = depth[u] + 1 - depth[v];
     if (sinks == 0) return;
     for (int x : subtree(tree, v)) depth[x] = static_cast<Node>(depth[x] + sinks);
+}
+
+int TreeFamily::split(int tree, std::int64_t units) {
+    const std::size_t n = n_, from = static_cast<std::size_t>(tree) * n;
+    for (auto* table : {&parent_, &depth_, &children_}) {
+        table->resize(table->size() + n);
+        std::copy_n(table->begin() + static_cast<std::ptrdiff_t>(from), n, table->end() - static_cast<std::ptrdiff_t>(n));
+    }
+    weight[tree] -= units;
+    weight.push_back(units);
+    root.push_back(root[tree]);
+    return n_trees() - 1;
 }
 
 }  // namespace treadle

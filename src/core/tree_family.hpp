@@ -1,4 +1,4 @@
-// Unit spanning out-trees of one digraph as parent arrays, with the loads they put on its arcs.
+// Weighted spanning out-trees of one digraph as parent arrays, with the loads they put on its arcs.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,9 +17,11 @@ class TreeFamily {
     std::vector<int> in_start, in_tail, out_start, out_head;
     std::vector<std::int64_t> capacity, load;  // by arc
     std::vector<int> root;                     // by tree
+    std::vector<std::int64_t> weight;          // by tree: units it takes of every arc it uses
     std::int64_t work = 0;                     // steps so far, for limits that do not depend on the machine
 
-    explicit TreeFamily(const PackingProblem& problem);
+    // One tree for each root and weight; the problem's own multiplicities are not looked at.
+    TreeFamily(const PackingProblem& problem, std::vector<int> tree_root, std::vector<std::int64_t> tree_weight);
 
     int n_nodes() const { return n_; }
     int n_trees() const { return static_cast<int>(root.size()); }
@@ -33,6 +35,8 @@ class TreeFamily {
     // May v, with all below it, hang on u, no node of the tree deeper than `limit`?
     bool can_hang(int tree, int v, int u, int limit);
     void hang(int tree, int v, int u);
+    // So many units of the tree become a tree of their own, equal so far; its number.
+    int split(int tree, std::int64_t units);
 
     template <class Visit>
     void for_children(int tree, int x, Visit visit) {

@@ -56,12 +56,14 @@ def pack(
 ) -> tuple[int, Int32, Int64, Int32, Int64]: ...
 def match_trees(
     n_nodes: int,
-    root: Int64,
+    tree_root: Int32,
+    tree_weight: Int64,
     tail: Int32,
     head: Int32,
     capacity: Int64,
     start: int,
     detours: bool,
+    most_trees: int,
     first_height: int,
     last_height: int,
     max_work: int,

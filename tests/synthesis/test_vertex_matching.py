@@ -193,15 +193,32 @@ def test_limits_end_an_attempt() -> None:
         match_vertices(graph, start=Start.PRICED, deadline=0.0)
 
 
-def test_too_many_trees_are_refused() -> None:
+def test_equal_trees_are_kept_once_however_many_they_are() -> None:
     graph = Digraph(
         np.array([2**40, 0], dtype=np.int64),
         np.array([0, 1], dtype=np.int32),
         np.array([1, 0], dtype=np.int32),
         np.array([2**40, 2**40], dtype=np.int64),
     )
+    found = match_vertices(graph)
+    assert found.failure == ""
+    assert found.multiplicity.tolist() == [2**40]
+
+
+def test_bundles_are_split_where_only_some_of_their_trees_fit() -> None:
+    """Every arc of a torus takes 15 of 60 trees, and 4 trees of a root are equal nearly everywhere."""
+    instance = fabric("torus(4,4)", 4, 15)
+    found = match_vertices(digraph(instance), detours=False)
+    assert found.failure == ""
+    assert found.splits > 0
+    assert 16 < len(found.root) < 48
+    assert not check(instance, found)
+
+
+def test_graphs_that_are_too_large_are_refused() -> None:
+    ring = np.arange(2**16, dtype=np.int32)
+    graph = Digraph(np.ones(2**16, dtype=np.int64), ring, np.roll(ring, -1), np.ones(2**16, dtype=np.int64))
     assert "too many" in match_vertices(graph).failure
-    assert match_vertices(graph, unit=2**40).failure == ""
 
 
 def test_unreachable_nodes_are_a_failure() -> None:

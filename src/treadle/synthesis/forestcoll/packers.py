@@ -29,13 +29,10 @@ _MATCHING = (Packer.BREADTH_FIRST, Packer.MATCHING, Packer.PRICED_MATCHING)
 SMALL_CELLS = 2**18
 """Up to so many trees times nodes growth is quick, and the lower of two forests is kept."""
 
-MANY_TREES = 1024
-"""Unit trees per node, in bundles, beyond which matching takes too long."""
-
 NEAR = 0.01
 """Matching follows breadth-first only if that left at most this share of the tree edges on full arcs."""
 
-_BREADTH_FIRST_WORK = 40
+_BREADTH_FIRST_WORK = 150
 _PRICED_WORK = 300
 _LEAST_WORK = 20_000_000
 _LARGEST_FACTOR = 2**16
@@ -92,7 +89,7 @@ def _pack(
     lowest = max(0, height_bound(*_whole(digraph)))
     left: float | None = None
     for name in (name for name in _MATCHING if name in wanted):
-        reason = "" if packer else _reason_to_skip(name, problem, digraph, unit, left)
+        reason = "" if packer else _reason_to_skip(name, problem, left)
         if reason:
             attempts.append(PackingAttempt(name, f"not tried: {reason}"))
             continue
@@ -176,11 +173,8 @@ def _cells(graph: Digraph, unit: int) -> int:
     return int(graph.multiplicities.sum()) // unit * graph.n_nodes
 
 
-def _reason_to_skip(name: Packer, problem: Instance, graph: Digraph, unit: int, left: float | None) -> str:
+def _reason_to_skip(name: Packer, problem: Instance, left: float | None) -> str:
     """Why a packer would not pay, or ""."""
-    trees = int(graph.multiplicities.sum()) // unit
-    if trees > MANY_TREES * graph.n_nodes:
-        return f"{trees} unit trees are too many"
     if name is Packer.MATCHING and left is not None and left > NEAR:
         return f"breadth-first left {left:.0%} of the tree edges on full arcs"
     if name is Packer.PRICED_MATCHING and len(problem.relays):
@@ -196,7 +190,7 @@ def _match(
     progress: Progress | None,
     deadline: float | None,
 ) -> Matched:
-    cells = _cells(graph, unit)
+    cells = int(np.count_nonzero(graph.multiplicities)) * graph.n_nodes
     if name is Packer.BREADTH_FIRST:
         return match_vertices(
             graph,
@@ -228,7 +222,7 @@ def _packing(found: Matched) -> Packing:
 def _made(found: Matched, lowest: int) -> str:
     return (
         f"made the forest: height {found.height} (at least {lowest} in this graph), "
-        f"{found.rehangs} re-hangings, {found.detours} detours"
+        f"{found.rehangs} re-hangings, {found.splits} splits, {found.detours} detours"
     )
 
 

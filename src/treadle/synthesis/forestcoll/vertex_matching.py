@@ -13,6 +13,9 @@ from treadle.synthesis.engine import Progress, core, run_watched
 MAX_CELLS = 2**27
 """Trees times nodes that are kept in memory, at 6 bytes each."""
 
+FEW_CELLS = 2**22
+"""Up to so many unit trees times nodes an attempt that fails is made again with a tree for every unit."""
+
 WORK_PER_CELL = 2000
 """Steps per tree and node after which an attempt is given up; counted, not timed, so results do not vary."""
 
@@ -66,8 +69,8 @@ class Matched:
         Hops in the digraph, greatest over all trees.
     overload : int
         Units above capacity that could not be moved; 0: a packing.
-    rehangs, detours, work : int
-        Moves of a subtree, re-rootings of one, and steps in all.
+    rehangs, splits, detours, work : int
+        Moves of a subtree, bundles split for one, re-rootings, and steps in all.
     failure : str
         Why there is no packing, or "".
     """
@@ -78,6 +81,7 @@ class Matched:
     height: int
     overload: int
     rehangs: int
+    splits: int
     detours: int
     work: int
     failure: str = ""
@@ -122,7 +126,7 @@ def match_vertices(
         No tree is made higher than the first; where nothing moves any more the limit rises, up to the last
         (default: no limit). Trees start as high as they start.
     unit : int
-        Trees come in bundles of so many; must divide every multiplicity.
+        Trees are counted by so many; must divide every multiplicity.
     max_work : int, optional
         Steps before giving up; default 2000 per tree and node.
     seed : int
@@ -138,34 +142,60 @@ def match_vertices(
     At a node v the trees that are not rooted there each use one in-arc. On an overloaded arc a breadth-first
     search over the arcs into v finds trees that can hang on another one (a tree may hang v on u if u is not
     below v), until it meets an arc with room. The moves are in different trees, and change no load at other
-    nodes. Incomplete: a failure says nothing about whether a packing exists.
+    nodes. All trees of a root begin as one, and are split where only some of them can move. If that fails
+    on a small graph, every unit tree is tried for itself.
+    Incomplete: a failure says nothing about whether a packing exists.
     """
-    n, units = graph.n_nodes, graph.multiplicities // unit
+    units = graph.multiplicities // unit
     assert not np.any(graph.multiplicities % unit), "the unit must divide every multiplicity"
-    cells = int(units.sum()) * n
-    if cells > MAX_CELLS or n >= 2**16 - 1:
-        return _failed(f"{int(units.sum())} unit trees of {n} nodes are too many")
-    limit = max(_MIN_WORK, WORK_PER_CELL * cells) if max_work is None else max_work
-    status, root, multiplicity, parent, counts = run_watched(
-        "vertex matching",
-        lambda control: core.match_trees(
-            n,
-            units,
-            graph.tails,
-            graph.heads,
-            graph.capacities // unit,
-            int(start),
-            detours,
-            first_height,
-            n - 1 if last_height is None else last_height,
-            limit,
-            seed,
-            control,
-        ),
-        progress=progress,
-        deadline=deadline,
-    )
-    height, overload, rehangs, moved, work = counts.tolist()
+    roots = np.flatnonzero(units).astype(np.int32)
+    n, total = graph.n_nodes, int(units.sum(dtype=object))
+    if len(roots) * n > MAX_CELLS or n >= 2**16 - 1:
+        return _failed(f"{len(roots)} trees of {n} nodes are too many")
+    attempts = [(roots, units[roots])]
+    if len(roots) < total <= FEW_CELLS // n:
+        attempts.append((np.repeat(roots, units[roots]), np.ones(total, dtype=np.int64)))
+    found = _failed("no attempt")
+    for tree_root, tree_weight in attempts:
+        limit = max(_MIN_WORK, WORK_PER_CELL * len(tree_root) * n) if max_work is None else max_work
+        told = run_watched(
+            "vertex matching",
+            lambda control, trees=(tree_root, tree_weight), limit=limit: core.match_trees(
+                n,
+                *trees,
+                graph.tails,
+                graph.heads,
+                graph.capacities // unit,
+                int(start),
+                detours,
+                MAX_CELLS // max(1, n),
+                first_height,
+                n - 1 if last_height is None else last_height,
+                limit,
+                seed,
+                control,
+            ),
+            progress=progress,
+            deadline=deadline,
+        )
+        found = _matched(*told, n_nodes=n, unit=unit, limit=limit)
+        if not found.failure:
+            break
+    return found
+
+
+def _matched(
+    status: int,
+    root: Int32Array,
+    multiplicity: Int64Array,
+    parent: Int32Array,
+    counts: Int64Array,
+    *,
+    n_nodes: int,
+    unit: int,
+    limit: int,
+) -> Matched:
+    height, overload, rehangs, splits, detours, work = counts.tolist()
     failure = ""
     if status != _OK:
         if work > limit:
@@ -177,11 +207,12 @@ def match_vertices(
     return Matched(
         root,
         multiplicity * unit,
-        parent.reshape(len(root), n),
+        parent.reshape(len(root), n_nodes),
         height,
         overload,
         rehangs,
-        moved,
+        splits,
+        detours,
         work,
         failure,
     )
@@ -189,4 +220,4 @@ def match_vertices(
 
 def _failed(reason: str) -> Matched:
     empty = np.zeros(0, dtype=np.int32)
-    return Matched(empty, np.zeros(0, dtype=np.int64), empty.reshape(0, 0), 0, 0, 0, 0, 0, reason)
+    return Matched(empty, np.zeros(0, dtype=np.int64), empty.reshape(0, 0), 0, 0, 0, 0, 0, 0, reason)
