@@ -28,3 +28,36 @@ def frozen(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
         raise OverflowError(f"found {given.ravel()[place]}")
     array.setflags(write=False)
     return array
+
+
+def exact_sum(values: Int64Array) -> int:
+    """The sum of up to 2**31 integers, beyond 64 bits too."""
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+
+
+def distinct_rows(table: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Which rows of a table are equal.
+
+    Parameters
+    ----------
+    table : array of int64, shape (r, c)
+
+    Returns
+    -------
+    first : array of int64, shape (d,)
+        The first row of each value, rising.
+    kind : array of int64, shape (r,)
+        Place in `first` of each row's value.
+
+    Notes
+    -----
+    Made for tables in which most rows equal the one before: only the others are looked up.
+    """
+    fresh = np.ones(len(table), dtype=bool)
+    fresh[1:] = (table[1:] != table[:-1]).any(axis=1)
+    starts = np.flatnonzero(fresh)
+    known: dict[bytes, int] = {}
+    kinds = [known.setdefault(row.tobytes(), len(known)) for row in table[starts]]
+    number = np.array(kinds, dtype=np.int64)
+    _, first = np.unique(number, return_index=True)
+    return starts[first], number[np.cumsum(fresh) - 1]

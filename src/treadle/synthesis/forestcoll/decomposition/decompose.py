@@ -11,7 +11,7 @@ from math import lcm
 
 import numpy as np
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Int32Array, exact_sum
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule, Layer
 from treadle.schedules.witness import CutWitness
@@ -349,7 +349,7 @@ def _build(
 ) -> Decomposition | InfeasiblePiece | str:
     capacities = floor_capacities(problem.bandwidths, scale)
     multiplicities = problem.weights * number
-    if int(capacities.sum(dtype=object)) + int(multiplicities.sum(dtype=object)) >= UNIT_LIMIT:
+    if exact_sum(capacities) + exact_sum(multiplicities) >= UNIT_LIMIT:
         return "capacities of 2**61 units or more would be needed"
     if unbalanced_relay(problem, capacities) is not None:
         return "rounded capacities leave a switch unbalanced"

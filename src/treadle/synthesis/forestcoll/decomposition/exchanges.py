@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, distinct_rows
 from treadle.schedules.factored import CirculantExchange, Crossings, Piece
 from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece
 
@@ -70,6 +70,8 @@ def circulant_exchange(
         totals = np.bincount(runs.owner, weights=runs.units, minlength=n)
         if np.any(totals != native * (n - 1)):
             return "its children do not need just what enters and leaves them"
+        if not _same_planes(runs, n):
+            return "its planes serve the children unequally"
     for plane_first in (False, True):
         tables = [_table(runs, n, plane_first=plane_first) for runs in (out, into)]
         steps = {step for table in tables for step in table[3]}
@@ -121,6 +123,17 @@ def unit_runs(piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], *, 
     )
 
 
+def _same_planes(runs: UnitRuns, n: int) -> bool:
+    """Whether every child has as many units on each plane as the others."""
+    planes, place = np.unique(runs.plane, return_inverse=True)
+    if n * len(planes) > len(runs.owner):  # some child has no unit on some plane
+        return False
+    units = np.zeros(n * len(planes), dtype=np.int64)
+    np.add.at(units, runs.owner * len(planes) + place, runs.units)
+    table = units.reshape(n, len(planes))
+    return bool(np.all(table == table[0]))
+
+
 def _table(
     runs: UnitRuns, n: int, *, plane_first: bool
 ) -> tuple[Int32Array, Int64Array, Int64Array, set[tuple[tuple[int, int], ...]]]:
@@ -140,8 +153,8 @@ def _table(
     sizes[owner, column] = units
     planes[owner, column] = runs.plane[order]
     first = np.concatenate([np.zeros((n, 1), dtype=np.int64), np.cumsum(sizes, axis=1)], axis=1)
-    kinds = np.unique(np.concatenate([sizes, planes], axis=1), axis=0)
-    steps = {_steps(row[:width].tolist(), row[width:].tolist()) for row in kinds}
+    table = np.concatenate([sizes, planes], axis=1)
+    steps = {_steps(row[:width].tolist(), row[width:].tolist()) for row in table[distinct_rows(table)[0]]}
     return links, first, offsets, steps
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, distinct_rows
 from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.instance import Instance
 
@@ -98,19 +98,15 @@ def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicitie
     multiplicities : array of int64, shape (N,)
         r(v) of each rank.
     """
-    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
-    rank_of[problem.terminals] = np.arange(len(problem.terminals), dtype=np.int32)
     child_offset, children, place_of_rank, place_of_set = _children(problem, family)
     counts = np.diff(child_offset)
-    relay_nodes = problem.relays
-    order = np.argsort(family.innermost[relay_nodes], kind="stable")
-    relays = relay_nodes[order]
-    relay_offset = _offsets(np.bincount(family.innermost[relays], minlength=family.n_sets))
+    relays = problem.relays
+    relays = relays[np.argsort(family.innermost[relays], kind="stable")]
     owner = family.innermost[relays]
-    within = np.arange(len(relays)) - relay_offset[owner] + counts[owner]
+    relay_offset = _offsets(np.bincount(owner, minlength=family.n_sets))
     own_place = np.zeros(problem.n_nodes, dtype=np.int32)  # of a node in the piece that it is a member of
     own_place[problem.terminals] = place_of_rank
-    own_place[relays] = within
+    own_place[relays] = np.arange(len(relays)) - relay_offset[owner] + counts[owner]
     piece, link, tail, head = _incidences(problem, family, capacities, own_place, place_of_set)
     link_offset = _offsets(np.bincount(piece, minlength=family.n_sets))
     weight = np.zeros(problem.n_nodes, dtype=np.int64)
@@ -118,33 +114,27 @@ def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicitie
     roots = family.sums(weight)
     is_set = children < 0
     native = np.where(is_set, roots[np.where(is_set, ~children, 0)], multiplicities[np.maximum(children, 0)])
-    outside = (counts + np.diff(relay_offset)).astype(np.int32)[piece]
-    rows = np.stack([np.where(tail < 0, outside, tail), np.where(head < 0, outside, head), capacities[link]])
-    kinds: list[LocalPiece] = []
-    kind = np.zeros(family.n_sets, dtype=np.int32)
-    seen: dict[tuple[int, int, bytes, bytes], int] = {}
-    rows_by_link = np.ascontiguousarray(rows.T.astype(np.int64))
-    spans = zip(child_offset.tolist(), link_offset.tolist(), relay_offset.tolist(), strict=True)
-    bounds = list(spans)
-    for number in range(family.n_sets):
-        (c0, l0, r0), (c1, l1, r1) = bounds[number], bounds[number + 1]
-        table = rows_by_link[l0:l1]
-        key = (int(number == 0), r1 - r0, native[c0:c1].tobytes(), table.tobytes())
-        found = seen.setdefault(key, len(kinds))
-        kind[number] = found
-        if found == len(kinds):
-            kinds.append(
-                LocalPiece(
-                    c1 - c0,
-                    r1 - r0,
-                    number > 0,
-                    table[:, 0].astype(np.int32),
-                    table[:, 1].astype(np.int32),
-                    table[:, 2].copy(),
-                    native[c0:c1].copy(),
-                    int(multiplicities.sum()),
-                )
+    outside = (counts + np.diff(relay_offset))[piece]
+    rows = np.empty((len(link), 3), dtype=np.int64)
+    rows[:, 0] = np.where(tail < 0, outside, tail)
+    rows[:, 1] = np.where(head < 0, outside, head)
+    rows[:, 2] = capacities[link]
+    kind, examples = _alike(child_offset, link_offset, relay_offset, native, rows)
+    kinds = []
+    for number in examples.tolist():
+        table = rows[link_offset[number] : link_offset[number + 1]]
+        kinds.append(
+            LocalPiece(
+                n_children=int(counts[number]),
+                n_relays=int(relay_offset[number + 1] - relay_offset[number]),
+                has_outside=number > 0,
+                tails=table[:, 0].astype(np.int32),
+                heads=table[:, 1].astype(np.int32),
+                capacity=table[:, 2].copy(),
+                native=native[child_offset[number] : child_offset[number + 1]].copy(),
+                total=int(multiplicities.sum()),
             )
+        )
     return Cutting(
         tuple(kinds),
         kind,
@@ -156,6 +146,29 @@ def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicitie
         relay_offset,
         relays,
     )
+
+
+def _alike(
+    child_offset: Int64Array,
+    link_offset: Int64Array,
+    relay_offset: Int64Array,
+    native: Int64Array,
+    rows: Int64Array,
+) -> tuple[Int32Array, Int64Array]:
+    """Kind of each piece, numbered as they appear, and the first piece of each kind."""
+    children, links = np.diff(child_offset), np.diff(link_offset)
+    is_outermost = np.arange(len(children)) == 0
+    _, shape = distinct_rows(np.stack([is_outermost, children, links, np.diff(relay_offset)], axis=1))
+    groups = np.split(np.argsort(shape, kind="stable"), np.cumsum(np.bincount(shape))[:-1])
+    example = np.empty(len(children), dtype=np.int64)
+    for group in groups:  # as many children, links and relays each
+        of_children = child_offset[group][:, None] + np.arange(children[group[0]])
+        of_links = link_offset[group][:, None] + np.arange(links[group[0]])
+        table = np.concatenate([native[of_children], rows[of_links].reshape(len(group), -1)], axis=1)
+        first, which = distinct_rows(table)
+        example[group] = group[first[which]]
+    examples, kind = np.unique(example, return_inverse=True)
+    return kind.astype(np.int32), examples
 
 
 def _children(problem: Instance, family: Family) -> tuple[Int64Array, Int32Array, Int32Array, Int32Array]:
@@ -209,7 +222,7 @@ def _incidences(
             locals_of_tail.append(place[tails[mask]] if has_tail else outside)
             locals_of_head.append(place[heads[mask]] if has_head else outside)
     piece, link = np.concatenate(pieces), np.concatenate(links)
-    order = np.argsort(piece * (len(problem.tails) + 1) + link)
+    order = np.argsort(piece * (len(problem.tails) + 1) + link, kind="stable")  # a few rising runs
     return (
         piece[order],
         link[order],

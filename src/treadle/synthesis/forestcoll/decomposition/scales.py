@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, distinct_rows
 from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.fixed_trees import least_scale
 from treadle.synthesis.forestcoll.instance import Instance
@@ -65,7 +65,7 @@ def _classes(problem: Instance, row: Int32Array, inside: Int64Array) -> Iterator
     values, place = np.unique(bandwidth, return_inverse=True)
     pair, counts = np.unique(owner.astype(np.int64) * len(values) + place, return_counts=True)
     owner, place = np.divmod(pair, max(1, len(values)))
-    numbers = np.unique(row[row >= 0])
+    numbers = np.flatnonzero(np.bincount(row[row >= 0]))
     starts = np.searchsorted(owner, numbers)
     ends = np.searchsorted(owner, numbers, side="right")
     widths = ends - starts
@@ -73,8 +73,7 @@ def _classes(problem: Instance, row: Int32Array, inside: Int64Array) -> Iterator
         chosen = np.flatnonzero(widths == width)
         columns = starts[chosen][:, None] + np.arange(width)
         table = np.concatenate([inside[numbers[chosen]][:, None], place[columns], counts[columns]], axis=1)
-        _, first = np.unique(table, axis=0, return_index=True)
-        for position in first.tolist():
+        for position in distinct_rows(table)[0].tolist():
             of = columns[position]
             entering = Counter(dict(zip(values[place[of]].tolist(), counts[of].tolist(), strict=True)))
             yield int(numbers[chosen[position]]), entering

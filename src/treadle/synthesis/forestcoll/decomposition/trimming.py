@@ -107,30 +107,24 @@ def _trim_group(
 
 def _mates(problem: Instance, capacities: Int64Array) -> Int64Array:
     """The link the other way with equal capacity, -1 where there is none, shape (m,)."""
-    low = np.minimum(problem.tails, problem.heads).astype(np.int64)
-    high = np.maximum(problem.tails, problem.heads).astype(np.int64)
-    pair = low * problem.n_nodes + high
-    onward = problem.tails < problem.heads
-    mates = np.full(len(pair), -1, dtype=np.int64)
-    sides = []
-    for side in (onward, problem.tails > problem.heads):
-        links = np.flatnonzero(side)
-        links = links[np.lexsort((capacities[links], pair[links]))]
-        # the how-manieth link of this pair and capacity it is
-        same = np.concatenate([[False], (np.diff(pair[links]) == 0) & (np.diff(capacities[links]) == 0)])
-        starts = np.maximum.accumulate(np.where(~same, np.arange(len(links)), 0))
-        sides.append((links, np.arange(len(links)) - starts))
-    (one, count), (other, other_count) = sides
-    if not len(one) or not len(other):
-        return mates
-    keys = [
-        np.stack([pair[links], capacities[links], place])
-        for links, place in ((one, count), (other, other_count))
-    ]
-    joined = np.concatenate(keys, axis=1)
-    order = np.lexsort(joined[::-1])
-    equal = np.all(joined[:, order[1:]] == joined[:, order[:-1]], axis=0)
-    links = np.concatenate([one, other])[order]
-    mates[links[:-1][equal]] = links[1:][equal]
-    mates[links[1:][equal]] = links[:-1][equal]
+    links = np.flatnonzero(problem.tails != problem.heads)
+    tails, heads = problem.tails[links].astype(np.int64), problem.heads[links].astype(np.int64)
+    pair = np.minimum(tails, heads) * problem.n_nodes + np.maximum(tails, heads)
+    onward = tails < heads
+    order = np.lexsort(
+        (onward, capacities[links], pair)
+    )  # of a group of pair and capacity backward ones first
+    links, pair, onward = links[order], pair[order], onward[order]
+    fresh = np.ones(len(links), dtype=bool)
+    fresh[1:] = (pair[1:] != pair[:-1]) | (capacities[links[1:]] != capacities[links[:-1]])
+    start = np.flatnonzero(fresh)
+    group = np.cumsum(fresh) - 1
+    backward = np.bincount(group[~onward], minlength=len(start))
+    place = np.flatnonzero(onward)
+    group = group[place]
+    other = place - backward[group]
+    matched = other < start[group] + backward[group]
+    one, other = links[place[matched]], links[other[matched]]
+    mates = np.full(len(capacities), -1, dtype=np.int64)
+    mates[one], mates[other] = other, one
     return mates
