@@ -29,7 +29,6 @@ from pathlib import Path
 from scale_page import page
 
 from treadle.planning import bound, pose, repair, solve
-from treadle.schedules.cost import height
 from treadle.schedules.factored import FactoredForest
 from treadle.schedules.verify import verify
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
@@ -242,18 +241,15 @@ def _decomposed(topology: Topology) -> dict[str, object]:
         "k": found.trees_per_root,
         "packer": found.summary,
         **_expanded(forest, collective.n_ranks),
-        "height_bound_above": report.height_max,
+        "height": report.height_max,
+        "height_is_exact": report.height_is_exact,
     }
 
 
 def _expanded(forest: FactoredForest, n: int) -> dict[str, object]:
-    """Distinct trees and heights of a few roots, first, middle and last."""
-    heights, counts = [], []
-    for root in sorted({0, n // 2, n - 1})[:EXPANDED_ROOTS]:
-        trees = list(forest.trees(root))
-        counts.append(len(trees))
-        heights += [height(tree) for tree in trees]
-    return {"distinct_trees": max(counts), "height": max(heights)}
+    """Distinct trees of a few roots, first, middle and last."""
+    roots = sorted({0, n // 2, n - 1})[:EXPANDED_ROOTS]
+    return {"distinct_trees": max(len(list(forest.trees(root))) for root in roots)}
 
 
 def _solved(topology: Topology) -> dict[str, object]:
@@ -274,6 +270,7 @@ def _solved(topology: Topology) -> dict[str, object]:
         "algbw": float(result.algbw),
         "k": result.trees_per_root,
         "height": result.report.height_max,
+        "height_is_exact": result.report.height_is_exact,
         "height_bound": result.height_bound,
         "distinct_trees": trees,
         "packer": made_by,
@@ -297,6 +294,7 @@ def _repaired(topology: Topology, failed: str) -> dict[str, object]:
         "kinds": f"{before} -> {after}",
         "k": result.solved.trees_per_root,
         "height": result.solved.report.height_max,
+        "height_is_exact": result.solved.report.height_is_exact,
         "packer": result.solved.decomposition,
     }
 

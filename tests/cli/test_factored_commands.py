@@ -25,7 +25,7 @@ def plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 def test_verify_tells_pieces_cut_and_size(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(plan)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "trees       12 unit trees in all, height at most 2" in lines
+    assert "trees       12 unit trees in all, height 2" in lines
     assert "pieces      4 of 2 kinds, nested 2 levels deep" in lines
     assert any(line.startswith("witness     cut all but box0.*") for line in lines)
     assert any(line.startswith("file        ") for line in lines)

@@ -73,6 +73,11 @@ def check_forest(asked: Case, found: FactoredSynthesis) -> Report:
     factored = verify(asked.topology, asked.collective, found.schedule, **claims)
     assert factored.is_ok, (str(asked), factored.violations[:3])
     assert factored.algbw == report.algbw
+    assert report.height_max is not None
+    if factored.height_is_exact:
+        assert factored.height_max == report.height_max, str(asked)
+    else:
+        assert factored.height_max >= report.height_max, str(asked)
     return report
 
 

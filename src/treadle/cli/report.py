@@ -194,12 +194,14 @@ def _print_shape(output: Output, result: SolveResult) -> None:
         )
         return
     per_root = f"{result.trees_per_root} per root, " if result.trees_per_root is not None else ""
-    output.line(
-        f"trees       {per_root}{schedule.total_units} in all, height at most {result.report.height_max} "
-        f"({name})"
-    )
+    output.line(f"trees       {per_root}{schedule.total_units} in all, {height_text(result.report)} ({name})")
     if isinstance(schedule, FactoredSchedule):
         print_pieces(output, schedule)
+
+
+def height_text(report: Report) -> str:
+    """The height of a report that has one."""
+    return f"height {'' if report.height_is_exact else 'at most '}{report.height_max}"
 
 
 def print_pieces(output: Output, schedule: FactoredSchedule) -> None:

@@ -13,6 +13,7 @@ from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.cli.report import (
     SHOWN_VIOLATIONS,
     describe_witness,
+    height_text,
     print_pieces,
     print_problem,
     print_verification,
@@ -102,7 +103,7 @@ def verify_command(
 
 def _print_factored(output: Output, plan: Plan, schedule: FactoredSchedule, report: Report) -> None:
     """What a factored plan holds, and the cut that proves its optimum."""
-    height = "" if report.height_max is None else f", height at most {report.height_max}"
+    height = "" if report.height_max is None else f", {height_text(report)}"
     output.line(f"trees       {counted(schedule.total_units, 'unit tree')} in all{height}")
     print_pieces(output, schedule)
     if report.is_ok and plan.witness is not None and plan.optimal_algbw is not None:

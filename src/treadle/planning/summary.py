@@ -309,6 +309,7 @@ def _verification(report: Report) -> Mapping[str, object]:
     }
     if report.height_max is not None:
         values["height_max"] = report.height_max
+        values["height_is_exact"] = report.height_is_exact
     if report.n_steps is not None:
         values["steps"] = report.n_steps
     if report.n_layers is not None:

@@ -23,7 +23,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.forest import Direction
 from treadle.schedules.verify_claims import check_algbw, check_bound, check_kind, check_members
-from treadle.schedules.verify_factored_height import height_bound
+from treadle.schedules.verify_factored_height import forest_height
 from treadle.schedules.verify_factored_layers import LayerCheck, fabric_of
 from treadle.schedules.violations import Findings, Report, ViolationKind
 from treadle.schedules.witness import Witness
@@ -52,8 +52,8 @@ def verify_factored(
     Returns
     -------
     Report
-        `algbw` is exact, as of an explicit schedule; `height_max` is a bound that no tree exceeds
-        (`treadle.schedules.verify_factored_height`).
+        `algbw` is exact, as of an explicit schedule; so is `height_max`, or it is a bound and
+        `height_is_exact` false (`treadle.schedules.verify_factored_height`).
 
     Notes
     -----
@@ -76,8 +76,8 @@ def verify_factored(
     if claimed_algbw is not None and algbw != claimed_algbw:
         _add_overloads(topology, loads, total, claimed_algbw, found)
     check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
-    layers = (layer for forest in schedule.forests for layer in forest.layers)
-    return found.report(algbw=algbw, bound=bound, height_max=max(map(height_bound, layers)))
+    height = forest_height(tuple(layer for forest in schedule.forests for layer in forest.layers))
+    return found.report(algbw=algbw, bound=bound, height_max=height.hops, height_is_exact=height.is_exact)
 
 
 def factored_loads(topology: Topology, collective: Collective, schedule: FactoredSchedule) -> Int64Array:

@@ -30,12 +30,22 @@ class Overlay:
 
 
 class RunTable:
-    """Disjoint runs first, ..., first + units - 1 of numbers under keys, in any order."""
+    """Disjoint runs first, ..., first + units - 1 of numbers under keys, in any order.
 
-    def __init__(self, key: Int64Array | Int32Array, first: Int64Array, units: Int64Array) -> None:
+    A run is known by its place in these arrays, or by its name.
+    """
+
+    def __init__(
+        self,
+        key: Int64Array | Int32Array,
+        first: Int64Array,
+        units: Int64Array,
+        names: Int64Array | None = None,
+    ) -> None:
         self._order = np.lexsort((first, key))
         self._key, self._first = key[self._order].astype(np.int64), first[self._order]
         self._end = self._first + units[self._order]
+        self._name = self._order if names is None else names[self._order]
         # (key, number) does not fit one integer, so numbers are replaced by their ranks
         self._levels = np.unique(first)
         self._width = len(self._levels) + 1
@@ -54,4 +64,4 @@ class RunTable:
         length = np.minimum((first + units)[query], self._end[row]) - start
         hit = np.flatnonzero((self._key[row] == wanted[query]) & (length > 0))
         query, row, start = query[hit], row[hit], start[hit]
-        return Overlay(query, start - first[query], length[hit], self._order[row], start - self._first[row])
+        return Overlay(query, start - first[query], length[hit], self._name[row], start - self._first[row])

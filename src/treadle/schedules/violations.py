@@ -77,12 +77,13 @@ class Report:
     bound : Fraction, optional
         Bytes/s that the witness proves to be the most possible; None without a witness that proves one.
     height_max : int, optional
-        Greatest number of logical hops from a root, of a factored forest a bound on it; None if the schedule
-        is malformed, or made of steps.
+        Greatest number of logical hops from a root; None if the schedule is malformed, or made of steps.
     n_steps : int, optional
         Communication steps of a step schedule, rounds of routes; None if it is malformed, and for forests.
     n_layers : int, optional
         Layers of routes; None if they are malformed, and for other schedules.
+    height_is_exact : bool
+        False where `height_max` is a bound that no tree exceeds, of some factored forests.
     """
 
     violations: tuple[Violation, ...]
@@ -92,6 +93,7 @@ class Report:
     height_max: int | None
     n_steps: int | None = None
     n_layers: int | None = None
+    height_is_exact: bool = True
 
     @property
     def is_ok(self) -> bool:
@@ -130,6 +132,9 @@ class Findings:
         height_max: int | None = None,
         n_steps: int | None = None,
         n_layers: int | None = None,
+        height_is_exact: bool = True,
     ) -> Report:
         """What was found, and what was measured on the way."""
-        return Report(tuple(self.kept), self.total, algbw, bound, height_max, n_steps, n_layers)
+        return Report(
+            tuple(self.kept), self.total, algbw, bound, height_max, n_steps, n_layers, height_is_exact
+        )
