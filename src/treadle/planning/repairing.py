@@ -206,19 +206,31 @@ def _without(topology: Topology, links: Sequence[str], nodes: Sequence[str]) -> 
         if times > 1:
             raise TopologyError(f"{topology.name}: {name!r} is named {times} times as failed")
     rest = with_failed_links(topology, *links) if links else topology
-    left = set(rest.node_names)
-    gone = set(topology.node_names) - left  # switches that lead nowhere without the failed links
+    gone = _gone(topology, rest)  # switches that lead nowhere without the failed links
     names = [name for name in nodes if name not in gone]
     return with_failed_nodes(rest, *names) if names else rest
+
+
+def _gone(old: Topology, new: Topology) -> set[str]:
+    """Names of the nodes of a fabric that what is left of it lacks."""
+    return set(old.node_names).difference(new.node_names) if new.n_nodes < old.n_nodes else set()
+
+
+def _places(old: Topology, new: Topology) -> Int64Array:
+    """The number in what is left of a fabric of each of its nodes, which keep their order; -1: gone."""
+    kept = np.ones(old.n_nodes, dtype=bool)
+    kept[[old.node_index(name) for name in _gone(old, new)]] = False
+    return np.where(kept, np.cumsum(kept) - 1, -1)
 
 
 def _restricted(plan: Plan, fabric: Topology) -> tuple[Collective, tuple[str, ...]]:
     """The collective of the ranks that are left, and the names of those that are not."""
     topology, old = plan.topology, plan.collective
-    number = {name: node for node, name in enumerate(fabric.node_names)}
-    places = [number.get(topology.node_names[node], -1) for node in old.ranks]
-    kept = [rank for rank, node in enumerate(places) if node >= 0]
-    lost = tuple(topology.node_names[old.ranks[rank]] for rank, node in enumerate(places) if node < 0)
+    number = _places(topology, fabric)
+    place_of_rank = number[np.array(old.ranks)]
+    places = place_of_rank.tolist()
+    kept = np.flatnonzero(place_of_rank >= 0).tolist()
+    lost = tuple(topology.node_names[old.ranks[rank]] for rank in np.flatnonzero(place_of_rank < 0))
     if not lost and not old.forwarders:
         return replace(old, ranks=tuple(places)), ()
     if len(kept) < 2:
@@ -230,7 +242,7 @@ def _restricted(plan: Plan, fabric: Topology) -> tuple[Collective, tuple[str, ..
             f"{fabric.name}: {topology.node_names[old.ranks[old.root]]!r}, the root of the {old.kind}, "
             f"failed; solve anew with another root"
         )
-    forwarders = (number.get(topology.node_names[node], -1) for node in old.forwarders)
+    forwarders = (int(number[node]) for node in old.forwarders)
     return (
         replace(
             old,

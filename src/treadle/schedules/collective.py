@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import gcd
 
+import numpy as np
+
 from treadle.errors import ScheduleError
 from treadle.schedules.demands import Demands, uniform_demands
 from treadle.topologies.topology import Topology
@@ -154,13 +156,15 @@ def on_all_ranks(
     weights: tuple[int, ...] | None = None,
 ) -> Collective:
     """The collective over every compute node of `topology`."""
-    return Collective(kind, tuple(int(v) for v in topology.compute_nodes), root=root, weights=weights)
+    return Collective(kind, tuple(topology.compute_nodes.tolist()), root=root, weights=weights)
 
 
 def check_membership(topology: Topology, collective: Collective) -> None:
     """Raise ScheduleError unless the collective covers just compute nodes of `topology`, each declared."""
-    members = {*collective.ranks, *collective.forwarders}
-    compute = {int(v) for v in topology.compute_nodes}
+    declared = (*collective.ranks, *collective.forwarders)
+    if np.array_equal(np.sort(np.array(declared)), topology.compute_nodes):
+        return
+    members, compute = set(declared), set(topology.compute_nodes.tolist())
     for node in sorted(members - compute):
         raise ScheduleError(f"node {node} of the collective is not a compute node of {topology.name}")
     for node in sorted(compute - members):

@@ -18,7 +18,9 @@ from treadle.topologies.topology import Topology
 def check_members(topology: Topology, collective: Collective, found: Findings) -> None:
     """Ranks and forwarders must be the compute nodes of the fabric."""
     members = {*collective.ranks, *collective.forwarders}
-    compute = {int(node) for node in topology.compute_nodes}
+    compute = set(topology.compute_nodes.tolist())
+    if members == compute:
+        return
     for node in sorted(members - compute):
         name = topology.node_names[node] if 0 <= node < topology.n_nodes else node
         found.add(ViolationKind.MEMBERSHIP, f"rank or forwarder {name!r} is no compute node of the fabric")

@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from treadle.arrays import exact_sum
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.alltoall_witness import DistanceWitness
@@ -60,20 +61,18 @@ class CutWitness:
             raise ScheduleError(f"the cut names a node beyond the {topology.n_nodes} of {topology.name}")
         inside = np.zeros(topology.n_nodes, dtype=bool)
         inside[list(self.nodes)] = True
-        if inside[list(collective.ranks)].all():
+        is_inside = inside[np.array(collective.ranks)]
+        if is_inside.all():
             raise ScheduleError("the cut contains every rank, so nothing has to cross it")
-        demand = sum(
-            weight
-            for node, weight in zip(collective.ranks, collective.shard_weights, strict=True)
-            if inside[node]
-        )
+        weights = np.array(collective.shard_weights)
+        demand = int(weights[is_inside].sum())
         if not demand:
             raise ScheduleError("the cut contains no data, so nothing has to cross it")
         leaving = inside[topology.tails] & ~inside[topology.heads]
         entering = ~inside[topology.tails] & inside[topology.heads]
         crossing = entering if collective.kind.reduces else leaving
-        capacity = int(topology.bandwidths[crossing].astype(object).sum())
-        return Fraction(capacity * sum(collective.shard_weights), demand)
+        capacity = exact_sum(topology.bandwidths[crossing])
+        return Fraction(capacity * int(weights.sum()), demand)
 
     def to_json(self) -> dict[str, object]:
         """Kind and node indices."""

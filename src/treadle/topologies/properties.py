@@ -89,20 +89,16 @@ def reached(topology: Topology, node: int, *, backwards: bool = False) -> BoolAr
 
 def _search(n: int, root: int, tails: NDArray[np.int32], heads: NDArray[np.int32]) -> BoolArray:
     """Nodes that a search along the links finds from `root`, shape (n,)."""
-    order = np.argsort(tails, kind="stable")
-    starts, ends = np.searchsorted(tails[order], np.arange(n + 1)), heads[order]
     found = np.zeros(n, dtype=np.bool_)
     found[root] = True
-    front = np.array([root], dtype=np.int64)
     for _ in range(_LEVELS_AT_ONCE):
-        counts = starts[front + 1] - starts[front]
-        first = np.repeat(starts[front] - np.cumsum(counts) + counts, counts)
-        fresh = np.zeros(n, dtype=np.bool_)
-        fresh[ends[first + np.arange(len(first))]] = True
-        fresh &= ~found
-        found |= fresh
-        front = np.flatnonzero(fresh)
-    stack, begin, lead = front.tolist(), starts.tolist(), ends.tolist()
+        onward = heads[found[tails] & ~found[heads]]
+        if not len(onward):
+            return found
+        found[onward] = True
+    order = np.argsort(tails, kind="stable")
+    begin, lead = np.searchsorted(tails[order], np.arange(n + 1)).tolist(), heads[order].tolist()
+    stack = np.unique(onward).tolist()
     while stack:
         node = stack.pop()
         for head in lead[begin[node] : begin[node + 1]]:

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 
@@ -199,7 +200,7 @@ def _restricted(topology: Topology, name: str, nodes: BoolArray, links: BoolArra
     index = np.cumsum(nodes) - 1
     return Topology(
         name=name,
-        node_names=tuple(topology.node_names[i] for i in np.flatnonzero(nodes)),
+        node_names=tuple(compress(topology.node_names, nodes.tolist())),
         is_compute=topology.is_compute[nodes],
         tails=index[topology.tails[links]].astype(np.int32),
         heads=index[topology.heads[links]].astype(np.int32),
@@ -216,14 +217,16 @@ def _dead_ends(topology: Topology, nodes: BoolArray, links: BoolArray) -> BoolAr
     n = topology.n_nodes
     chosen = np.flatnonzero(links & (topology.tails != topology.heads))
     tails, heads = topology.tails[chosen].astype(np.int64), topology.heads[chosen].astype(np.int64)
-    pairs = np.sort(np.concatenate([tails * n + heads, heads * n + tails]))
-    near, far = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], n)  # each neighbour once
-    starts, left = np.searchsorted(near, np.arange(n + 1)), np.bincount(near, minlength=n)
     # what a dead end takes from its neighbour is balanced, so the sum over all links decides throughout
     surplus = np.zeros(n, dtype=np.int64)
     np.add.at(surplus, tails, topology.bandwidths[chosen])
     np.subtract.at(surplus, heads, topology.bandwidths[chosen])
     can_go = nodes & ~topology.is_compute & (surplus == 0)
+    outward, inward = can_go[tails], can_go[heads]
+    pairs = np.concatenate([tails[outward] * n + heads[outward], heads[inward] * n + tails[inward]])
+    pairs.sort(kind="stable")  # a few rising runs
+    near, far = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], n)  # each neighbour of these switches once
+    starts, left = np.searchsorted(near, np.arange(n + 1)), np.bincount(near, minlength=n)
     dead: BoolArray = can_go & (left <= 1)
     waiting = np.flatnonzero(dead).tolist()
     while waiting:
