@@ -11,10 +11,12 @@
 #include "bfb.hpp"
 #include "climbing.hpp"
 #include "concurrent_flow.hpp"
+#include "dealing.hpp"
 #include "fluid.hpp"
 #include "height_first.hpp"
 #include "packing.hpp"
 #include "path_simplex.hpp"
+#include "relayed_stars.hpp"
 #include "residual.hpp"
 #include "simulate.hpp"
 #include "splitting.hpp"
@@ -168,6 +170,21 @@ auto match_trees(int n_nodes, Int32In tree_root, Int64In tree_weight, Int32In ta
     std::vector<std::int64_t> counts{found.height, found.overload, found.rehangs, found.splits, found.detours, found.work};
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found.packing.root)),
                            to_numpy(std::move(found.packing.multiplicity)), to_numpy(std::move(found.packing.parent)),
+                           to_numpy(std::move(counts)));
+}
+
+// Counts: trees left without a parent, exchanges, steps.
+auto relayed_stars(int n_nodes, Int64In root, Int64In capacity, std::int64_t max_work, ControlIn control) {
+    RelayedStars found;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        status = relay_stars(n_nodes, to_vector<std::int64_t>(root), to_vector<std::int64_t>(capacity), max_work,
+                             Control{control.data()}, found);
+    }
+    std::vector<std::int64_t> counts{found.left, found.exchanges, found.work};
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found.root)),
+                           to_numpy(std::move(found.multiplicity)), to_numpy(std::move(found.parent)),
                            to_numpy(std::move(counts)));
 }
 
@@ -574,6 +591,8 @@ NB_MODULE(_core, m) {
     m.def("match_trees", &match_trees, nb::arg("n_nodes"), nb::arg("tree_root"), nb::arg("tree_weight"),
           nb::arg("tail"), nb::arg("head"), nb::arg("capacity"), nb::arg("start"), nb::arg("detours"),
           nb::arg("most_trees"), nb::arg("first_height"), nb::arg("last_height"), nb::arg("max_work"), nb::arg("seed"), nb::arg("control"));
+    m.def("relayed_stars", &relayed_stars, nb::arg("n_nodes"), nb::arg("root"), nb::arg("capacity"),
+          nb::arg("max_work"), nb::arg("control"));
     m.def("most_hops", &most_hops, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"), nb::arg("compute"),
           nb::arg("source"));
     m.def("lower_forest", &lower_forest, nb::arg("n_ranks"), nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
@@ -586,6 +605,11 @@ NB_MODULE(_core, m) {
           nb::arg("seed"), nb::arg("control"));
     m.def("assign_paths", &assign_paths, nb::arg("arc"), nb::arg("multiplicity"), nb::arg("segment_offset"),
           nb::arg("segment_path"), nb::arg("segment_units"));
+    m.def("deal_evenly", &deal_evenly_, nb::arg("link_tail"), nb::arg("link_head"), nb::arg("arc"), nb::arg("path"),
+          nb::arg("units"), nb::arg("path_offset"), nb::arg("path_links"), nb::arg("max_cells"));
+    m.def("deal_by_door", &deal_by_door_, nb::arg("n_children"), nb::arg("root"), nb::arg("units"), nb::arg("parent"),
+          nb::arg("entry_offset"), nb::arg("entry_path"), nb::arg("entry_units"), nb::arg("start"), nb::arg("end"),
+          nb::arg("label_offset"), nb::arg("label_units"), nb::arg("label_member"));
     m.def("bfb_loads", &bfb_loads, nb::arg("offset"), nb::arg("tail"), nb::arg("weight"), nb::arg("transform_limit"),
           nb::arg("control"));
     m.def("bfb_orbit_loads", &bfb_orbit_loads, nb::arg("rows"), nb::arg("weight"), nb::arg("transform_limit"));

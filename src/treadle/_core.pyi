@@ -105,6 +105,9 @@ def low_forest(
     seed: int,
     control: Int64,
 ) -> tuple[int, Int32, Int32, Int64, Int64, Int32, Int64, Int64, Int32, Int32, Int64, Int32, Int64]: ...
+def relayed_stars(
+    n_nodes: int, root: Int64, capacity: Int64, max_work: int, control: Int64
+) -> tuple[int, Int32, Int64, Int32, Int64]: ...
 def most_hops(n_nodes: int, tail: Int32, head: Int32, compute: Int32, source: Int32) -> int: ...
 def assign_paths(
     arc: Int32, multiplicity: Int64, segment_offset: Int64, segment_path: Int32, segment_units: Int64

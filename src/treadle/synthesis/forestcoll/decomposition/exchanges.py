@@ -9,6 +9,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, distinct_rows
 from treadle.schedules.factored import CirculantExchange, Crossings, Piece
 from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece
+from treadle.synthesis.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class UnitRuns:
 
 
 def circulant_exchange(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
 ) -> CirculantExchange | str:
     """The trees of the outermost piece if its children are equal and joined by relays alone, or why not.
 
@@ -53,6 +54,12 @@ def circulant_exchange(
         Of the children that are sets.
     block : int
         Divides the native unit trees of every rank.
+    watch : Watch
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
 
     Notes
     -----
@@ -73,6 +80,7 @@ def circulant_exchange(
         if not _same_planes(runs, n):
             return "its planes serve the children unequally"
     for plane_first in (False, True):
+        watch.beat("units of equal children", int(plane_first), 2)
         tables = [_table(runs, n, plane_first=plane_first) for runs in (out, into)]
         steps = {step for table in tables for step in table[3]}
         if len(steps) == 1:

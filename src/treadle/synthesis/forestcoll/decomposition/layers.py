@@ -17,7 +17,9 @@ from treadle.synthesis.forestcoll.decomposition.piece_tables import solve_table,
 from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece, cut
 from treadle.synthesis.forestcoll.decomposition.plane_exchange import plane_exchange
 from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exchange
+from treadle.synthesis.forestcoll.decomposition.relayed_stars import relayed_stars
 from treadle.synthesis.forestcoll.instance import Instance
+from treadle.synthesis.watch import Watch
 
 _MOST_CELLS = 2**24
 """A table of unit trees times children is not begun beyond this."""
@@ -101,7 +103,7 @@ def _solve_kinds(
         number = example[kind]
         why = ""
         if number == 0:
-            exchange = _closed_form(local, cutting, solved, block)
+            exchange = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
             if not isinstance(exchange, str):
                 solved[kind] = Piece(
                     local.capacity, local.native, exchange[0], no_crossings(), no_crossings()
@@ -140,7 +142,7 @@ def _doors(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Doors | N
 
 
 def _closed_form(
-    local: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
+    local: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch
 ) -> tuple[PieceTrees, str] | str:
     """The outermost piece's trees and the name of their form, or why each form does not serve."""
     reasons = []
@@ -148,9 +150,10 @@ def _closed_form(
         ("circulant exchange", circulant_exchange),
         ("plane exchange", plane_exchange),
         ("relay exchange", relay_exchange),
+        ("relayed stars", relayed_stars),
     )
     for name, form in forms:
-        trees = form(local, cutting, solved, block)
+        trees = form(local, cutting, solved, block, watch)
         if not isinstance(trees, str):
             return trees, name
         reasons.append(trees)

@@ -15,16 +15,17 @@ from treadle.synthesis.forestcoll.decomposition.exchange_columns import (
 from treadle.synthesis.forestcoll.decomposition.exchanges import unit_runs
 from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece
 from treadle.synthesis.forestcoll.decomposition.plane_shares import plane_shares
+from treadle.synthesis.watch import UNWATCHED, Watch
 
 
 def plane_exchange(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
 ) -> PlaneExchange | str:
     """The trees of the outermost piece if its children have equally many and send straight, or why not.
 
     Parameters
     ----------
-    piece, cutting, solved, block
+    piece, cutting, solved, block, watch
         As of `treadle.synthesis.forestcoll.decomposition.exchanges.circulant_exchange`.
 
     Notes
@@ -45,11 +46,12 @@ def plane_exchange(
     sums = [_by_plane(side, planes) for side in (out, into)]
     if np.any(sums[0].sum(axis=0) != sums[1].sum(axis=0)):
         return "a relay has unequal capacity in and out"
-    shares = plane_shares(sums[0], sums[1], trees)
+    shares = plane_shares(sums[0], sums[1], trees, watch)
     if isinstance(shares, str):
         return shares
     groups = tree_groups(cutting, solved, piece.native, 1)
     sizes = groups[0] if len({one.tobytes() for one in groups}) == 1 else piece.native[:1]
+    watch.beat("units of children", 0, n)
     turns = _turns(out, planes, len(sizes))
     begin = np.empty(len(sizes), dtype=np.int64)
     begin[turns] = np.cumsum(sizes[turns]) - sizes[turns]

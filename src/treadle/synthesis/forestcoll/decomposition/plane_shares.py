@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.synthesis.watch import UNWATCHED, Watch
 
 MOST_CHILDREN = 2**14
 """Tables of children times children are not begun beyond this."""
@@ -31,7 +32,7 @@ class Shares:
     pair_units: Int64Array
 
 
-def plane_shares(out: Int64Array, into: Int64Array, trees: int) -> Shares | str:
+def plane_shares(out: Int64Array, into: Int64Array, trees: int, watch: Watch = UNWATCHED) -> Shares | str:
     """Units that each child sends to each other by each plane, `trees` in all for every pair, or why none.
 
     Parameters
@@ -39,6 +40,12 @@ def plane_shares(out: Int64Array, into: Int64Array, trees: int) -> Shares | str:
     out, into : arrays of int64, shape (n, planes)
         Units that leave and enter each child by each plane; ``trees (n - 1)`` in all.
     trees : int
+    watch : Watch
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
 
     Notes
     -----
@@ -55,8 +62,9 @@ def plane_shares(out: Int64Array, into: Int64Array, trees: int) -> Shares | str:
     tables: list[_Table] = []
     room: _Table = np.broadcast_to(np.array(trees, dtype=kind), (n, n))
     for plane in range(planes - 1):
+        watch.beat("planes shared by children", plane, planes)
         table = _circulant(base[plane].astype(kind))
-        is_full = _fill(table, out[:, plane], into[:, plane], room)
+        is_full = _fill(table, out[:, plane], into[:, plane], room, watch)
         if not is_full:
             known = "there is no direct forest" if planes == 2 else "peeling them one by one fails"
             known = "searches of paths take too long" if is_full is None else known
@@ -109,7 +117,7 @@ def _circulant(base: _Table) -> _Table:
     return windows[n:0:-1].copy()
 
 
-def _fill(table: _Table, out: Int64Array, into: Int64Array, room: _Table) -> bool | None:
+def _fill(table: _Table, out: Int64Array, into: Int64Array, room: _Table, watch: Watch) -> bool | None:
     """Change a table of the usual base so that it has these row and column sums; False if it cannot be, None
     if that takes too long.
     """
@@ -119,7 +127,7 @@ def _fill(table: _Table, out: Int64Array, into: Int64Array, room: _Table) -> boo
     columns = into - table.sum(axis=0, dtype=np.int64)
     for sign in (1, -1):
         _match(table, rows, columns, room, sign)
-    return _mend(table, rows, columns, room)
+    return mend(table, rows, columns, room, watch)
 
 
 def _tilt(table: _Table, out: Int64Array, into: Int64Array, room: _Table) -> None:
@@ -180,7 +188,9 @@ def _match(table: _Table, rows: Int64Array, columns: Int64Array, room: _Table, s
         np.subtract.at(columns, column, sign)
 
 
-def _mend(table: _Table, rows: Int64Array, columns: Int64Array, room: _Table) -> bool | None:
+def mend(
+    table: _Table, rows: Int64Array, columns: Int64Array, room: _Table, watch: Watch = UNWATCHED
+) -> bool | None:
     """Alternating paths until no row and no column needs anything; False if one that is due is missing, None
     if searches take too long.
     """
@@ -188,6 +198,7 @@ def _mend(table: _Table, rows: Int64Array, columns: Int64Array, room: _Table) ->
     needs = np.concatenate([rows, -columns])  # paths lead from positive needs to negative ones
     for source in np.flatnonzero(needs > 0).tolist():
         while needs[source] > 0:
+            watch.beat("planes shared by children", source, n)
             path, visited = _path(table, needs, room, source)
             visits += visited
             if not path:

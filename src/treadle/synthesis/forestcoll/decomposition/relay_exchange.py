@@ -16,6 +16,9 @@ from treadle.synthesis.forestcoll.decomposition.exchange_columns import (
 )
 from treadle.synthesis.forestcoll.decomposition.exchanges import unit_runs
 from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+_BEAT = 1024  # steps between looks at the clock
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,13 @@ class Relays:
 
 
 def relay_exchange(
-    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
 ) -> RelayExchange | str:
     """The trees of the outermost piece if one relay joins its children, or why not.
 
     Parameters
     ----------
-    piece, cutting, solved, block
+    piece, cutting, solved, block, watch
         As of `treadle.synthesis.forestcoll.decomposition.exchanges.circulant_exchange`.
 
     Notes
@@ -65,8 +68,8 @@ def relay_exchange(
         return "some child cannot be left by all its trees, or too few units leave all of them"
     groups = tree_groups(cutting, solved, blocks, block)
     given = given_away(blocks, exits, groups, out.by_supplier(groups, block))
-    relays = assign_relays(blocks, exits, given)
-    return _exchange(piece, block, out, into, groups, relays)
+    relays = assign_relays(blocks, exits, given, watch)
+    return _exchange(piece, block, out, into, groups, relays, watch)
 
 
 def given_away(
@@ -117,7 +120,9 @@ def _spread(lack: int, sizes: list[int], rooms: list[int], n: int) -> list[tuple
     return sorted(given.items())
 
 
-def assign_relays(blocks: Int64Array, exits: Int64Array, given: list[list[tuple[int, int]]]) -> Relays:
+def assign_relays(
+    blocks: Int64Array, exits: Int64Array, given: list[list[tuple[int, int]]], watch: Watch = UNWATCHED
+) -> Relays:
     """Children with spare exits for all deliveries that blocks give away.
 
     Parameters
@@ -126,6 +131,7 @@ def assign_relays(blocks: Int64Array, exits: Int64Array, given: list[list[tuple[
         ``exits >= blocks``, and in all as many exits as deliveries, or more.
     given : list of lists of (block, deliveries)
         At most n - 2 for a block, and nothing of children that have spare exits.
+    watch : Watch
 
     Notes
     -----
@@ -143,6 +149,8 @@ def assign_relays(blocks: Int64Array, exits: Int64Array, given: list[list[tuple[
     queue = [(x, t, m) for x, items in enumerate(given) for t, m in items]
     queue.reverse()
     while queue:
+        if not len(queue) % _BEAT:
+            watch.beat("relays of children", len(rows), len(rows) + len(queue))
         root, block, wanted = queue.pop()
         direct, count = n - 1 - wanted, 0
         while wanted:
@@ -164,7 +172,13 @@ def assign_relays(blocks: Int64Array, exits: Int64Array, given: list[list[tuple[
 
 
 def _exchange(
-    piece: LocalPiece, block: int, out: Side, into: Side, groups: list[Int64Array], relays: Relays
+    piece: LocalPiece,
+    block: int,
+    out: Side,
+    into: Side,
+    groups: list[Int64Array],
+    relays: Relays,
+    watch: Watch,
 ) -> RelayExchange:
     n = piece.n_children
     given = np.zeros(n, dtype=np.int64)
@@ -176,6 +190,8 @@ def _exchange(
     known: dict[tuple[bytes, ...], Recipe] = {}
     recipes: list[Recipe] = []
     for child, sizes in enumerate(groups):
+        if not child % _BEAT:
+            watch.beat("units of children", child, n)
         mine = slice(bounds[child], bounds[child + 1])
         own = sizes * (n - 1)
         group = np.searchsorted(np.cumsum(sizes), relays.block[mine], side="right")

@@ -1,0 +1,70 @@
+"""Deal out units of capacity to tree edges, each the ones that it prefers as far as they go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int64Array
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units that may be taken once each, by group and, within it, by kind; what was taken is marked.
+
+    Parameters
+    ----------
+    group, kind : arrays of int64, shape (u,)
+    run, place : arrays of int64, shape (u,)
+        The run that each is of, and how many units of it come before.
+    taken : array of bool, shape (u,)
+    """
+
+    group: Int64Array
+    kind: Int64Array
+    run: Int64Array
+    place: Int64Array
+    taken: BoolArray
+
+    @staticmethod
+    def of(group: Int64Array, kind: Int64Array, sizes: Int64Array, *, mixed: bool = False) -> Units:
+        """The units of runs, by group: of runs in order, or (`mixed`) of all runs of a group in turn."""
+        run = np.repeat(np.arange(len(sizes)), sizes)
+        place = np.arange(len(run)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        turn = (place + 0.5) / np.repeat(np.maximum(sizes, 1), sizes) if mixed else run
+        order = np.lexsort((turn, group[run]))
+        run, place = run[order], place[order]
+        return Units(group[run], kind[run], run, place, np.zeros(len(run), dtype=bool))
+
+    def deal(self, group: Int64Array, kind: Int64Array) -> Int64Array:
+        """A unit of its group for each item, one of its kind if there are enough.
+
+        Parameters
+        ----------
+        group, kind : arrays of int64, shape (i,)
+            At most as many items of a group as units of it that are left.
+        """
+        free = np.flatnonzero(~self.taken)
+        dealt = np.full(len(group), -1, dtype=np.int64)
+        kinds = int(max(self.kind.max(initial=0), kind.max(initial=0))) + 1
+        item, unit = _paired(group * kinds + kind, self.group[free] * kinds + self.kind[free])
+        dealt[item] = free[unit]
+        self.taken[free[unit]] = True
+        late, free = np.flatnonzero(dealt < 0), np.flatnonzero(~self.taken)
+        item, unit = _paired(group[late], self.group[free])
+        dealt[late[item]] = free[unit]
+        self.taken[free[unit]] = True
+        assert dealt.min(initial=0) >= 0, "a group has fewer units than items"
+        return dealt
+
+
+def _paired(items: Int64Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Items and units of equal keys, the first with the first and so on, as far as both go."""
+    item_order, unit_order = np.argsort(items, kind="stable"), np.argsort(units, kind="stable")
+    size = int(max(items.max(initial=0), units.max(initial=0))) + 1
+    wanted, there = (np.bincount(keys, minlength=size) for keys in (items, units))
+    rank = np.arange(len(items)) - np.repeat(np.cumsum(wanted) - wanted, wanted)
+    good = rank < np.repeat(there, wanted)
+    start = np.repeat(np.cumsum(there) - there, wanted)
+    return item_order[good], unit_order[(start + rank)[good]]
