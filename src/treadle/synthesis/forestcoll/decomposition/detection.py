@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import Int32Array
+from treadle.synthesis.forestcoll.decomposition.clusters import clusters
 from treadle.synthesis.forestcoll.decomposition.family import Family
+from treadle.synthesis.forestcoll.decomposition.quotient import Quotient
 from treadle.synthesis.forestcoll.instance import Instance
 
 _MOST_LEVELS = 8
@@ -33,9 +33,10 @@ def detect(problem: Instance) -> Family:
     Level by level: candidates are the components of the links of at least some bandwidth, and terminals with
     equal neighbours together with the switches that only they are joined to. Of the candidate levels the one
     whose sets need their entering bandwidth most, (W - w(X)) / b-(X) on average, is contracted to points; the
-    next level is sought on what results.
+    next level is sought on what results. Where there is no such candidate, clusters are sought that few links
+    join to the rest.
     """
-    quotient = _Quotient.of(problem)
+    quotient = Quotient.of(problem)
     levels: list[Int32Array] = []
     while len(levels) < _MOST_LEVELS:
         best: tuple[float, Int32Array] | None = None
@@ -44,105 +45,16 @@ def detect(problem: Instance) -> Family:
             if need is not None and (best is None or need > best[0]):
                 best = (need, labels)
         if best is None:
-            break
+            found = clusters(quotient)
+            if found is None:
+                break
+            best = 0.0, found
         levels.append(np.where(quotient.point >= 0, best[1][quotient.point], -1).astype(np.int32))
         quotient = quotient.contracted(best[1])
     return Family.from_levels(problem.n_nodes, levels)
 
 
-@dataclass(frozen=True)
-class _Quotient:
-    """The fabric with sets contracted: points are terminals or sets.
-
-    Parameters
-    ----------
-    point : array of int32, shape (n,)
-        Quotient node of each node of the fabric.
-    is_point : array of bool, shape (q,)
-    weight : array of int64, shape (q,)
-        w of each quotient node.
-    tails, heads, bandwidths : arrays, shape (m',)
-        Links between different quotient nodes.
-    """
-
-    point: Int32Array
-    is_point: BoolArray
-    weight: Int64Array
-    tails: Int32Array
-    heads: Int32Array
-    bandwidths: Int64Array
-
-    @staticmethod
-    def of(problem: Instance) -> _Quotient:
-        is_point = np.zeros(problem.n_nodes, dtype=bool)
-        is_point[problem.terminals] = True
-        weight = np.zeros(problem.n_nodes, dtype=np.int64)
-        weight[problem.terminals] = problem.weights
-        keep = problem.tails != problem.heads
-        return _Quotient(
-            np.arange(problem.n_nodes, dtype=np.int32),
-            is_point,
-            weight,
-            problem.tails[keep],
-            problem.heads[keep],
-            problem.bandwidths[keep],
-        )
-
-    @property
-    def n_nodes(self) -> int:
-        return len(self.is_point)
-
-    @cached_property
-    def _pairs(self) -> tuple[Int64Array, Int64Array]:
-        """Joined pairs of nodes as keys, both ways round, and each link's place among them."""
-        n = self.n_nodes
-        tails, heads = self.tails.astype(np.int64), self.heads.astype(np.int64)
-        keys, place = np.unique(np.concatenate([tails * n + heads, heads * n + tails]), return_inverse=True)
-        return keys, place
-
-    @property
-    def neighbours(self) -> tuple[Int64Array, Int64Array]:
-        """Each joined pair of nodes, both ways round."""
-        return np.divmod(self._pairs[0], self.n_nodes)
-
-    @cached_property
-    def widths(self) -> Int64Array:
-        """Bandwidth between each pair of `neighbours`, both directions together."""
-        keys, place = self._pairs
-        both = np.concatenate([self.bandwidths, self.bandwidths])
-        return np.bincount(place, weights=both, minlength=len(keys)).astype(np.int64)
-
-    def need(self, labels: Int32Array) -> float | None:
-        """Mean of (W - w(X)) / b-(X) over the sets of a candidate level."""
-        count = int(labels.max(initial=-1)) + 1
-        if not count:
-            return None
-        inside = labels >= 0
-        weight = np.bincount(labels[inside], weights=self.weight[inside], minlength=count)
-        head, tail = labels[self.heads], labels[self.tails]
-        enters = (head >= 0) & (head != tail)
-        entering = np.bincount(head[enters], weights=self.bandwidths[enters], minlength=count)
-        if np.any(entering == 0):
-            return None
-        return float(np.mean((self.weight.sum() - weight) / entering))
-
-    def contracted(self, labels: Int32Array) -> _Quotient:
-        count = int(labels.max()) + 1
-        outside = labels < 0
-        number = np.where(outside, count + np.cumsum(outside) - 1, labels).astype(np.int32)
-        size = count + int(outside.sum())
-        is_point = np.ones(size, dtype=bool)
-        is_point[number[outside]] = self.is_point[outside]
-        weight = np.zeros(size, dtype=np.int64)
-        np.add.at(weight, number, self.weight)
-        tails, heads = number[self.tails], number[self.heads]
-        keep = tails != heads
-        return _Quotient(
-            number[self.point], is_point, weight, tails[keep], heads[keep], self.bandwidths[keep]
-        )
-
-
-def _candidates(quotient: _Quotient) -> Iterator[Int32Array]:
+def _candidates(quotient: Quotient) -> Iterator[Int32Array]:
     """Candidate levels: a set's number for each quotient node, -1 outside of all sets."""
     thresholds = np.unique(quotient.bandwidths)[::-1][:_MOST_THRESHOLDS]
     for threshold in thresholds:
@@ -174,7 +86,7 @@ def components(n_nodes: int, tails: Int32Array, heads: Int32Array) -> Int32Array
         label = grown
 
 
-def _equal_neighbours(quotient: _Quotient) -> Int32Array:
+def _equal_neighbours(quotient: Quotient) -> Int32Array:
     """Points with equal sets of neighbours, and switches whose points are all of one such group."""
     one, other = quotient.neighbours
     # a 64-bit fingerprint of each neighbour set; groups are only candidates, so a collision does no harm
@@ -197,7 +109,7 @@ def _equal_neighbours(quotient: _Quotient) -> Int32Array:
     return label
 
 
-def _cleaned(quotient: _Quotient, labels: Int32Array, *, reject_shared: bool) -> Int32Array | None:
+def _cleaned(quotient: Quotient, labels: Int32Array, *, reject_shared: bool) -> Int32Array | None:
     """Sets of two or more points (not all of them), numbered from 0, with their small private switches.
 
     With `reject_shared`, a set is dropped if one of its switches serves points outside.
@@ -222,7 +134,7 @@ def _cleaned(quotient: _Quotient, labels: Int32Array, *, reject_shared: bool) ->
     return numbers
 
 
-def _with_adapters(quotient: _Quotient, labels: Int32Array) -> Int32Array:
+def _with_adapters(quotient: Quotient, labels: Int32Array) -> Int32Array:
     """Take in switches such as NICs: all but one of their neighbours in one set, no less bandwidth to it."""
     n = quotient.n_nodes
     one, other, width = *quotient.neighbours, quotient.widths
