@@ -11,10 +11,10 @@
 #include "bfb.hpp"
 #include "climbing.hpp"
 #include "concurrent_flow.hpp"
-#include "dealing.hpp"
 #include "fluid.hpp"
 #include "height_first.hpp"
 #include "packing.hpp"
+#include "path_dealing.hpp"
 #include "path_simplex.hpp"
 #include "relayed_stars.hpp"
 #include "residual.hpp"
@@ -261,6 +261,47 @@ auto low_forest(int n_ranks, int n_nodes, Int32In tail, Int32In head, Int64In ca
     }
     return from_routed(status, std::move(graph), std::move(packing),
                        {counts.overload, counts.rounds, counts.reroutes, counts.work});
+}
+
+auto even_paths(Int32In link_tail, Int32In link_head, Int32In arc, Int32In path, Int64In units, Int64In path_offset,
+                Int32In path_links, std::int64_t max_cells) {
+    Segments segments;
+    Paths paths;
+    {
+        nb::gil_scoped_release release;
+        segments = {to_vector<int>(arc), to_vector<int>(path), to_vector<std::int64_t>(units)};
+        paths = {to_vector<std::int64_t>(path_offset), to_vector<int>(path_links)};
+        deal_evenly(to_vector<int>(link_tail), to_vector<int>(link_head), max_cells, segments, paths);
+    }
+    return std::make_tuple(to_numpy(std::move(segments.arc)), to_numpy(std::move(segments.path)),
+                           to_numpy(std::move(segments.units)), to_numpy(std::move(paths.offset)),
+                           to_numpy(std::move(paths.links)));
+}
+
+auto door_paths(int n_children, Int32In root, Int64In units, Int32In parent, Int64In entry_offset, Int32In entry_path,
+                Int64In entry_units, Int32In start, Int32In end, Int64In label_offset, Int64In label_units,
+                Int32In label_member) {
+    DoorRows rows;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        DoorTrees trees;
+        trees.n_children = n_children;
+        trees.root = to_vector<int>(root);
+        trees.units = to_vector<std::int64_t>(units);
+        trees.parent = to_vector<int>(parent);
+        trees.entry_offset = to_vector<std::int64_t>(entry_offset);
+        trees.entry_path = to_vector<int>(entry_path);
+        trees.entry_units = to_vector<std::int64_t>(entry_units);
+        trees.start = to_vector<int>(start);
+        trees.end = to_vector<int>(end);
+        trees.label_offset = to_vector<std::int64_t>(label_offset);
+        trees.label_units = to_vector<std::int64_t>(label_units);
+        trees.label_member = to_vector<int>(label_member);
+        status = deal_by_door(trees, rows);
+    }
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(rows.root)), to_numpy(std::move(rows.units)),
+                           to_numpy(std::move(rows.parent)), to_numpy(std::move(rows.path)));
 }
 
 // Hand the segments of every logical arc out to the trees in order. `arc` is row-major (tree, node), -1 at roots.
@@ -608,6 +649,11 @@ NB_MODULE(_core, m) {
     m.def("deal_evenly", &deal_evenly_, nb::arg("link_tail"), nb::arg("link_head"), nb::arg("arc"), nb::arg("path"),
           nb::arg("units"), nb::arg("path_offset"), nb::arg("path_links"), nb::arg("max_cells"));
     m.def("deal_by_door", &deal_by_door_, nb::arg("n_children"), nb::arg("root"), nb::arg("units"), nb::arg("parent"),
+          nb::arg("entry_offset"), nb::arg("entry_path"), nb::arg("entry_units"), nb::arg("start"), nb::arg("end"),
+          nb::arg("label_offset"), nb::arg("label_units"), nb::arg("label_member"));
+    m.def("even_paths", &even_paths, nb::arg("link_tail"), nb::arg("link_head"), nb::arg("arc"), nb::arg("path"),
+          nb::arg("units"), nb::arg("path_offset"), nb::arg("path_links"), nb::arg("max_cells"));
+    m.def("door_paths", &door_paths, nb::arg("n_children"), nb::arg("root"), nb::arg("units"), nb::arg("parent"),
           nb::arg("entry_offset"), nb::arg("entry_path"), nb::arg("entry_units"), nb::arg("start"), nb::arg("end"),
           nb::arg("label_offset"), nb::arg("label_units"), nb::arg("label_member"));
     m.def("bfb_loads", &bfb_loads, nb::arg("offset"), nb::arg("tail"), nb::arg("weight"), nb::arg("transform_limit"),

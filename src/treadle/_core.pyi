@@ -112,6 +112,30 @@ def most_hops(n_nodes: int, tail: Int32, head: Int32, compute: Int32, source: In
 def assign_paths(
     arc: Int32, multiplicity: Int64, segment_offset: Int64, segment_path: Int32, segment_units: Int64
 ) -> tuple[int, Int64, Int32, Int64]: ...
+def even_paths(
+    link_tail: Int32,
+    link_head: Int32,
+    arc: Int32,
+    path: Int32,
+    units: Int64,
+    path_offset: Int64,
+    path_links: Int32,
+    max_cells: int,
+) -> tuple[Int32, Int32, Int64, Int64, Int32]: ...
+def door_paths(
+    n_children: int,
+    root: Int32,
+    units: Int64,
+    parent: Int32,
+    entry_offset: Int64,
+    entry_path: Int32,
+    entry_units: Int64,
+    start: Int32,
+    end: Int32,
+    label_offset: Int64,
+    label_units: Int64,
+    label_member: Int32,
+) -> tuple[int, Int32, Int64, Int32, Int32]: ...
 def bfb_loads(
     offset: Int64, tail: Int32, weight: Int64, transform_limit: int, control: Int64
 ) -> tuple[int, Int64, Int64, Int32, Int32]: ...

@@ -9,7 +9,8 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.factored import Crossings, Piece
-from treadle.schedules.forest import Forest, Tree
+from treadle.schedules.forest import Forest
+from treadle.synthesis.engine import core
 
 NOBODY = -1
 """Label of a rank, and of links that several members of a set share."""
@@ -64,15 +65,6 @@ def _mark(side: Int32Array, rows: Crossings, place: Int64Array) -> None:
             side[link] = found.pop()
 
 
-@dataclass
-class _Run:
-    """Unit trees of one tree that take the same paths so far."""
-
-    units: int
-    path: list[int]
-    label: list[int]
-
-
 def aligned_rows(
     forest: Forest, doors: Doors, entrances: Crossings
 ) -> tuple[Int32Array, Int64Array, Int32Array, Int32Array]:
@@ -93,45 +85,24 @@ def aligned_rows(
     """
     first = forest.path_links[forest.path_offset[:-1]] if forest.n_paths else forest.path_links
     last = forest.path_links[forest.path_offset[1:] - 1] if forest.n_paths else forest.path_links
-    starts, ends = doors.leaves[first].tolist(), doors.enters[last].tolist()
-    pools = {pair: _by_start(pool, starts) for pair, pool in _pools(forest).items()}
     labels = [_root_labels(doors, entrances, child) for child in range(forest.n_ranks)]
-    roots, units, parents, paths = [], [], [], []
-    taken = [0] * forest.n_ranks
-    for root in range(forest.n_ranks):
-        for tree in forest.trees(root):
-            runs = _root_runs(labels[root], taken[root], tree.multiplicity, forest.n_ranks, root)
-            taken[root] += tree.multiplicity
-            for parent, child in _edges(tree):
-                pool = pools[parent, child]
-                runs = [part for run in runs for part in _dealt(run, parent, child, pool, ends)]
-            for run in runs:
-                roots.append(root)
-                units.append(run.units)
-                parents.append(tree.parent)
-                paths.append(run.path)
-    return (
-        np.array(roots, dtype=np.int32),
-        np.array(units, dtype=np.int64),
-        np.array(parents, dtype=np.int32),
-        np.array(paths, dtype=np.int32),
+    status, roots, units, parents, paths = core.door_paths(
+        forest.n_ranks,
+        forest.tree_root,
+        forest.tree_multiplicity,
+        forest.parent.ravel(),
+        forest.entry_offset,
+        forest.entry_path,
+        forest.entry_units,
+        doors.leaves[first],
+        doors.enters[last],
+        np.cumsum([0, *map(len, labels)], dtype=np.int64),
+        np.array([count for of_child in labels for count, _ in of_child], dtype=np.int64),
+        np.array([member for of_child in labels for _, member in of_child], dtype=np.int32),
     )
-
-
-def _pools(forest: Forest) -> dict[tuple[int, int], dict[int, int]]:
-    """Units of each path between each pair of children."""
-    pools: dict[tuple[int, int], dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    edge = np.repeat(np.arange(len(forest.entry_offset) - 1), np.diff(forest.entry_offset))
-    tree, child = np.divmod(edge, forest.n_ranks)
-    columns = (
-        forest.parent[tree, child].tolist(),
-        child.tolist(),
-        forest.entry_path.tolist(),
-        forest.entry_units.tolist(),
-    )
-    for parent, head, path, units in zip(*columns, strict=True):
-        pools[parent, head][path] += units
-    return pools
+    assert status == 0, "every edge has as many units of paths as its tree"
+    shape = len(roots), forest.n_ranks
+    return roots, units, parents.reshape(shape), paths.reshape(shape)
 
 
 def _root_labels(doors: Doors, entrances: Crossings, child: int) -> list[tuple[int, int]]:
@@ -146,68 +117,3 @@ def _root_labels(doors: Doors, entrances: Crossings, child: int) -> list[tuple[i
         link = entrances.path_links[entrances.path_offset[entrances.path[row] + 1] - 1]
         found.append((int(entrances.units[row]), int(doors.enters[link])))
     return found
-
-
-def _root_runs(
-    labels: list[tuple[int, int]], start: int, units: int, n_children: int, root: int
-) -> list[_Run]:
-    """Unit trees start, ..., start + units - 1 of a root, cut where the member changes."""
-    runs, before = [], 0
-    for count, member in labels or [(start + units, NOBODY)]:
-        low, high = max(start, before), min(start + units, before + count)
-        before += count
-        if low < high:
-            run = _Run(high - low, [-1] * n_children, [NOBODY] * n_children)
-            run.label[root] = member
-            runs.append(run)
-    missing = units - sum(run.units for run in runs)
-    if missing:  # a rank's native trees have no labels
-        runs.append(_Run(missing, [-1] * n_children, [NOBODY] * n_children))
-    return runs
-
-
-def _edges(tree: Tree) -> list[tuple[int, int]]:
-    """(parent, child) from the root down."""
-    below: dict[int, list[int]] = defaultdict(list)
-    for child, parent in enumerate(tree.parent.tolist()):
-        if parent >= 0:
-            below[parent].append(child)
-    edges, front = [], [tree.root]
-    while front:
-        onward = [(parent, child) for parent in front for child in below[parent]]
-        edges += onward
-        front = [child for _, child in onward]
-    return edges
-
-
-_Pool = dict[int, list[list[int]]]
-"""Of each member that paths start at: [path, units left], the next one last."""
-
-
-def _by_start(pool: dict[int, int], starts: list[int]) -> _Pool:
-    found: _Pool = defaultdict(list)
-    for path, units in sorted(pool.items(), key=lambda item: (item[1], -item[0])):
-        found[starts[path]].append([path, units])
-    return dict(found)
-
-
-def _dealt(run: _Run, parent: int, child: int, pool: _Pool, ends: list[int]) -> list[_Run]:
-    """The run, cut into parts with a path from parent to child each; takes their units from the pool."""
-    wanted, parts = run.label[parent], []
-    while True:
-        start = wanted if wanted in pool else max(pool, key=lambda start: (len(pool[start]), -start))
-        paths = pool[start]
-        path, room = paths[-1]
-        part = run
-        if room < run.units:
-            part = _Run(room, run.path.copy(), run.label.copy())
-            run.units -= room
-        part.path[child], part.label[child] = path, ends[path]
-        parts.append(part)
-        paths[-1][1] -= part.units
-        if not paths[-1][1]:
-            paths.pop()
-            if not paths:
-                del pool[start]
-        if part is run:
-            return parts
