@@ -19,6 +19,7 @@ from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
 from treadle.synthesis.forestcoll.decomposition.detection import detect
 from treadle.synthesis.forestcoll.decomposition.family import Family
+from treadle.synthesis.forestcoll.decomposition.hosts import with_hosts
 from treadle.synthesis.forestcoll.decomposition.layers import InfeasiblePiece, KindReport, solve_layer
 from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_classes, scale_for
 from treadle.synthesis.forestcoll.decomposition.superposition import single_rate, split_layers
@@ -271,8 +272,11 @@ def _attempts(
     """The first number of trees that can be built; or a better family, or more cuts."""
     rate = tightest.rate
     best = _optimum(problem, tightest)
+    hosted = with_hosts(problem, family)
     for number, scale in _choices(classes, tightest, trees, only_exact, deadline):
-        built = _build(problem, family, best, number, scale, progress, deadline)
+        built = _build(problem, hosted, best, number, scale, progress, deadline)
+        if hosted is not family and not isinstance(built, Decomposition):
+            built = _build(problem, family, best, number, scale, progress, deadline)
         if not isinstance(built, InfeasiblePiece):
             return built
         lifted = _lifted(problem, built.nodes)

@@ -230,6 +230,8 @@ def table_of(forest: Forest, used: Int64Array) -> TableTrees:
     entry = np.searchsorted(keys, wanted, side="right") - 1
     is_root = np.arange(n) == forest.tree_root[tree][:, None]
     entry = np.where(is_root, 0, entry)
+    if not len(start):  # a child alone, of whose trees no edge is in this piece
+        path, (first, last, start) = np.zeros(1, dtype=np.int32), np.zeros((3, 1), dtype=np.int64)
     shift = begin[:, None] - start[entry]
     return TableTrees(
         root=forest.tree_root[tree],
