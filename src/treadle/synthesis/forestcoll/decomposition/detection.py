@@ -71,19 +71,22 @@ def _candidates(quotient: Quotient) -> Iterator[Int32Array]:
 def components(n_nodes: int, tails: Int32Array, heads: Int32Array) -> Int32Array:
     """The connected component of each node, named by its least node, shape (n,)."""
     label = np.arange(n_nodes, dtype=np.int32)
+    one, other = tails, heads  # components so far at the ends of the links
     while True:
-        least = np.minimum(label[tails], label[heads])
+        apart = np.flatnonzero(one != other)
+        if not len(apart):
+            return label
+        tails, heads, one, other = tails[apart], heads[apart], one[apart], other[apart]
         grown = label.copy()
-        np.minimum.at(grown, label[tails], least)
-        np.minimum.at(grown, label[heads], least)
+        np.minimum.at(grown, one, other)
+        np.minimum.at(grown, other, one)
         while True:  # every label points to a smaller one: jump until it is a root
             jumped = grown[grown]
             if np.array_equal(jumped, grown):
                 break
             grown = jumped
-        if np.array_equal(grown, label):
-            return label
         label = grown
+        one, other = label[tails], label[heads]
 
 
 def _equal_neighbours(quotient: Quotient) -> Int32Array:
@@ -98,8 +101,7 @@ def _equal_neighbours(quotient: Quotient) -> Int32Array:
     points = np.flatnonzero(quotient.is_point)
     _, first, inverse = np.unique(print_of[points], return_index=True, return_inverse=True)
     label[points] = points[first[inverse]]
-    serves = ~quotient.is_point[one] & quotient.is_point[other]
-    switch, groups = one[serves], label[other[serves]]
+    switch, groups = quotient.served[0], label[quotient.served[1]]
     least = np.full(quotient.n_nodes, quotient.n_nodes, dtype=np.int32)
     most = np.full(quotient.n_nodes, -1, dtype=np.int32)
     np.minimum.at(least, switch, groups)
@@ -118,13 +120,12 @@ def _cleaned(quotient: Quotient, labels: Int32Array, *, reject_shared: bool) -> 
     points = np.bincount(labels[quotient.is_point], minlength=n)
     sizes = np.bincount(labels, minlength=n)
     joined = np.zeros(n, dtype=bool)  # sets that some link joins inside
-    same = labels[quotient.tails] == labels[quotient.heads]
-    joined[labels[quotient.tails[same]]] = True
+    one, other = quotient.neighbours
+    joined[labels[one][labels[one] == labels[other]]] = True
     good = (points >= 2) & (points < quotient.is_point.sum()) & joined & (sizes >= 2)
     if reject_shared:
-        for ends, others in ((quotient.tails, quotient.heads), (quotient.heads, quotient.tails)):
-            shared = ~quotient.is_point[ends] & quotient.is_point[others] & (labels[ends] != labels[others])
-            good[labels[ends[shared]]] = False
+        switch, others = quotient.served
+        good[labels[switch][labels[switch] != labels[others]]] = False
     kept = np.where(good[labels], labels, -1).astype(np.int32)
     if not np.any(kept >= 0):
         return None

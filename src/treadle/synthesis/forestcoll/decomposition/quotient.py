@@ -56,24 +56,35 @@ class Quotient:
         return len(self.is_point)
 
     @cached_property
-    def _pairs(self) -> tuple[Int64Array, Int64Array]:
-        """Joined pairs of nodes as keys, both ways round, and each link's place among them."""
-        n = self.n_nodes
-        tails, heads = self.tails.astype(np.int64), self.heads.astype(np.int64)
-        keys, place = np.unique(np.concatenate([tails * n + heads, heads * n + tails]), return_inverse=True)
-        return keys, place
+    def _pairs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Joined pairs of nodes, both ways round, and the bandwidth of both directions together; by node."""
+        low, high = np.minimum(self.tails, self.heads), np.maximum(self.tails, self.heads)
+        pair = low.astype(np.int64) * self.n_nodes + high
+        order = np.argsort(pair, kind="stable")
+        pair = pair[order]
+        starts = np.flatnonzero(np.diff(pair, prepend=-1))
+        width = np.add.reduceat(self.bandwidths[order], starts) if len(starts) else self.bandwidths
+        low, high = np.divmod(pair[starts], self.n_nodes)
+        one, other = np.concatenate([low, high]), np.concatenate([high, low])
+        order = np.argsort(one, kind="stable")
+        return one[order], other[order], np.concatenate([width, width])[order]
 
-    @cached_property
+    @property
     def neighbours(self) -> tuple[Int64Array, Int64Array]:
-        """Each joined pair of nodes, both ways round."""
-        return np.divmod(self._pairs[0], self.n_nodes)
+        """Each joined pair of nodes, both ways round; the first ones rise."""
+        return self._pairs[:2]
 
-    @cached_property
+    @property
     def widths(self) -> Int64Array:
         """Bandwidth between each pair of `neighbours`, both directions together."""
-        keys, place = self._pairs
-        both = np.concatenate([self.bandwidths, self.bandwidths])
-        return np.bincount(place, weights=both, minlength=len(keys)).astype(np.int64)
+        return self._pairs[2]
+
+    @cached_property
+    def served(self) -> tuple[Int64Array, Int64Array]:
+        """Each joined pair of a switch and a point."""
+        one, other = self.neighbours
+        serves = np.flatnonzero(self.is_point[other] & ~self.is_point[one])
+        return one[serves], other[serves]
 
     @cached_property
     def entering(self) -> Int64Array:
