@@ -49,6 +49,13 @@ class ResidualNetwork {
     Cap push(int from, int to, Cap limit, int skip = -1) {
         Cap total = 0;
         int skip_back = skip < 0 ? -1 : reverse_[skip];
+        // Mostly a few short paths do; looking for them costs at most a fraction of one search through everything.
+        std::size_t budget = from == to ? 0 : to_.size() / 4;
+        while (total < limit) {
+            const Cap sent = bridge(from, to, limit - total, skip, skip_back, budget);
+            if (sent == 0) break;
+            total += sent;
+        }
         while (total < limit && search(from, to, skip, skip_back)) {
             Cap sent = augment(from, to, limit - total, skip, skip_back);
             // A phase whose search found the sink always augments: levels and residuals agree.
@@ -56,6 +63,10 @@ class ResidualNetwork {
             total += sent;
         }
         return total;
+    }
+
+    void close_arcs_into(int node) {
+        for (int a = start_[node]; a < start_[node + 1]; a++) residual_[reverse_[a]] = 0;
     }
 
     bool reached(int node) const { return stamp_[node] == clock_; }
@@ -107,6 +118,52 @@ class ResidualNetwork {
         stamp_.assign(n_, -1);
         cursor_.assign(n_, 0);
         queue_.resize(n_);
+        for (Side& side : side_) side.stamp.assign(n_, 0), side.via.resize(n_);
+    }
+
+    // One path, sought from both ends; returns what it carries, 0 if there is none or the budget of arcs is used up.
+    Cap bridge(int from, int to, Cap limit, int skip, int skip_back, std::size_t& budget) {
+        if (budget == 0) return 0;
+        ++bridge_clock_;
+        for (int end : {0, 1}) {
+            Side& side = side_[end];
+            const int node = end == 0 ? from : to;
+            side.queue.assign(1, node);
+            side.next = 0;
+            side.stamp[node] = bridge_clock_;
+            side.via[node] = -1;
+        }
+        for (;;) {
+            const std::size_t waiting[] = {side_[0].queue.size() - side_[0].next, side_[1].queue.size() - side_[1].next};
+            if (waiting[0] == 0 || waiting[1] == 0) return 0;
+            const int end = waiting[0] <= waiting[1] ? 0 : 1;
+            Side &mine = side_[end], &other = side_[1 - end];
+            const int u = mine.queue[mine.next++];
+            for (int a = start_[u]; a < start_[u + 1]; a++) {
+                if (budget-- == 1) return budget = 0;
+                const int v = to_[a], arc = end == 0 ? a : reverse_[a];  // in the direction of the flow
+                if (residual_[arc] <= 0 || arc == skip || arc == skip_back) continue;
+                if (other.stamp[v] == bridge_clock_) return send(arc, limit);
+                if (mine.stamp[v] == bridge_clock_) continue;
+                mine.stamp[v] = bridge_clock_;
+                mine.via[v] = arc;
+                mine.queue.push_back(v);
+            }
+        }
+    }
+
+    // Along the path that `arc` closes.
+    Cap send(int arc, Cap limit) {
+        path_.assign(1, arc);
+        for (int a = side_[0].via[to_[reverse_[arc]]]; a >= 0; a = side_[0].via[to_[reverse_[a]]]) path_.push_back(a);
+        for (int a = side_[1].via[to_[arc]]; a >= 0; a = side_[1].via[to_[a]]) path_.push_back(a);
+        Cap amount = limit;
+        for (int a : path_) amount = std::min(amount, residual_[a]);
+        for (int a : path_) {
+            residual_[a] -= amount;
+            residual_[reverse_[a]] += amount;
+        }
+        return amount;
     }
 
     bool search(int from, int to, int skip, int skip_back) {
@@ -174,6 +231,15 @@ class ResidualNetwork {
         return total;
     }
     std::vector<int> path_;
+
+    // Of a search from both ends: which nodes the source reaches, and which reach the sink.
+    struct Side {
+        std::vector<std::int64_t> stamp;
+        std::vector<int> via, queue;  // `via`: the arc on the way from, or to, that end
+        std::size_t next = 0;
+    };
+    Side side_[2];
+    std::int64_t bridge_clock_ = 0;
 };
 
 // Condition C: for every node set S that leaves out a compute node, d+(S) >= r(S).
@@ -197,6 +263,8 @@ int find_violated(int n_nodes, std::vector<CapacityArc<Cap>> arcs, const std::ve
             for (int v = 0; v < n_nodes; v++) cut[v] = network.reached(v);
             return static_cast<int>(i);
         }
+        // Every arc out of s is full and stays so, so no path leads through s.
+        if (at == s) network.close_arcs_into(s);
         at = compute[i];
     }
     return -1;

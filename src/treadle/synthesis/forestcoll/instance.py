@@ -107,11 +107,12 @@ def find_violated_cut(
     rate : Fraction
         Compared without rounding, in 128 bits.
     first : int
-        Terminal to start from; earlier ones are known to pass.
+        Sink to start from, as returned; earlier ones are known to pass.
 
     Returns
     -------
-    tuple of (terminal index that fails, nodes of S) or None
+    tuple of (sink that fails, nodes of S) or None
+        Sinks are counted in an order of their own, which depends on nothing but tails and heads.
         One maximum flow per terminal, each got from the last by moving the sink (Theorem 23, Theorem 25).
     """
     factor = rate.numerator * multiplicity
