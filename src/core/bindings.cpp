@@ -13,6 +13,7 @@
 #include "concurrent_flow.hpp"
 #include "fluid.hpp"
 #include "height_first.hpp"
+#include "hops.hpp"
 #include "packing.hpp"
 #include "path_dealing.hpp"
 #include "path_simplex.hpp"
@@ -20,6 +21,7 @@
 #include "residual.hpp"
 #include "simulate.hpp"
 #include "splitting.hpp"
+#include "tree_paths.hpp"
 #include "tree_search.hpp"
 #include "vertex_matching.hpp"
 
@@ -72,7 +74,39 @@ Fabric to_fabric(int n_nodes, const Int32In& compute, const Int64In& root, const
     return fabric;
 }
 
-// Condition C with capacities times `link_factor` and multiplicities times the 128-bit (root_high, root_low).
+// Places of the compute nodes in an order in which each is near the one before it: depth-first through the fabric.
+// A flow whose sink moves to a neighbour is quickly mended.
+std::vector<int> nearby_order(int n_nodes, const std::vector<int>& compute, const Int32In& tail, const Int32In& head) {
+    const std::size_t arcs = tail.shape(0);
+    std::vector<int> start(n_nodes + 1, 0), other(2 * arcs), place(n_nodes, -1), order, stack;
+    for (std::size_t e = 0; e < arcs; e++) start[tail.data()[e] + 1]++, start[head.data()[e] + 1]++;
+    for (int v = 0; v < n_nodes; v++) start[v + 1] += start[v];
+    std::vector<int> next(start.begin(), start.end() - 1);
+    for (std::size_t e = 0; e < arcs; e++) {
+        other[next[tail.data()[e]]++] = head.data()[e];
+        other[next[head.data()[e]]++] = tail.data()[e];
+    }
+    next.assign(start.begin(), start.end() - 1);
+    for (std::size_t i = 0; i < compute.size(); i++) place[compute[i]] = static_cast<int>(i);
+    std::vector<char> seen(n_nodes, 0);
+    for (int source : compute) {
+        if (!seen[source]) stack.push_back(source);
+        while (!stack.empty()) {
+            const int x = stack.back();
+            if (!seen[x] && place[x] >= 0) order.push_back(place[x]);
+            seen[x] = 1;
+            while (next[x] < start[x + 1] && seen[other[next[x]]]) next[x]++;
+            if (next[x] == start[x + 1])
+                stack.pop_back();
+            else
+                stack.push_back(other[next[x]]);
+        }
+    }
+    return order;
+}
+
+// Condition C with capacities times `link_factor` and multiplicities times the 128-bit (root_high, root_low). The
+// number that fails, and `first`, count in an order of its own, which depends on tails and heads alone.
 auto find_violated_cut(int n_nodes, Int32In compute, Int64In root, Int32In tail, Int32In head, Int64In capacity,
                        std::int64_t link_factor, std::int64_t root_high, std::uint64_t root_low, int first) {
     std::vector<char> cut;
@@ -84,13 +118,14 @@ auto find_violated_cut(int n_nodes, Int32In compute, Int64In root, Int32In tail,
         for (std::size_t e = 0; e < tail.shape(0); e++)
             arcs.push_back({tail.data()[e], head.data()[e], static_cast<__int128>(capacity.data()[e]) * link_factor});
         std::vector<__int128> roots;
+        std::vector<int> nodes;
         __int128 bound = 0;
         for (const auto& arc : arcs) bound += arc.capacity;
-        for (std::size_t i = 0; i < root.shape(0); i++) {
+        for (int i : nearby_order(n_nodes, to_vector<int>(compute), tail, head)) {
+            nodes.push_back(compute.data()[i]);
             roots.push_back(root.data()[i] * root_factor);
             bound += roots.back();
         }
-        auto nodes = to_vector<int>(compute);
         if (bound < static_cast<__int128>(1) << 61) {
             std::vector<CapacityArc<std::int64_t>> narrow;
             narrow.reserve(arcs.size());
@@ -304,37 +339,24 @@ auto door_paths(int n_children, Int32In root, Int64In units, Int32In parent, Int
                            to_numpy(std::move(rows.parent)), to_numpy(std::move(rows.path)));
 }
 
-// Hand the segments of every logical arc out to the trees in order. `arc` is row-major (tree, node), -1 at roots.
-auto assign_paths(Int32In arc, Int64In multiplicity, Int64In segment_offset, Int32In segment_path,
-                  Int64In segment_units) {
-    std::vector<std::int64_t> offset{0}, units;
-    std::vector<std::int32_t> path;
-    bool short_of_capacity = false;
+// `parent` is row-major (tree, node), -1 at roots.
+auto assign_tree_paths(int n_nodes, Int32In parent, Int64In multiplicity, Int32In tail, Int32In head,
+                       Int64In segment_offset, Int32In segment_path, Int64In segment_units) {
+    TreePaths found;
+    bool fits;
     {
         nb::gil_scoped_release release;
-        std::vector<std::int64_t> next = to_vector<std::int64_t>(segment_offset);
-        std::vector<std::int64_t> left = to_vector<std::int64_t>(segment_units);
-        const std::size_t trees = multiplicity.shape(0), n = trees ? arc.shape(0) / trees : 0;
-        offset.reserve(arc.shape(0) + 1);
-        for (std::size_t i = 0; i < arc.shape(0); i++) {
-            int a = arc.data()[i];
-            std::int64_t need = a < 0 ? 0 : multiplicity.data()[i / n];
-            while (need > 0) {
-                if (next[a] == segment_offset.data()[a + 1]) {
-                    short_of_capacity = true;
-                    break;
-                }
-                std::int64_t piece = std::min(need, left[next[a]]);
-                path.push_back(segment_path.data()[next[a]]);
-                units.push_back(piece);
-                need -= piece;
-                if ((left[next[a]] -= piece) == 0) next[a]++;
-            }
-            offset.push_back(static_cast<std::int64_t>(path.size()));
-        }
+        const ArcSegments arcs{to_vector<int>(tail), to_vector<int>(head), to_vector<std::int64_t>(segment_offset),
+                               to_vector<int>(segment_path), to_vector<std::int64_t>(segment_units)};
+        fits = assign_paths(n_nodes, arcs, parent.data(), to_vector<std::int64_t>(multiplicity), found);
     }
-    return std::make_tuple(short_of_capacity ? 3 : 0, to_numpy(std::move(offset)), to_numpy(std::move(path)),
-                           to_numpy(std::move(units)));
+    return std::make_tuple(fits ? 0 : 3, to_numpy(std::move(found.offset)), to_numpy(std::move(found.path)),
+                           to_numpy(std::move(found.units)));
+}
+
+int height_of_trees(Int32In parent, int n_nodes) {
+    nb::gil_scoped_release release;
+    return forest_height(parent.data(), n_nodes ? parent.shape(0) / n_nodes : 0, n_nodes);
 }
 
 InLinks to_in_links(const Int64In& offset, const Int32In& tail) {
@@ -644,13 +666,10 @@ NB_MODULE(_core, m) {
     m.def("low_forest", &low_forest, nb::arg("n_ranks"), nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
           nb::arg("capacity"), nb::arg("units"), nb::arg("height"), nb::arg("rounds"), nb::arg("max_work"),
           nb::arg("seed"), nb::arg("control"));
-    m.def("assign_paths", &assign_paths, nb::arg("arc"), nb::arg("multiplicity"), nb::arg("segment_offset"),
-          nb::arg("segment_path"), nb::arg("segment_units"));
-    m.def("deal_evenly", &deal_evenly_, nb::arg("link_tail"), nb::arg("link_head"), nb::arg("arc"), nb::arg("path"),
-          nb::arg("units"), nb::arg("path_offset"), nb::arg("path_links"), nb::arg("max_cells"));
-    m.def("deal_by_door", &deal_by_door_, nb::arg("n_children"), nb::arg("root"), nb::arg("units"), nb::arg("parent"),
-          nb::arg("entry_offset"), nb::arg("entry_path"), nb::arg("entry_units"), nb::arg("start"), nb::arg("end"),
-          nb::arg("label_offset"), nb::arg("label_units"), nb::arg("label_member"));
+    m.def("assign_paths", &assign_tree_paths, nb::arg("n_nodes"), nb::arg("parent"), nb::arg("multiplicity"),
+          nb::arg("tail"), nb::arg("head"), nb::arg("segment_offset"), nb::arg("segment_path"),
+          nb::arg("segment_units"));
+    m.def("forest_height", &height_of_trees, nb::arg("parent"), nb::arg("n_nodes"));
     m.def("even_paths", &even_paths, nb::arg("link_tail"), nb::arg("link_head"), nb::arg("arc"), nb::arg("path"),
           nb::arg("units"), nb::arg("path_offset"), nb::arg("path_links"), nb::arg("max_cells"));
     m.def("door_paths", &door_paths, nb::arg("n_children"), nb::arg("root"), nb::arg("units"), nb::arg("parent"),

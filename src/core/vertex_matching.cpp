@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <numeric>
 #include <queue>
@@ -198,8 +197,6 @@ struct Rehang {
     int tree, node, parent;
 };
 
-enum class Means { moves, splits, detours };  // each with those before
-
 class Matcher {
    public:
     Matcher(TreeFamily& family, const MatchingOptions& options, const Control& control, Matching& result)
@@ -215,24 +212,27 @@ class Matcher {
         for (int v = 0; v < n_; v++) pending.push_back(v);
         limit_ = std::max(options_.first_height, family_.height());
         last_ = std::min(std::max(options_.last_height, limit_), n_ - 1);
-        // Means are added where those before gain little, and start anew with every height.
-        std::vector<Means> ladder{Means::moves};
-        if (n_classes() > 1 || (n_classes() == 1 && classes_[0] > 1)) ladder.push_back(Means::splits);
-        if (options_.detours) ladder.push_back(Means::detours);
-        std::size_t rung = 0;
+        bool detours = false;
         for (;;) {
             std::vector<int> left;
             std::int64_t all_before = 0, all_after = 0;
+            bool hopeless = false;  // the first nodes gain little: this height is too low
             const std::int64_t total = static_cast<std::int64_t>(n_);
-            for (std::size_t i = 0; i < pending.size(); i++) {
+            for (std::size_t i = 0; i < pending.size() && !hopeless; i++) {
                 if (control_.cancelled()) return Status::cancelled;
                 control_.progress(total - static_cast<std::int64_t>(pending.size()) + static_cast<std::int64_t>(i), total);
                 std::int64_t before = overload(pending[i]);
                 if (before == 0) continue;
-                settle(pending[i], ladder[rung]);
+                settle(pending[i], detours);
                 std::int64_t after = overload(pending[i]);
                 all_before += before, all_after += after;
                 if (after > 0) left.push_back(pending[i]);
+                if (limit_ < last_ && large() && 16 * (i + 1) >= pending.size() && 2 * all_after > all_before) hopeless = true;
+            }
+            if (hopeless) {
+                raise_limit();
+                detours = false;
+                continue;
             }
             pending.swap(left);
             if (pending.empty()) return Status::ok;
@@ -240,14 +240,15 @@ class Matcher {
             if (exhausted()) break;
             const bool last = limit_ >= last_;
             const std::int64_t gain = all_before - all_after;
-            if (rung + 1 < ladder.size()) {
-                if (8 * gain <= all_before) rung++;  // else worth another round
+            if (!detours && 8 * gain > all_before) continue;  // worth another round at this height
+            if (options_.detours && !detours) {
+                detours = true;
                 continue;
             }
             if (last ? gain > 0 : 8 * gain > all_before) continue;
             if (last) break;
-            limit_ = std::min(last_, limit_ + std::max(1, limit_ / 8));
-            rung = 0;
+            raise_limit();
+            detours = false;
         }
         for (int v : pending) result_.overload += overload(v);
         return Status::stuck;
@@ -278,8 +279,13 @@ class Matcher {
     std::vector<Step> step_;
     std::vector<Rehang> log_;
     static constexpr int kDetourNodes = 256;
+    static constexpr std::int64_t kLargeCells = 1 << 20;  // trees times nodes from which failing at a height is dear
 
     bool exhausted() const { return family_.work > options_.max_work; }
+
+    bool large() const { return static_cast<std::int64_t>(family_.n_trees()) * n_ >= kLargeCells; }
+
+    void raise_limit() { limit_ = std::min(last_, limit_ + std::max(1, limit_ / 8)); }
 
     std::int64_t overload(int v) const {
         std::int64_t sum = 0;
@@ -318,7 +324,7 @@ class Matcher {
     }
 
     // Take trees off the overloaded arcs into v, as far as possible.
-    void settle(int v, Means means) {
+    void settle(int v, bool detours) {
         list_trees(v);
         bool moved = true;  // a heavy tree may overload an arc that was done
         while (moved) {
@@ -326,9 +332,7 @@ class Matcher {
             for (int e = 0; e < degree_; e++)
                 while (room(e) < 0) {
                     if (exhausted() || control_.cancelled()) return;
-                    if (!relieve(e) && !(means >= Means::splits && relieve_by_split(e)) &&
-                        !(means >= Means::detours && relieve_by_detour(e)))
-                        break;
+                    if (!relieve(e) && !relieve_by_split(e) && !(detours && relieve_by_detour(e))) break;
                     moved = n_classes() > 1;
                 }
         }
@@ -601,39 +605,6 @@ Status match_vertices(const PackingProblem& problem, std::vector<int> tree_root,
     result.height = family.height();
     if (status == Status::ok) merge_identical(family, result.packing);
     return status;
-}
-
-int hop_eccentricity(int n_nodes, const std::vector<int>& tail, const std::vector<int>& head,
-                     const std::vector<char>& is_compute, const std::vector<int>& sources) {
-    std::vector<int> start(n_nodes + 1, 0), heads(head.size()), distance(n_nodes);
-    for (int u : tail) start[u + 1]++;
-    for (int v = 0; v < n_nodes; v++) start[v + 1] += start[v];
-    std::vector<int> place(start.begin(), start.end() - 1);
-    for (std::size_t a = 0; a < tail.size(); a++) heads[place[tail[a]]++] = head[a];
-    int most = 0;
-    for (int source : sources) {
-        std::fill(distance.begin(), distance.end(), -1);
-        std::deque<std::pair<int, int>> queue{{0, source}};
-        while (!queue.empty()) {
-            auto [far, x] = queue.front();
-            queue.pop_front();
-            if (distance[x] >= 0) continue;
-            distance[x] = far;
-            for (int i = start[x]; i < start[x + 1]; i++) {
-                if (distance[heads[i]] >= 0) continue;
-                if (is_compute[heads[i]])
-                    queue.emplace_back(far + 1, heads[i]);
-                else
-                    queue.emplace_front(far, heads[i]);
-            }
-        }
-        for (int v = 0; v < n_nodes; v++) {
-            if (!is_compute[v]) continue;
-            if (distance[v] < 0) return -1;
-            most = std::max(most, distance[v]);
-        }
-    }
-    return most;
 }
 
 }  // namespace treadle

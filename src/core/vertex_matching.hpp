@@ -31,8 +31,4 @@ struct Matching {
 Status match_vertices(const PackingProblem& problem, std::vector<int> tree_root, std::vector<std::int64_t> tree_weight,
                       const MatchingOptions& options, const Control& control, Matching& result);
 
-// Most hops from a source to a compute node; arcs into other nodes count nothing. -1: some node is not reached.
-int hop_eccentricity(int n_nodes, const std::vector<int>& tail, const std::vector<int>& head,
-                     const std::vector<char>& is_compute, const std::vector<int>& sources);
-
 }  // namespace treadle

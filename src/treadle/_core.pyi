@@ -110,8 +110,16 @@ def relayed_stars(
 ) -> tuple[int, Int32, Int64, Int32, Int64]: ...
 def most_hops(n_nodes: int, tail: Int32, head: Int32, compute: Int32, source: Int32) -> int: ...
 def assign_paths(
-    arc: Int32, multiplicity: Int64, segment_offset: Int64, segment_path: Int32, segment_units: Int64
+    n_nodes: int,
+    parent: Int32,
+    multiplicity: Int64,
+    tail: Int32,
+    head: Int32,
+    segment_offset: Int64,
+    segment_path: Int32,
+    segment_units: Int64,
 ) -> tuple[int, Int64, Int32, Int64]: ...
+def forest_height(parent: Int32, n_nodes: int) -> int: ...
 def even_paths(
     link_tail: Int32,
     link_head: Int32,

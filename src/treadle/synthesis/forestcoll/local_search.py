@@ -208,11 +208,4 @@ def routed_forest(problem: Instance, arrays: RoutedArrays) -> tuple[LogicalGraph
 
 def packing_height(packing: Packing) -> int:
     """Hops in the logical graph, greatest over all trees."""
-    is_root = packing.parent < 0
-    # hops to a node above, the root at last; each round leaps as far again
-    hops = (~is_root).astype(np.int32)
-    above = np.where(is_root, np.arange(packing.parent.shape[1], dtype=np.int32), packing.parent)
-    while (further := np.take_along_axis(hops, above, axis=1)).any():
-        hops += further
-        above = np.take_along_axis(above, above, axis=1)
-    return int(hops.max(initial=0))
+    return core.forest_height(np.ascontiguousarray(packing.parent).ravel(), packing.parent.shape[1])

@@ -95,20 +95,21 @@ def pack_trees(
 def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Forest:
     """Give every tree edge the physical paths of its logical arc, in the fabric's own direction."""
     n = len(problem.terminals)
-    arc_of = np.full((n, n), -1, dtype=np.int32)
     rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
     rank_of[problem.terminals] = np.arange(n, dtype=np.int32)
-    arc_of[rank_of[graph.tails], rank_of[graph.heads]] = np.arange(len(graph.tails), dtype=np.int32)
-    children = np.broadcast_to(np.arange(n), packing.parent.shape)
-    arcs = np.where(packing.parent >= 0, arc_of[packing.parent, children], -1).astype(np.int32)
-    status, entry_offset, entry_path, entry_units = core.assign_paths(
-        np.ascontiguousarray(arcs.ravel()),
+    status, *entries = core.assign_paths(
+        n,
+        np.ascontiguousarray(packing.parent).ravel(),
         packing.multiplicity,
+        rank_of[graph.tails],
+        rank_of[graph.heads],
         graph.segment_offset,
         graph.segment_path,
         graph.segment_units,
     )
     assert status == 0, "the trees use more of a logical arc than it has"
+    for array in (*entries, packing.parent):
+        array.setflags(write=False)  # theirs alone from now on: no copy
     multiplicities = np.zeros(n, dtype=np.int64)
     np.add.at(multiplicities, packing.root, packing.multiplicity)
     forest = Forest(
@@ -117,9 +118,9 @@ def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Fores
         tree_root=packing.root,
         tree_multiplicity=packing.multiplicity,
         parent=packing.parent,
-        entry_offset=entry_offset,
-        entry_path=entry_path,
-        entry_units=entry_units,
+        entry_offset=entries[0],
+        entry_path=entries[1],
+        entry_units=entries[2],
         path_offset=graph.path_offset,
         path_links=graph.path_links,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 
 import numpy as np
 
@@ -158,26 +159,23 @@ def match_vertices(
     found = _failed("no attempt")
     for tree_root, tree_weight in attempts:
         limit = max(_MIN_WORK, WORK_PER_CELL * len(tree_root) * n) if max_work is None else max_work
-        told = run_watched(
-            "vertex matching",
-            lambda control, trees=(tree_root, tree_weight), limit=limit: core.match_trees(
-                n,
-                *trees,
-                graph.tails,
-                graph.heads,
-                graph.capacities // unit,
-                int(start),
-                detours,
-                MAX_CELLS // max(1, n),
-                first_height,
-                n - 1 if last_height is None else last_height,
-                limit,
-                seed,
-                control,
-            ),
-            progress=progress,
-            deadline=deadline,
+        attempt = partial(
+            core.match_trees,
+            n,
+            tree_root,
+            tree_weight,
+            graph.tails,
+            graph.heads,
+            graph.capacities // unit,
+            int(start),
+            detours,
+            MAX_CELLS // max(1, n),
+            first_height,
+            n - 1 if last_height is None else last_height,
+            limit,
+            seed,
         )
+        told = run_watched("vertex matching", attempt, progress=progress, deadline=deadline)
         found = _matched(*told, n_nodes=n, unit=unit, limit=limit)
         if not found.failure:
             break
