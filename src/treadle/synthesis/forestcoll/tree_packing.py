@@ -97,7 +97,7 @@ def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Fores
     n = len(problem.terminals)
     rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
     rank_of[problem.terminals] = np.arange(n, dtype=np.int32)
-    status, *entries = core.assign_paths(
+    status, entry_offset, entry_path, entry_units = core.assign_paths(
         n,
         np.ascontiguousarray(packing.parent).ravel(),
         packing.multiplicity,
@@ -108,7 +108,7 @@ def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Fores
         graph.segment_units,
     )
     assert status == 0, "the trees use more of a logical arc than it has"
-    for array in (*entries, packing.parent):
+    for array in (entry_offset, entry_path, entry_units, packing.parent):
         array.setflags(write=False)  # theirs alone from now on: no copy
     multiplicities = np.zeros(n, dtype=np.int64)
     np.add.at(multiplicities, packing.root, packing.multiplicity)
@@ -118,9 +118,9 @@ def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Fores
         tree_root=packing.root,
         tree_multiplicity=packing.multiplicity,
         parent=packing.parent,
-        entry_offset=entries[0],
-        entry_path=entries[1],
-        entry_units=entries[2],
+        entry_offset=entry_offset,
+        entry_path=entry_path,
+        entry_units=entry_units,
         path_offset=graph.path_offset,
         path_links=graph.path_links,
     )
