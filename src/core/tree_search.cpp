@@ -15,7 +15,8 @@ constexpr int kSamples = 8;           // tree edges looked at per sender and jun
 constexpr int kSenders = 256;         // possible new parents looked at per node
 constexpr int kAncestors = 8;         // nodes tried to lift a node that is too deep
 constexpr int kChain = 6;             // ancestors that change sides in a reversal
-constexpr int kStall = 3;             // rounds without gain at a height
+constexpr int kStall = 3;             // rounds with little gain at a height
+constexpr double kGain = 0.9;         // what is left of the excess after a round that gains
 constexpr int kPatience = 12;         // the same at the last height that was missed, and ...
 constexpr int kLifts = 4000;          // ... nodes that were tried there in vain
 constexpr std::int64_t kSideways = 8;  // what a move may cost there, in hops of one node
@@ -132,7 +133,7 @@ class TreeSearch {
             }
             const double left = excess(limit);
             control_.progress(counts_.work, options_.max_work);
-            if (left < least)
+            if (left < (sideways_ ? least : kGain * least))
                 least = left, stall = 0, lifts_ = 0;
             else
                 stall++;

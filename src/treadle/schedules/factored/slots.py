@@ -85,7 +85,7 @@ def _depth(trees: PieceTrees, roots: Int64Array, units: Int64Array, child: int) 
     if isinstance(trees, TableTrees):
         number = (np.cumsum(trees.root_units) - trees.root_units)[roots] + units
         row = np.searchsorted(np.cumsum(trees.units), number, side="right")
-        found: Int64Array = _table_depths(trees)[row, child]
+        found: Int64Array = table_depths(trees)[row, child]
         return found
     depth = np.zeros(len(roots), dtype=np.int64)
     rest = np.flatnonzero(roots != child)
@@ -98,7 +98,7 @@ def _depth(trees: PieceTrees, roots: Int64Array, units: Int64Array, child: int) 
     return depth
 
 
-def _table_depths(trees: TableTrees) -> Int64Array:
+def table_depths(trees: TableTrees) -> Int64Array:
     """Hops from the root in each row, shape (s, n)."""
     s, n = trees.parent.shape
     above = np.where(trees.parent < 0, np.arange(n), trees.parent).astype(np.int64)
@@ -115,7 +115,7 @@ def _widths(layer: Layer) -> Int64Array:
     hops = []
     for piece in layer.pieces:
         if isinstance(piece.trees, TableTrees):
-            hops.append(int(_table_depths(piece.trees).max(initial=0)))
+            hops.append(int(table_depths(piece.trees).max(initial=0)))
         elif isinstance(piece.trees, ExchangeColumns):
             hops.append(piece.trees.depth)
         else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, distinct_rows
 from treadle.schedules.factored import CirculantExchange, Crossings, Piece
+from treadle.synthesis.forestcoll.decomposition.near_exits import near_exits
 from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece
 from treadle.synthesis.watch import UNWATCHED, Watch
 
@@ -64,7 +66,8 @@ def circulant_exchange(
     Notes
     -----
     Units are ordered by the child's child that supplies them, so that a unit tree leaves a box, where it can,
-    by the rank that is its root. If the planes (relays) do not agree in that order, they come first.
+    by the rank that is its root, else by ranks near to it. If the planes (relays) do not agree in that order,
+    they come first.
     """
     n = piece.n_children
     if piece.has_outside or n < 2 or len(np.unique(piece.native)) != 1:
@@ -79,6 +82,7 @@ def circulant_exchange(
             return "its children do not need just what enters and leaves them"
         if not _same_planes(runs, n):
             return "its planes serve the children unequally"
+    out, block = _near_first(out, cutting, solved, n - 1, block)
     for plane_first in (False, True):
         watch.beat("units of equal children", int(plane_first), 2)
         tables = [_table(runs, n, plane_first=plane_first) for runs in (out, into)]
@@ -129,6 +133,40 @@ def unit_runs(piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], *, 
         np.concatenate(units),
         (piece.heads if leaving else piece.tails)[link].astype(np.int64),
     )
+
+
+def _near_first(
+    runs: UnitRuns, cutting: Cutting, solved: dict[int, Piece], deliveries: int, block: int
+) -> tuple[UnitRuns, int]:
+    """What leaves sets whose ranks do not all supply their own trees, in the order of `near_exits`.
+
+    `supplier` is the place in that order then, and blocks are as small as trees that differ ask for. The runs
+    are those of `unit_runs`, in its order.
+    """
+    codes = cutting.children[: int(cutting.child_offset[1])]
+    kinds = cutting.kind[~codes[codes < 0].astype(np.int64)]
+    begin = len(runs.owner) - sum(len(solved[kind].exits.link) for kind in kinds.tolist())
+    whole = np.arange(begin)
+    parts = [np.stack([whole, np.zeros_like(whole), runs.units[:begin], runs.supplier[:begin]])]
+    for kind, count in zip(*(some.tolist() for some in np.unique(kinds, return_counts=True)), strict=True):
+        size = len(solved[kind].exits.link)
+        order = near_exits(solved[kind], deliveries)
+        rows = begin + size * np.arange(count)
+        if order is None:
+            row = np.arange(begin, begin + size * count)
+            parts.append(np.stack([row, np.zeros_like(row), runs.units[row], runs.supplier[row]]))
+        else:
+            row, skip, units = order[0].T
+            block = math.gcd(block, order[1])
+            place = np.tile(np.arange(len(row)), count)
+            parts.append(np.stack([(rows[:, None] + row).ravel(), *np.tile([skip, units], count), place]))
+        begin += size * count
+    row, skip, units, place = np.concatenate(parts, axis=1)
+    if len(row) == len(runs.owner) and not skip.any() and np.array_equal(place, runs.supplier):
+        return runs, block
+    offset = runs.offset[row] + skip
+    owner, door, link, plane = (some[row] for some in (runs.owner, runs.door, runs.link, runs.plane))
+    return UnitRuns(owner, place, door, link, offset, units, plane), block
 
 
 def _same_planes(runs: UnitRuns, n: int) -> bool:

@@ -1,0 +1,150 @@
+"""Which exit units of a piece its native trees leave by: as near to their roots as the units allow."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import pairwise
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.factored import Piece, TableTrees
+from treadle.schedules.factored.slots import table_depths
+
+_MOST_CHILDREN = 256  # beyond, units are used in the order of their suppliers
+
+
+def near_exits(piece: Piece, deliveries: int) -> tuple[Int64Array, int] | None:
+    """A piece's exits in the order in which its native trees use them.
+
+    Parameters
+    ----------
+    piece : Piece
+        Whose exits are as many as the deliveries of its native trees.
+    deliveries : int
+        Exit units that each native unit tree takes.
+
+    Returns
+    -------
+    tuple of (array of int64, shape (parts, 3), int) or None
+        Row of the exits, units of it that are skipped, units that are used; unit trees are equal in runs of
+        multiples of the second value. None where every child supplies just what its own trees take, or the
+        piece's trees are no table.
+
+    Notes
+    -----
+    A child that lacks exits, since its link to the outside failed, sends through others. A tree is late by
+    the hops from its root to the supplier. With limits of 0, 1, ... hops, as much as can be is assigned, by
+    paths that augment a flow from trees to suppliers: so the latest exit is as early as can be. In a chain of
+    neighbours each takes over for the one before it, all of them a hop late.
+    """
+    trees, rows, n = piece.trees, piece.exits, piece.n_children
+    have = np.zeros(n, dtype=np.int64)
+    np.add.at(have, rows.child, rows.units)
+    if not isinstance(trees, TableTrees) or n > _MOST_CHILDREN or np.all(piece.native * deliveries == have):
+        return None
+    before = np.cumsum(trees.units) - trees.units
+    rest = piece.native[trees.root] - (before - before[np.searchsorted(trees.root, trees.root)])
+    native = np.flatnonzero(rest > 0)
+    units = np.minimum(trees.units, rest)[native]
+    depth = table_depths(trees)[native]
+    flow = assigned((units * deliveries).tolist(), have.tolist(), depth)
+    doors = rows.path_links[rows.path_offset[rows.path]]
+    order = np.lexsort((rows.offset, rows.link, doors, rows.child))
+    return _parts(flow, depth, order, rows.child[order], rows.units[order], n), int(np.gcd.reduce(units))
+
+
+def assigned(need: list[int], have: list[int], depth: Int64Array) -> list[dict[int, int]]:
+    """Units of each supplier that each taker gets, so that the greatest depth is least.
+
+    Parameters
+    ----------
+    need, have : lists of int
+        Units that each taker needs, and that each supplier has.
+    depth : array of int64, shape (takers, suppliers)
+    """
+    need, have = need.copy(), have.copy()
+    flow: list[dict[int, int]] = [{} for _ in need]
+    users: list[set[int]] = [set() for _ in have]
+    for limit in np.unique(depth).tolist():
+        near = [np.flatnonzero(row <= limit).tolist() for row in depth]
+        for taker in range(len(need)):
+            while need[taker] and (path := _path(taker, near, have, users)):
+                _augment(path, need, have, flow, users)
+        if not any(need):
+            break
+    return flow
+
+
+def _augment(
+    path: list[tuple[int, int]],
+    need: list[int],
+    have: list[int],
+    flow: list[dict[int, int]],
+    users: list[set[int]],
+) -> None:
+    """Along a path of `_path`, as much as it can carry."""
+    first, last = path[0][0], path[-1][1]
+    lost = [(taker, supplier) for (_, supplier), (taker, _) in pairwise(path)]
+    units = min(need[first], have[last], *(flow[taker][supplier] for taker, supplier in lost))
+    for taker, supplier in path:
+        flow[taker][supplier] = flow[taker].get(supplier, 0) + units
+        users[supplier].add(taker)
+    for taker, supplier in lost:
+        flow[taker][supplier] -= units
+        if not flow[taker][supplier]:
+            users[supplier].discard(taker)
+    need[first] -= units
+    have[last] -= units
+
+
+def _path(taker: int, near: list[list[int]], have: list[int], users: list[set[int]]) -> list[tuple[int, int]]:
+    """Takers and the suppliers they turn to: each taker but the first one leaves the supplier before."""
+    came: dict[int, tuple[int, int]] = {}  # supplier -> taker, and the supplier that this one leaves
+    queue = deque([(taker, -1)])
+    seen = {taker}
+    while queue:
+        one, left = queue.popleft()
+        for supplier in near[one]:
+            if supplier in came:
+                continue
+            came[supplier] = (one, left)
+            if have[supplier]:
+                path = []
+                while supplier >= 0:
+                    one, left = came[supplier]
+                    path.append((one, supplier))
+                    supplier = left
+                return path[::-1]
+            for other in sorted(users[supplier] - seen):
+                seen.add(other)
+                queue.append((other, supplier))
+    return []
+
+
+def _parts(
+    flow: list[dict[int, int]],
+    depth: Int64Array,
+    order: Int64Array,
+    child: Int32Array,
+    units: Int64Array,
+    n: int,
+) -> Int64Array:
+    """What each taker gets, nearest suppliers first, as parts of rows."""
+    first = np.searchsorted(child, np.arange(n + 1)).tolist()
+    at, skip = first[:-1], [0] * len(flow)
+    size = units.tolist()
+    parts = []
+    for taker, taken in enumerate(flow):
+        hops = depth[taker].tolist()
+        for supplier in sorted(taken, key=lambda one: (hops[one], one)):
+            left = taken[supplier]
+            while left:
+                row = at[supplier]
+                part = min(left, size[row] - skip[supplier])
+                parts.append((int(order[row]), skip[supplier], part))
+                left -= part
+                skip[supplier] += part
+                if skip[supplier] == size[row]:
+                    at[supplier], skip[supplier] = row + 1, 0
+    return np.array(parts, dtype=np.int64).reshape(-1, 3)
