@@ -120,10 +120,11 @@ def search_lower(
     problem: Instance,
     capacities: Int64Array,
     *,
+    steps: int | None = None,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> Packed:
-    """The forest after local search within the capacities, unless its height meets the bound."""
+    """The forest after local search within the capacities, of at most so many steps, unless low already."""
     multiplicities = np.zeros(len(problem.terminals), dtype=np.int64)
     np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
     lowest = lowest_height(problem, multiplicities, capacities)
@@ -133,6 +134,7 @@ def search_lower(
         packed.packing,
         capacities=capacities,
         lowest=lowest,
+        max_work=steps,
         progress=progress,
         deadline=deadline,
     )

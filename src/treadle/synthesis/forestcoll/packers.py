@@ -45,6 +45,7 @@ def pack_lowest(
     *,
     packer: Packer | None = None,
     capacities: Int64Array | None = None,
+    search_steps: int | None = None,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> Packed:
@@ -62,6 +63,8 @@ def pack_lowest(
     capacities : array of int64, shape (m,), optional
         Units of every link. If they are given, local search makes the trees lower, within them, unless
         another packer was asked for; the result then has a graph of its own.
+    search_steps : int, optional
+        Of local search, at most.
 
     Raises
     ------
@@ -71,7 +74,7 @@ def pack_lowest(
     packed = _pack(problem, graph, multiplicities, packer, progress, deadline)
     if capacities is None or packer not in (None, Packer.LOCAL_SEARCH):
         return packed
-    return search_lower(packed, problem, capacities, progress=progress, deadline=deadline)
+    return search_lower(packed, problem, capacities, steps=search_steps, progress=progress, deadline=deadline)
 
 
 def _pack(

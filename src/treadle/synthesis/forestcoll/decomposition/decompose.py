@@ -11,7 +11,7 @@ from math import lcm
 
 import numpy as np
 
-from treadle.arrays import Int32Array, exact_sum
+from treadle.arrays import exact_sum
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule, Layer
 from treadle.schedules.witness import CutWitness
@@ -21,7 +21,7 @@ from treadle.synthesis.forestcoll.decomposition.detection import detect
 from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.decomposition.hosts import with_hosts
 from treadle.synthesis.forestcoll.decomposition.layers import InfeasiblePiece, KindReport, solve_layer
-from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_classes, scale_for
+from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_against, cut_classes, scale_for
 from treadle.synthesis.forestcoll.decomposition.superposition import single_rate, split_layers
 from treadle.synthesis.forestcoll.decomposition.trimming import trim
 from treadle.synthesis.forestcoll.fixed_trees import exact_scale, floor_capacities
@@ -231,25 +231,24 @@ def decompose_with(
     Source: docs/algorithms/decomposition.md. The optimum is proved by one cut and the construction; a cut
     that a piece violates is a cut of the fabric too.
     """
-    family = detected = detect(problem)
-    if family.n_sets == 1:
+    detected = detect(problem)
+    if detected.n_sets == 1:
         return "no set of several ranks is joined better within than to the rest"
     if unbalanced_relay(problem, problem.bandwidths) is not None:
         return "a switch has unequal bandwidth in and out"
-    learnt: list[CutClass] = []
+    known = _Known(detected)
     for _ in range(_MOST_ROUNDS):
         if deadline is not None and time.monotonic() > deadline:
             raise TimeLimitError("tight cuts")
-        classes = cut_classes(problem, family) + learnt
+        classes = [*cut_classes(problem, known.family), *known.cuts]
         tightest = min(classes, key=lambda one: one.rate)
         if not tightest.rate:
             return "some rank cannot be reached"
-        found = _attempts(problem, family, classes, tightest, trees, only_exact, progress, deadline)
-        if isinstance(found, Decomposition | str):
+        found = _attempts(problem, known, classes, tightest, trees, only_exact, progress, deadline)
+        if not isinstance(found, _Known):
             return found
-        family, more = found
-        learnt += more
-        if family.n_sets == 1:
+        known = found
+        if known.family.n_sets == 1:
             why = "no detected set can be made tight"
             if not only_exact or tightest.rate != single_rate(problem):
                 return why
@@ -259,40 +258,63 @@ def decompose_with(
     return "too many cuts had to be learnt"
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What the search for a scale goes by.
+
+    Parameters
+    ----------
+    family : Family
+    cuts : tuple of CutClass
+        Cuts that pieces violated, which bound the rate or the capacities' floors.
+    guarded : tuple of CutClass
+        Cuts that only trimming made too small, which it is to spare.
+    """
+
+    family: Family
+    cuts: tuple[CutClass, ...] = ()
+    guarded: tuple[CutClass, ...] = ()
+
+
 def _attempts(
     problem: Instance,
-    family: Family,
+    known: _Known,
     classes: list[CutClass],
     tightest: CutClass,
     trees: Sequence[int],
     only_exact: bool,
     progress: Progress | None,
     deadline: float | None,
-) -> Decomposition | str | tuple[Family, list[CutClass]]:
+) -> Decomposition | str | _Known:
     """The first number of trees that can be built; or a better family, or more cuts."""
-    rate = tightest.rate
     best = _optimum(problem, tightest)
-    hosted = with_hosts(problem, family)
+    family = with_hosts(problem, known.family)
+    hosted = known if family is known.family else replace(known, family=family)
     for number, scale in _choices(classes, tightest, trees, only_exact, deadline):
         built = _build(problem, hosted, best, number, scale, progress, deadline)
-        if hosted is not family and not isinstance(built, Decomposition):
-            built = _build(problem, family, best, number, scale, progress, deadline)
+        if hosted is not known and not isinstance(built, Decomposition):
+            built = _build(problem, known, best, number, scale, progress, deadline)
         if not isinstance(built, InfeasiblePiece):
             return built
-        lifted = _lifted(problem, built.nodes)
-        if lifted is not None and lifted.rate < rate:
-            return family, [lifted]
-        units = None if lifted is None else _units(lifted, scale)
-        if lifted is not None and units is not None and units < number * lifted.demand:
-            if only_exact:
-                continue  # the floors are at fault: more trees make them finer
-            return family, [lifted]
-        dropped = np.zeros(family.n_sets, dtype=bool)
-        dropped[built.blamed] = True
+        cuts = [(each, cut_against(problem, each.nodes)) for each in built.all]
+        worse = [cut for _, cut in cuts if cut is not None and cut.rate < tightest.rate]
+        if worse:
+            return replace(known, cuts=(*known.cuts, *worse))
+        floored = [cut for _, cut in cuts if cut is not None and cut.units(scale) < number * cut.demand]
+        if floored and only_exact:
+            continue  # the floors are at fault: more trees make them finer
+        if floored:
+            return replace(known, cuts=(*known.cuts, *floored))
+        guarded = [cut for _, cut in cuts if cut is not None and cut not in known.guarded]
+        if guarded:
+            return replace(known, guarded=(*known.guarded, *guarded))
+        dropped = np.zeros(known.family.n_sets, dtype=bool)
+        for each, _ in cuts:
+            dropped[each.blamed] = True
         dropped[0] = False
         if not dropped.any():
             return f"a piece has no forest: {built.reason}"
-        return family.without(dropped), []
+        return replace(known, family=known.family.without(dropped))
     return "no number of trees in reach attains the optimum"
 
 
@@ -320,21 +342,6 @@ def _choices(
         yield from sorted(found, key=lambda pair: (-pair[0] / pair[1], pair[0]))
 
 
-def _units(one: CutClass, scale: Fraction) -> int:
-    return sum(count * (b * scale.numerator // scale.denominator) for b, count in one.entering.items())
-
-
-def _lifted(problem: Instance, nodes: Int32Array) -> CutClass | None:
-    """The cut out of S as a class: its counterpart X is all the rest."""
-    inside = np.zeros(problem.n_nodes, dtype=bool)
-    inside[nodes] = True
-    demand = int(problem.weights[inside[problem.terminals]].sum())
-    if not demand or inside[problem.terminals].all():
-        return None
-    crossing = problem.bandwidths[inside[problem.tails] & ~inside[problem.heads]]
-    return CutClass(Counter(crossing.tolist()), demand, tuple(np.flatnonzero(~inside).tolist()))
-
-
 def _optimum(problem: Instance, tightest: CutClass) -> Optimum:
     outside = np.ones(problem.n_nodes, dtype=bool)
     outside[list(tightest.nodes)] = False
@@ -344,7 +351,7 @@ def _optimum(problem: Instance, tightest: CutClass) -> Optimum:
 
 def _build(
     problem: Instance,
-    family: Family,
+    known: _Known,
     best: Optimum,
     number: int,
     scale: Fraction,
@@ -357,7 +364,8 @@ def _build(
         return "capacities of 2**61 units or more would be needed"
     if unbalanced_relay(problem, capacities) is not None:
         return "rounded capacities leave a switch unbalanced"
-    trimmed = trim(problem, family, capacities, multiplicities)
+    family = known.family
+    trimmed = trim(problem, family, capacities, multiplicities, [cut.nodes for cut in known.guarded])
     if trimmed.failed.any():
         return InfeasiblePiece(np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim")
     built = solve_layer(problem, family, trimmed.capacities, multiplicities, progress, deadline)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from treadle.synthesis.watch import Watch
 
 _MOST_CELLS = 2**24
 """A table of unit trees times children is not begun beyond this."""
+
+_SEARCH = 2**27
+"""Steps of local search for lower trees, in equal shares for all kinds of pieces."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,26 @@ class KindReport:
 
 @dataclass(frozen=True)
 class InfeasiblePiece:
-    """A piece that violates condition C: nodes of the fabric S with d+(S) < r(S), and the sets to blame."""
+    """A piece that violates condition C: nodes of the fabric S with d+(S) < r(S), and the sets to blame.
+
+    Parameters
+    ----------
+    nodes : array of int32
+    blamed : array of int64
+    reason : str
+    others : tuple of InfeasiblePiece
+        More of them.
+    """
 
     nodes: Int32Array
     blamed: Int64Array
     reason: str
+    others: tuple[InfeasiblePiece, ...] = ()
+
+    @property
+    def all(self) -> tuple[InfeasiblePiece, ...]:
+        """This one and the others."""
+        return (self, *self.others)
 
 
 def solve_layer(
@@ -92,35 +110,52 @@ def _solve_kinds(
     deadline: float | None,
 ) -> list[tuple[Piece, str]] | InfeasiblePiece | str:
     """Every kind's trees and packer, from the inside out."""
-    solved: dict[int, Piece] = {}
-    packers: dict[int, str] = {}
     depth = family.depth
     # the innermost piece of each kind, so that the kinds of its children are solved before it
     order = np.lexsort((-np.arange(family.n_sets), depth)).tolist()
     example = {int(cutting.kind[number]): number for number in order}
-    for kind in sorted(example, key=lambda kind: -int(depth[example[kind]])):
-        local = cutting.kinds[kind]
-        number = example[kind]
-        why = ""
-        if number == 0:
-            exchange = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
-            if not isinstance(exchange, str):
-                solved[kind] = Piece(
-                    local.capacity, local.native, exchange[0], no_crossings(), no_crossings()
-                )
-                packers[kind] = exchange[1]
-                continue
-            why = f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
+    inner = sorted((number for number in example.values() if number), key=lambda number: -int(depth[number]))
+    refused = _refused(problem, family, cutting, inner)
+    if refused is not None:
+        return refused
+    solved: dict[int, Piece] = {}
+    packers: dict[int, str] = {}
+    steps = _SEARCH // len(example)
+    for number in inner:
+        kind = int(cutting.kind[number])
+        doors = _doors(cutting, number, solved)
+        table = solve_table(cutting.kinds[kind], doors, steps, progress=progress, deadline=deadline)
+        solved[kind], packers[kind] = table.piece, table.packer
+    kind = int(cutting.kind[0])
+    local = cutting.kinds[kind]
+    exchange = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
+    if isinstance(exchange, str):
+        refused = _refused(problem, family, cutting, [0])
+        if refused is not None:
+            reason = f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
+            return reason if isinstance(refused, str) else refused
+        table = solve_table(local, _doors(cutting, 0, solved), steps, progress=progress, deadline=deadline)
+        solved[kind], packers[kind] = table.piece, table.packer
+    else:
+        solved[kind] = Piece(local.capacity, local.native, exchange[0], no_crossings(), no_crossings())
+        packers[kind] = exchange[1]
+    return [(solved[kind], packers[kind]) for kind in range(len(cutting.kinds))]
+
+
+def _refused(
+    problem: Instance, family: Family, cutting: Cutting, numbers: list[int]
+) -> InfeasiblePiece | str | None:
+    """Why one of these pieces cannot become a table: it is too large, or some violate condition C."""
+    violated = []
+    for number in numbers:
+        local = cutting.kinds[int(cutting.kind[number])]
         trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
         if local.n_children * trees > _MOST_CELLS:
-            return why or f"a piece of {local.n_children} children is too large for a table"
-        violated = violated_cut(local)
-        if violated is not None:
-            return _infeasible(problem, family, cutting, number, violated)
-        doors = _doors(cutting, number, solved)
-        table = solve_table(local, doors, progress=progress, deadline=deadline)
-        solved[kind], packers[kind] = table.piece, table.packer
-    return [(solved[kind], packers[kind]) for kind in range(len(cutting.kinds))]
+            return f"a piece of {local.n_children} children is too large for a table"
+        nodes = violated_cut(local)
+        if nodes is not None:
+            violated.append(_infeasible(problem, family, cutting, number, nodes))
+    return replace(violated[0], others=tuple(violated[1:])) if violated else None
 
 
 def _doors(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Doors | None:

@@ -73,6 +73,7 @@ def violated_cut(piece: LocalPiece) -> Int32Array | None:
 def solve_table(
     piece: LocalPiece,
     doors: Doors | None = None,
+    steps: int | None = None,
     *,
     progress: Progress | None = None,
     deadline: float | None = None,
@@ -84,6 +85,8 @@ def solve_table(
     piece : LocalPiece
     doors : Doors, optional
         Members of the children that are sets; default: all are ranks.
+    steps : int, optional
+        Of local search for lower trees, at most.
 
     Raises
     ------
@@ -114,7 +117,13 @@ def solve_table(
     if star is None:
         free = piece.capacity - _crossing_loads(entrances, exits, len(piece.tails))
         packed = pack_lowest(
-            inner, rest, multiplicities, capacities=free, progress=progress, deadline=deadline
+            inner,
+            rest,
+            multiplicities,
+            capacities=free,
+            search_steps=steps,
+            progress=progress,
+            deadline=deadline,
         )
         forest, packer = to_forest(inner, packed.graph, packed.packing), str(packed.packer)
     else:

@@ -38,6 +38,21 @@ class CutClass:
         """Bandwidth per unit of shard weight, bytes/s."""
         return Fraction(sum(b * count for b, count in self.entering.items()), self.demand)
 
+    def units(self, scale: Fraction) -> int:
+        """Sum of floor(U b) over the links that enter."""
+        return sum(count * (b * scale.numerator // scale.denominator) for b, count in self.entering.items())
+
+
+def cut_against(problem: Instance, nodes: Int32Array) -> CutClass | None:
+    """The cut out of a set S of nodes as a class: its X is all the rest; None if it says nothing."""
+    inside = np.zeros(problem.n_nodes, dtype=bool)
+    inside[nodes] = True
+    demand = int(problem.weights[inside[problem.terminals]].sum())
+    if not demand or inside[problem.terminals].all():
+        return None
+    crossing = problem.bandwidths[inside[problem.tails] & ~inside[problem.heads]]
+    return CutClass(Counter(crossing.tolist()), demand, tuple(np.flatnonzero(~inside).tolist()))
+
 
 def cut_classes(problem: Instance, family: Family) -> list[CutClass]:
     """The cuts around the sets of a family and around single ranks, equal ones once."""

@@ -13,6 +13,9 @@ from treadle.synthesis.forestcoll.instance import Instance
 
 _SAFE = 2.0**62
 
+_ROUNDS = 8
+"""How often what some links may not be lowered by is dealt out to others."""
+
 
 @dataclass(frozen=True)
 class Trimmed:
@@ -29,7 +32,13 @@ class Trimmed:
     failed: BoolArray
 
 
-def trim(problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array) -> Trimmed:
+def trim(
+    problem: Instance,
+    family: Family,
+    capacities: Int64Array,
+    multiplicities: Int64Array,
+    guarded: Sequence[Sequence[int]] = (),
+) -> Trimmed:
     """Lower links that enter sets until R - r(X) units enter each set X.
 
     Parameters
@@ -39,31 +48,71 @@ def trim(problem: Instance, family: Family, capacities: Int64Array, multipliciti
     capacities : array of int64, shape (m,)
         At least R - r(X) must enter each set.
     multiplicities : array of int64, shape (N,)
+    guarded : sequence of sequences of int
+        Nodes of further sets Y, each of which shall keep R - r(Y) entering units.
 
     Notes
     -----
     At a relay both directions of a pair of links are lowered by the same amount, which keeps it balanced.
     Links that enter a set that is tight already are left alone, and both of a pair if one of them does. No
-    more is taken off than single ranks and sets around and within can spare. Whether what remains suffices
-    is for the pieces to say. Sets are treated from the inside out; if that fails for some, and for fewer from
-    the outside in, then that way.
+    more is taken off than single ranks, sets around and within, and guarded sets can spare, nor so much that
+    ranks or sets could not send their own trees out. Whether what remains suffices is for the pieces to say.
+    Sets are treated from the inside out; if that fails for some, and for fewer from the outside in, then that
+    way.
     """
     depths = range(1, int(family.depth.max(initial=0)) + 1)
-    inward = _trimmed(problem, family, capacities, multiplicities, depths[::-1])
+    cuts = _cuts(problem, family, multiplicities, guarded)
+    inward = _trimmed(problem, family, cuts, capacities, depths[::-1])
     if not inward.failed.any() or len(depths) < 2:
         return inward
-    outward = _trimmed(problem, family, capacities, multiplicities, depths)
+    outward = _trimmed(problem, family, cuts, capacities, depths)
     return outward if outward.failed.sum() < inward.failed.sum() else inward
 
 
+@dataclass(frozen=True, eq=False)
+class _Cuts:
+    """Disjoint sets that must keep some of the units that enter them, or that leave them.
+
+    Parameters
+    ----------
+    depth : int
+        Of a family's sets that are to be made tight; else 0.
+    row : array of int32, shape (n,)
+        The set that holds each node, or -1.
+    need : array of int64
+        Units that must enter (leave) each set.
+    leaving : bool
+    """
+
+    depth: int
+    row: Int32Array
+    need: Int64Array
+    leaving: bool = False
+
+
+def _cuts(
+    problem: Instance, family: Family, multiplicities: Int64Array, guarded: Sequence[Sequence[int]]
+) -> list[_Cuts]:
+    """The family's sets by depth, single ranks, what leaves both, and guarded sets."""
+    weight = np.zeros(problem.n_nodes, dtype=np.int64)
+    weight[problem.terminals] = multiplicities
+    total, own = multiplicities.sum(), family.sums(weight)
+    single = np.full(problem.n_nodes, -1, dtype=np.int32)
+    single[problem.terminals] = problem.terminals
+    cuts = [_Cuts(0, single, total - weight), _Cuts(0, single, weight, leaving=True)]
+    for depth, row in enumerate(family.ancestors[1:], 1):
+        cuts += [_Cuts(depth, row, total - own), _Cuts(0, row, own, leaving=True)]
+    for nodes in guarded:
+        row = np.full(problem.n_nodes, -1, dtype=np.int32)
+        row[list(nodes)] = 0
+        cuts.append(_Cuts(0, row, np.array([total - weight[list(nodes)].sum()])))
+    return cuts
+
+
 def _trimmed(
-    problem: Instance,
-    family: Family,
-    capacities: Int64Array,
-    multiplicities: Int64Array,
-    depths: Sequence[int],
+    problem: Instance, family: Family, cuts: list[_Cuts], capacities: Int64Array, depths: Sequence[int]
 ) -> Trimmed:
-    state = _State.of(problem, family, capacities, multiplicities)
+    state = _State.of(problem, family, cuts, capacities)
     for depth in depths:
         row = family.ancestors[depth]
         tail, head = row[problem.tails], row[problem.heads]
@@ -86,13 +135,9 @@ class _State:
     Parameters
     ----------
     problem : Instance
-    family : Family
+    cuts : list of _Cuts
     capacities : array of int64, shape (m,)
     failed : array of bool, shape (s,)
-    need : array of int64, shape (s,)
-        R - r(X).
-    demand : array of int64, shape (n,)
-        R - r(v) of terminals; of relays 0.
     mates : array of int64, shape (m,)
         The link the other way that is lowered alike, -1 where there is none.
     paired, fixed : array of bool, shape (m,)
@@ -100,102 +145,100 @@ class _State:
     """
 
     problem: Instance
-    family: Family
+    cuts: list[_Cuts]
     capacities: Int64Array
     failed: BoolArray
-    need: Int64Array
-    demand: Int64Array
     mates: Int64Array
     paired: BoolArray
     fixed: BoolArray
 
     @staticmethod
-    def of(problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array) -> _State:
-        weight = np.zeros(problem.n_nodes, dtype=np.int64)
-        weight[problem.terminals] = multiplicities
-        demand = np.zeros(problem.n_nodes, dtype=np.int64)
-        demand[problem.terminals] = multiplicities.sum() - multiplicities
+    def of(problem: Instance, family: Family, cuts: list[_Cuts], capacities: Int64Array) -> _State:
         is_relay = np.ones(problem.n_nodes, dtype=bool)
         is_relay[problem.terminals] = False
         paired = is_relay[problem.tails] | is_relay[problem.heads]
         mates = np.where(paired, _mates(problem, capacities), -1)
-        return _State(
-            problem,
-            family,
-            capacities.copy(),
-            np.zeros(family.n_sets, dtype=bool),
-            multiplicities.sum() - family.sums(weight),
-            demand,
-            mates,
-            paired,
-            paired & (mates < 0),
-        )
+        failed = np.zeros(family.n_sets, dtype=bool)
+        return _State(problem, cuts, capacities.copy(), failed, mates, paired, paired & (mates < 0))
 
-    def rooms(self, links: Int64Array, depth: int) -> Int64Array:
-        """How far each link can be lowered: what it has, or its share of what a rank or set can spare."""
-        rooms = self.capacities[links]
-        whole = np.arange(self.problem.n_nodes, dtype=np.int32)
-        single = np.where(self.demand > 0, whole, -1)
-        rows = [(single, self.demand)]
-        rows += [
-            (row, self.need) for place, row in enumerate(self.family.ancestors) if place not in (0, depth)
-        ]
+    def spared(self, links: Int64Array, lowered: Int64Array, depth: int) -> Int64Array:
+        """What links may be lowered by if no other cut is to lack units: each shares what it can spare."""
+        lowered = lowered.copy()
         back = self.paired[links]
         heads = np.concatenate([self.problem.heads[links], self.problem.tails[links[back]]])
         tails = np.concatenate([self.problem.tails[links], self.problem.heads[links[back]]])
         place = np.concatenate([np.arange(len(links)), np.flatnonzero(back)])
-        for row, need in rows:
-            into = (row[heads] >= 0) & (row[heads] != row[tails])
-            if not into.any():
+        for cuts in self.cuts:
+            if cuts.depth == depth:
                 continue
-            owner, of = row[heads[into]], place[into]
-            spare = self._entering(row, len(need)) - need
-            asked = np.zeros(len(need), dtype=np.int64)
-            np.add.at(asked, owner, rooms[of])
+            inner, outer = (tails, heads) if cuts.leaving else (heads, tails)
+            across = (cuts.row[inner] >= 0) & (cuts.row[inner] != cuts.row[outer])
+            if not across.any():
+                continue
+            owner, of = cuts.row[inner[across]], place[across]
+            spare = self._crossing(cuts) - cuts.need
+            asked = np.zeros(len(cuts.need), dtype=np.int64)
+            np.add.at(asked, owner, lowered[of])
             # what lacks capacity as it is has no say: it is dropped, or the rate is too high
             short = (asked[owner] > spare[owner]) & (spare[owner] >= 0)
             owner, of = owner[short], of[short]
-            np.minimum.at(rooms, of, _shares(rooms[of], spare[owner], asked[owner]))
-        return rooms
+            np.minimum.at(lowered, of, _shares(lowered[of], spare[owner], asked[owner]))
+        return lowered
 
-    def _entering(self, row: Int32Array, count: int) -> Int64Array:
-        """Units that enter each set of a row."""
-        head, tail = row[self.problem.heads], row[self.problem.tails]
-        into = (head >= 0) & (head != tail)
-        entering = np.zeros(count, dtype=np.int64)
-        np.add.at(entering, head[into], self.capacities[into])
-        return entering
+    def _crossing(self, cuts: _Cuts) -> Int64Array:
+        """Units that enter (leave) each set."""
+        ends = (self.problem.tails, self.problem.heads)
+        inner, outer = (cuts.row[each] for each in (ends if cuts.leaving else ends[::-1]))
+        across = (inner >= 0) & (inner != outer)
+        total = np.zeros(len(cuts.need), dtype=np.int64)
+        np.add.at(total, inner[across], self.capacities[across])
+        return total
 
 
 def _trim_group(state: _State, owner: Int32Array, links: Int64Array, depth: int) -> None:
     """Trim sets that share no link with each other, in place; `owner` is the set that each link enters."""
-    count = len(state.need)
-    entering = np.zeros(count, dtype=np.int64)
-    np.add.at(entering, owner, state.capacities[links])
-    surplus = entering - state.need
-    free = ~state.fixed[links] & (state.capacities[links] > 0) & (surplus[owner] > 0)
-    rooms = np.zeros(len(links), dtype=np.int64)
-    if free.any():
-        rooms[free] = state.rooms(links[free], depth)
-    movable = np.zeros(count, dtype=np.int64)
-    np.add.at(movable, owner, rooms)
+    count = len(state.failed)
+    whole = state.capacities[links]
+    surplus = _sums(owner, whole, count) - next(cuts.need for cuts in state.cuts if cuts.depth == depth)
+    free = ~state.fixed[links] & (surplus[owner] > 0)
+    lowered = np.zeros(len(links), dtype=np.int64)
+    for _ in range(_ROUNDS):
+        missing = np.maximum(surplus - _sums(owner, lowered, count), 0)
+        more = np.zeros(len(links), dtype=np.int64)
+        more[free] = _spread(owner[free], links[free], (whole - lowered)[free], missing)
+        spared = state.spared(links, lowered + more, depth)
+        free &= spared == lowered + more  # the others have come to what a cut can spare
+        lowered = spared
+        if np.all(_sums(owner, lowered, count) >= surplus) or not free.any():
+            break
     sets = np.unique(owner)
-    state.failed[sets[(surplus[sets] < 0) | (surplus[sets] > movable[sets])]] = True
-    turn = (rooms > 0) & ~state.failed[owner]
-    if not turn.any():
-        return
-    order = np.lexsort((links[turn], owner[turn]))
-    chosen, of, room = links[turn][order], owner[turn][order], rooms[turn][order]
-    target = movable - surplus
-    left = _shares(room, target[of], movable[of])
-    kept = np.zeros(count, dtype=np.int64)
-    np.add.at(kept, of, left)
-    starts = np.concatenate([[True], of[1:] != of[:-1]])
-    place = np.arange(len(of)) - np.maximum.accumulate(np.where(starts, np.arange(len(of)), 0))
-    left += place < (target - kept)[of]  # fewer units are missing than there are links
-    state.capacities[chosen] -= room - left
-    both = state.mates[chosen] >= 0
-    state.capacities[state.mates[chosen[both]]] = state.capacities[chosen[both]]
+    state.failed[sets[_sums(owner, lowered, count)[sets] != surplus[sets]]] = True
+    chosen = np.flatnonzero((lowered > 0) & ~state.failed[owner])
+    state.capacities[links[chosen]] -= lowered[chosen]
+    both = links[chosen][state.mates[links[chosen]] >= 0]
+    state.capacities[state.mates[both]] = state.capacities[both]
+
+
+def _spread(owner: Int32Array, links: Int64Array, rooms: Int64Array, missing: Int64Array) -> Int64Array:
+    """What is missing of each set dealt out to its links, in proportion to the room they have."""
+    count = len(missing)
+    total = _sums(owner, rooms, count)
+    taken = np.minimum(missing, total)
+    kept = _shares(rooms, (total - taken)[owner], np.maximum(total, 1)[owner])
+    left = total - taken - _sums(owner, kept, count)
+    order = np.lexsort((links, owner))
+    order = order[rooms[order] > 0]
+    starts = np.ones(len(order), dtype=bool)
+    starts[1:] = owner[order[1:]] != owner[order[:-1]]
+    place = np.arange(len(order)) - np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))
+    kept[order] += place < left[owner[order]]  # fewer units are left than there are links
+    return rooms - kept
+
+
+def _sums(owner: Int32Array, values: Int64Array, count: int) -> Int64Array:
+    total = np.zeros(count, dtype=np.int64)
+    np.add.at(total, owner, values)
+    return total
 
 
 def _shares(parts: Int64Array, given: Int64Array, total: Int64Array) -> Int64Array:
