@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treadle.arrays import distinct_rows, exact_sum
+from treadle.arrays import distinct, distinct_rows, exact_sum
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,9 @@ def test_equal_rows_share_their_first_one(values: int, width: int) -> None:
 def test_a_table_without_rows_has_no_kinds() -> None:
     first, kind = distinct_rows(np.zeros((0, 2), dtype=np.int64))
     assert len(first) == len(kind) == 0
+
+
+def test_different_values_rise() -> None:
+    values = np.random.default_rng(3).integers(-5, 5, 100)
+    assert distinct(values).tolist() == sorted(set(values.tolist()))
+    assert len(distinct(values[:0])) == 0

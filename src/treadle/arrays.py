@@ -35,6 +35,14 @@ def exact_sum(values: Int64Array) -> int:
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
+def distinct(values: Int64Array) -> Int64Array:
+    """The different values, rising; of long arrays by far faster than numpy's way by hashes."""
+    ordered = np.sort(values)
+    fresh = np.ones(len(ordered), dtype=bool)
+    fresh[1:] = ordered[1:] != ordered[:-1]
+    return ordered[fresh]
+
+
 def distinct_rows(table: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Which rows of a table are equal.
 

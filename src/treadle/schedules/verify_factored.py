@@ -18,7 +18,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, distinct
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.forest import Direction
@@ -65,10 +65,10 @@ def verify_factored(
         return found.report()
     bound = check_bound(topology, collective, claimed_optimal_algbw, witness, found)
     n_claims = found.total
-    loads = np.zeros(topology.n_links, dtype=object)
+    loads = np.zeros(topology.n_links, dtype=np.int64)
     if check_kind(collective, schedule, found):
         for forest in schedule.forests:
-            loads = loads + _check_forest(topology, collective, forest, found)
+            loads = _added(loads, _check_forest(topology, collective, forest, found))
     if found.total > n_claims:
         return found.report(bound=bound)
     total = sum(schedule.root_multiplicity.tolist())
@@ -83,17 +83,24 @@ def verify_factored(
 def factored_loads(topology: Topology, collective: Collective, schedule: FactoredSchedule) -> Int64Array:
     """Units that cross each link, all forests together, as Python ints, shape (m,); of a correct schedule."""
     found = Findings(1)
-    loads = np.zeros(topology.n_links, dtype=object)
+    loads = np.zeros(topology.n_links, dtype=np.int64)
     for forest in schedule.forests:
-        loads = loads + _check_forest(topology, collective, forest, found)
-    return loads
+        loads = _added(loads, _check_forest(topology, collective, forest, found))
+    return loads.astype(object)
+
+
+def _added(one: Int64Array, other: Int64Array) -> Int64Array:
+    """The sum; of Python ints where 64 bits may not hold it."""
+    if float(one.max(initial=0)) + float(other.max(initial=0)) < _SAFE:
+        return one + other
+    return one.astype(object) + other
 
 
 def _check_forest(
     topology: Topology, collective: Collective, forest: FactoredForest, found: Findings
 ) -> Int64Array:
     """All layers of a forest; exact loads."""
-    loads = np.zeros(topology.n_links, dtype=object)
+    loads = np.zeros(topology.n_links, dtype=np.int64)
     if forest.n_ranks != collective.n_ranks:
         found.add(
             ViolationKind.SHAPE,
@@ -105,7 +112,7 @@ def _check_forest(
     for number, layer in enumerate(forest.layers):
         part = LayerCheck(fabric, layer, f"{forest.direction} layer {number}", found).run()
         if part is not None:
-            loads = loads + part
+            loads = _added(loads, part)
     return loads
 
 
@@ -139,34 +146,43 @@ def _check_shares(collective: Collective, forest: FactoredForest, found: Finding
         found.add(ViolationKind.SHARES, f"{forest.direction}: there is no tree")
 
 
-def _rows(topology: Topology, loads: Int64Array) -> tuple[Int64Array, Int64Array, list[str]]:
-    """Bandwidth and load of the links, then of capped host sides; names of the latter."""
-    capacity, load, names = [topology.bandwidths.astype(object)], [loads], []
-    for node in np.flatnonzero(topology.injection_bytes_per_s).tolist():
-        for side, ends in (("out of", topology.tails), ("into", topology.heads)):
-            capacity.append(np.array([int(topology.injection_bytes_per_s[node])], dtype=object))
-            load.append(np.array([sum(loads[ends == node].tolist())], dtype=object))
-            names.append(f"host side {side} {topology.node_names[node]}")
-    return np.concatenate(capacity), np.concatenate(load), names
+def _host_sides(topology: Topology, loads: Int64Array) -> list[tuple[str, int, int]]:
+    """Name, bytes/s and load of the sides of hosts that are capped."""
+    return [
+        (
+            f"host side {side} {topology.node_names[node]}",
+            int(topology.injection_bytes_per_s[node]),
+            sum(loads[ends == node].tolist()),
+        )
+        for node in np.flatnonzero(topology.injection_bytes_per_s).tolist()
+        for side, ends in (("out of", topology.tails), ("into", topology.heads))
+    ]
 
 
 def _algbw(topology: Topology, loads: Int64Array, total: int) -> Fraction:
-    capacity, load, _ = _rows(topology, loads)
-    used = np.flatnonzero(load)
-    rates = set(zip(capacity[used].tolist(), load[used].tolist(), strict=True))
-    return total * min(Fraction(bandwidth, units) for bandwidth, units in rates)
+    """What the most loaded link of each bandwidth and the sides of hosts allow."""
+    bandwidths = distinct(topology.bandwidths)
+    most = np.zeros(len(bandwidths), dtype=loads.dtype)
+    np.maximum.at(most, np.searchsorted(bandwidths, topology.bandwidths), loads)
+    pairs = list(zip(bandwidths.tolist(), most.tolist(), strict=True))
+    pairs += [(capacity, load) for _, capacity, load in _host_sides(topology, loads)]
+    return total * min(Fraction(capacity, load) for capacity, load in pairs if load)
 
 
 def _add_overloads(
     topology: Topology, loads: Int64Array, total: int, claimed: Fraction, found: Findings
 ) -> None:
     """Name each link whose load times the claimed algbw exceeds its bandwidth times R."""
-    capacity, load, names = _rows(topology, loads)
+    sides = _host_sides(topology, loads)
+    capacity = np.array([*topology.bandwidths.tolist(), *(one for _, one, _ in sides)], dtype=object)
+    load = np.array([*loads.tolist(), *(one for _, _, one in sides)], dtype=object)
     over = np.flatnonzero(load * claimed.numerator > capacity * total * claimed.denominator)
 
     def describe(i: int) -> str:
         row = int(over[i])
-        name = f"link {topology.link_name(row)}" if row < topology.n_links else names[row - topology.n_links]
+        name = (
+            f"link {topology.link_name(row)}" if row < topology.n_links else sides[row - topology.n_links][0]
+        )
         return (
             f"{name} carries {load[row]} of {total} units; its {capacity[row]} bytes/s allow algbw "
             f"{Fraction(total * capacity[row], load[row])}, not {claimed}"

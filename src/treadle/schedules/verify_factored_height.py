@@ -116,11 +116,10 @@ class _LayerHeight:
         inside = self._pieces(number)
         inner = inside.number[inside.number >= 0]
         low, high = self._layer.link_offset[inner], self._layer.link_offset[inner + 1]
-        places = np.concatenate(
-            [np.arange(a, b) for a, b in zip(low, high, strict=True)] or [np.zeros(0, int)]
-        )
+        size = high - low
+        places = np.arange(size.sum()) + np.repeat(low - (np.cumsum(size) - size), size)
         met = np.searchsorted(inside.links, self._layer.links[places])
-        return b"".join(part.tobytes() for part in (inside.number < 0, self._class[inner], high - low, met))
+        return b"".join(part.tobytes() for part in (inside.number < 0, self._class[inner], size, met))
 
     def _study(self, number: int) -> Hops:
         """The hops of a piece inside."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, distinct
 from treadle.schedules.factored import Crossings, Piece
 from treadle.schedules.verify_factored_runs import Overlay, RunTable
 
@@ -221,8 +221,8 @@ def cut_into_states(
     """
     rows = np.concatenate([np.arange(n_rows), *(row for row, _ in parts)])
     skips = np.concatenate([np.zeros(n_rows, dtype=np.int64), *(skip for _, skip in parts)])
-    levels = np.unique(skips)
-    keys = np.unique(rows * (len(levels) + 1) + np.searchsorted(levels, skips))
+    levels = distinct(skips)
+    keys = distinct(rows * (len(levels) + 1) + np.searchsorted(levels, skips))
     row, level = np.divmod(keys, len(levels) + 1)
     return row, levels[level], keys, levels
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, distinct
 from treadle.schedules.factored import CirculantExchange, Crossings, ExchangeColumns, Piece, TableTrees
 from treadle.schedules.verify_factored_exchanges import exchange_depth, exchange_faults
 from treadle.schedules.violations import Findings, ViolationKind
@@ -138,7 +138,7 @@ class _KindCheck:
             np.add.at(at_border, border.link, border.units)
         self._check_capacity(at_border)
         pairs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *self._joints])
-        codes = np.unique(pairs[:, 0] * max(self._n_links, 1) + pairs[:, 1])
+        codes = distinct(pairs[:, 0] * max(self._n_links, 1) + pairs[:, 1])
         return Kind(
             trees_load=load,
             entrance_load=entrance_load,
@@ -180,6 +180,8 @@ class _KindCheck:
             return 0
         depth = (~is_root).astype(np.int64)
         for _ in range(n.bit_length()):
+            if np.array_equal(above, np.broadcast_to(root, above.shape)):
+                break
             depth += np.take_along_axis(depth, above, axis=1)
             above = np.take_along_axis(above, above, axis=1)
         lost = np.argwhere(above != root)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, distinct
 from treadle.schedules.collective import Collective
 from treadle.schedules.factored import CirculantExchange, Layer
 from treadle.schedules.verify_factored_exchanges import passage_faults
@@ -194,10 +194,12 @@ class LayerCheck:
         self._add_walks("goes on as no walk", members, links[:, kind.joints[:, 0]], broken)
         for runs, ends in zip(self._runs_of(kind), (heads, tails, heads, tails), strict=True):
             self._check_ends(members, runs, ends)
+        if kind.exchange is None:
+            return
         for piece, out, into in zip(members, heads, tails, strict=True):
             if isinstance(kind.exchange, CirculantExchange):
                 self._check_planes(int(piece), kind.exchange, out, into)
-            elif kind.exchange is not None:
+            else:
                 for fault in passage_faults(kind.exchange, out, into, fabric.passable):
                     self._found.add(ViolationKind.PATH, f"{self._place}, piece {piece}: {fault}")
 
@@ -239,7 +241,7 @@ class LayerCheck:
 
     def _check_ends(self, members: Int64Array, runs: Runs, ends: Int64Array) -> None:
         """Where a child is a rank, links that enter or leave it are the rank's own."""
-        codes = np.unique(runs.child * self._radix + runs.link)
+        codes = distinct(runs.child * self._radix + runs.link)
         child, link = np.divmod(codes, self._radix)
         ranks = self._children_of(members, child)
         is_wrong = (ranks >= 0) & (ends[:, link] != self._fabric.ranks[np.maximum(ranks, 0)])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, distinct
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class RunTable:
         self._end = self._first + units[self._order]
         self._name = self._order if names is None else names[self._order]
         # (key, number) does not fit one integer, so numbers are replaced by their ranks
-        self._levels = np.unique(first)
+        self._levels = distinct(first)
         self._width = len(self._levels) + 1
         self._rank = self._key * self._width + np.searchsorted(self._levels, self._first, side="right")
 

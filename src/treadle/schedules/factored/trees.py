@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, distinct
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
@@ -225,7 +225,7 @@ class UnitRuns:
         order = np.lexsort((unit, link))
         self._name, self._link, self._unit = name[order], link[order].astype(np.int64), unit[order]
         # (link, unit) does not fit one integer, so units are replaced by their ranks
-        self._levels = np.unique(unit)
+        self._levels = distinct(unit)
         self._keys = self._keys_of(self._link, self._unit)
 
     def _keys_of(self, link: Int64Array, unit: Int64Array) -> Int64Array:
