@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance, cut_weight, find_violated_cut
 from treadle.synthesis.forestcoll.optimality import Optimum
+
+_RANK_CUTS = 16
 
 
 @dataclass(frozen=True)
@@ -45,15 +49,62 @@ def exact_scale(problem: Instance, best: Optimum) -> FixedTreesOptimum:
     return FixedTreesOptimum(int(trees), scale, best.algbw)
 
 
-def fixed_trees_optimum(problem: Instance, best: Optimum, trees: int) -> FixedTreesOptimum:
+@dataclass(frozen=True)
+class Cut:
+    """The links out of a set by bandwidth, and the weight w(S) of its terminals."""
+
+    crossing: Counter[int]
+    weight: int
+
+
+def best_first(
+    problem: Instance, best: Optimum, numbers: Iterable[int], known: Iterable[FixedTreesOptimum] = ()
+) -> Iterator[FixedTreesOptimum]:
+    """The optima with so many trees, the best first, then the fewest trees.
+
+    Parameters
+    ----------
+    numbers : iterable of int
+        Each k >= 1; an optimum is worked out when nothing better is left to ask for.
+    known : iterable of FixedTreesOptimum
+        These take part.
+
+    Notes
+    -----
+    Cuts that one number violated bound the others.
+    """
+    total, cuts = int(problem.weights.sum()), _rank_cuts(problem)
+    heap: list[tuple[Fraction, int, FixedTreesOptimum | None]] = [
+        (-one.algbw, one.trees, one) for one in known
+    ]
+    heap += [(-total * trees / _bound(best, trees, cuts), trees, None) for trees in numbers]
+    heapify(heap)
+    while heap:
+        _, trees, found = heappop(heap)
+        if found is not None:
+            yield found
+            continue
+        found = fixed_trees_optimum(problem, best, trees, cuts)
+        heappush(heap, (-found.algbw, trees, found))
+
+
+def fixed_trees_optimum(
+    problem: Instance, best: Optimum, trees: int, cuts: list[Cut] | None = None
+) -> FixedTreesOptimum:
     """The least U such that capacities floor(U b_e) hold k trees per unit of weight at every root.
+
+    Parameters
+    ----------
+    cuts : list of Cut, optional
+        Some that are known; those that were violated on the way are added.
 
     Notes
     -----
     Theorems 33-34. Newton on violated cuts: U starts at its lower bound k / x* and rises to the least value
     that satisfies each cut in turn, a breakpoint j / b_e; it never passes U*, so the last value is exact.
     """
-    scale = trees / best.rate
+    cuts = [] if cuts is None else cuts
+    scale = _bound(best, trees, cuts)
     first = 0
     while True:
         capacities = floor_capacities(problem.bandwidths, scale)
@@ -64,9 +115,31 @@ def fixed_trees_optimum(problem: Instance, best: Optimum, trees: int) -> FixedTr
         inside = np.zeros(problem.n_nodes, dtype=bool)
         inside[nodes] = True
         crossing = problem.bandwidths[inside[problem.tails] & ~inside[problem.heads]]
-        scale = least_scale(Counter(crossing.tolist()), trees * cut_weight(problem, nodes), scale)
+        cuts.append(Cut(Counter(crossing.tolist()), cut_weight(problem, nodes)))
+        scale = least_scale(cuts[-1].crossing, trees * cuts[-1].weight, scale)
     total = int(problem.weights.sum())
     return FixedTreesOptimum(trees, scale, Fraction(total * trees) / scale)
+
+
+def _bound(best: Optimum, trees: int, cuts: Iterable[Cut]) -> Fraction:
+    """U is not less than this."""
+    scale = trees / best.rate
+    for cut in cuts:
+        scale = least_scale(cut.crossing, trees * cut.weight, scale)
+    return scale
+
+
+def _rank_cuts(problem: Instance) -> list[Cut]:
+    """The cuts around those ranks that need their links most."""
+    total, enters = int(problem.weights.sum()), problem.tails != problem.heads
+    entering = np.zeros(problem.n_nodes)
+    np.add.at(entering, problem.heads[enters], problem.bandwidths[enters].astype(float))
+    need = (total - problem.weights) / entering[problem.terminals]
+    cuts = []
+    for place in np.argsort(-need, kind="stable")[:_RANK_CUTS].tolist():
+        links = problem.bandwidths[enters & (problem.heads == problem.terminals[place])]
+        cuts.append(Cut(Counter(links.tolist()), total - int(problem.weights[place])))
+    return cuts
 
 
 def floor_capacities(bandwidths: Int64Array, scale: Fraction) -> Int64Array:

@@ -10,7 +10,7 @@ from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.height_first import HEIGHTS, grow_height_first
 from treadle.synthesis.forestcoll.heights import lowest_height
 from treadle.synthesis.forestcoll.instance import Instance
-from treadle.synthesis.forestcoll.local_search import lower_trees
+from treadle.synthesis.forestcoll.local_search import default_steps, lower_trees
 from treadle.synthesis.forestcoll.packed import Packed, Packer, PackingAttempt
 from treadle.synthesis.forestcoll.tree_packing import from_forest, to_forest
 
@@ -124,7 +124,12 @@ def search_lower(
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> Packed:
-    """The forest after local search within the capacities, of at most so many steps, unless low already."""
+    """The forest after local search within the capacities, unless its height meets the bound.
+
+    It is not tried if it may take more than `steps`.
+    """
+    if steps is not None and default_steps(packed.packing) > steps:
+        return packed
     multiplicities = np.zeros(len(problem.terminals), dtype=np.int64)
     np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
     lowest = lowest_height(problem, multiplicities, capacities)
@@ -134,7 +139,6 @@ def search_lower(
         packed.packing,
         capacities=capacities,
         lowest=lowest,
-        max_work=steps,
         progress=progress,
         deadline=deadline,
     )

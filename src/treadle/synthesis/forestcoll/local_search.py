@@ -95,6 +95,12 @@ def link_units(graph: LogicalGraph, n_links: int) -> Int64Array:
     return units
 
 
+def default_steps(packing: Packing) -> int:
+    """Steps that the search for lower trees takes at most if nothing else is said."""
+    trees = min(int(packing.multiplicity.sum()), _SPLIT * len(packing.root))
+    return min(WORK, _WORK_PER_CELL * max(1024, trees * int(packing.parent.shape[1])))
+
+
 def lower_trees(
     problem: Instance,
     graph: LogicalGraph,
@@ -120,7 +126,7 @@ def lower_trees(
     lowest : int
         A bound of the height: the search ends when it is met.
     max_work : int, optional
-        Steps; never more than 1500 per unit tree and rank (at most 8 unit trees per tree), and 10**8.
+        Steps; default 1500 per unit tree and rank (at most 8 unit trees per tree), at most 10**8.
     seed : int
         Breaks ties. The same arguments give the same trees.
     deadline : float, optional
@@ -145,7 +151,7 @@ def lower_trees(
     number = rank_numbers(problem)
     limits = link_units(graph, len(problem.tails)) if capacities is None else capacities
     trees = min(int(packing.multiplicity.sum()), _SPLIT * len(packing.root))
-    work = min(WORK if max_work is None else max_work, WORK, _WORK_PER_CELL * max(1024, trees * n))
+    work = default_steps(packing) if max_work is None else max_work
     kept: list[RoutedArrays] = []
     with contextlib.suppress(TimeLimitError):  # the core then returns the lowest forest so far
         run_watched(

@@ -64,7 +64,7 @@ def pack_lowest(
         Units of every link. If they are given, local search makes the trees lower, within them, unless
         another packer was asked for; the result then has a graph of its own.
     search_steps : int, optional
-        Of local search, at most.
+        No local search if it may take more than so many steps.
 
     Raises
     ------

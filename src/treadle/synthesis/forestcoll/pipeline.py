@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -20,8 +20,8 @@ from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, T
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
 from treadle.synthesis.forestcoll.fixed_trees import (
     FixedTreesOptimum,
+    best_first,
     exact_scale,
-    fixed_trees_optimum,
     floor_capacities,
 )
 from treadle.synthesis.forestcoll.heights import lowest_height
@@ -270,20 +270,17 @@ def _two_phases(
     )
 
 
-def _choices(problem: Instance, best: Optimum, budget: TreeBudget) -> list[FixedTreesOptimum]:
+def _choices(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[FixedTreesOptimum]:
     """Numbers of trees to try, the best first."""
     exact = exact_scale(problem, best)
     if budget.trees is not None:
-        return [fixed_trees_optimum(problem, best, budget.trees)]
+        return best_first(problem, best, [budget.trees])
     # The default limits are per rank on average: a broadcast has all its trees at one root.
     ranks, weight = len(problem.terminals), int(problem.weights.sum())
     if budget.exact or (budget.max_trees is None and exact.trees * weight <= MAX_EXACT_TREES * ranks):
-        return [exact]
+        return iter([exact])
     limit = budget.max_trees or min(MAX_EXACT_TREES, max(1, DEFAULT_SCAN * ranks // weight))
-    scan = [fixed_trees_optimum(problem, best, trees) for trees in range(1, limit + 1)]
-    if exact.trees <= limit:
-        scan.append(exact)
-    return sorted(scan, key=lambda fixed: (-fixed.algbw, fixed.trees))
+    return best_first(problem, best, range(1, limit + 1), [exact] if exact.trees <= limit else [])
 
 
 @dataclass(frozen=True)
@@ -303,10 +300,12 @@ class _Units:
     was_trimmed: bool
 
 
-def _first_possible(problem: Instance, choices: Sequence[FixedTreesOptimum]) -> _Units:
+def _first_possible(problem: Instance, choices: Iterator[FixedTreesOptimum]) -> _Units:
     """The first choice whose capacities are balanced, or stay sufficient when they are trimmed."""
     check_balance(problem, problem.bandwidths)
+    preferred = 0
     for fixed in choices:
+        preferred = preferred or fixed.trees
         capacities = floor_capacities(problem.bandwidths, fixed.scale)
         check_units(capacities.tolist(), [fixed.trees * int(problem.weights.sum())])
         if unbalanced_relay(problem, capacities) is None:
@@ -315,7 +314,7 @@ def _first_possible(problem: Instance, choices: Sequence[FixedTreesOptimum]) -> 
         if find_violated_cut(problem, trimmed, multiplicity=fixed.trees) is None:
             return _Units(fixed, trimmed, was_trimmed=True)
     raise InfeasibleError(
-        f"{problem.topology.name}: with {choices[0].trees} trees per root the capacities floor(U b) are not "
+        f"{problem.topology.name}: with {preferred} trees per root the capacities floor(U b) are not "
         f"Eulerian at the switches and trimming them costs throughput; "
         f"use another number of trees, or --exact"
     )
@@ -408,5 +407,5 @@ def pack_forest(
     violated = find_violated_cut(problem, problem.bandwidths)
     if violated is not None:
         raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
-    units = _first_possible(problem, [FixedTreesOptimum(1, Fraction(1), Fraction(0))])
+    units = _first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]))
     return _build(problem, units, _Clock(), None, progress, deadline).forest

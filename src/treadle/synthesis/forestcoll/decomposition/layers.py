@@ -24,8 +24,9 @@ from treadle.synthesis.watch import Watch
 _MOST_CELLS = 2**24
 """A table of unit trees times children is not begun beyond this."""
 
-_SEARCH = 2**27
-"""Steps of local search for lower trees, in equal shares for all kinds of pieces."""
+_SEARCH = 2**28
+"""Steps of local search for lower trees, in equal shares for all kinds of pieces; those that need more go
+without. In large pieces it gains little: what counts is how trees go from border to border."""
 
 
 @dataclass(frozen=True)

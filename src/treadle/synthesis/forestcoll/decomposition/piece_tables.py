@@ -86,7 +86,7 @@ def solve_table(
     doors : Doors, optional
         Members of the children that are sets; default: all are ranks.
     steps : int, optional
-        Of local search for lower trees, at most.
+        No local search for lower trees if it may take more than so many.
 
     Raises
     ------
