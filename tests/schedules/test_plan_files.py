@@ -16,6 +16,7 @@ import pytest
 import forest_samples as samples
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.file_values import indented
 from treadle.schedules.files import load_plan, save_plan
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.verify import verify, verify_plan
@@ -335,3 +336,12 @@ def test_plan_against_another_fabric() -> None:
     report = verify_plan(plan, topology=slower)[-1]
     assert not report.is_ok
     assert report.algbw == Fraction(20, 3)
+
+
+def test_manifests_are_indented_as_the_standard_encoder_does() -> None:
+    values = [1, -(2**70), True, None, 0.5, "ä\n", [], {}, [1, 2], [1, True], [[1], {"a": (3, 4)}], (5,)]
+    nested = {"rows": values, "empty": {"list": [], "object": {}}, "é": {"deep": [{"ranks": list(range(5))}]}}
+    for value in (*values, nested):
+        assert indented(value) == json.dumps(value, indent=1, allow_nan=False)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        indented([float("nan")])

@@ -24,7 +24,6 @@ Version 1, which is read as well, has no ``steps`` and no ``type``: all entries 
 from __future__ import annotations
 
 import io
-import json
 import struct
 import zipfile
 import zlib
@@ -42,7 +41,7 @@ from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.factored.files import write_factored
 from treadle.schedules.file_members import to_npy, write_member
-from treadle.schedules.file_values import fraction_text
+from treadle.schedules.file_values import fraction_text, indented
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.plan_reader import (
@@ -111,8 +110,7 @@ def dump_plan(plan: Plan, *, source: str = "plan") -> bytes:
         try:
             fabric, digest = dump_with_hash(plan.topology)
             content = _manifest(plan, digest, entries, parts)
-            manifest = json.dumps(content, indent=1, allow_nan=False)
-            write_member(archive, "manifest.json", manifest.encode() + b"\n")
+            write_member(archive, "manifest.json", indented(content).encode() + b"\n")
             write_member(archive, "topology.json", fabric.encode())
         except UnicodeEncodeError as error:
             raise FormatError(f"a name is no valid text ({error.reason})", source=source) from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from types import MappingProxyType
 from typing import ClassVar, Protocol
 
@@ -84,9 +83,9 @@ class CutWitness:
         nodes = value.get("nodes")
         if set(value) != {"kind", "nodes"} or not isinstance(nodes, list):
             raise FormatError("cut witness: expected the keys kind and nodes, a list")
-        if any(type(node) is not int or not 0 <= node < 2**31 for node in nodes):
+        if nodes and (set(map(type, nodes)) != {int} or not 0 <= min(nodes) <= max(nodes) < 2**31):
             raise FormatError("cut witness: nodes must be node indices")
-        if any(a >= b for a, b in pairwise(nodes)):
+        if np.any(np.diff(np.array(nodes, dtype=np.int64)) <= 0):
             raise FormatError("cut witness: nodes must rise")
         return cls(tuple(nodes))
 

@@ -30,6 +30,7 @@ _CANONICAL_LINK = re.compile(
     r'(?:, "latency_ns": ([0-9]{1,19}))?\}'
 )
 _MAX_DIGITS = 30
+_LONG_NUMBER = re.compile(rf"[0-9]{{{_MAX_DIGITS}}}")
 _MAX_INT64 = 2**63 - 1
 _FILE_KEYS = {"treadle", "version", "name", "nodes", "links"}
 _NODE_KEYS = {"name", "kind"}
@@ -111,7 +112,9 @@ def parse_json(text: str, *, source: str = "") -> Any:
         return int(digits)
 
     try:
-        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_int=integer)
+        # a hook for every integer takes its time; it is needed only where some run of digits is long
+        parse_int = integer if _LONG_NUMBER.search(text) else None
+        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_int=parse_int)
     except json.JSONDecodeError as error:
         message = f"malformed JSON: {error.msg}"
         raise FormatError(message, source=source, line=error.lineno, column=error.colno) from None
@@ -312,18 +315,19 @@ def _canonical(text: str) -> tuple[Topology, str] | None:
     names, kinds, multicast, aggregation, injection = zip(*nodes, strict=True) if nodes else [()] * 5
     tails, heads, bandwidths, latencies = zip(*links, strict=True) if links else [()] * 4
     index = {name: i for i, name in enumerate(names)}
+    numbers = {text: int(text or 0) for text in {*bandwidths, *latencies, *injection}}
     try:
         topology = Topology(
             name=head[1],
             node_names=names,
-            is_compute=np.array([kind == "compute" for kind in kinds], dtype=bool),
-            tails=np.array([index[name] for name in tails], dtype=np.int32),
-            heads=np.array([index[name] for name in heads], dtype=np.int32),
-            bandwidths=np.array(list(map(int, bandwidths)), dtype=np.int64),
-            latencies_ns=np.array([int(text or 0) for text in latencies], dtype=np.int64),
+            is_compute=np.array(list(map("compute".__eq__, kinds)), dtype=bool),
+            tails=np.array(list(map(index.__getitem__, tails)), dtype=np.int32),
+            heads=np.array(list(map(index.__getitem__, heads)), dtype=np.int32),
+            bandwidths=np.array(list(map(numbers.__getitem__, bandwidths)), dtype=np.int64),
+            latencies_ns=np.array(list(map(numbers.__getitem__, latencies)), dtype=np.int64),
             multicast=np.array(list(map(bool, multicast)), dtype=bool),
             aggregation=np.array(list(map(bool, aggregation)), dtype=bool),
-            injection_bytes_per_s=np.array([int(text or 0) for text in injection], dtype=np.int64),
+            injection_bytes_per_s=np.array(list(map(numbers.__getitem__, injection)), dtype=np.int64),
         )
     except (KeyError, OverflowError, TopologyError):
         return None
