@@ -51,6 +51,7 @@ class ResidualNetwork {
         int skip_back = skip < 0 ? -1 : reverse_[skip];
         // Mostly a few short paths do; looking for them costs at most a fraction of one search through everything.
         std::size_t budget = from == to ? 0 : to_.size() / 4;
+        if (from != to) total += sweep(from, to, limit, skip, skip_back);
         while (total < limit) {
             const Cap sent = bridge(from, to, limit - total, skip, skip_back, budget);
             if (sent == 0) break;
@@ -119,6 +120,25 @@ class ResidualNetwork {
         cursor_.assign(n_, 0);
         queue_.resize(n_);
         for (Side& side : side_) side.stamp.assign(n_, 0), side.via.resize(n_);
+    }
+
+    // All paths of one or two arcs.
+    Cap sweep(int from, int to, Cap limit, int skip, int skip_back) {
+        Cap total = 0;
+        for (int a = start_[from]; a < start_[from + 1] && total < limit; a++) {
+            if (residual_[a] <= 0 || a == skip || a == skip_back) continue;
+            const int between = to_[a], b = between == to ? -1 : find(between, to);
+            if (between != to && (b < 0 || residual_[b] <= 0 || b == skip || b == skip_back)) continue;
+            Cap amount = std::min(limit - total, residual_[a]);
+            if (b >= 0) amount = std::min(amount, residual_[b]);
+            for (int arc : {a, b}) {
+                if (arc < 0) continue;
+                residual_[arc] -= amount;
+                residual_[reverse_[arc]] += amount;
+            }
+            total += amount;
+        }
+        return total;
     }
 
     // One path, sought from both ends; returns what it carries, 0 if there is none or the budget of arcs is used up.

@@ -98,36 +98,54 @@ class BreadthFirstStart {
 
    private:
     struct Item {
-        int tree, root;
+        int tree, root, slot;  // slot: of the last possible parent
     };
 
     void choose(int v, Node* parent) {
-        const int first = family_.in_start[v], last = family_.in_start[v + 1], degree = last - first;
+        const int first = family_.in_start[v], degree = family_.in_start[v + 1] - first;
         const std::size_t count = roots_.size();
         const Node* here = distance_.data() + v * count;
+        above_.clear();
+        for (int e = 0; e < degree; e++) above_.push_back(distance_.data() + family_.in_tail[first + e] * count);
+        choices_.assign(count, 0);
+        slot_.assign(count, 0);
+        for (int e = 0; e < degree; e++)
+            for (std::size_t i = 0; i < count; i++) {
+                const bool nearer = above_[e][i] + 1 == here[i];
+                choices_[i] += nearer;
+                slot_[i] = nearer ? e : slot_[i];
+            }
         // without a choice; then by weight and number of choices
         by_turn_.resize(std::max(by_turn_.size(), 1 + classes_.size() * (degree + 1)));
         for (std::size_t i = 0; i < count; i++) {
             if (here[i] == 0) continue;  // rooted here
-            int choices = 0;
-            for (int a = first; a < last; a++) choices += distance_[family_.in_tail[a] * count + i] + 1 == here[i];
             for (int t = first_tree_[i]; t < first_tree_[i + 1]; t++) {
-                const std::size_t turn = choices == 1 ? 0 : 1 + class_of(t) * (degree + 1) + choices;
-                by_turn_[turn].push_back({t, static_cast<int>(i)});
+                const std::size_t turn = choices_[i] == 1 ? 0 : 1 + class_of(t) * (degree + 1) + choices_[i];
+                by_turn_[turn].push_back({t, static_cast<int>(i), slot_[i]});
             }
         }
-        for (auto& items : by_turn_) {
-            for (const Item& item : items) {
-                int best = -1;
-                for (int a = first; a < last; a++)
-                    if (distance_[family_.in_tail[a] * count + item.root] + 1 == here[item.root] &&
-                        (best < 0 || better(item.tree, a, best)))
-                        best = a;
-                family_.load[best] += family_.weight[item.tree];
-                parent[item.tree] = static_cast<Node>(family_.in_tail[best]);
+        for (std::size_t turn = 0; turn < by_turn_.size(); turn++) {
+            for (const Item& item : by_turn_[turn]) {
+                const int slot = turn == 0 ? item.slot : least_loaded(item, first, degree, here);
+                family_.load[first + slot] += family_.weight[item.tree];
+                parent[item.tree] = static_cast<Node>(family_.in_tail[first + slot]);
             }
-            items.clear();
+            by_turn_[turn].clear();
         }
+    }
+
+    // Of equally loaded arcs the first one after a place that varies from tree to tree.
+    int least_loaded(const Item& item, int first, int degree, const Node* here) const {
+        const int start = static_cast<int>(draw(seed_, item.tree, first) % static_cast<std::uint64_t>(degree));
+        int best = item.slot;
+        bool met = false;
+        for (int j = 0; j < degree; j++) {
+            const int e = start + j < degree ? start + j : start + j - degree;
+            if (above_[e][item.root] + 1 != here[item.root]) continue;
+            if (!met || better(item.tree, first + e, first + best)) best = e;
+            met = true;
+        }
+        return best;
     }
 
     std::size_t class_of(int t) const {
@@ -137,9 +155,10 @@ class BreadthFirstStart {
     // (load + weight) / capacity, compared without division
     bool better(int t, int a, int best) const {
         const std::int64_t weight = family_.weight[t];
+        if (family_.capacity[a] == family_.capacity[best]) return family_.load[a] < family_.load[best];
         const auto mine = static_cast<__int128>(family_.load[a] + weight) * family_.capacity[best];
         const auto other = static_cast<__int128>(family_.load[best] + weight) * family_.capacity[a];
-        return mine < other || (mine == other && draw(seed_, t, a) < draw(seed_, t, best));
+        return mine < other;
     }
 
     TreeFamily& family_;
@@ -147,6 +166,9 @@ class BreadthFirstStart {
     std::vector<int> roots_, first_tree_;
     std::vector<Node> distance_;
     std::vector<std::int64_t> classes_;  // weights, the greatest first
+    // Of the node whose parents are chosen: distances to each in-arc's tail, and by root
+    std::vector<const Node*> above_;
+    std::vector<int> choices_, slot_;
     std::vector<std::vector<Item>> by_turn_;
 };
 
