@@ -56,16 +56,17 @@ def busbw_factor(kind: CollectiveKind, n_ranks: int) -> Fraction:
 
 def height(tree: Tree) -> int:
     """Longest number of logical hops between the root and a rank."""
-    level = 0
-    reached = np.zeros(len(tree.parent), dtype=bool)
-    reached[tree.root] = True
-    while True:
-        children = ~reached & (tree.parent >= 0) & reached[tree.parent]
-        frontier = np.flatnonzero(children)
-        if not frontier.size:
-            return level
-        level += 1
-        reached[frontier] = True
+    is_root = tree.parent < 0
+    # hops to a node above, the root at last; each round leaps as far again
+    hops = (~is_root).astype(np.int64)
+    above = np.where(is_root, np.arange(len(tree.parent)), tree.parent)
+    for _ in range(len(tree.parent).bit_length()):
+        further = hops[above]
+        if not further.any():
+            break
+        hops += further
+        above = above[above]
+    return int(hops.max(initial=0))
 
 
 def height_max(schedule: ForestSchedule) -> int:
