@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, distinct
 from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance, cut_weight, find_violated_cut
 from treadle.synthesis.forestcoll.optimality import Optimum
 
@@ -144,9 +144,9 @@ def _rank_cuts(problem: Instance) -> list[Cut]:
 
 def floor_capacities(bandwidths: Int64Array, scale: Fraction) -> Int64Array:
     """floor(scale * b), exact, shape (m,); from UNIT_LIMIT on, where no cut can bind, just UNIT_LIMIT."""
-    values, place = np.unique(bandwidths, return_inverse=True)
+    values = distinct(bandwidths)
     scaled = [min(value * scale.numerator // scale.denominator, UNIT_LIMIT) for value in values.tolist()]
-    return np.array(scaled, dtype=np.int64)[place]
+    return np.array(scaled, dtype=np.int64)[np.searchsorted(values, bandwidths)]
 
 
 def least_scale(crossing: Counter[int], demand: int, scale: Fraction) -> Fraction:

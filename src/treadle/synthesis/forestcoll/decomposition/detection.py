@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Int32Array, distinct
 from treadle.synthesis.forestcoll.decomposition.clusters import clusters
 from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.decomposition.quotient import Quotient
@@ -56,7 +56,7 @@ def detect(problem: Instance) -> Family:
 
 def _candidates(quotient: Quotient) -> Iterator[Int32Array]:
     """Candidate levels: a set's number for each quotient node, -1 outside of all sets."""
-    thresholds = np.unique(quotient.bandwidths)[::-1][:_MOST_THRESHOLDS]
+    thresholds = distinct(quotient.bandwidths)[::-1][:_MOST_THRESHOLDS]
     for threshold in thresholds:
         strong = quotient.bandwidths >= threshold
         labels = components(quotient.n_nodes, quotient.tails[strong], quotient.heads[strong])

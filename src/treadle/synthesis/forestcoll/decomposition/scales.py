@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, distinct_rows
+from treadle.arrays import Int32Array, Int64Array, distinct, distinct_rows
 from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.fixed_trees import least_scale
 from treadle.synthesis.forestcoll.instance import Instance
@@ -77,7 +77,8 @@ def _classes(problem: Instance, row: Int32Array, inside: Int64Array) -> Iterator
     """One set of each class, by weight inside and bandwidths entering."""
     links = np.flatnonzero((row[problem.heads] >= 0) & (row[problem.heads] != row[problem.tails]))
     owner, bandwidth = row[problem.heads[links]], problem.bandwidths[links]
-    values, place = np.unique(bandwidth, return_inverse=True)
+    values = distinct(bandwidth)
+    place = np.searchsorted(values, bandwidth)
     pair, counts = np.unique(owner.astype(np.int64) * len(values) + place, return_counts=True)
     owner, place = np.divmod(pair, max(1, len(values)))
     numbers = np.flatnonzero(np.bincount(row[row >= 0]))
