@@ -20,7 +20,7 @@ _MOST_SPREADING = 2**21
 
 _MOST_PAIRS = 2**19
 _LEAST_NEED = 0.4
-"""Of the worst cut's weight outside per bandwidth that enters."""
+"""Of what a single point's weight outside per bandwidth that enters is at most."""
 
 _FIRMNESS = 1.25
 """What splits a cluster in two must exceed its border by this factor."""
@@ -44,7 +44,7 @@ def clusters(quotient: Quotient) -> Int32Array | None:
     -----
     Random signals are averaged over neighbours a few times. Where few links lead out of a set the signals are
     nearly equal within it and differ across its border, so sets are those of the single-linkage dendrogram of
-    their differences. A set is taken if (1) its need (W - w(X)) / b-(X) comes near the greatest of any cut;
+    their differences. A set is taken if (1) its need (W - w(X)) / b-(X) comes near that of single points;
     (2) what splits it in two carries more than its border; (3) its border can be lowered until it is tight,
     as far as the ranks at its border can spare it. Of nested ones the neediest is taken, but not in place of
     several. Nothing is found in tori, hypercubes and random graphs: (2) fails there, and (3).
@@ -160,7 +160,7 @@ class _Borders:
         n = self.tree.n_nodes
         need: list[float] = self.need.tolist()
         points = self.tree.sums(self.quotient.is_point.astype(np.int64), np.zeros(n - 1, dtype=np.int64))
-        near = self.need >= _LEAST_NEED * self.need.max()
+        near = self.need >= _LEAST_NEED * self.need[:n][self.quotient.is_point].max()
         candidate = (near & (points >= 2) & (points < points[-1])).tolist()
         below: list[list[int]] = [[] for _ in range(2 * n - 1)]
         for name, (one, other) in enumerate(self._halves, n):
@@ -170,7 +170,7 @@ class _Borders:
         return below[-1]
 
     def _is_firm(self, name: int) -> bool:
-        """More than the border joins each part of a quarter to seven eighths of the nodes to the others."""
+        """More than the border joins each part of a quarter to three quarters of the nodes to the others."""
         n, crossing, size = self.tree.n_nodes, self.crossing, self._sizes
         least = _FIRMNESS * crossing[name]
         leaving: list[int] | None = None
@@ -182,7 +182,7 @@ class _Borders:
                 continue
             if part >= n:
                 stack += self._halves[part - n]
-            if 8 * size[part] > 7 * size[name]:
+            if 4 * size[part] > 3 * size[name]:
                 continue
             if crossing[part] < least:
                 return False
