@@ -26,7 +26,12 @@ from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveK
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.verify import verify
 from treadle.synthesis.forestcoll import TreeBudget, optimum, pack_forest, synthesise
-from treadle.synthesis.forestcoll.fixed_trees import exact_scale, fixed_trees_optimum, floor_capacities
+from treadle.synthesis.forestcoll.fixed_trees import (
+    best_first,
+    exact_scale,
+    fixed_trees_optimum,
+    floor_capacities,
+)
 from treadle.synthesis.forestcoll.instance import find_violated_cut, instance_of
 from treadle.synthesis.forestcoll.optimality import instance_optimum
 from treadle.synthesis.forestcoll.switch_removal import remove_switches, splittable_amount
@@ -93,6 +98,20 @@ def test_fixed_trees_are_exact_and_within_theorem_35(topology: Topology, trees: 
     smaller = fixed.scale - Fraction(1, 10**6)
     lower = floor_capacities(problem.bandwidths, smaller)
     assert find_violated_cut(problem, lower, multiplicity=trees) is not None
+
+
+@settings(max_examples=60)
+@given(symmetric_topologies(switches=(0, 3)))
+def test_numbers_of_trees_come_best_first(topology: Topology) -> None:
+    """What cuts of other numbers bound is left for later, and each number's optimum stays its own."""
+    problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
+    best = instance_optimum(problem)
+    alone = [fixed_trees_optimum(problem, best, trees) for trees in range(1, 8)]
+    assert list(best_first(problem, best, range(1, 8))) == sorted(
+        alone, key=lambda one: (-one.algbw, one.trees)
+    )
+    given_too = best_first(problem, best, range(2, 8), alone[:1])
+    assert next(given_too) == max(alone, key=lambda one: (one.algbw, -one.trees))
 
 
 @settings(max_examples=120)
