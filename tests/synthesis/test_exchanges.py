@@ -451,7 +451,7 @@ def plane_sample() -> tuple[Topology, Collective, PlaneExchange]:
     ("changes", "message"),
     [
         ({"block": 3}, "make no exchange"),
-        ({"native_units": 3, "block": 1}, "place must hold"),
+        ({"place": [0, 1, 2], "block": 1}, "must sum to r"),
         ({"place": [0, 0]}, "place must hold"),
         ({"base": [[0, 2, 2, 2], [0, 0, 1, 0]]}, "must sum to r"),
         ({"base": [[0, 2, 2, 2], [0, 0, -1, 0]]}, "found -1"),
@@ -473,7 +473,7 @@ def test_plane_exchanges_that_make_no_sense_are_refused(changes: dict[str, objec
 def test_pairs_rise_and_divide_all_trees() -> None:
     _, _, trees = plane_sample()
     for key, value, message in (
-        ("pair_root", trees.pair_root[::-1], "must rise"),
+        ("pair_root", trees.pair_root[::-1], "must rise|children send"),
         ("pair_child", trees.pair_root, "different children"),
         ("pair_units", trees.pair_units + 1, "found 3|must sum"),
     ):
@@ -519,7 +519,7 @@ def test_plan_files_round_trip(name: str, tmp_path: Path) -> None:
         ("relay", "exchange.in_width", [2**40], "out of range"),
         ("relay", "relay.native_units", [3, 1], "2 values, expected 3"),
         ("plane", "plane.planes", [3], "values, expected 12"),
-        ("plane", "plane.native_units", [1], "2 values, expected 1"),
+        ("plane", "plane.places", [1], "2 values, expected 1"),
         ("plane", "plane.place", [1, 1], "place must hold"),
         ("plane", "plane.pair_count", [1], "values, expected 1"),
         ("plane", "exchange.out_width", [-1], "out of range"),
@@ -578,3 +578,86 @@ def test_spines_between_the_planes_are_left_alone(failures: tuple[str, ...]) -> 
     report = verify(topology, collective, found.schedule.explicit(), claimed_algbw=found.algbw)
     assert not report.violations
     assert found.algbw == optimum(topology, collective).algbw
+
+
+def relayed_planes(
+    rng: random.Random, n: int, planes: int, block: int
+) -> tuple[Topology, Collective, PlaneExchange]:
+    """Ranks with different numbers of trees, some deliveries by others, dealt to planes at random."""
+    blocks = [rng.choice([0, 1, 1, 2, 3]) for _ in range(n)]
+    blocks[rng.randrange(n)] = usual = 2
+    rows: list[tuple[int, int, int, int]] = []
+    for root, count in enumerate(blocks):
+        for number in range(count):
+            others = [child for child in range(n) if child != root]
+            near = rng.sample(others, rng.randint(1, n - 1))
+            rows += [(root, child, number, rng.choice(near)) for child in others if child not in near]
+    rows.sort()
+    sent = np.array([[0 if x == y else blocks[x] * block for y in range(n)] for x in range(n)])
+    for root, child, _, by in rows:
+        sent[root, child] -= block
+        sent[by, child] += block
+    table = np.zeros((planes, n, n), dtype=np.int64)
+    for x, y in itertools.permutations(range(n), 2):
+        for plane in rng.choices(range(planes), k=int(sent[x, y])):
+            table[plane, x, y] += 1
+    base = np.zeros((planes, n), dtype=np.int64)
+    base[0, 1:] = usual * block
+    pairs = list(itertools.permutations(range(n), 2))
+    changed = {(root, child) for root, child, _, _ in rows} | {(by, child) for _, child, _, by in rows}
+    kept = [
+        (x, y)
+        for x, y in pairs
+        if blocks[x] != usual or (x, y) in changed or table[0, x, y] != usual * block or rng.random() < 0.3
+    ]
+    out, into = table.sum(axis=2).T, table.sum(axis=1).T
+    topology = planes_star(np.maximum(out, 1), np.maximum(into, 1))
+    first = [
+        np.concatenate([np.zeros((n, 1), dtype=np.int64), np.cumsum(one, axis=1)], axis=1)
+        for one in (out, into)
+    ]
+    number = {
+        (int(tail), int(head)): at
+        for at, (tail, head) in enumerate(zip(topology.tails, topology.heads, strict=True))
+    }
+    switches = [n + plane for plane in range(planes)]
+    place = np.array(rng.sample(range(usual * block), usual * block))
+    root, child, in_block, by = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    trees = PlaneExchange(
+        out_links=np.array([[number[x, s] for s in switches] for x in range(n)], dtype=np.int32),
+        in_links=np.array([[number[s, x] for s in switches] for x in range(n)], dtype=np.int32),
+        out_first=first[0],
+        in_first=first[1],
+        out_offset=np.zeros((n, planes), dtype=np.int64),
+        in_offset=np.zeros((n, planes), dtype=np.int64),
+        native_units=np.array(blocks) * block,
+        block=block,
+        place=place,
+        base=base,
+        pair_root=np.array([x for x, _ in kept], dtype=np.int32),
+        pair_child=np.array([y for _, y in kept], dtype=np.int32),
+        pair_units=np.array([table[:, x, y] for x, y in kept], dtype=np.int64).reshape(-1, planes),
+        relay_root=root.astype(np.int32),
+        relay_block=in_block,
+        relay_child=child.astype(np.int32),
+        relay_by=by.astype(np.int32),
+    )
+    weights = tuple((np.array(blocks) * block).tolist())
+    return topology, Collective(CollectiveKind.ALLGATHER, tuple(range(n)), weights=weights), trees
+
+
+def test_planes_with_relays_and_unequal_children() -> None:
+    rng = random.Random(15)
+    relayed = 0
+    for _ in range(40):
+        topology, collective, trees = relayed_planes(
+            rng, rng.randint(2, 6), rng.randint(1, 3), rng.choice([1, 2, 3])
+        )
+        schedule = one_piece(topology, trees)
+        for form in (schedule, schedule.explicit()):
+            report = verify(topology, collective, form)
+            assert not report.violations
+            assert report.height_max == trees.depth
+        check_lookups(trees, topology.n_links)
+        relayed += trees.depth == 2
+    assert relayed > 20

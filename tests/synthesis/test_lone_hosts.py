@@ -13,6 +13,7 @@ from treadle.synthesis.forestcoll import optimum
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
 from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.decomposition.hosts import with_hosts
+from treadle.synthesis.forestcoll.decomposition.plane_relays import Deliveries, Meetings, deliveries
 from treadle.synthesis.forestcoll.instance import Instance, instance_of
 from treadle.topologies.platforms import dgx_a100, dgx_a100_flat
 from treadle.topologies.topology import Topology
@@ -69,3 +70,68 @@ def test_a_lone_rank_beside_boxes(
         report = verify(topology, collective, form, claimed_algbw=best)
         assert not report.violations
         assert report.height_max <= 4
+
+
+@pytest.mark.parametrize(("boxes", "lone"), [(24, [(3, 0)]), (32, [(3, 0), (17, 5)]), (40, [(0, 1), (3, 0)])])
+def test_lone_ranks_on_different_planes(boxes: int, lone: list[tuple[int, int]]) -> None:
+    failures = [f"box{box}.gpu{gpu}--box{box}.nvswitch" for box, gpu in lone]
+    topology = with_failed_links(dgx_a100(boxes), *failures)
+    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
+    found = decompose(topology, collective)
+    assert not isinstance(found, str)
+    assert "by plane exchange" in found.summary
+    assert found.algbw == optimum(topology, collective).algbw
+    for form in (found.schedule, found.schedule.explicit()):
+        report = verify(topology, collective, form, claimed_algbw=found.algbw)
+        assert not report.violations
+        assert report.height_max <= 5
+
+
+def everywhere(n: int) -> Meetings:
+    return Meetings(np.ones((n, 2), dtype=bool), np.ones((n, 2), dtype=bool))
+
+
+def check_deliveries(found: Deliveries, blocks: list[int], exits: list[int]) -> None:
+    """Every child sends what its exits allow, and is sent every block of others once."""
+    sent = found.sent(np.array(blocks), 1).astype(np.int64)
+    assert sent.min() >= 0
+    np.testing.assert_array_equal(sent.sum(axis=1), exits)
+    np.testing.assert_array_equal(sent.sum(axis=0), sum(blocks) - np.array(blocks))
+    rows = list(zip(*(column.tolist() for column in vars(found).values()), strict=True))
+    given = {(root, block, child) for root, block, child, _ in rows}
+    assert len(given) == len(rows)
+    for root, block, child, by in rows:
+        assert len({root, child, by}) == 3
+        assert (root, block, by) not in given
+        assert block < blocks[root]
+
+
+def test_deliveries_by_others_are_spread_evenly() -> None:
+    blocks = [8] * 30 + [1, 7]
+    exits = [sum(blocks) - count for count in blocks]
+    found = deliveries(np.array(blocks), np.array(exits), everywhere(32))
+    assert isinstance(found, Deliveries)
+    check_deliveries(found, blocks, exits)
+    by_lone = found.sent(np.array(blocks), 1)[30, :30]
+    assert by_lone.max() - by_lone.min() <= 1
+
+
+def test_deliveries_between_children_that_no_plane_joins() -> None:
+    blocks = [2] * 20 + [1, 1]
+    exits = [sum(blocks) - count for count in blocks]
+    meets = everywhere(22)
+    for child, plane in ((20, 0), (21, 1)):
+        for side in (meets.out, meets.into):
+            side[child, plane] = False
+    found = deliveries(np.array(blocks), np.array(exits), meets)
+    assert isinstance(found, Deliveries)
+    check_deliveries(found, blocks, exits)
+    sent = found.sent(np.array(blocks), 1)
+    assert not sent[20, 21]
+    assert not sent[21, 20]
+
+
+def test_too_many_deliveries_are_refused() -> None:
+    blocks = [1, 4, 1, 4, 1, 4, 4, 4]
+    exits = [sum(blocks) - count for count in blocks]
+    assert "too many" in str(deliveries(np.array(blocks), np.array(exits), everywhere(8)))

@@ -6,9 +6,10 @@ relay i - 1, which makes at least one delivery and comes earlier. So every child
 data. Deliveries of a child are numbered without gaps, own ones first; blocks arrive at a child numbered
 without gaps. So it is enough that the numbers of exit and entry units are those of deliveries and arrivals.
 
-*Plane exchange.* Every tree is a star. Each pair of children divides its r trees among the planes: a tree
-has one place, and a place one plane. What leaves (enters) a child by a plane is numbered without gaps, so the
-sums of rows (columns) of a plane's table must be the exit (entry) units that lead to its relay.
+*Plane exchange.* A block of trees reaches a child from its root, or by the one relay that a row names, to
+which the root sends itself. What a child sends to another, own trees and others, is numbered without gaps,
+and the planes divide it. What leaves (enters) a child by a plane is numbered without gaps, so the sums of
+rows (columns) of a plane's table must be the exit (entry) units that lead to its switch.
 
 Shares no code with the generators or the expansion; `treadle.schedules.verify` is the way in.
 """
@@ -32,6 +33,8 @@ def exchange_faults(trees: ExchangeColumns) -> list[str]:
 
 def exchange_depth(trees: ExchangeColumns) -> int:
     """Tree edges from a root to the farthest child, at most; of a correct exchange."""
+    if isinstance(trees, PlaneExchange):
+        return 2 if len(trees.relay_root) else 1
     if not isinstance(trees, RelayExchange) or not len(trees.relay_root):
         return 1
     _, group = _groups(trees)
@@ -82,19 +85,21 @@ def _relay_faults(trees: RelayExchange) -> list[str]:
 
 
 def _plane_faults(trees: PlaneExchange) -> list[str]:
-    n, r = trees.base.shape[1], trees.native_units
+    n, r, g = trees.base.shape[1], len(trees.place), trees.block
+    native = trees.native_units
     faults = []
-    if np.any(np.bincount(trees.place, minlength=r) != 1) or len(trees.place) != r:
+    if np.any(np.bincount(trees.place, minlength=r) != 1):
         faults.append(f"places are not 0 to {r - 1}, once each")
-    if r % trees.block:
-        faults.append(f"{r} unit trees do not come in blocks of {trees.block}")
+    if r % g or np.any(native % g) or len(native) != n or np.any(native < 0):
+        faults.append(f"unit trees of a child do not come in blocks of {g}")
     root, child, units = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64), trees.pair_units
     if np.any(root == child) or not np.all(np.diff(np.sort(root * n + child))):
         faults.append("a pair is a child and itself, or comes twice")
     if np.any(trees.base < 0) or np.any(units < 0) or np.any(trees.base[:, 0]):
         faults.append("a plane has fewer than no trees of a pair, or some from a child to itself")
-    if np.any(trees.base[:, 1:].sum(axis=0) != r) or np.any(units.sum(axis=1) != r):
+    if np.any(trees.base[:, 1:].sum(axis=0) != r):
         faults.append(f"planes do not divide the {r} trees of a pair")
+    faults = faults or _delivery_faults(trees) or _sent_faults(trees)
     if faults:
         return faults
     for what, first, sums in zip(
@@ -105,6 +110,48 @@ def _plane_faults(trees: PlaneExchange) -> list[str]:
             for wrong in np.flatnonzero(first[:, -1] != sums.sum(axis=1))[:1]
         ]
     return faults
+
+
+def _delivery_faults(trees: PlaneExchange) -> list[str]:
+    """Whether each row of relays is a delivery of its own, by a child that the root sends to itself."""
+    n = trees.base.shape[1]
+    root, child, by = (one.astype(np.int64) for one in (trees.relay_root, trees.relay_child, trees.relay_by))
+    faults = []
+    if np.any((trees.relay_block < 0) | (trees.relay_block >= trees.native_units[root] // trees.block)):
+        faults.append("a row of relays is for a block that there is not")
+    if np.any((root == child) | (root == by) | (child == by)):
+        faults.append("a relay is the root or the child that it sends to")
+    order = np.lexsort((trees.relay_block, child, root))
+    if not np.array_equal(order, np.arange(len(root))):
+        faults.append("rows of relays are not in the order of roots, children and blocks")
+    blocks = np.unique(np.stack([root, trees.relay_block], axis=1), axis=0, return_inverse=True)[1].ravel()
+    given, used = blocks * n + child, blocks * n + by
+    if len(np.unique(given)) < len(given):
+        faults.append("two relays deliver a block to one child")
+    if np.any(np.isin(used, given)):
+        faults.append("a relay is reached by another relay")
+    return faults
+
+
+def _sent_faults(trees: PlaneExchange) -> list[str]:
+    """Whether planes divide what each child sends to each other, itself and for others."""
+    n, g = trees.base.shape[1], trees.block
+    root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
+    pairs = root * n + child
+    place = np.argsort(pairs)
+    more = np.zeros(len(pairs), dtype=np.int64)
+    for sender, sign in ((trees.relay_root, -g), (trees.relay_by, g)):
+        wanted = sender.astype(np.int64) * n + trees.relay_child
+        at = np.minimum(np.searchsorted(pairs[place], wanted), max(len(pairs) - 1, 0))
+        if len(wanted) and (not len(pairs) or np.any(pairs[place[at]] != wanted)):
+            return ["a pair that relays change has the usual shares of planes"]
+        np.add.at(more, place[at], sign)
+    if np.any(trees.pair_units.sum(axis=1) != trees.native_units[root] + more):
+        return ["planes do not divide what a child sends to another"]
+    unusual = trees.native_units != len(trees.place)
+    if np.any(np.bincount(root, minlength=n)[unusual] != n - 1):
+        return ["a child with another number of trees has the usual shares of planes"]
+    return []
 
 
 def passage_faults(

@@ -57,7 +57,9 @@ def exchange_height(piece: Piece, inside: Pieces, slots: Slots, follow: _Follow)
     if isinstance(trees, RelayExchange):
         bound = _relay_bound(trees, inside, slots)
     else:
-        bound = max(_own_reach(inside), _native_delay(inside) + 1 + _entered_reach(inside))
+        late = max((hops.latest for hops in inside.hops), default=0)
+        relayed = (exchange_depth(trees) - 1) * (1 + late)
+        bound = max(_own_reach(inside), _native_delay(inside) + 1 + relayed + _entered_reach(inside))
     highest = (int(follow(0, rows).reach.max()) for rows in _samples(piece, trees, inside))
     return Height(bound, is_exact and any(hops == bound for hops in highest))
 

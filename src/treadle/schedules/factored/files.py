@@ -52,8 +52,9 @@ _CIRCULANT_CELLS = ("out_links", "in_links", "out_offset", "in_offset")
 _CIRCULANT_STARTS = ("out_first", "in_first")  # a column more than there are links
 _EXCHANGE_NUMBERS = ("block", "out_width", "in_width")  # cells and starts as of circulant exchanges
 _RELAY_ROWS = {"root": "relay_root", "block": "relay_block", "child": "relay_child", "units": "relay_count"}
-_PLANE_NUMBERS = ("native_units", "planes", "pair_count")
-_PLANE_ARRAYS = ("place", "base", "pair_root", "pair_child", "pair_units")
+_PLANE_NUMBERS = ("places", "planes", "pair_count", "relay_count")
+_PLANE_RELAYS = ("relay_root", "relay_block", "relay_child", "relay_by")
+_PLANE_ARRAYS = (*("native_units", "place", "base", "pair_root", "pair_child", "pair_units"), *_PLANE_RELAYS)
 _TABLE, _CIRCULANT, _RELAY, _PLANE = range(4)  # in `form`
 _FORMS = (TableTrees, CirculantExchange, RelayExchange, PlaneExchange)
 
@@ -64,6 +65,7 @@ _NARROW = {
     *(f"table.{key}" for key in ("root", "parent", "path", "path_table")),
     *(f"{form}.{key}" for form in ("circulant", "exchange") for key in ("out_links", "in_links")),
     *("relay.root", "relay.child", "plane.pair_root", "plane.pair_child"),
+    *(f"plane.{key}" for key in _PLANE_RELAYS if key != "relay_block"),
 }
 _COLUMNS = (
     *_LAYER_COLUMNS,
@@ -183,9 +185,10 @@ def _relay_columns(exchanges: Sequence[RelayExchange]) -> _Columns:
 
 def _plane_columns(exchanges: Sequence[PlaneExchange]) -> _Columns:
     found = {key: _joined(getattr(one, key) for one in exchanges) for key in _PLANE_ARRAYS}
-    found["native_units"] = _numbers(one.native_units for one in exchanges)
+    found["places"] = _numbers(len(one.place) for one in exchanges)
     found["planes"] = _numbers(one.n_planes for one in exchanges)
     found["pair_count"] = _numbers(len(one.pair_root) for one in exchanges)
+    found["relay_count"] = _numbers(len(one.relay_root) for one in exchanges)
     return {f"plane.{key}": value for key, value in found.items()}
 
 
@@ -353,16 +356,18 @@ class _LayerReader:
     def _planes(self, exchanges: list[dict[str, Any]]) -> list[PlaneExchange]:
         n = len(exchanges)
         sizes = _numbers(len(one["out_links"]) for one in exchanges)
-        native, planes = (self._counts(f"plane.{key}", n) for key in ("native_units", "planes"))
+        places, planes = (self._counts(f"plane.{key}", n) for key in ("places", "planes"))
         rows: dict[str, list[Any]] = {
             key: self._parts(f"plane.{key}", "plane.pair_count", n) for key in ("pair_root", "pair_child")
         }
-        place, base = self._cut("plane.place", native), self._cells("plane.base", planes, sizes)
+        rows |= {key: self._parts(f"plane.{key}", "plane.relay_count", n) for key in _PLANE_RELAYS}
+        native, place = self._cut("plane.native_units", sizes), self._cut("plane.place", places)
+        base = self._cells("plane.base", planes, sizes)
         units = self._cells("plane.pair_units", self._counts("plane.pair_count", n), planes)
         return [
             PlaneExchange(
                 **exchanges[i],
-                native_units=int(native[i]),
+                native_units=native[i],
                 place=place[i],
                 base=base[i],
                 pair_units=units[i],

@@ -1,4 +1,4 @@
-"""Trees of an outermost piece by formula: straight sends over planes that serve children unequally."""
+"""Trees of an outermost piece by formula: straight sends over planes, some deliveries by other children."""
 
 from __future__ import annotations
 
@@ -7,200 +7,130 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
-from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import UNIT_LIMIT, check_length, check_range, freeze
-from treadle.schedules.factored.exchanges import ExchangeColumns
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.schedules.factored.checks import UNIT_LIMIT
+from treadle.schedules.factored.plane_pairs import PlanePairs
 from treadle.schedules.factored.trees import TreeRows, check_roots
 
 
 @dataclass(frozen=True, eq=False)
-class PlaneExchange(ExchangeColumns):
-    """Every child sends every unit tree straight to all others; planes share the trees of each pair.
+class PlaneExchange(PlanePairs):
+    """Every child sends its unit trees straight to all others, but for some that a third child delivers.
 
-    Child x sends n_s(x, y) of its r trees to y by plane s = 0, 1, ...: those whose places (see `place`) are
-    the next n_s of 0, ..., r - 1. A child's exit units are those of plane 0, then those of plane 1, and so
-    on. Within a plane they are in the order of blocks of g places, then of y from x on, then of places. Its
-    entry units are in the order of planes, then of x = 0, 1, ..., then of places.
+    The unit trees of a child stand in *places* 0, 1, ...; g places are a block. Rows of relays say which
+    blocks reach a child by another one, which the root sends to itself. What child x sends to y: its own
+    trees that it delivers there, by places, then the blocks that it relays, by rows. The next n_s of these
+    go by plane s = 0, 1, ...
+
+    A child's exit units are those of plane 0, then those of plane 1, and so on. Within a plane own trees come
+    first, in the order of blocks, then of y from x on, then of places; then what it relays, by y and rows.
+    Its entry units are in the order of planes, then of senders x = 0, 1, ..., then as x sends them.
 
     Parameters
     ----------
-    native_units : int
-        r, of each child.
+    native_units : array of int64, shape (n,)
+        Unit trees of each child.
     block : int
-        g, a divisor of r.
+        g, a divisor of all of these.
     place : array of int64, shape (r,)
-        Place of each unit tree, a permutation.
+        Place of each unit tree at children that have r of them, a permutation; others have theirs in order.
     base : array of int64, shape (planes, n)
         n_s(x, y) by y - x mod n; 0 where that is 0. A column sums to r.
     pair_root, pair_child : arrays of int32, shape (e,)
-        Pairs (x, y) that are different; rising.
+        Pairs (x, y) that are different: at least those whose x has not r trees, and those of relays; rising.
     pair_units : array of int64, shape (e, planes)
         n_s(x, y) of these.
+    relay_root, relay_block, relay_child, relay_by : arrays of int32, int64, int32, int32, shape (m,)
+        The trees in this block of places of a root reach a child by another one; rising by (root, child,
+        block).
 
     Notes
     -----
-    Source: docs/algorithms/decomposition.md, proposition 14.
+    Source: docs/algorithms/decomposition.md, proposition 14 and lemma 15.
     """
-
-    native_units: int
-    block: int
-    place: Int64Array
-    base: Int64Array
-    pair_root: Int32Array
-    pair_child: Int32Array
-    pair_units: Int64Array
-
-    def __post_init__(self) -> None:
-        what = "plane exchange"
-        freeze(
-            self,
-            what,
-            {
-                "place": (np.int64, 1),
-                "base": (np.int64, 2),
-                "pair_root": (np.int32, 1),
-                "pair_child": (np.int32, 1),
-                "pair_units": (np.int64, 2),
-            },
-        )
-        n, r, g = self.base.shape[1], self.native_units, self.block
-        if type(r) is not int or type(g) is not int or n < 2 or r < 1 or g < 1 or r % g:
-            raise ScheduleError(f"{what}: {n} children of {r} unit trees in blocks of {g} make no exchange")
-        if r * n >= UNIT_LIMIT:
-            raise ScheduleError(f"{what}: {n} children of {r} unit trees are too many")
-        self._check_columns(what, n)
-        if not np.array_equal(np.sort(self.place), np.arange(r)):
-            raise ScheduleError(f"{what}: place must hold 0 to r - 1 = {r - 1}, once each")
-        self._check_shares(what, n, r)
-        for side in ("out", "in"):
-            self._check_totals(what, side, np.full(n, r * (n - 1)))
-
-    def _check_shares(self, what: str, n: int, r: int) -> None:
-        check_range(what, "base", self.base, 0, r + 1)
-        if self.base[:, 0].any() or np.any(self.base[:, 1:].sum(axis=0) != r):
-            raise ScheduleError(f"{what}: columns of base must sum to r = {r}, the first one to 0")
-        for key in ("pair_root", "pair_child", "pair_units"):
-            array = getattr(self, key)
-            check_length(what, key, array, len(self.pair_root))
-            check_range(what, key, array, 0, r + 1 if key == "pair_units" else n)
-        if self.pair_units.shape[1] != len(self.base):
-            raise ScheduleError(
-                f"{what}: pair_units has {self.pair_units.shape[1]} columns, base {len(self.base)} planes"
-            )
-        if np.any(self.pair_units.sum(axis=1) != r):
-            raise ScheduleError(f"{what}: rows of pair_units must sum to r = {r}")
-        if np.any(np.diff(self._pairs) <= 0) or np.any(self.pair_root == self.pair_child):
-            raise ScheduleError(f"{what}: pairs must rise and be of different children")
-
-    @property
-    def n_planes(self) -> int:
-        """Number of planes."""
-        return len(self.base)
-
-    @cached_property
-    def root_units(self) -> Int64Array:
-        """Unit trees rooted at each child, shape (n,)."""
-        return np.full(self.n_children, self.native_units, dtype=np.int64)
-
-    @cached_property
-    def _pairs(self) -> Int64Array:
-        pairs: Int64Array = self.pair_root.astype(np.int64) * self.base.shape[1] + self.pair_child
-        return pairs
-
-    @cached_property
-    def _changes(self) -> Int64Array:
-        """What the pairs have more than the base, shape (e, planes)."""
-        distance = (self.pair_child.astype(np.int64) - self.pair_root) % self.n_children
-        changes: Int64Array = self.pair_units - self.base[:, distance].T
-        return changes
-
-    @cached_property
-    def exit_start(self) -> Int64Array:
-        """First exit unit of each plane at each child, and their number, shape (n, planes + 1)."""
-        return self._starts(self.pair_root)
-
-    @cached_property
-    def entry_start(self) -> Int64Array:
-        """First entry unit of each plane at each child, and their number, shape (n, planes + 1)."""
-        return self._starts(self.pair_child)
-
-    def _starts(self, child: Int32Array) -> Int64Array:
-        shares = np.repeat(self.base.sum(axis=1)[None], self.n_children, axis=0)
-        np.add.at(shares, child, self._changes)
-        none = np.zeros((self.n_children, 1), dtype=np.int64)
-        return np.concatenate([none, np.cumsum(shares, axis=1)], axis=1)
-
-    @cached_property
-    def _by_child(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs as y n + x, rising, and their changes summed up, shape (planes, e + 1)."""
-        key = self.pair_child.astype(np.int64) * self.n_children + self.pair_root
-        order = np.argsort(key)
-        total = np.zeros((self.n_planes, len(key) + 1), dtype=np.int64)
-        np.cumsum(self._changes[order].T, axis=1, out=total[:, 1:])
-        return key[order], total
-
-    @cached_property
-    def _base_before(self) -> Int64Array:
-        """Sums of the base over smaller distances, shape (planes, n + 1)."""
-        total = np.zeros((self.n_planes, self.n_children + 1), dtype=np.int64)
-        np.cumsum(self.base, axis=1, out=total[:, 1:])
-        return total
-
-    def _shares(self, root: Int64Array, child: Int64Array) -> Int64Array:
-        """n_s(x, y) of pairs, a row for each plane and the axes of both."""
-        shares: Int64Array = self.base[:, (child - root) % self.n_children]
-        if len(self._pairs):
-            key = root * self.n_children + child
-            at = np.minimum(np.searchsorted(self._pairs, key), len(self._pairs) - 1)
-            shares = np.where(self._pairs[at] == key, np.moveaxis(self.pair_units[at], -1, 0), shares)
-        return shares
-
-    def _entered_before(self, root: Int64Array, child: Int64Array, plane: Int64Array) -> Int64Array:
-        """Units that enter y by a plane from children before x."""
-        n, before = self.n_children, self._base_before
-        low = child - root + 1
-        wraps = low < 0
-        found: Int64Array = before[plane, child + 1] - before[plane, np.where(wraps, low + n, low)]
-        found = found + np.where(wraps, before[plane, n], 0)
-        keys, total = self._by_child
-        first, last = np.searchsorted(keys, child * n), np.searchsorted(keys, child * n + root)
-        return found + total[plane, last] - total[plane, first]
 
     @cached_property
     def _steady(self) -> Int64Array:
         """Unit trees from each on, itself counted, whose places follow each other."""
-        ends = np.append(np.flatnonzero(np.diff(self.place) != 1), self.native_units - 1)
-        trees = np.arange(self.native_units)
+        r = len(self.place)
+        ends = np.append(np.flatnonzero(np.diff(self.place) != 1), r - 1)
+        trees = np.arange(r)
         steady: Int64Array = ends[np.searchsorted(ends, trees)] - trees + 1
         return steady
+
+    def _is_usual(self, roots: Int64Array) -> BoolArray:
+        usual: BoolArray = self.native_units[roots] == len(self.place)
+        return usual
+
+    def _places(self, roots: Int64Array, units: Int64Array) -> Int64Array:
+        usual = self._is_usual(roots)
+        return np.where(usual, self.place[np.where(usual, units, 0)], units)
+
+    @cached_property
+    def _trees(self) -> Int64Array:
+        """Unit tree at each place, at children that have r of them."""
+        tree = np.empty(len(self.place), dtype=np.int64)
+        tree[self.place] = np.arange(len(self.place))
+        return tree
+
+    def _units_at(self, roots: Int64Array, places: Int64Array) -> Int64Array:
+        usual = self._is_usual(roots)
+        return np.where(usual, self._trees[np.where(usual, places, 0)], places)
 
     def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
         """See `PieceTrees.rows`."""
         check_roots("plane exchange", roots, units, self.root_units)
         n, g = self.n_children, self.block
-        root, place = roots[:, None], self.place[units][:, None]
+        root, place = roots[:, None], self._places(roots, units)[:, None]
+        number, within = np.divmod(place, g)
         turn = (root + np.arange(n)) % n  # children from the root on
+        row = self._relay_row(root, turn, number)
         shares = self._shares(root, turn)
         stop = np.cumsum(shares, axis=0)
         start = stop - shares
-        begin = place // g * g
-        within = np.clip(np.minimum(stop, begin + g) - np.maximum(start, begin), 0, None)
-        exits = np.clip(begin - start, 0, shares).sum(axis=2)[:, :, None] + np.cumsum(within, axis=2) - within
-        exits += place - np.maximum(start, begin) + self.exit_start[roots, :-1].T[:, :, None]
-        plane = np.minimum((stop <= place).sum(axis=0), self.n_planes - 1)[None]
-        exit_unit, first, last = (np.take_along_axis(a, plane, axis=0)[0] for a in (exits, start, stop))
-        entry = self._entered_before(root, turn, plane[0]) + place - first
-        entry += self.entry_start[turn, plane[0]]
-        room = np.where(turn == root, UNIT_LIMIT, np.minimum(last, begin + g) - place).min(axis=1)
+        begin = self._sent_before(root, turn, number)
+        end = begin + np.where((row < 0) & (turn != root), g, 0)
+        earlier = np.clip(begin - start, 0, shares)
+        here = np.clip(end - start, 0, shares) - earlier
+        exits = earlier.sum(axis=2)[:, :, None] + np.cumsum(here, axis=2) - here
+        unit = begin + within
+        plane = np.minimum((stop <= unit).sum(axis=0), self.n_planes - 1)
+        first, last = (np.take_along_axis(a, plane[None], axis=0)[0] for a in (start, stop))
+        exit_unit = np.take_along_axis(exits, plane[None], axis=0)[0] + unit - np.maximum(first, begin)
+        exit_unit += self.exit_start[root, plane]
+        entry = self.entry_start[turn, plane] + self._entered_before(root, turn, plane) + unit - first
+        room = np.where(turn == root, UNIT_LIMIT, np.minimum(last - unit, g - within))
+        parent = np.where(turn == root, -1, root)
+        at = np.nonzero(row >= 0)
+        if len(at[0]):
+            columns = self._relayed_units(row[at], np.broadcast_to(within, row.shape)[at])
+            parent[at], exit_unit[at], entry[at], room[at] = columns
         by_child = (np.arange(n) - root) % n
         is_root = by_child == 0
+        steady = np.where(self._is_usual(roots), self._steady[units % len(self.place)], UNIT_LIMIT)
         return self._rows(
-            np.where(is_root, -1, root),
+            np.take_along_axis(parent, by_child, axis=1),
             np.where(is_root, 0, np.take_along_axis(exit_unit, by_child, axis=1)),
             np.where(is_root, 0, np.take_along_axis(entry, by_child, axis=1)),
-            np.minimum(room, self._steady[units]),
+            np.minimum(room.min(axis=1), steady),
         )
+
+    def _relayed_units(
+        self, row: Int64Array, within: Int64Array
+    ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Sender, its exit unit, the child's entry unit, and how many follow, of places in rows of relays."""
+        by, child = self.relay_by[row].astype(np.int64), self.relay_child[row].astype(np.int64)
+        first, before, total = self._relayed
+        shares = self._shares(by, child)
+        stop = np.cumsum(shares, axis=0)
+        unit = first[row] + within
+        plane = np.minimum((stop <= unit).sum(axis=0), self.n_planes - 1)
+        end = np.take_along_axis(stop, plane[None], axis=0)[0]
+        start = end - np.take_along_axis(shares, plane[None], axis=0)[0]
+        exits = self.exit_start[by, plane + 1] - total[by, plane] + before[row, plane]
+        exits += unit - np.maximum(start, first[row])
+        entries = self.entry_start[child, plane] + self._entered_before(by, child, plane) + unit - start
+        return by, exits, entries, np.minimum(end - unit, self.block - within)
 
     @cached_property
     def _by_distance(self) -> tuple[Int64Array, Int64Array]:
@@ -213,55 +143,98 @@ class PlaneExchange(ExchangeColumns):
     def _units_into(
         self, roots: Int64Array, units: Int64Array, child: int
     ) -> tuple[Int64Array, Int64Array, Int64Array]:
-        n, g, place = self.n_children, self.block, self.place[units]
+        n, g, place = self.n_children, self.block, self._places(roots, units)
+        number, within = np.divmod(place, g)
+        target = np.full_like(roots, child)
         distance = (child - roots) % n
-        shares = self._shares(roots, np.full_like(roots, child))
-        stop = np.cumsum(shares, axis=0)
-        plane = (stop <= place).sum(axis=0)
-        first = np.take_along_axis(stop - shares, plane[None], axis=0)[0]
-        begin = place // g * g
-        exits = self.exit_start[roots, plane] + place - np.maximum(first, begin)
+        stop = np.cumsum(self._shares(roots, target), axis=0)
+        begin = self._sent_before(roots, target, number)
+        unit = begin + within
+        plane = np.minimum((stop <= unit).sum(axis=0), self.n_planes - 1)
+        first = np.take_along_axis(stop - self._shares(roots, target), plane[None], axis=0)[0]
+        exits = self.exit_start[roots, plane] + unit - np.maximum(first, begin)
         # what leaves a root by the same plane before: all in earlier blocks, in this one to nearer children
         key, order = self._by_distance
         here, root_at = np.searchsorted(key, roots * n + distance), np.searchsorted(key, np.arange(n + 1) * n)
-        usual, odd = self.base, self.pair_units[order].T
-        usual_stop, odd_stop = np.cumsum(usual, axis=0), np.cumsum(odd, axis=0)
+        ends = self.pair_root[order].astype(np.int64), self.pair_child[order].astype(np.int64)
+        odd = self.pair_units[order].T
+        usual_stop, odd_stop = np.cumsum(self.base, axis=0), np.cumsum(odd, axis=0)
         earlier = np.zeros((self.n_planes, n), dtype=np.int64)
-        for low in range(0, int(begin.max(initial=0)) + 1, g):
-            for number in range(self.n_planes):
-                even = _overlap(usual_stop[number], usual[number], low, low + g)
-                more = _overlap(odd_stop[number], odd[number], low, low + g) - even[key % n]
+        for low in range(int(number.max(initial=-1)) + 1):
+            sent = self._sent_before(*ends, np.full(len(key), low))
+            after = self._sent_before(*ends, np.full(len(key), low + 1))
+            for s in range(self.n_planes):
+                even = _overlap(usual_stop[s], self.base[s], low * g, low * g + g)
+                more = _overlap(odd_stop[s], odd[s], sent, after) - even[key % n]
                 nearer = np.concatenate([[0], np.cumsum(even)])
                 changed = np.concatenate([[0], np.cumsum(more)])
-                mine = np.flatnonzero((begin == low) & (plane == number))
-                exits[mine] += earlier[number, roots[mine]] + nearer[distance[mine]]
+                mine = np.flatnonzero((number == low) & (plane == s))
+                exits[mine] += earlier[s, roots[mine]] + nearer[distance[mine]]
                 exits[mine] += changed[here[mine]] - changed[root_at[roots[mine]]]
-                earlier[number] += nearer[-1] + changed[root_at[1:]] - changed[root_at[:-1]]
-        entries = self.entry_start[child, plane] + place - first
-        return roots, exits, entries + self._entered_before(roots, np.full_like(roots, child), plane)
+                earlier[s] += nearer[-1] + changed[root_at[1:]] - changed[root_at[:-1]]
+        entries = self.entry_start[child, plane] + unit - first + self._entered_before(roots, target, plane)
+        senders = roots.copy()
+        row = self._relay_row(roots, target, number)
+        at = np.flatnonzero(row >= 0)
+        senders[at], exits[at], entries[at], _ = self._relayed_units(row[at], within[at])
+        return senders, exits, entries
+
+    def trees_out_of(self, child: int) -> tuple[Int64Array, Int64Array]:
+        """See `ExchangeColumns.trees_out_of`."""
+        roots, units = super().trees_out_of(child)
+        row = np.flatnonzero(self.relay_by == child)
+        places = (self.relay_block[row][:, None] * self.block + np.arange(self.block)).ravel()
+        relayed = np.repeat(self.relay_root[row].astype(np.int64), self.block)
+        # a block may be relayed to several children
+        trees = np.unique(np.stack([relayed, self._units_at(relayed, places)], axis=1), axis=0)
+        return np.concatenate([roots, trees[:, 0]]), np.concatenate([units, trees[:, 1]])
 
     def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
         """See `PieceTrees.owners`."""
         child, unit, is_owned = self._entry_units(links, offsets)
         unit = np.where(is_owned, unit, 0)
-        plane = (self.entry_start[child, 1:] <= unit[:, None]).sum(axis=1)
+        plane = np.minimum((self.entry_start[child, 1:] <= unit[:, None]).sum(axis=1), self.n_planes - 1)
         unit = unit - self.entry_start[child, plane]
         low, high = np.zeros_like(child), np.full_like(child, self.n_children)
-        while np.any(high - low > 1):  # the last root with at most `unit` units of those before it
+        while np.any(high - low > 1):  # the last sender with at most `unit` units of those before it
             middle = (low + high) // 2
             fits = self._entered_before(middle, child, plane) <= unit
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
         shares = self._shares(low, child)
         start = np.cumsum(shares, axis=0) - shares
-        place = unit - self._entered_before(low, child, plane)
-        place += np.take_along_axis(start, plane[None], axis=0)[0]
-        tree = np.empty(self.native_units, dtype=np.int64)
-        tree[self.place] = np.arange(self.native_units)
-        place = np.where(is_owned, place, 0)
-        return np.where(is_owned, low, -1).astype(np.int32), np.where(is_owned, tree[place], -1)
+        sent = unit - self._entered_before(low, child, plane)
+        sent = np.where(is_owned, sent + np.take_along_axis(start, plane[None], axis=0)[0], 0)
+        root, place = self._sender_of(low, child, sent)
+        return (
+            np.where(is_owned, root, -1).astype(np.int32),
+            np.where(is_owned, self._units_at(root, np.where(is_owned, place, 0)), -1),
+        )
+
+    def _sender_of(
+        self, by: Int64Array, child: Int64Array, sent: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
+        """Root and place of the tree that is number `sent` of what a child sends to another."""
+        g, pair = self.block, by * self.n_children + child
+        place, within = np.divmod(sent, g)
+        # of own trees, skip the blocks that others deliver: the i-th of them is after so many own ones
+        order = np.arange(len(self._relay_pairs)) - np.searchsorted(self._relay_pairs, self._relay_pairs)
+        keys = self._relay_pairs * self._most_blocks + self.relay_block - order
+        skipped = np.searchsorted(keys, pair * self._most_blocks + place, side="right")
+        skipped -= np.searchsorted(keys, pair * self._most_blocks)
+        own = self._own(by, child)
+        pairs, rows = self._relays_by
+        at = np.searchsorted(pairs, pair) + (sent - own) // g
+        row = rows[np.clip(at, 0, len(rows) - 1)] if len(rows) else np.zeros_like(at)
+        if not len(rows):
+            return by, sent
+        is_own = sent < own
+        root = np.where(is_own, by, self.relay_root[row])
+        return root, np.where(is_own, place + skipped, self.relay_block[row]) * g + within
 
 
-def _overlap(stop: Int64Array, shares: Int64Array, low: int, high: int) -> Int64Array:
+def _overlap(
+    stop: Int64Array, shares: Int64Array, low: int | Int64Array, high: int | Int64Array
+) -> Int64Array:
     """Places from `low` on and below `high` among the `shares` places that end before `stop`."""
     overlap: Int64Array = np.clip(np.minimum(stop, high) - np.maximum(stop - shares, low), 0, None)
     return overlap

@@ -184,8 +184,8 @@ def _closed_form(
     reasons = []
     forms = (
         ("circulant exchange", circulant_exchange),
-        ("plane exchange", plane_exchange),
         ("relay exchange", relay_exchange),
+        ("plane exchange", plane_exchange),
         ("relayed stars", relayed_stars),
     )
     for name, form in forms:

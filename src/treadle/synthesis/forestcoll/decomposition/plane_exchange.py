@@ -1,4 +1,7 @@
-"""Closed form of an outermost piece with several planes that serve its children unequally."""
+"""Closed form of an outermost piece with several planes that serve its children unequally.
+
+Most children have equally many trees; others are few, such as ranks that failures cut off from their boxes.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,17 @@ from treadle.synthesis.forestcoll.decomposition.exchange_columns import (
 )
 from treadle.synthesis.forestcoll.decomposition.exchanges import unit_runs
 from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece
+from treadle.synthesis.forestcoll.decomposition.plane_relays import Meetings, deliveries
 from treadle.synthesis.forestcoll.decomposition.plane_shares import plane_shares
 from treadle.synthesis.watch import UNWATCHED, Watch
+
+_MOST_UNUSUAL = 8  # at most every eighth child has another number of trees than most
 
 
 def plane_exchange(
     piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
 ) -> PlaneExchange | str:
-    """The trees of the outermost piece if its children have equally many and send straight, or why not.
+    """The trees of the outermost piece if most children have equally many and send straight, or why not.
 
     Parameters
     ----------
@@ -30,36 +36,52 @@ def plane_exchange(
 
     Notes
     -----
-    Source: docs/algorithms/decomposition.md, proposition 14 and what follows it. Trees of ranks that leave by
-    the same plane stand together, so that most trees leave by their own rank.
+    Source: docs/algorithms/decomposition.md, proposition 14, lemma 15 and what follows them. Trees of ranks
+    that leave by the same plane stand together, so that most trees leave by their own rank.
     """
     n = piece.n_children
-    if piece.has_outside or n < 2 or len(np.unique(piece.native)) != 1 or not piece.native[0]:
+    if piece.has_outside or n < 2:
+        return "it is not the outermost piece"
+    values, counts = np.unique(piece.native, return_counts=True)
+    trees = int(values[np.argmax(counts)])
+    if not trees or n - counts.max() > n // _MOST_UNUSUAL:
         return "its children have unequal numbers of trees"
     if np.any((piece.tails < n) & (piece.heads < n)):
         return "some links join two children"
-    trees = int(piece.native[0])
     out, into = (Side.of(unit_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False))
-    if np.any(out.units != trees * (n - 1)) or np.any(into.units != trees * (n - 1)):
+    total = int(piece.native.sum())
+    if np.any(into.units != total - piece.native) or int(out.units.sum()) != total * (n - 1):
         return "its children do not need just what enters and leaves them"
+    if np.any(out.units % block) or np.any(out.units < piece.native):
+        return "some child cannot be left by all its trees"
     planes = np.unique(np.concatenate([out.runs.plane, into.runs.plane]))
     sums = [_by_plane(side, planes) for side in (out, into)]
     if np.any(sums[0].sum(axis=0) != sums[1].sum(axis=0)):
         return "a relay has unequal capacity in and out"
-    shares = plane_shares(sums[0], sums[1], trees, watch)
+    others = deliveries(piece.native // block, out.units // block, Meetings(sums[0] > 0, sums[1] > 0))
+    if isinstance(others, str):
+        return others
+    is_equal = len(values) == 1 and not len(others.root)
+    shares = plane_shares(
+        sums[0],
+        sums[1],
+        trees,
+        watch,
+        sent=None if is_equal else others.sent(piece.native, block),
+        whole=piece.native != trees,
+    )
     if isinstance(shares, str):
         return shares
-    groups = tree_groups(cutting, solved, piece.native, 1)
-    sizes = groups[0] if len({one.tobytes() for one in groups}) == 1 else piece.native[:1]
+    groups = [one for one in tree_groups(cutting, solved, piece.native, 1) if one.sum() == trees]
+    sizes = groups[0] if len({one.tobytes() for one in groups}) == 1 else np.array([trees])
     watch.beat("units of children", 0, n)
     turns = _turns(out, planes, len(sizes))
     begin = np.empty(len(sizes), dtype=np.int64)
     begin[turns] = np.cumsum(sizes[turns]) - sizes[turns]
     place = np.arange(trees) + np.repeat(begin - (np.cumsum(sizes) - sizes), sizes)
-    used = np.full(n, trees * (n - 1))
     needs = _needs(sums[0], sizes[turns])
-    out_links, out_first, out_offset = out.columns(_recipes(out, planes, turns, needs), used)
-    in_links, in_first, in_offset = into.columns(_recipes(into, planes, turns, 0 * needs), used)
+    out_links, out_first, out_offset = out.columns(_recipes(out, planes, turns, needs), out.units)
+    in_links, in_first, in_offset = into.columns(_recipes(into, planes, turns, 0 * needs), into.units)
     return PlaneExchange(
         out_links=out_links,
         in_links=in_links,
@@ -67,13 +89,17 @@ def plane_exchange(
         in_first=in_first,
         out_offset=out_offset,
         in_offset=in_offset,
-        native_units=trees,
+        native_units=piece.native,
         block=block,
         place=place,
         base=shares.base,
         pair_root=shares.pair_root,
         pair_child=shares.pair_child,
         pair_units=shares.pair_units,
+        relay_root=others.root,
+        relay_block=others.block,
+        relay_child=others.child,
+        relay_by=others.by,
     )
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 MOST_CHILDREN = 2**14
@@ -18,7 +18,7 @@ MOST_CHILDREN = 2**14
 MOST_VISITS = 2**17
 """Rows and columns that searches of alternating paths may look at in all, for a plane."""
 
-_Table = NDArray[np.signedinteger]
+Table = NDArray[np.signedinteger]
 _GOLDEN = 0.6180339887498949  # fractional parts of its multiples are spread evenly
 
 
@@ -32,15 +32,28 @@ class Shares:
     pair_units: Int64Array
 
 
-def plane_shares(out: Int64Array, into: Int64Array, trees: int, watch: Watch = UNWATCHED) -> Shares | str:
-    """Units that each child sends to each other by each plane, `trees` in all for every pair, or why none.
+def plane_shares(
+    out: Int64Array,
+    into: Int64Array,
+    trees: int,
+    watch: Watch = UNWATCHED,
+    *,
+    sent: Table | None = None,
+    whole: BoolArray | None = None,
+) -> Shares | str:
+    """Units that each child sends to each other by each plane, or why there are none.
 
     Parameters
     ----------
     out, into : arrays of int64, shape (n, planes)
-        Units that leave and enter each child by each plane; ``trees (n - 1)`` in all.
+        Units that leave and enter each child by each plane; in all what it sends and is sent.
     trees : int
+        What most children send to each other.
     watch : Watch
+    sent : array of signed integers, shape (n, n), optional
+        What each child sends to each other, nothing to itself; default `trees`.
+    whole : array of bool, shape (n,), optional
+        Children all of whose pairs are to be listed.
 
     Raises
     ------
@@ -50,17 +63,20 @@ def plane_shares(out: Int64Array, into: Int64Array, trees: int, watch: Watch = U
     Notes
     -----
     Source: docs/algorithms/decomposition.md, after proposition 14. Planes are peeled off one by one; with two
-    planes a failure proves that there is no direct forest. Memory: planes - 1 tables of n * n small integers.
+    planes a failure proves that what children send each other cannot be divided. Memory: planes - 1 tables of
+    n * n small integers.
     """
     n, planes = out.shape
     if n > MOST_CHILDREN:
         return f"more than {MOST_CHILDREN} children share planes unequally"
-    kind = np.min_scalar_type(-trees - 1)  # holds counts up to `trees`
-    if trees >= 2**30:
+    most = trees if sent is None else max(trees, int(sent.max()))
+    kind = np.min_scalar_type(-most - 1)  # holds counts up to `most`
+    if most >= 2**30:
         return "too many trees for planes that serve the children unequally"
     base = _bases(out, into, trees)
-    tables: list[_Table] = []
-    room: _Table = np.broadcast_to(np.array(trees, dtype=kind), (n, n))
+    tables: list[Table] = []
+    sent = np.broadcast_to(np.array(trees, dtype=kind), (n, n)) if sent is None else sent.astype(kind)
+    room: Table = sent
     for plane in range(planes - 1):
         watch.beat("planes shared by children", plane, planes)
         table = _circulant(base[plane].astype(kind))
@@ -72,7 +88,7 @@ def plane_shares(out: Int64Array, into: Int64Array, trees: int, watch: Watch = U
         tables.append(table)
         if plane < planes - 2:
             room = room - table
-    return _as_pairs(base, tables, trees)
+    return _as_pairs(base, tables, trees, sent, np.zeros(n, dtype=bool) if whole is None else whole)
 
 
 def _bases(out: Int64Array, into: Int64Array, trees: int) -> Int64Array:
@@ -110,14 +126,14 @@ def _tilts(
     return (more_out * (n - 1.0) + more_in) / scale, (more_in * (n - 1.0) + more_out) / scale
 
 
-def _circulant(base: _Table) -> _Table:
+def _circulant(base: Table) -> Table:
     """base[y - x mod n] at x, y."""
     n = len(base)
     windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([base, base]), n)
     return windows[n:0:-1].copy()
 
 
-def _fill(table: _Table, out: Int64Array, into: Int64Array, room: _Table, watch: Watch) -> bool | None:
+def _fill(table: Table, out: Int64Array, into: Int64Array, room: Table, watch: Watch) -> bool | None:
     """Change a table of the usual base so that it has these row and column sums; False if it cannot be, None
     if that takes too long.
     """
@@ -130,7 +146,7 @@ def _fill(table: _Table, out: Int64Array, into: Int64Array, room: _Table, watch:
     return mend(table, rows, columns, room, watch)
 
 
-def _tilt(table: _Table, out: Int64Array, into: Int64Array, room: _Table) -> None:
+def _tilt(table: Table, out: Int64Array, into: Int64Array, room: Table) -> None:
     """Give special children's rows and columns their sums, spread evenly, as far as bounds allow."""
     n = len(table)
     usual, special = _usual(out, into)
@@ -158,6 +174,11 @@ def _tilt(table: _Table, out: Int64Array, into: Int64Array, room: _Table) -> Non
     tall = np.ix_(others, special)
     lack = into[special] - table[:, special].sum(axis=0, dtype=np.int64)
     table[tall] = np.clip(table[tall] + _dealt(lack, h).T, 0, room[tall])
+    for row in special.tolist():  # what they send, or are sent, may leave no choice
+        if out[row] in (0, int(room[row].sum(dtype=np.int64))):
+            table[row] = room[row] if out[row] else 0
+        if into[row] in (0, int(room[:, row].sum(dtype=np.int64))):
+            table[:, row] = room[:, row] if into[row] else 0
 
 
 def _dealt(totals: Int64Array, width: int) -> Int32Array:
@@ -169,7 +190,7 @@ def _dealt(totals: Int64Array, width: int) -> Int32Array:
     return dealt
 
 
-def _match(table: _Table, rows: Int64Array, columns: Int64Array, room: _Table, sign: int) -> None:
+def _match(table: Table, rows: Int64Array, columns: Int64Array, room: Table, sign: int) -> None:
     """Raise (lower) cells whose row and column both need it, many at a time; needs are kept up to date."""
     for shift in range(1, 9):
         row = np.repeat(np.arange(len(rows)), np.clip(sign * rows, 0, None))
@@ -189,7 +210,7 @@ def _match(table: _Table, rows: Int64Array, columns: Int64Array, room: _Table, s
 
 
 def mend(
-    table: _Table, rows: Int64Array, columns: Int64Array, room: _Table, watch: Watch = UNWATCHED
+    table: Table, rows: Int64Array, columns: Int64Array, room: Table, watch: Watch = UNWATCHED
 ) -> bool | None:
     """Alternating paths until no row and no column needs anything; False if one that is due is missing, None
     if searches take too long.
@@ -218,7 +239,7 @@ def mend(
     return True
 
 
-def _path(table: _Table, needs: Int64Array, room: _Table, source: int) -> tuple[list[int], int]:
+def _path(table: Table, needs: Int64Array, room: Table, source: int) -> tuple[list[int], int]:
     """Nodes of a path, none if there is none, and how many were looked at: row x is x, column y is n + y; to
     columns cells are raised, to rows lowered.
     """
@@ -246,27 +267,32 @@ def _path(table: _Table, needs: Int64Array, room: _Table, source: int) -> tuple[
     return [], visited
 
 
-def _as_pairs(base: Int64Array, tables: list[_Table], trees: int) -> Shares:
-    """Cells in which some table differs from the base."""
+def _as_pairs(base: Int64Array, tables: list[Table], trees: int, sent: Table, whole: BoolArray) -> Shares:
+    """Cells in which some table differs from the base, and those of the rows asked for."""
     n = base.shape[1]
     roots, children, units = [], [], []
     step = max(1, 2**22 // n)
     for begin in range(0, n, step):
         rows = np.arange(begin, min(begin + step, n))
-        differs = np.zeros((len(rows), n), dtype=bool)
+        differs = sent[begin : begin + step] != trees
+        differs |= whole[rows, None]
         for plane, table in enumerate(tables):
             twice = np.concatenate([base[plane], base[plane]]).astype(table.dtype)
             usual = np.lib.stride_tricks.sliding_window_view(twice, n)[n - rows]
             differs |= table[rows[0] : rows[-1] + 1] != usual
+        differs[np.arange(len(rows)), rows] = False
         row, child = np.divmod(np.flatnonzero(differs), n)
         roots.append(rows[row])
         children.append(child)
         cells = [table[rows[row], child].astype(np.int64) for table in tables]
-        units.append(np.array(cells, dtype=np.int64).reshape(len(tables), len(row)).T)
-    shares = np.concatenate(units)
+        cells.append(
+            sent[rows[row], child]
+            - np.array(cells, dtype=np.int64).reshape(len(tables), len(row)).sum(axis=0)
+        )
+        units.append(np.array(cells, dtype=np.int64).reshape(len(base), len(row)).T)
     return Shares(
         base,
         np.concatenate(roots).astype(np.int32),
         np.concatenate(children).astype(np.int32),
-        np.concatenate([shares, trees - shares.sum(axis=1, keepdims=True)], axis=1),
+        np.concatenate(units),
     )

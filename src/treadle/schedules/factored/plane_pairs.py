@@ -1,0 +1,259 @@
+"""What the children of an outermost piece send each other by each plane, themselves and for others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.factored.checks import (
+    UNIT_LIMIT,
+    Columns,
+    check_length,
+    check_range,
+    check_sum,
+    freeze,
+)
+from treadle.schedules.factored.exchanges import ExchangeColumns
+
+_RELAYS = ("relay_root", "relay_block", "relay_child", "relay_by")
+_PAIRS = ("pair_root", "pair_child", "pair_units")
+
+
+@dataclass(frozen=True, eq=False)
+class PlanePairs(ExchangeColumns):
+    """Fields of `PlaneExchange`, and what they say of pairs of children; arguments have one shape."""
+
+    native_units: Int64Array
+    block: int
+    place: Int64Array
+    base: Int64Array
+    pair_root: Int32Array
+    pair_child: Int32Array
+    pair_units: Int64Array
+    relay_root: Int32Array
+    relay_block: Int64Array
+    relay_child: Int32Array
+    relay_by: Int32Array
+
+    def __post_init__(self) -> None:
+        what = "plane exchange"
+        wide, narrow = (np.int64, 1), (np.int32, 1)
+        columns: dict[str, tuple[type[np.generic], int]] = {
+            "native_units": wide,
+            "place": wide,
+            "base": (np.int64, 2),
+        }
+        columns |= {"pair_root": narrow, "pair_child": narrow, "pair_units": (np.int64, 2)}
+        columns |= {key: wide if key == "relay_block" else narrow for key in _RELAYS}
+        freeze(self, what, columns)
+        n, r, g = len(self.native_units), len(self.place), self.block
+        if type(g) is not int or n < 2 or r < 1 or g < 1 or r % g or np.any(self.native_units % g):
+            raise ScheduleError(f"{what}: {n} children of {r} unit trees in blocks of {g} make no exchange")
+        check_range(what, "native_units", self.native_units, 0, UNIT_LIMIT)
+        check_sum(what, "native_units", self.native_units, UNIT_LIMIT // n)
+        most = int(max(self.native_units.max(), r)) // g
+        if n * n * (most + 1) >= UNIT_LIMIT or r * n >= UNIT_LIMIT:
+            raise ScheduleError(f"{what}: {n} children of {most} blocks of unit trees are too many")
+        if self.base.shape[1] != n:
+            raise ScheduleError(f"{what}: base has {self.base.shape[1]} columns, expected {n}")
+        self._check_columns(what, n)
+        if not np.array_equal(np.sort(self.place), np.arange(r)):
+            raise ScheduleError(f"{what}: place must hold 0 to r - 1 = {r - 1}, once each")
+        self._check_relays(what, n)
+        self._check_shares(what, n, r)
+        self._check_totals(what, "in", self.native_units.sum() - self.native_units)
+        self._check_totals(what, "out", self.exit_start[:, -1])
+
+    def _check_relays(self, what: str, n: int) -> None:
+        for key in _RELAYS:
+            check_length(what, key, getattr(self, key), len(self.relay_root))
+            check_range(what, key, getattr(self, key), 0, UNIT_LIMIT if key == "relay_block" else n)
+        if np.any(self.relay_block >= self.native_units[self.relay_root] // self.block):
+            raise ScheduleError(f"{what}: relay_block: a root has no block of that number")
+        if np.any(np.diff(self._relay_keys) <= 0):
+            raise ScheduleError(f"{what}: rows of relays must rise by (root, child, block)")
+        root, child, by = self.relay_root, self.relay_child, self.relay_by
+        if np.any((root == child) | (root == by) | (child == by)):
+            raise ScheduleError(f"{what}: a relay stands between two other children")
+        if np.any(self._relay_row(root.astype(np.int64), by.astype(np.int64), self.relay_block) >= 0):
+            raise ScheduleError(f"{what}: a relay is not sent to by the root itself")
+
+    def _check_shares(self, what: str, n: int, r: int) -> None:
+        check_range(what, "base", self.base, 0, r + 1)
+        if self.base[:, 0].any() or np.any(self.base[:, 1:].sum(axis=0) != r):
+            raise ScheduleError(f"{what}: columns of base must sum to r = {r}, the first one to 0")
+        most = int(self.native_units.sum())
+        for key in _PAIRS:
+            array = getattr(self, key)
+            check_length(what, key, array, len(self.pair_root))
+            check_range(what, key, array, 0, most + 1 if key == "pair_units" else n)
+        if self.pair_units.shape[1] != len(self.base):
+            raise ScheduleError(
+                f"{what}: pair_units has {self.pair_units.shape[1]} columns, base {len(self.base)} planes"
+            )
+        root, child = self.pair_root.astype(np.int64), self.pair_child.astype(np.int64)
+        if np.any(np.diff(self._pairs) <= 0) or np.any(root == child):
+            raise ScheduleError(f"{what}: pairs must rise and be of different children")
+        listed = np.bincount(root, minlength=n)
+        if np.any((self.native_units != r) & (listed != n - 1)):
+            raise ScheduleError(f"{what}: a child that has not r = {r} unit trees must have all its pairs")
+        met = np.concatenate([self._relay_pairs, self._relays_by[0]])
+        if np.any(self._pair_row(*np.divmod(met, n)) < 0):
+            raise ScheduleError(f"{what}: the pairs of relays must be given")
+        first, stop = (
+            np.searchsorted(self._relays_by[0], self._pairs, side=side) for side in ("left", "right")
+        )
+        sent = self._own(root, child) + (stop - first) * self.block
+        if np.any(self.pair_units.sum(axis=1) != sent):
+            raise ScheduleError(f"{what}: rows of pair_units must sum to what children send each other")
+
+    @property
+    def n_planes(self) -> int:
+        """Number of planes."""
+        return len(self.base)
+
+    @property
+    def root_units(self) -> Int64Array:
+        """Unit trees rooted at each child, shape (n,)."""
+        return self.native_units
+
+    @property
+    def depth(self) -> int:
+        """See `ExchangeColumns.depth`."""
+        return 2 if len(self.relay_root) else 1
+
+    @cached_property
+    def _most_blocks(self) -> int:
+        return int(self.native_units.max()) // self.block + 1
+
+    @cached_property
+    def _relay_pairs(self) -> Int64Array:
+        """Root and child of each row, as one number."""
+        pairs: Int64Array = self.relay_root.astype(np.int64) * self.n_children + self.relay_child
+        return pairs
+
+    @cached_property
+    def _relay_keys(self) -> Int64Array:
+        keys: Int64Array = self._relay_pairs * self._most_blocks + self.relay_block
+        return keys
+
+    def _relay_row(self, root: Int64Array, child: Int64Array, block: Int64Array) -> Int64Array:
+        """The row by which blocks reach a child, -1 if the root delivers them itself."""
+        key = (root * self.n_children + child) * self._most_blocks + block
+        if not len(self._relay_keys):
+            return np.full(key.shape, -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self._relay_keys, key), len(self._relay_keys) - 1)
+        return np.where(self._relay_keys[at] == key, at, -1)
+
+    def _sent_before(self, root: Int64Array, child: Int64Array, block: Int64Array) -> Int64Array:
+        """Units that a root sends to a child itself in blocks before this one."""
+        key = (root * self.n_children + child) * self._most_blocks
+        given = np.searchsorted(self._relay_keys, key + block) - np.searchsorted(self._relay_keys, key)
+        sent: Int64Array = (np.minimum(block, self.native_units[root] // self.block) - given) * self.block
+        return sent
+
+    def _own(self, root: Int64Array, child: Int64Array) -> Int64Array:
+        """Units that a root sends to a child itself."""
+        return self._sent_before(root, child, self.native_units[root] // self.block)
+
+    @cached_property
+    def _relays_by(self) -> tuple[Int64Array, Int64Array]:
+        """Pairs of relay and child, rising, and the row of each."""
+        pairs = self.relay_by.astype(np.int64) * self.n_children + self.relay_child
+        order = np.argsort(pairs, kind="stable")
+        return pairs[order], order
+
+    @cached_property
+    def _relayed(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Each row's first unit among what its relay sends to the child; units by planes of rows before it at
+        this relay (m, planes); units of all rows by child and plane (n, planes).
+        """
+        pairs, order = self._relays_by
+        place = np.arange(len(pairs)) - np.searchsorted(pairs, pairs)
+        by, child = np.divmod(pairs, self.n_children)
+        first = self._own(by, child) + place * self.block
+        stop = np.cumsum(self._shares(by, child), axis=0)
+        start = stop - self._shares(by, child)
+        units = np.clip(np.minimum(stop, first + self.block) - np.maximum(start, first), 0, None).T
+        total = np.zeros((self.n_children, self.n_planes), dtype=np.int64)
+        np.add.at(total, by, units)
+        before = np.cumsum(units, axis=0) - units
+        before -= before[np.searchsorted(by, by)] if len(by) else before
+        by_row, before_row = np.empty_like(first), np.empty_like(before)
+        by_row[order], before_row[order] = first, before
+        return by_row, before_row, total
+
+    @cached_property
+    def _pairs(self) -> Int64Array:
+        pairs: Int64Array = self.pair_root.astype(np.int64) * self.n_children + self.pair_child
+        return pairs
+
+    def _pair_row(self, root: Int64Array, child: Int64Array) -> Int64Array:
+        """The row of each pair, -1 if it has none."""
+        key = root * self.n_children + child
+        if not len(self._pairs):
+            return np.full(key.shape, -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self._pairs, key), len(self._pairs) - 1)
+        return np.where(self._pairs[at] == key, at, -1)
+
+    @cached_property
+    def _changes(self) -> Int64Array:
+        """What the pairs have more than the base, shape (e, planes)."""
+        distance = (self.pair_child.astype(np.int64) - self.pair_root) % self.n_children
+        changes: Int64Array = self.pair_units - self.base[:, distance].T
+        return changes
+
+    @cached_property
+    def exit_start(self) -> Int64Array:
+        """First exit unit of each plane at each child, and their number, shape (n, planes + 1)."""
+        return self._starts(self.pair_root)
+
+    @cached_property
+    def entry_start(self) -> Int64Array:
+        """First entry unit of each plane at each child, and their number, shape (n, planes + 1)."""
+        return self._starts(self.pair_child)
+
+    def _starts(self, child: Int32Array) -> Int64Array:
+        shares = np.repeat(self.base.sum(axis=1)[None], self.n_children, axis=0)
+        np.add.at(shares, child, self._changes)
+        none = np.zeros((self.n_children, 1), dtype=np.int64)
+        return np.concatenate([none, np.cumsum(shares, axis=1)], axis=1)
+
+    @cached_property
+    def _by_child(self) -> tuple[Int64Array, Int64Array]:
+        """Pairs as y n + x, rising, and their changes summed up, shape (planes, e + 1)."""
+        key = self.pair_child.astype(np.int64) * self.n_children + self.pair_root
+        order = np.argsort(key)
+        total = np.zeros((self.n_planes, len(key) + 1), dtype=np.int64)
+        np.cumsum(self._changes[order].T, axis=1, out=total[:, 1:])
+        return key[order], total
+
+    @cached_property
+    def _base_before(self) -> Int64Array:
+        """Sums of the base over smaller distances, shape (planes, n + 1)."""
+        total = np.zeros((self.n_planes, self.n_children + 1), dtype=np.int64)
+        np.cumsum(self.base, axis=1, out=total[:, 1:])
+        return total
+
+    def _shares(self, root: Int64Array, child: Int64Array) -> Int64Array:
+        """n_s(x, y) of pairs, a row for each plane and the axes of both."""
+        shares: Int64Array = self.base[:, (child - root) % self.n_children]
+        row = self._pair_row(root, child)
+        if len(self._pairs):
+            shares = np.where(row >= 0, np.moveaxis(self.pair_units[row], -1, 0), shares)
+        return shares
+
+    def _entered_before(self, root: Int64Array, child: Int64Array, plane: Int64Array) -> Int64Array:
+        """Units that enter y by a plane from children before x."""
+        n, before = self.n_children, self._base_before
+        low = child - root + 1
+        wraps = low < 0
+        found: Int64Array = before[plane, child + 1] - before[plane, np.where(wraps, low + n, low)]
+        found = found + np.where(wraps, before[plane, n], 0)
+        keys, total = self._by_child
+        first, last = np.searchsorted(keys, child * n), np.searchsorted(keys, child * n + root)
+        return found + total[plane, last] - total[plane, first]
