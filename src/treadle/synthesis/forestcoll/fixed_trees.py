@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
+from itertools import count
 
 import numpy as np
 
@@ -74,18 +75,19 @@ def best_first(
     Cuts that one number violated bound the others.
     """
     total, cuts = int(problem.weights.sum()), _rank_cuts(problem)
-    heap: list[tuple[Fraction, int, FixedTreesOptimum | None]] = [
-        (-one.algbw, one.trees, one) for one in known
+    order = count()  # of entries alike in value and trees
+    heap: list[tuple[Fraction, int, int, FixedTreesOptimum | None]] = [
+        (-one.algbw, one.trees, next(order), one) for one in known
     ]
-    heap += [(-total * trees / _bound(best, trees, cuts), trees, None) for trees in numbers]
+    heap += [(-total * trees / _bound(best, trees, cuts), trees, next(order), None) for trees in numbers]
     heapify(heap)
     while heap:
-        _, trees, found = heappop(heap)
+        _, trees, _, found = heappop(heap)
         if found is not None:
             yield found
             continue
         found = fixed_trees_optimum(problem, best, trees, cuts)
-        heappush(heap, (-found.algbw, trees, found))
+        heappush(heap, (-found.algbw, trees, next(order), found))
 
 
 def fixed_trees_optimum(
