@@ -11,7 +11,6 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
-    Columns,
     check_length,
     check_range,
     check_sum,
