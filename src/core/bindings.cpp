@@ -22,6 +22,7 @@
 #include "simulate.hpp"
 #include "splitting.hpp"
 #include "tree_paths.hpp"
+#include "tree_gathering.hpp"
 #include "tree_search.hpp"
 #include "vertex_matching.hpp"
 
@@ -244,14 +245,16 @@ auto from_routed(Status status, LogicalGraph graph, TreePacking packing, std::ve
                            to_numpy(std::move(packing.parent)), to_numpy(std::move(counts)));
 }
 
-// Stuck: the trees need more than `max_cells` trees times ranks once every edge has one path.
-auto lower_forest(int n_ranks, int n_nodes, Int32In tail, Int32In head, Int64In capacity, Int32In arc_tail,
-                 Int32In arc_head, Int64In segment_offset, Int32In segment_path, Int64In segment_units,
-                 Int64In path_offset, Int32In path_links, Int32In root, Int64In multiplicity, Int32In parent,
-                 int lowest, std::int64_t max_work, std::int64_t max_cells, std::uint64_t seed, ControlIn control) {
+// A forest as the searches on routed trees take and return it. Stuck: the trees need more than `max_cells` trees times
+// ranks once every edge has one path.
+template <class Search>
+auto searched_forest(int n_ranks, int n_nodes, Int32In tail, Int32In head, Int64In capacity, Int32In arc_tail,
+                     Int32In arc_head, Int64In segment_offset, Int32In segment_path, Int64In segment_units,
+                     Int64In path_offset, Int32In path_links, Int32In root, Int64In multiplicity, Int32In parent,
+                     std::int64_t max_cells, Search search) {
     LogicalGraph graph;
     TreePacking packing;
-    SearchCounts counts;
+    std::vector<std::int64_t> counts;
     Status status = Status::stuck;
     {
         nb::gil_scoped_release release;
@@ -272,13 +275,40 @@ auto lower_forest(int n_ranks, int n_nodes, Int32In tail, Int32In head, Int64In 
             if (route_trees(given, start, max_cells, trees)) status = Status::ok;
         }
         if (status == Status::ok) {
-            lower_trees(trees, {lowest, max_work, max_cells, seed}, Control{control.data()}, counts);
+            counts = search(trees);
             trees.write(graph, packing);
         }
     }
-    return from_routed(status, std::move(graph), std::move(packing),
-                       {counts.before, counts.after, counts.swaps, counts.reversals, counts.rehangs, counts.splits,
-                        counts.work});
+    return from_routed(status, std::move(graph), std::move(packing), std::move(counts));
+}
+
+auto lower_forest(int n_ranks, int n_nodes, Int32In tail, Int32In head, Int64In capacity, Int32In arc_tail,
+                 Int32In arc_head, Int64In segment_offset, Int32In segment_path, Int64In segment_units,
+                 Int64In path_offset, Int32In path_links, Int32In root, Int64In multiplicity, Int32In parent,
+                 int lowest, std::int64_t max_work, std::int64_t max_cells, std::uint64_t seed, ControlIn control) {
+    const Control watched{control.data()};
+    return searched_forest(
+        n_ranks, n_nodes, tail, head, capacity, arc_tail, arc_head, segment_offset, segment_path, segment_units,
+        path_offset, path_links, root, multiplicity, parent, max_cells, [&](RoutedTrees& trees) {
+            SearchCounts counts;
+            lower_trees(trees, {lowest, max_work, max_cells, seed}, watched, counts);
+            return std::vector<std::int64_t>{counts.before,  counts.after,  counts.swaps, counts.reversals,
+                                             counts.rehangs, counts.splits, counts.work};
+        });
+}
+
+auto gather_forest(int n_ranks, int n_nodes, Int32In tail, Int32In head, Int64In capacity, Int32In arc_tail,
+                  Int32In arc_head, Int64In segment_offset, Int32In segment_path, Int64In segment_units,
+                  Int64In path_offset, Int32In path_links, Int32In root, Int64In multiplicity, Int32In parent,
+                  int height, std::int64_t max_work, std::int64_t max_cells, std::uint64_t seed, ControlIn control) {
+    const Control watched{control.data()};
+    return searched_forest(
+        n_ranks, n_nodes, tail, head, capacity, arc_tail, arc_head, segment_offset, segment_path, segment_units,
+        path_offset, path_links, root, multiplicity, parent, max_cells, [&](RoutedTrees& trees) {
+            GatherCounts counts;
+            gather_trees(trees, {height, max_work, seed}, watched, counts);
+            return std::vector<std::int64_t>{counts.swaps, counts.work};
+        });
 }
 
 auto low_forest(int n_ranks, int n_nodes, Int32In tail, Int32In head, Int64In capacity, Int64In units, int height,
@@ -662,6 +692,11 @@ NB_MODULE(_core, m) {
           nb::arg("capacity"), nb::arg("arc_tail"), nb::arg("arc_head"), nb::arg("segment_offset"),
           nb::arg("segment_path"), nb::arg("segment_units"), nb::arg("path_offset"), nb::arg("path_links"),
           nb::arg("root"), nb::arg("multiplicity"), nb::arg("parent"), nb::arg("lowest"), nb::arg("max_work"),
+          nb::arg("max_cells"), nb::arg("seed"), nb::arg("control"));
+    m.def("gather_forest", &gather_forest, nb::arg("n_ranks"), nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
+          nb::arg("capacity"), nb::arg("arc_tail"), nb::arg("arc_head"), nb::arg("segment_offset"),
+          nb::arg("segment_path"), nb::arg("segment_units"), nb::arg("path_offset"), nb::arg("path_links"),
+          nb::arg("root"), nb::arg("multiplicity"), nb::arg("parent"), nb::arg("height"), nb::arg("max_work"),
           nb::arg("max_cells"), nb::arg("seed"), nb::arg("control"));
     m.def("low_forest", &low_forest, nb::arg("n_ranks"), nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),
           nb::arg("capacity"), nb::arg("units"), nb::arg("height"), nb::arg("rounds"), nb::arg("max_work"),

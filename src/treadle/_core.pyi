@@ -92,6 +92,28 @@ def lower_forest(
     seed: int,
     control: Int64,
 ) -> tuple[int, Int32, Int32, Int64, Int64, Int32, Int64, Int64, Int32, Int32, Int64, Int32, Int64]: ...
+def gather_forest(
+    n_ranks: int,
+    n_nodes: int,
+    tail: Int32,
+    head: Int32,
+    capacity: Int64,
+    arc_tail: Int32,
+    arc_head: Int32,
+    segment_offset: Int64,
+    segment_path: Int32,
+    segment_units: Int64,
+    path_offset: Int64,
+    path_links: Int32,
+    root: Int32,
+    multiplicity: Int64,
+    parent: Int32,
+    height: int,
+    max_work: int,
+    max_cells: int,
+    seed: int,
+    control: Int64,
+) -> tuple[int, Int32, Int32, Int64, Int64, Int32, Int64, Int64, Int32, Int32, Int64, Int32, Int64]: ...
 def low_forest(
     n_ranks: int,
     n_nodes: int,

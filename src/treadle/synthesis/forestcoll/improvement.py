@@ -7,12 +7,19 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.schedules.forest import Forest
 from treadle.synthesis.engine import Progress
+from treadle.synthesis.forestcoll.gathering import gather_trees
 from treadle.synthesis.forestcoll.height_first import HEIGHTS, grow_height_first
 from treadle.synthesis.forestcoll.heights import lowest_height
 from treadle.synthesis.forestcoll.instance import Instance
 from treadle.synthesis.forestcoll.local_search import default_steps, lower_trees
 from treadle.synthesis.forestcoll.packed import Packed, Packer, PackingAttempt
 from treadle.synthesis.forestcoll.tree_packing import from_forest, to_forest
+
+_TRIED_STEPS = 2**24
+"""Steps up to which the search for lower trees is begun anew with another seed, and ..."""
+
+_MOST_TRIES = 8
+"""... how often at most, while its height is above the bound."""
 
 
 def lower_forest(
@@ -124,24 +131,51 @@ def search_lower(
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> Packed:
-    """The forest after local search within the capacities, unless its height meets the bound.
+    """The forest after local search within the capacities: lower, and with fewer different trees.
 
-    It is not tried if it may take more than `steps`.
+    Lower trees are not searched for where the height meets the bound, or that may take more than `steps`.
     """
-    if steps is not None and default_steps(packed.packing) > steps:
+    if steps is None or default_steps(packed.packing) <= steps:
+        packed = _lowered(packed, problem, capacities, progress, deadline)
+    graph, packing = gather_trees(problem, packed.graph, packed.packing, progress=progress, deadline=deadline)
+    if packing is packed.packing:
         return packed
+    outcome = f"trees {len(packed.packing.root)} -> {len(packing.root)}, as low"
+    attempts = packed.attempts
+    if attempts and attempts[-1].packer is Packer.LOCAL_SEARCH:
+        attempts, outcome = attempts[:-1], f"{attempts[-1].outcome}; {outcome}"
+    attempts = (*attempts, PackingAttempt(Packer.LOCAL_SEARCH, outcome))
+    return Packed(graph, packing, packed.packer, attempts)
+
+
+def _lowered(
+    packed: Packed,
+    problem: Instance,
+    capacities: Int64Array,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Packed:
+    """The lowest forest of a search; of several with different seeds where each takes little."""
     multiplicities = np.zeros(len(problem.terminals), dtype=np.int64)
     np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
     lowest = lowest_height(problem, multiplicities, capacities)
-    found = lower_trees(
-        problem,
-        packed.graph,
-        packed.packing,
-        capacities=capacities,
-        lowest=lowest,
-        progress=progress,
-        deadline=deadline,
-    )
+    tries = max(1, min(_MOST_TRIES, _TRIED_STEPS // default_steps(packed.packing)))
+    found = None
+    for seed in range(tries):
+        tried = lower_trees(
+            problem,
+            packed.graph,
+            packed.packing,
+            capacities=capacities,
+            lowest=lowest,
+            seed=seed,
+            progress=progress,
+            deadline=deadline,
+        )
+        found = tried if found is None or tried.after < found.after else found
+        if found.after <= lowest or found.failure:
+            break
+    assert found is not None
     if found.before <= lowest:
         return packed
     if found.failure:

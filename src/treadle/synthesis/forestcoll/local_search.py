@@ -24,10 +24,10 @@ WORK = 10**8
 
 _WORK_PER_CELL = 1500
 
-_SPLIT = 8
+_SPLIT = 16
 """Parts, on average, that trees with large multiplicities are split into at most."""
 
-_LEAST_CELLS = 2**16
+_LEAST_CELLS = 2**17
 
 RoutedArrays = tuple[
     int,
@@ -126,7 +126,7 @@ def lower_trees(
     lowest : int
         A bound of the height: the search ends when it is met.
     max_work : int, optional
-        Steps; default 1500 per unit tree and rank (at most 8 unit trees per tree), at most 10**8.
+        Steps; default 1500 per unit tree and rank (at most 16 unit trees per tree), at most 10**8.
     seed : int
         Breaks ties. The same arguments give the same trees.
     deadline : float, optional
