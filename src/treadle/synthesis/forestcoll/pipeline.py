@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -15,7 +16,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.cost import height_max
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.transforms import equalised
-from treadle.synthesis.engine import Progress
+from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
 from treadle.synthesis.forestcoll.fixed_trees import (
@@ -37,7 +38,8 @@ from treadle.topologies.balance import balanced_capacities
 from treadle.topologies.topology import Topology
 
 FEW_RANKS = 256
-"""Up to so many ranks superposed layers give way to the packers of the logical graph."""
+"""Up to so many ranks superposed layers give way to the packers of the logical graph, and fabrics without
+switches are packed both in pieces and as a whole."""
 
 
 @dataclass(frozen=True)
@@ -134,12 +136,47 @@ def synthesise(
         return _two_phases(topology, collective, budget, packer, progress, deadline)
     clock = _Clock()
     problem = instance_of(topology, collective)
-    skipped: tuple[PackingAttempt, ...] = ()
-    if packer in (None, Packer.TIGHT_CUTS):
-        found = _from_pieces(problem, collective, budget, packer, clock, progress, deadline)
-        if isinstance(found, Synthesis):
-            return found if packer else _lowered(found, problem, clock, progress, deadline)
-        skipped = (found,)
+    if packer not in (None, Packer.TIGHT_CUTS):
+        return _from_whole(problem, collective, budget, packer, (), clock, progress, deadline)
+    found = _from_pieces(problem, collective, budget, packer, clock, progress, deadline)
+    if isinstance(found, PackingAttempt):
+        return _from_whole(problem, collective, budget, packer, (found,), clock, progress, deadline)
+    if packer:
+        return found
+    whole: Synthesis | None = None
+    if not len(problem.relays) and len(problem.terminals) <= FEW_RANKS:
+        with suppress(TimeLimitError):
+            whole = _from_whole(problem, collective, budget, packer, (), clock, progress, deadline)
+    if whole is not None and _cost(whole) <= (-found.algbw, whole.height_bound):
+        return _preferred(whole, found)
+    lowered = _lowered(found, problem, clock, progress, deadline)
+    if whole is None:
+        return lowered
+    return _preferred(*sorted((whole, lowered), key=_cost))
+
+
+def _cost(made: Synthesis) -> tuple[Fraction, int]:
+    """What is to be low: throughput, negated, then height."""
+    return -made.algbw, height_max(made.schedule)
+
+
+def _preferred(taken: Synthesis, other: Synthesis) -> Synthesis:
+    """That synthesis, and of the other one how high it was."""
+    beaten = PackingAttempt(Packer(other.packer), f"not taken: height {height_max(other.schedule)}")
+    return replace(taken, attempts=(beaten, *taken.attempts))
+
+
+def _from_whole(
+    problem: Instance,
+    collective: Collective,
+    budget: TreeBudget,
+    packer: Packer | None,
+    skipped: tuple[PackingAttempt, ...],
+    clock: _Clock,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Synthesis:
+    """The forest of the whole fabric: optimum, capacities, switch removal, packing."""
     best = instance_optimum(problem)
     clock.stop("optimum")
     units = _first_possible(problem, _choices(problem, best, budget))
