@@ -133,10 +133,13 @@ def search_lower(
 ) -> Packed:
     """The forest after local search within the capacities: lower, and with fewer different trees.
 
-    Lower trees are not searched for where the height meets the bound, or that may take more than `steps`.
+    Lower trees are not searched for where the height meets the bound, or that may take more than `steps`. If
+    no limit is given, short searches begin anew with other seeds.
     """
     if steps is None or default_steps(packed.packing) <= steps:
-        packed = _lowered(packed, problem, capacities, progress, deadline)
+        tries = _TRIED_STEPS // default_steps(packed.packing) if steps is None else 1
+        tries = max(1, min(_MOST_TRIES, tries))
+        packed = _lowered(packed, problem, capacities, tries, progress, deadline)
     graph, packing = gather_trees(problem, packed.graph, packed.packing, progress=progress, deadline=deadline)
     if packing is packed.packing:
         return packed
@@ -152,14 +155,14 @@ def _lowered(
     packed: Packed,
     problem: Instance,
     capacities: Int64Array,
+    tries: int,
     progress: Progress | None,
     deadline: float | None,
 ) -> Packed:
-    """The lowest forest of a search; of several with different seeds where each takes little."""
+    """The lowest forest of some searches with different seeds."""
     multiplicities = np.zeros(len(problem.terminals), dtype=np.int64)
     np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
     lowest = lowest_height(problem, multiplicities, capacities)
-    tries = max(1, min(_MOST_TRIES, _TRIED_STEPS // default_steps(packed.packing)))
     found = None
     for seed in range(tries):
         tried = lower_trees(
