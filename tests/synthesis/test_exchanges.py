@@ -15,25 +15,18 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from exchange_checks import check_lookups, one_piece, planes_star
 from treadle.arrays import Int64Array
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
     CirculantExchange,
-    ExchangeColumns,
-    FactoredForest,
-    FactoredSchedule,
-    Layer,
-    Piece,
     PlaneExchange,
     RelayExchange,
-    no_crossings,
 )
 from treadle.schedules.files import load_plan, save_plan
-from treadle.schedules.forest import Direction
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.verify import verify
-from treadle.schedules.verify_factored_exchanges import exchange_depth
 from treadle.synthesis.forestcoll import optimum
 from treadle.synthesis.forestcoll.budget import TreeBudget
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
@@ -88,52 +81,6 @@ def relayed_star(
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, np.array(weights))
     return topology, collective, relay_exchange(cutting.kinds[0], cutting, {}, block)
-
-
-def one_piece(topology: Topology, trees: ExchangeColumns | CirculantExchange) -> FactoredSchedule:
-    """The exchange as a schedule; local links are those of the fabric, one byte/s a unit."""
-    n, m = trees.n_children, topology.n_links
-    piece = Piece(topology.bandwidths, trees.root_units, trees, no_crossings(), no_crossings())
-    layer = Layer(
-        (piece,),
-        np.zeros(1, dtype=np.int32),
-        np.full(1, -1, dtype=np.int32),
-        np.array([0, n]),
-        np.arange(n, dtype=np.int32),
-        np.array([0, m]),
-        np.arange(m, dtype=np.int32),
-    )
-    forest = FactoredForest(Direction.BROADCAST, trees.root_units, (layer,))
-    return FactoredSchedule(CollectiveKind.ALLGATHER, broadcast=forest)
-
-
-def check_lookups(trees: ExchangeColumns, links: int) -> None:
-    """`owners` is the inverse of `rows`, and single edges are those of the rows."""
-    units = trees.root_units
-    roots = np.repeat(np.arange(len(units)), units)
-    numbers = np.concatenate([np.arange(size) for size in units.tolist()])
-    rows = trees.rows(roots, numbers)
-    line, child = np.nonzero(rows.parent >= 0)
-    offsets, path = trees.path_links(rows.path[line, child])
-    found = trees.owners(path[offsets[1:] - 1], rows.last[line, child])
-    np.testing.assert_array_equal(found[0], roots[line])
-    np.testing.assert_array_equal(found[1], numbers[line])
-    depth, above = np.zeros(rows.parent.shape, dtype=np.int64), np.arange(len(units)) + 0 * rows.path
-    for _ in units:
-        parent = np.take_along_axis(rows.parent, above, axis=1)
-        depth += parent >= 0
-        above = np.where(parent >= 0, parent, above)
-    assert depth.max() <= trees.depth <= exchange_depth(trees)
-    for child in range(len(units)):
-        others = np.flatnonzero(roots != child)
-        edges = trees.edges_into(roots[others], numbers[others], child)
-        for edge, column in zip(edges, (rows.parent, rows.path, rows.first, rows.last), strict=True):
-            np.testing.assert_array_equal(edge, column[others, child])
-        sent = set(zip(*(one.tolist() for one in trees.trees_out_of(child)), strict=True))
-        senders = np.flatnonzero((rows.parent == child).any(axis=1))
-        assert sent >= set(zip(roots[senders].tolist(), numbers[senders].tolist(), strict=True))
-    beyond = trees.owners(np.arange(links, dtype=np.int32), np.full(links, 10**9))
-    assert all((column == -1).all() for column in beyond)
 
 
 STARS = [
@@ -281,20 +228,6 @@ def test_the_verifier_sees_units_taken_twice_and_links_of_others() -> None:
     swapped = np.array(equal.in_links)[[1, 0, 2, 3]]
     report = verify(topology, collective, one_piece(topology, replace(equal, in_links=swapped)))
     assert any("does not end at rank" in str(one) for one in report.violations)
-
-
-def planes_star(out: Int64Array, into: Int64Array) -> Topology:
-    """Ranks around several switches; bandwidths out and in, a row for each rank."""
-    builder = TopologyBuilder("planes")
-    names = [builder.compute(f"r{i}") for i in range(len(out))]
-    switches = [builder.switch(f"sw{i}") for i in range(out.shape[1])]
-    for i, name in enumerate(names):
-        for plane, switch in enumerate(switches):
-            if out[i, plane]:
-                builder.link(name, switch, bandwidth=int(out[i, plane]))
-            if into[i, plane]:
-                builder.link(switch, name, bandwidth=int(into[i, plane]))
-    return builder.build()
 
 
 def shared_star(

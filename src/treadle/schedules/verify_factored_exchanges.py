@@ -6,6 +6,9 @@ relay i - 1, which makes at least one delivery and comes earlier. So every child
 data. Deliveries of a child are numbered without gaps, own ones first; blocks arrive at a child numbered
 without gaps. So it is enough that the numbers of exit and entry units are those of deliveries and arrivals.
 
+*Relay planes.* A tree is on one plane, where it is one of a relay exchange; what leaves and enters a child is
+numbered plane by plane.
+
 *Plane exchange.* A block of trees reaches a child from its root, or by the one relay that a row names, to
 which the root sends itself. What a child sends to another, own trees and others, is numbered without gaps,
 and the planes divide it. What leaves (enters) a child by a plane is numbered without gaps, so the sums of
@@ -19,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
-from treadle.schedules.factored import ExchangeColumns, PlaneExchange, RelayExchange
+from treadle.schedules.factored import ExchangeColumns, PlaneExchange, RelayExchange, RelayPlanes
 
 
 def exchange_faults(trees: ExchangeColumns) -> list[str]:
@@ -28,6 +31,8 @@ def exchange_faults(trees: ExchangeColumns) -> list[str]:
         return _relay_faults(trees)
     if isinstance(trees, PlaneExchange):
         return _plane_faults(trees)
+    if isinstance(trees, RelayPlanes):
+        return _relay_planes_faults(trees)
     return [f"no proof is known for trees of type {type(trees).__name__}"]
 
 
@@ -35,6 +40,8 @@ def exchange_depth(trees: ExchangeColumns) -> int:
     """Tree edges from a root to the farthest child, at most; of a correct exchange."""
     if isinstance(trees, PlaneExchange):
         return 2 if len(trees.relay_root) else 1
+    if isinstance(trees, RelayPlanes):
+        return max(map(exchange_depth, trees.parts))
     if not isinstance(trees, RelayExchange) or not len(trees.relay_root):
         return 1
     _, group = _groups(trees)
@@ -80,6 +87,27 @@ def _relay_faults(trees: RelayExchange) -> list[str]:
         faults += [
             f"child {wrong} has {first[wrong, -1]} {what} units; trees take {used[wrong] * g}"
             for wrong in np.flatnonzero(first[:, -1] != used * g)[:1]
+        ]
+    return faults
+
+
+def _relay_planes_faults(trees: RelayPlanes) -> list[str]:
+    n, units = trees.plane_units.shape[1], trees.plane_units.sum(axis=0)
+    faults = [fault for part in trees.parts for fault in _relay_faults(part)]
+    if any(
+        not np.array_equal(part.native_units, mine)
+        for part, mine in zip(trees.parts, trees.plane_units, strict=True)
+    ):
+        faults.append("the trees of a plane are not those of its exchange")
+    child = np.repeat(np.arange(n), units)
+    pairs = np.unique(np.stack([child, trees.place], axis=1), axis=0)
+    if len(trees.place) != units.sum() or len(pairs) < len(child) or np.any(trees.place >= units[child]):
+        faults.append("places of a child are not 0, 1, ..., once each")
+    for what, first, side in (("exit", trees.out_first, "out_first"), ("entry", trees.in_first, "in_first")):
+        used = np.sum([getattr(part, side)[:, -1] for part in trees.parts], axis=0)
+        faults += [
+            f"child {wrong} has {first[wrong, -1]} {what} units; trees take {used[wrong]}"
+            for wrong in np.flatnonzero(first[:, -1] != used)[:1]
         ]
     return faults
 
@@ -174,6 +202,11 @@ def passage_faults(
     """
     if isinstance(trees, PlaneExchange):
         sums = _plane_sums(trees)
+    elif isinstance(trees, RelayPlanes):
+        out, into = (
+            [getattr(part, side)[:, -1] for part in trees.parts] for side in ("out_first", "in_first")
+        )
+        sums = np.stack(out, axis=1), np.stack(into, axis=1)
     else:
         sums = trees.out_first[:, -1:], trees.in_first[:, -1:]
     sides = (

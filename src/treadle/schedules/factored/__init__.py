@@ -4,6 +4,7 @@ from treadle.schedules.factored.exchanges import ExchangeColumns
 from treadle.schedules.factored.forests import FactoredForest, FactoredSchedule, expand
 from treadle.schedules.factored.layers import Crossings, Layer, Piece, no_crossings
 from treadle.schedules.factored.planes import PlaneExchange
+from treadle.schedules.factored.relay_planes import RelayPlanes
 from treadle.schedules.factored.relays import RelayExchange
 from treadle.schedules.factored.trees import CirculantExchange, PieceTrees, TableTrees, TreeRows
 
@@ -18,6 +19,7 @@ __all__ = [
     "PieceTrees",
     "PlaneExchange",
     "RelayExchange",
+    "RelayPlanes",
     "TableTrees",
     "TreeRows",
     "expand",

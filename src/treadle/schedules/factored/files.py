@@ -26,6 +26,7 @@ from treadle.schedules.factored import (
     PieceTrees,
     PlaneExchange,
     RelayExchange,
+    RelayPlanes,
     TableTrees,
 )
 from treadle.schedules.file_members import MemberReader, to_npy, write_member
@@ -55,8 +56,11 @@ _RELAY_ROWS = {"root": "relay_root", "block": "relay_block", "child": "relay_chi
 _PLANE_NUMBERS = ("places", "planes", "pair_count", "relay_count")
 _PLANE_RELAYS = ("relay_root", "relay_block", "relay_child", "relay_by")
 _PLANE_ARRAYS = (*("native_units", "place", "base", "pair_root", "pair_child", "pair_units"), *_PLANE_RELAYS)
-_TABLE, _CIRCULANT, _RELAY, _PLANE = range(4)  # in `form`
-_FORMS = (TableTrees, CirculantExchange, RelayExchange, PlaneExchange)
+_SHARED_COUNTS = ("planes", "places", "rows")
+_SHARED_RELAYS = ("relay_plane", *_RELAY_ROWS.values())
+_SHARED_ARRAYS = ("plane_units", "place", *_SHARED_RELAYS)
+_TABLE, _CIRCULANT, _RELAY, _PLANE, _SHARED = range(5)  # in `form`
+_FORMS = (TableTrees, CirculantExchange, RelayExchange, PlaneExchange, RelayPlanes)
 
 _NARROW = {
     *_LAYER_COLUMNS,
@@ -66,6 +70,7 @@ _NARROW = {
     *(f"{form}.{key}" for form in ("circulant", "exchange") for key in ("out_links", "in_links")),
     *("relay.root", "relay.child", "plane.pair_root", "plane.pair_child"),
     *(f"plane.{key}" for key in _PLANE_RELAYS if key != "relay_block"),
+    *(f"shared.{key}" for key in ("relay_plane", "relay_root", "relay_child")),
 }
 _COLUMNS = (
     *_LAYER_COLUMNS,
@@ -77,6 +82,7 @@ _COLUMNS = (
     *(f"exchange.{key}" for key in (*_EXCHANGE_NUMBERS, *_CIRCULANT_CELLS, *_CIRCULANT_STARTS)),
     *(f"relay.{key}" for key in ("native_units", "count", *_RELAY_ROWS)),
     *(f"plane.{key}" for key in (*_PLANE_NUMBERS, *_PLANE_ARRAYS)),
+    *(f"shared.{key}" for key in (*_SHARED_COUNTS, *_SHARED_ARRAYS)),
 )
 _Columns = dict[str, NDArray[Any]]
 
@@ -144,6 +150,7 @@ def _layer_columns(layer: Layer) -> _Columns:
     columns |= _circulant_columns([one for one in trees if isinstance(one, CirculantExchange)])
     columns |= _exchange_columns([one for one in trees if isinstance(one, ExchangeColumns)])
     columns |= _relay_columns([one for one in trees if isinstance(one, RelayExchange)])
+    columns |= _shared_columns([one for one in trees if isinstance(one, RelayPlanes)])
     return columns | _plane_columns([one for one in trees if isinstance(one, PlaneExchange)])
 
 
@@ -169,7 +176,7 @@ def _exchange_columns(exchanges: Sequence[ExchangeColumns]) -> _Columns:
     keys = (*_CIRCULANT_CELLS, *_CIRCULANT_STARTS)
     found: _Columns = {key: _joined(getattr(one, key) for one in exchanges) for key in keys}
     found["block"] = _numbers(
-        one.block for one in exchanges if isinstance(one, RelayExchange | PlaneExchange)
+        one.block for one in exchanges if isinstance(one, RelayExchange | PlaneExchange | RelayPlanes)
     )
     found["out_width"] = _numbers(one.out_links.shape[1] for one in exchanges)
     found["in_width"] = _numbers(one.in_links.shape[1] for one in exchanges)
@@ -181,6 +188,14 @@ def _relay_columns(exchanges: Sequence[RelayExchange]) -> _Columns:
     found["native_units"] = _joined(one.native_units for one in exchanges)
     found["count"] = _numbers(len(one.relay_root) for one in exchanges)
     return {f"relay.{key}": value for key, value in found.items()}
+
+
+def _shared_columns(exchanges: Sequence[RelayPlanes]) -> _Columns:
+    found = {key: _joined(getattr(one, key) for one in exchanges) for key in _SHARED_ARRAYS}
+    found["planes"] = _numbers(len(one.plane_units) for one in exchanges)
+    found["places"] = _numbers(len(one.place) for one in exchanges)
+    found["rows"] = _numbers(len(one.relay_plane) for one in exchanges)
+    return {f"shared.{key}": value for key, value in found.items()}
 
 
 def _plane_columns(exchanges: Sequence[PlaneExchange]) -> _Columns:
@@ -249,8 +264,8 @@ class _LayerReader:
         form = self._columns["form"]
         if np.any((form < 0) | (form >= len(_FORMS))):
             raise FormatError(
-                f"{self._folder}/form: expected {_TABLE} (table), {_CIRCULANT} (circulant), {_RELAY} (relay) "
-                f"or {_PLANE} (plane)"
+                f"{self._folder}/form: expected {_TABLE} (table), {_CIRCULANT} (circulant), "
+                f"{_RELAY} (relay), {_PLANE} (plane) or {_SHARED} (relay planes)"
             )
         native = self._parts("native", "native_count", self._n_kinds)
         capacity = self._parts("capacity", "capacity_count", self._n_kinds)
@@ -261,11 +276,13 @@ class _LayerReader:
             iter(self._circulants(sizes[form == _CIRCULANT])),
         ]
         exchanges = self._exchanges(sizes[form >= _RELAY])
-        is_relay = form[form >= _RELAY] == _RELAY
-        trees.append(iter(self._relays([one for one, yes in zip(exchanges, is_relay, strict=True) if yes])))
-        trees.append(
-            iter(self._planes([one for one, yes in zip(exchanges, is_relay, strict=True) if not yes]))
-        )
+        kinds = form[form >= _RELAY].tolist()
+        of = {
+            form: [one for one, k in zip(exchanges, kinds, strict=True) if k == form] for form in set(kinds)
+        }
+        trees.append(iter(self._relays(of.get(_RELAY, []))))
+        trees.append(iter(self._planes(of.get(_PLANE, []))))
+        trees.append(iter(self._shared(of.get(_SHARED, []))))
         for kind, number in enumerate(form.tolist()):
             yield Piece(
                 capacity=capacity[kind],
@@ -374,6 +391,21 @@ class _LayerReader:
                 **{key: value[i] for key, value in rows.items()},
             )
             for i in range(n)
+        ]
+
+    def _shared(self, exchanges: list[dict[str, Any]]) -> list[RelayPlanes]:
+        n = len(exchanges)
+        sizes = _numbers(len(one["out_links"]) for one in exchanges)
+        planes, places = (self._counts(f"shared.{key}", n) for key in ("planes", "places"))
+        rows: dict[str, list[Any]] = {
+            key: self._parts(f"shared.{key}", "shared.rows", n) for key in _SHARED_RELAYS
+        }
+        rows |= {
+            "plane_units": self._cells("shared.plane_units", planes, sizes),
+            "place": self._cut("shared.place", places),
+        }
+        return [
+            RelayPlanes(**exchanges[i], **{key: value[i] for key, value in rows.items()}) for i in range(n)
         ]
 
     def _counts(self, key: str, length: int, most: int = 2**31) -> Int64Array:

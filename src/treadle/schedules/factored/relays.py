@@ -265,8 +265,12 @@ class RelayExchange(ExchangeColumns):
     def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
         """See `PieceTrees.owners`."""
         child, unit, is_owned = self._entry_units(links, offsets)
+        root, tree = self.arrivals(child, unit)
+        return np.where(is_owned, root, -1).astype(np.int32), np.where(is_owned, tree, -1)
+
+    def arrivals(self, child: Int64Array, unit: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Root and number of the unit trees that enter children by these entry units."""
         arrival, within = np.divmod(unit, self.block)
         block = arrival + np.where(arrival >= self._before[child], self._blocks[child], 0)
         root = np.searchsorted(self._before, block, side="right") - 1
-        unit = (block - self._before[root]) * self.block + within
-        return np.where(is_owned, root, -1).astype(np.int32), np.where(is_owned, unit, -1)
+        return root, (block - self._before[root]) * self.block + within

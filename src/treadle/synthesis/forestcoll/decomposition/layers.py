@@ -17,6 +17,7 @@ from treadle.synthesis.forestcoll.decomposition.piece_tables import solve_table,
 from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece, cut
 from treadle.synthesis.forestcoll.decomposition.plane_exchange import plane_exchange
 from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exchange
+from treadle.synthesis.forestcoll.decomposition.relay_planes import relay_planes
 from treadle.synthesis.forestcoll.decomposition.relayed_stars import relayed_stars
 from treadle.synthesis.forestcoll.instance import Instance
 from treadle.synthesis.watch import Watch
@@ -186,6 +187,7 @@ def _closed_form(
         ("circulant exchange", circulant_exchange),
         ("relay exchange", relay_exchange),
         ("plane exchange", plane_exchange),
+        ("relay planes", relay_planes),
         ("relayed stars", relayed_stars),
     )
     for name, form in forms:

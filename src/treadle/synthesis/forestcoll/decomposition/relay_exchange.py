@@ -58,15 +58,34 @@ def relay_exchange(
         return "its links do not all join a child and a relay"
     if len(np.unique(np.maximum(piece.tails, piece.heads))) != 1:
         return "more than one relay joins its children"
-    sides = [Side.of(unit_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False)]
-    out, into = sides
+    out, into = (Side.of(unit_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False))
+    groups = tree_groups(cutting, solved, piece.native // block, block)
+    return exchange_on_one_relay(piece, block, out, into, groups, watch)
+
+
+def exchange_on_one_relay(
+    piece: LocalPiece, block: int, out: Side, into: Side, groups: list[Int64Array], watch: Watch
+) -> RelayExchange | str:
+    """The trees of children, as many as `piece.native`, by units that one relay joins, or why there are none.
+
+    Parameters
+    ----------
+    piece : LocalPiece
+    block : int
+        Divides the trees in all groups.
+    out, into : Side
+        What leaves and enters the children.
+    groups : list of arrays of int64
+        For each child the blocks of each of its own children, one after the other.
+    watch : Watch
+    """
+    n = piece.n_children
     needed = piece.native.sum() - piece.native
     if np.any(into.units < needed):
         return "some child cannot be entered by all trees of others"
     blocks, exits = piece.native // block, out.units // block
     if np.any(exits < blocks) or int(exits.sum()) < int(blocks.sum()) * (n - 1):
         return "some child cannot be left by all its trees, or too few units leave all of them"
-    groups = tree_groups(cutting, solved, blocks, block)
     given = given_away(blocks, exits, groups, out.by_supplier(groups, block))
     relays = assign_relays(blocks, exits, given, watch)
     return _exchange(piece, block, out, into, groups, relays, watch)
