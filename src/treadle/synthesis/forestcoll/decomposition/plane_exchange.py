@@ -21,7 +21,7 @@ from treadle.synthesis.forestcoll.decomposition.plane_relays import Meetings, de
 from treadle.synthesis.forestcoll.decomposition.plane_shares import plane_shares
 from treadle.synthesis.watch import UNWATCHED, Watch
 
-_MOST_UNUSUAL = 8  # at most every eighth child has another number of trees than most
+_MOST_UNUSUAL = 4  # at most every fourth child has another number of trees than most
 
 
 def plane_exchange(

@@ -14,7 +14,7 @@ from treadle.synthesis.forestcoll.decomposition.dealing import Units
 MOST_DELIVERIES = 2**22
 """Deliveries by others that are listed one by one."""
 
-_MOST_SHARE = 8  # at most every eighth delivery is made by another child
+_MOST_SHARE = 4  # at most every fourth delivery is made by another child
 _MOST_PARTIAL = 2**10  # children that lack a plane
 _TRIES = 16
 
