@@ -216,11 +216,12 @@ def _incidences(
             (leaves, at_tail, True, False),
             (enters, at_head, False, True),
         ):
-            pieces.append(piece[mask].astype(np.int64))
-            links.append(live[mask])
-            outside = np.full(int(mask.sum()), -1, dtype=np.int32)
-            locals_of_tail.append(place[tails[mask]] if has_tail else outside)
-            locals_of_head.append(place[heads[mask]] if has_head else outside)
+            at = np.flatnonzero(mask)
+            pieces.append(piece[at].astype(np.int64))
+            links.append(live[at])
+            outside = np.full(len(at), -1, dtype=np.int32)
+            locals_of_tail.append(place[tails[at]] if has_tail else outside)
+            locals_of_head.append(place[heads[at]] if has_head else outside)
     piece, link = np.concatenate(pieces), np.concatenate(links)
     order = np.argsort(piece * (len(problem.tails) + 1) + link, kind="stable")  # a few rising runs
     return (
