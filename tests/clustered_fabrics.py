@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from itertools import combinations, pairwise
 
+from nested_fabrics import Case, budget, collective
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 SHAPES = ("ring", "path", "star", "random", "dumbbell", "grid", "two levels")
@@ -81,3 +82,9 @@ def clustered(seed: int) -> tuple[Topology, list[list[int]]]:
             builder.link(one, other, bandwidth)
     number = {name: place for place, name in enumerate(everyone)}
     return builder.build(), [sorted(number[name] for name in cluster) for cluster in names]
+
+
+def clustered_case(seed: int) -> Case:
+    """A random clustered fabric and what is to be done on it."""
+    topology, _ = clustered(seed)
+    return Case(topology, collective(seed, topology), budget(seed))

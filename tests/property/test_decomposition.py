@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from clustered_fabrics import clustered_case
 from nested_fabrics import Case, all_cuts_rate, case, written_out
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
@@ -103,6 +104,12 @@ def test_what_decomposition_returns_is_verified_and_no_worse_than_the_pipeline(s
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {case(seed)}") from error
     assert sum(not isinstance(found, str) for found in results) >= len(seeds) // 3
+
+
+@pytest.mark.parametrize("seed", range(0, 24))
+def test_random_collectives_on_clustered_fabrics(seed: int) -> None:
+    """Equal links: sets are found by how they are joined, not by bandwidths."""
+    check(clustered_case(seed), against_pipeline=seed % 4 == 0)
 
 
 @pytest.mark.parametrize("seed", range(0, 12, 3))
