@@ -49,8 +49,8 @@ class ResidualNetwork {
     Cap push(int from, int to, Cap limit, int skip = -1) {
         Cap total = 0;
         int skip_back = skip < 0 ? -1 : reverse_[skip];
-        // Mostly a few short paths do; looking for them costs at most a fraction of one search through everything.
-        std::size_t budget = from == to ? 0 : to_.size() / 4;
+        // Mostly a few short paths do; looking for them costs at most as much as a few searches through everything.
+        std::size_t budget = from == to ? 0 : 4 * to_.size();
         if (from != to) total += sweep(from, to, limit, skip, skip_back);
         while (total < limit) {
             const Cap sent = bridge(from, to, limit - total, skip, skip_back, budget);

@@ -290,7 +290,7 @@ class Matcher {
     std::vector<std::vector<int>> on_;  // (class, arc): trees; -1 where one has left
     std::vector<int> looked_;           // (class, arc, arc): trees of the first that cannot move to the second
     std::vector<char> dead_;            // (class, arc): no arc with room can be reached from here
-    std::vector<int> slot_, queue_, from_, place_;
+    std::vector<int> slot_, queue_, from_, place_, by_room_;
     std::vector<char> seen_, dead_to_all_;
     // Of a detour:
     struct Step {
@@ -383,8 +383,9 @@ class Matcher {
         place_.assign(degree_, -1);
         queue_.assign(1, e);
         seen_[e] = 1;
+        list_by_room(1);
         for (std::size_t i = 0; i < queue_.size(); i++)
-            for (int f = 0; f < degree_; f++) {
+            for (int f : by_room_) {
                 if (seen_[f] || dead_to_all_[f]) continue;
                 int t = -1;
                 for (std::size_t j = 0; t < 0 && j < order.size(); j++) {
@@ -446,8 +447,9 @@ class Matcher {
         place_.assign(degree_, -1);
         queue_.assign(1, e);
         seen_[e] = 1;
+        list_by_room(wanted);
         for (std::size_t i = 0; i < queue_.size(); i++)
-            for (int f = 0; f < degree_; f++) {
+            for (int f : by_room_) {
                 const int place = seen_[f] || dead(c, f) ? -1 : movable_tree(c, queue_[i], f);
                 if (place < 0) continue;
                 seen_[f] = 1;
@@ -463,6 +465,14 @@ class Matcher {
         if (wanted == 1)
             for (int f : queue_) dead(c, f) = 1;
         return false;
+    }
+
+    // The arcs with so much room first: where a search ends.
+    void list_by_room(std::int64_t wanted) {
+        by_room_.clear();
+        for (bool enough : {true, false})
+            for (int f = 0; f < degree_; f++)
+                if ((room(f) >= wanted) == enough) by_room_.push_back(f);
     }
 
     // The place on arc e of a tree that may hang on f, or -1. Those that may not never may while the node is being
