@@ -28,8 +28,8 @@ def near_exits(piece: Piece, deliveries: int) -> tuple[Int64Array, int] | None:
     -------
     tuple of (array of int64, shape (parts, 3), int) or None
         Row of the exits, units of it that are skipped, units that are used; unit trees are equal in runs of
-        multiples of the second value. None where every child supplies just what its own trees take, or the
-        piece's trees are no table.
+        multiples of the second value. None where every child supplies just what its own trees take, the order
+        of suppliers is as good, or the piece's trees are no table.
 
     Notes
     -----
@@ -48,7 +48,12 @@ def near_exits(piece: Piece, deliveries: int) -> tuple[Int64Array, int] | None:
     native = np.flatnonzero(rest > 0)
     units = np.minimum(trees.units, rest)[native]
     depth = table_depths(trees)[native]
-    flow = assigned((units * deliveries).tolist(), have.tolist(), depth)
+    need = units * deliveries
+    flow = assigned(need.tolist(), have.tolist(), depth)
+    used = [(taker, supplier) for taker, taken in enumerate(flow) for supplier, some in taken.items() if some]
+    latest = max(depth[pair] for pair in used)
+    if _latest_in_order(need, have, depth) <= latest:
+        return None
     doors = rows.path_links[rows.path_offset[rows.path]]
     order = np.lexsort((rows.offset, rows.link, doors, rows.child))
     return _parts(flow, depth, order, rows.child[order], rows.units[order], n), int(np.gcd.reduce(units))
@@ -74,6 +79,15 @@ def assigned(need: list[int], have: list[int], depth: Int64Array) -> list[dict[i
         if not any(need):
             break
     return flow
+
+
+def _latest_in_order(need: Int64Array, have: Int64Array, depth: Int64Array) -> int:
+    """Greatest depth if takers one after the other take units of suppliers one after the other."""
+    takers, suppliers = np.cumsum(need), np.cumsum(have)
+    starts = np.union1d(takers, suppliers)
+    starts = np.concatenate([[0], starts[(starts > 0) & (starts < takers[-1])]])
+    pairs = (np.searchsorted(ends, starts, side="right") for ends in (takers, suppliers))
+    return int(depth[tuple(pairs)].max())
 
 
 def _augment(
