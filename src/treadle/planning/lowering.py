@@ -212,6 +212,8 @@ def lower(
             f"{target}: what a rank's part looks like depends on all others; --rank is for "
             f"{' and '.join(PART_WRITERS)}"
         )
+    elif not 0 <= rank < plan.collective.n_ranks:
+        raise ScheduleError(f"rank {rank}: expected 0 to {plan.collective.n_ranks - 1}")
     _refuse_forwarders(plan, entry.schedule, target)
     where = path or f"{name}.{'json' if target is TargetFormat.MSCCLPP_JSON else 'xml'}"
     request = _Request(
