@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
@@ -24,11 +24,14 @@ def describe_nodes(topology: Topology, nodes: Iterable[int]) -> str:
         Node indices.
     """
     inside = set(nodes)
-    outside = set(range(topology.n_nodes)) - inside
-    terms = _terms(topology, inside)
-    others = _terms(topology, outside)
+    groups: dict[str, list[int]] = defaultdict(list)
+    for node, name in enumerate(topology.node_names):
+        prefix, dot, _ = name.partition(".")
+        groups[prefix if dot else ""].append(node)
+    is_inside = [node in inside for node in range(topology.n_nodes)]
+    terms, others = (_terms(topology, groups, is_inside, side) for side in (True, False))
     count = f"({len(inside)} node{'s' if len(inside) != 1 else ''})"
-    if outside and len(others) < len(terms):
+    if others and len(others) < len(terms):
         return f"all but {_shorten(others)} {count}"
     return f"{_shorten(terms)} {count}"
 
@@ -63,18 +66,17 @@ def _kind(topology: Topology, link: int) -> tuple[str, int]:
     return _DIGITS.sub("*", topology.link_name(link)), int(topology.bandwidths[link])
 
 
-def _terms(topology: Topology, nodes: set[int]) -> list[str]:
-    """Whole groups as ``prefix.*``, the rest as ranges of numbered names."""
-    groups: dict[str, list[int]] = defaultdict(list)
-    for node, name in enumerate(topology.node_names):
-        prefix, dot, _ = name.partition(".")
-        groups[prefix if dot else ""].append(node)
+def _terms(
+    topology: Topology, groups: Mapping[str, list[int]], is_inside: list[bool], side: bool
+) -> list[str]:
+    """The nodes inside (or outside): whole groups as ``prefix.*``, the rest as ranges of numbered names."""
     whole, rest = [], []
     for prefix, members in groups.items():
-        if prefix and len(members) > 1 and nodes.issuperset(members):
+        chosen = [node for node in members if is_inside[node] is side]
+        if prefix and len(chosen) == len(members) > 1:
             whole.append(prefix)
         else:
-            rest += [topology.node_names[node] for node in members if node in nodes]
+            rest += [topology.node_names[node] for node in chosen]
     return [*(f"{term}.*" for term in _ranges(whole)), *_ranges(rest)]
 
 

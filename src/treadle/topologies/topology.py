@@ -282,22 +282,23 @@ class TopologyBuilder:
 
     def link(self, tail: str, head: str, bandwidth: int, latency_ns: int = 0) -> None:
         """Add one directed link; bandwidth in bytes/s."""
-        ends = self._ends(tail, head, bandwidth)
-        self._links += (*ends, bandwidth, latency_ns)
+        a, b = self._index.get(tail), self._index.get(head)
+        if a is None or b is None or bandwidth < 1 or bandwidth > MAX_BANDWIDTH:
+            raise self._refused(tail, head, bandwidth)
+        self._links += (a, b, bandwidth, latency_ns)
 
-    def _ends(self, tail: str, head: str, bandwidth: int) -> tuple[int, int]:
-        """Numbers of a link's nodes; TopologyError for an unknown one or a bandwidth out of range."""
-        index = self._index
-        if tail not in index or head not in index:
-            name = head if tail in index else tail
-            raise TopologyError(f"link {tail}->{head}: no node is called {name!r}")
-        if bandwidth < 1 or bandwidth > MAX_BANDWIDTH:
-            raise TopologyError(f"link {tail}->{head}: bandwidth {bandwidth} bytes/s, expected 1 to 2**50")
-        return index[tail], index[head]
+    def _refused(self, tail: str, head: str, bandwidth: int) -> TopologyError:
+        """What is wrong with a link: an unknown node, or a bandwidth out of range."""
+        for name in (tail, head):
+            if name not in self._index:
+                return TopologyError(f"link {tail}->{head}: no node is called {name!r}")
+        return TopologyError(f"link {tail}->{head}: bandwidth {bandwidth} bytes/s, expected 1 to 2**50")
 
     def duplex(self, one: str, other: str, bandwidth: int, latency_ns: int = 0) -> None:
         """Add a link each way, `bandwidth` bytes/s per direction."""
-        a, b = self._ends(one, other, bandwidth)
+        a, b = self._index.get(one), self._index.get(other)
+        if a is None or b is None or bandwidth < 1 or bandwidth > MAX_BANDWIDTH:
+            raise self._refused(one, other, bandwidth)
         self._links += (a, b, bandwidth, latency_ns, b, a, bandwidth, latency_ns)
 
     def build(self) -> Topology:
