@@ -34,6 +34,15 @@ def test_verify_tells_pieces_cut_and_size(plan: Path, capsys: pytest.CaptureFixt
     assert (values["pieces"], values["piece_kinds"], values["optimal"]) == (4, 2, True)
 
 
+def test_solve_tells_the_height_and_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["solve", "mi250(4)", "allgather", "--form", "factored"]
+    assert main([*command, "--explain"]) == 0
+    assert "height      6; no forest is lower than 4" in capsys.readouterr().out.splitlines()
+    assert main([*command, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert (values["height_max"], values["height_is_exact"], values["height_lower_bound"]) == (6, True, 4)
+
+
 def test_a_rank_is_lowered_and_verified(
     plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -167,6 +167,7 @@ def print_packing(output: Output, result: SolveResult) -> None:
     if result.decomposition:
         output.line(f"tight cuts  {result.decomposition}")
     if isinstance(result.plan.entries[-1].schedule, FactoredSchedule):
+        _print_height(output, result)
         return
     if result.packer is None:
         output.line("packer      none: this construction does not pack trees per root")
@@ -174,9 +175,15 @@ def print_packing(output: Output, result: SolveResult) -> None:
     output.line(f"packer      {result.packer}")
     for attempt in result.packing:
         output.line(f"            {attempt.packer}: {attempt.outcome}")
-    output.line(
-        f"height      {result.report.height_max}; no spanning tree is lower than {result.height_bound}"
-    )
+    _print_height(output, result)
+
+
+def _print_height(output: Output, result: SolveResult) -> None:
+    if result.report.height_max is not None and result.height_bound is not None:
+        most = "" if result.report.height_is_exact else "at most "
+        output.line(
+            f"height      {most}{result.report.height_max}; no forest is lower than {result.height_bound}"
+        )
 
 
 def _print_shape(output: Output, result: SolveResult) -> None:

@@ -9,10 +9,17 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.candidate import Bound, Candidate, Form, Options
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
-from treadle.synthesis.forestcoll.decomposition.decompose import decompose
+from treadle.schedules.forest import Direction
+from treadle.synthesis.forestcoll.decomposition.decompose import FactoredSynthesis, decompose
+from treadle.synthesis.forestcoll.fixed_trees import floor_capacities
+from treadle.synthesis.forestcoll.heights import lowest_height
+from treadle.synthesis.forestcoll.instance import instance_of
 
 MAX_EXPLICIT_RANKS = 256
 """Without a form asked for, trees of more ranks are factored where tight cuts allow it."""
+
+MAX_BOUNDED_RANKS = 2**14
+"""Beyond, no bound of the height is looked for: at 65,536 ranks it would take as long as the verifier."""
 
 
 def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candidate | str:
@@ -69,9 +76,27 @@ def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candi
         seconds={"decomposition": process_time() - start},
         decomposition=found.summary,
     )
+    if problem.collective.n_ranks <= MAX_BOUNDED_RANKS:
+        candidate = replace(candidate, height_bound=_height_bound(problem, found))
     if problem.collective.kind is not CollectiveKind.ALLREDUCE:
         return candidate
     note = (
         "built as reduce-scatter + allgather, each the best of its kind; the allreduce bound is not computed"
     )
     return replace(candidate, bound=options.bound, notes=(note,))
+
+
+def _height_bound(problem: Problem, found: FactoredSynthesis) -> int:
+    """No forest of these trees per root and this throughput is lower, in one of its directions."""
+    bounds = []
+    for part in found.parts:
+        collective = problem.collective
+        if collective.kind is CollectiveKind.ALLREDUCE:
+            turned = part.forest.direction is Direction.REDUCE
+            kind = CollectiveKind.REDUCE_SCATTER if turned else CollectiveKind.ALLGATHER
+            collective = replace(collective, kind=kind)
+        instance = instance_of(problem.topology, collective)
+        scale = part.forest.total_units / part.algbw
+        capacities = floor_capacities(instance.bandwidths, scale)
+        bounds.append(lowest_height(instance, part.forest.root_multiplicity, capacities))
+    return max(bounds)

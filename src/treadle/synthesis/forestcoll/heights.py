@@ -11,6 +11,8 @@ from treadle.synthesis.forestcoll.vertex_matching import height_bound
 _MOST_RELAY_STEPS = 2**31
 _LARGEST_SET = 64
 _SETS = 4
+_MANY_RANKS = 4096
+_FEW_ROOTS = 8
 
 
 def lowest_height(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> int:
@@ -25,15 +27,18 @@ def lowest_height(problem: Instance, multiplicities: Int64Array, capacities: Int
 
     Notes
     -----
-    The greatest of three bounds. Hops to the farthest terminal. 2 where a root cannot reach all others at
-    once: at height 1 each of its links serves at most r(v) units per terminal that it leads to through
-    relays. And for sets X that are joined by faster links than those around them, one more than the radius
-    of X if the capacity into X is less than twice the trees rooted outside: some tree enters X just once.
+    The greatest of three bounds. Hops to the farthest terminal, of a few roots where there are very many. 2
+    where a root cannot reach all others at once: at height 1 each of its links serves at most r(v) units per
+    terminal that it leads to through relays. And for sets X that are joined by faster links than those around
+    them, one more than the radius of X if the capacity into X is less than twice the trees rooted outside:
+    some tree enters X just once.
     """
     n = len(problem.terminals)
     if n < 2:
         return 0
     roots = problem.terminals[multiplicities > 0]
+    if n > _MANY_RANKS:
+        roots = roots[:: -(-len(roots) // _FEW_ROOTS)]
     farthest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
     narrow = 2 if farthest < 2 and _has_narrow_root(problem, multiplicities, capacities) else 1
     return max(farthest, narrow, _bound_of_sets(problem, multiplicities, capacities))
