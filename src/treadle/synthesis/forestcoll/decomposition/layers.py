@@ -117,22 +117,23 @@ def _solve_kinds(
     order = np.lexsort((-np.arange(family.n_sets), depth)).tolist()
     example = {int(cutting.kind[number]): number for number in order}
     inner = sorted((number for number in example.values() if number), key=lambda number: -int(depth[number]))
-    refused = _refused(problem, family, cutting, inner)
+    kind = int(cutting.kind[0])
+    local = cutting.kinds[kind]
+    is_direct = not local.n_relays  # then no closed form applies
+    refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner)
     if refused is not None:
         return refused
     solved: dict[int, Piece] = {}
     packers: dict[int, str] = {}
     steps = _SEARCH // len(example)
     for number in inner:
-        kind = int(cutting.kind[number])
+        own = int(cutting.kind[number])
         doors = _doors(cutting, number, solved)
-        table = solve_table(cutting.kinds[kind], doors, steps, progress=progress, deadline=deadline)
-        solved[kind], packers[kind] = table.piece, table.packer
-    kind = int(cutting.kind[0])
-    local = cutting.kinds[kind]
+        table = solve_table(cutting.kinds[own], doors, steps, progress=progress, deadline=deadline)
+        solved[own], packers[own] = table.piece, table.packer
     exchange = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
     if isinstance(exchange, str):
-        refused = _refused(problem, family, cutting, [0])
+        refused = None if is_direct else _refused(problem, family, cutting, [0])
         if refused is not None:
             reason = f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
             return reason if isinstance(refused, str) else refused
