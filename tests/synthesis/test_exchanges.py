@@ -371,6 +371,31 @@ def test_boxes_with_failed_links_on_two_rails(
         assert not report.violations
 
 
+def test_many_rails_of_which_boxes_lack_different_ones() -> None:
+    lost = [(1, 2), (9, 7), (20, 6), (33, 0), (50, 5), (51, 7)]
+    topology = with_failed_links(rail_optimized(64), *(f"box{box}.gpu{i}--rail{i}" for box, i in lost))
+    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
+    found = decompose(topology, collective)
+    assert not isinstance(found, str)
+    assert "by plane exchange" in found.summary
+    report = verify(topology, collective, found.schedule, claimed_algbw=found.optimum.algbw)
+    assert not report.violations
+
+
+def test_pairs_take_all_that_is_left_on_their_last_plane() -> None:
+    # children 0 and 1 lack plane 2 and plane 1: what they send each other is on plane 0
+    n, trees = 8, 6
+    table = np.zeros((3, n, n), dtype=np.int64)
+    for x, y in itertools.permutations(range(n), 2):
+        here = [plane for plane in range(3) if not {(0, 2), (1, 1)} & {(x, plane), (y, plane)}]
+        for unit in range(trees):
+            table[here[(x + y + unit) % len(here)], x, y] += 1
+    out, into = table.sum(axis=2).T, table.sum(axis=1).T
+    found = plane_shares(out, into, trees)
+    assert isinstance(found, Shares)
+    check_shares(found, out, into, trees)
+
+
 def plane_sample() -> tuple[Topology, Collective, PlaneExchange]:
     """Four ranks with two trees each; the pairs differ."""
     sums = np.array([[4, 2], [4, 2], [2, 4], [2, 4]])

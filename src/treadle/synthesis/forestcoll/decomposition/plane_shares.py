@@ -80,7 +80,8 @@ def plane_shares(
     for plane in range(planes - 1):
         watch.beat("planes shared by children", plane, planes)
         table = _circulant(base[plane].astype(kind))
-        is_full = _fill(table, out[:, plane], into[:, plane], room, watch)
+        last = _without_later_plane(out[:, plane + 1 :] > 0, into[:, plane + 1 :] > 0)
+        is_full = _fill_all(table, out[:, plane], into[:, plane], room, last, watch)
         if not is_full:
             known = "there is no direct forest" if planes == 2 else "peeling them one by one fails"
             known = "searches of paths take too long" if is_full is None else known
@@ -89,6 +90,41 @@ def plane_shares(
         if plane < planes - 2:
             room = room - table
     return _as_pairs(base, tables, trees, sent, np.zeros(n, dtype=bool) if whole is None else whole)
+
+
+def _without_later_plane(out: BoolArray, into: BoolArray) -> tuple[Int64Array, Int64Array]:
+    """Pairs of children that no later plane joins."""
+    n = len(out)
+    some = np.flatnonzero(~(out & into).all(axis=1))
+    tall = np.argwhere(out.astype(np.float32) @ into[some].T.astype(np.float32) == 0)
+    wide = np.argwhere(out[some].astype(np.float32) @ into.T.astype(np.float32) == 0)
+    pairs = np.concatenate([tall[:, 0] * n + some[tall[:, 1]], some[wide[:, 0]] * n + wide[:, 1]])
+    row, column = np.divmod(np.unique(pairs), n)
+    return row[row != column], column[row != column]
+
+
+def _fill_all(
+    table: Table,
+    out: Int64Array,
+    into: Int64Array,
+    room: Table,
+    last: tuple[Int64Array, Int64Array],
+    watch: Watch,
+) -> bool | None:
+    """As `_fill`, with all the room of the pairs whose last plane this is."""
+    if not len(last[0]):
+        return _fill(table, out, into, room, watch)
+    fixed = room[last].astype(np.int64)
+    out, into = out.copy(), into.copy()
+    np.subtract.at(out, last[0], fixed)
+    np.subtract.at(into, last[1], fixed)
+    if min(out.min(), into.min()) < 0:
+        return False
+    rest = room.copy()
+    rest[last] = 0
+    is_full = _fill(table, out, into, rest, watch)
+    table[last] = fixed
+    return is_full
 
 
 def _bases(out: Int64Array, into: Int64Array, trees: int) -> Int64Array:
