@@ -21,6 +21,7 @@ from treadle.schedules.verify_factored_runs import Overlay, RunTable
 
 _SAMPLE_CELLS = 2**18  # trees times children that are followed
 _BATCH_CELLS = 2**16
+_LATEST = 16  # unit trees that leave latest
 
 
 class _Followed(Protocol):
@@ -54,13 +55,14 @@ def exchange_height(piece: Piece, inside: Pieces, slots: Slots, follow: _Follow)
         late = max((hops.latest for hops in inside.hops), default=0)
         far = max((int(hops.reach.max(initial=0)) for hops in inside.hops), default=0)
         return Height((piece.n_children - 1) * (1 + late) + far, is_exact=False)
+    latest: list[tuple[int, int]] = []
     if isinstance(trees, RelayExchange):
-        bound = _relay_bound(trees, inside, slots)
+        bound, latest = _relay_bound(trees, inside, slots)
     else:
         late = max((hops.latest for hops in inside.hops), default=0)
         relayed = (exchange_depth(trees) - 1) * (1 + late)
         bound = max(_own_reach(inside), _native_delay(inside) + 1 + relayed + _entered_reach(inside))
-    highest = (int(follow(0, rows).reach.max()) for rows in _samples(piece, trees, inside))
+    highest = (int(follow(0, rows).reach.max()) for rows in _samples(piece, trees, inside, latest))
     return Height(bound, is_exact and any(hops == bound for hops in highest))
 
 
@@ -95,8 +97,11 @@ def _natives(hops: Hops) -> Int64Array:
     return np.unique(hops.planted(np.zeros(1, dtype=np.int64), total).row)
 
 
-def _relay_bound(trees: RelayExchange, inside: Pieces, slots: Slots) -> int:
-    """No tree of a relay exchange is higher; tree blocks and relays are followed one by one."""
+def _relay_bound(trees: RelayExchange, inside: Pieces, slots: Slots) -> tuple[int, list[tuple[int, int]]]:
+    """No tree of a relay exchange is higher; and roots and units of some trees that may be as high.
+
+    Blocks and relays are followed one by one.
+    """
     n, g = trees.n_children, trees.block
     blocks = trees.native_units // g
     before = np.cumsum(blocks) - blocks
@@ -125,7 +130,12 @@ def _relay_bound(trees: RelayExchange, inside: Pieces, slots: Slots) -> int:
     late = columns.delays(child, columns.entered(child, arrival * g, g), duty * g, count * g)
     relayed = np.zeros(len(root), dtype=np.int64)
     np.maximum.at(relayed, row_block, (exchange_depth(trees) - 1) * (1 + late))
-    return max(_own_reach(inside), int((delay + relayed).max(initial=0)) + 1 + _entered_reach(inside))
+    late_by_block = delay + relayed
+    most = int(late_by_block.max(initial=0))
+    top = np.flatnonzero(late_by_block == most)[: max(1, _LATEST // min(g, _LATEST))]
+    blocks = zip(root[top].tolist(), (number[top] * g).tolist(), strict=True)
+    latest = [(one, first + unit) for one, first in blocks for unit in range(min(g, _LATEST))]
+    return max(_own_reach(inside), most + 1 + _entered_reach(inside)), latest
 
 
 class _Columns:
@@ -194,16 +204,14 @@ class _Columns:
         return Overlay(*(np.concatenate(column) for column in columns))
 
 
-def _samples(piece: Piece, trees: ExchangeColumns, inside: Pieces) -> Iterator[TreeParts]:
-    """Some unit trees: those that children of each kind relay, and of one child of each kind."""
-    _, roots = np.unique(np.stack([inside.kind, trees.root_units]), axis=1, return_index=True)
+def _samples(
+    piece: Piece, trees: ExchangeColumns, inside: Pieces, latest: list[tuple[int, int]]
+) -> Iterator[TreeParts]:
+    """Some unit trees: those that leave latest, and some of one child of each kind."""
     counts = trees.root_units
+    _, roots = np.unique(np.stack([inside.kind, counts]), axis=1, return_index=True)
     chosen = [(root, unit) for unit in range(64) for root in roots.tolist() if unit < counts[root]]
-    if isinstance(trees, RelayExchange):
-        kinds = np.stack([inside.kind[trees.relay_root], inside.kind[trees.relay_child]])
-        _, rows = np.unique(kinds, axis=1, return_index=True)
-        relayed = trees.relay_root[rows].tolist(), (trees.relay_block[rows] * trees.block).tolist()
-        chosen = [*zip(*relayed, strict=True), *chosen]
+    chosen = [*latest, *chosen]
     table: PieceTrees = piece.trees
     n = trees.n_children
     step = max(1, _BATCH_CELLS // n)
