@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array
 from treadle.synthesis.forestcoll.decomposition.dendrogram import Dendrogram, single_linkage
 from treadle.synthesis.forestcoll.decomposition.quotient import Quotient
 
@@ -106,27 +106,25 @@ class _Borders:
     tree: Dendrogram
 
     @cached_property
-    def _inside(self) -> Int64Array:
+    def _inside(self) -> NDArray[np.float64]:
         """Bandwidth of the links that each merge takes in, both directions together."""
         one, other = self.quotient.neighbours
         onward = one < other
         merge = self.tree.joined_at(one[onward], other[onward])
-        inside = np.zeros(self.tree.n_nodes - 1, dtype=np.int64)
-        np.add.at(inside, merge, self.quotient.widths[onward])
-        return inside
+        inside = np.bincount(merge, weights=self.quotient.widths[onward], minlength=self.tree.n_nodes - 1)
+        return inside.astype(np.float64)
 
     @cached_property
-    def entering(self) -> Int64Array:
+    def entering(self) -> NDArray[np.float64]:
         """b-(X) of each set."""
         return self.tree.sums(self.quotient.entering, -self._inside)
 
     @cached_property
-    def crossing(self) -> list[int]:
+    def crossing(self) -> list[float]:
         """Bandwidth that enters or leaves each set."""
         one, _ = self.quotient.neighbours
-        total = np.zeros(self.tree.n_nodes, dtype=np.int64)
-        np.add.at(total, one, self.quotient.widths)
-        crossing: list[int] = self.tree.sums(total, -2 * self._inside).tolist()
+        total = np.bincount(one, weights=self.quotient.widths, minlength=self.tree.n_nodes)
+        crossing: list[float] = self.tree.sums(total.astype(np.float64), -2 * self._inside).tolist()
         return crossing
 
     @cached_property
@@ -135,7 +133,7 @@ class _Borders:
         nothing = np.zeros(self.tree.n_nodes - 1, dtype=np.int64)
         weight = self.tree.sums(self.quotient.weight, nothing)
         outside = weight[-1] - weight
-        return np.where(self.entering > 0, outside / np.maximum(self.entering, 1), 0.0)
+        return np.where(self.entering > 0, outside / np.maximum(self.entering, 1.0), 0.0)
 
     def clusters(self) -> tuple[float, Int32Array] | None:
         """Disjoint clusters as numbers of the quotient's nodes, and the sum of their weights times needs."""
@@ -173,7 +171,7 @@ class _Borders:
         """More than the border joins each part of a quarter to three quarters of the nodes to the others."""
         n, crossing, size = self.tree.n_nodes, self.crossing, self._sizes
         least = _FIRMNESS * crossing[name]
-        leaving: list[int] | None = None
+        leaving: list[float] | None = None
         begin = self._starts[name]
         stack = [name]
         while stack:
@@ -206,16 +204,15 @@ class _Borders:
     def _halves(self) -> list[tuple[int, int]]:
         return list(zip(self.tree.left.tolist(), self.tree.right.tolist(), strict=True))
 
-    def _leaving(self, name: int) -> list[int]:
+    def _leaving(self, name: int) -> list[float]:
         """Bandwidth across a set's border at its nodes up to each place of its interval, from 0 on."""
         one, other = self.quotient.neighbours
         place = self.tree.start[: self.tree.n_nodes] - self._starts[name]
         size = self._sizes[name]
         at, to = place[one], place[other]
         cross = np.flatnonzero((at >= 0) & (at < size) & ((to < 0) | (to >= size)))
-        each = np.zeros(size + 1, dtype=np.int64)
-        np.add.at(each, at[cross] + 1, self.quotient.widths[cross])
-        sums: list[int] = np.cumsum(each).tolist()
+        each = np.bincount(at[cross] + 1, weights=self.quotient.widths[cross], minlength=size + 1)
+        sums: list[float] = np.cumsum(each).tolist()
         return sums
 
 
@@ -229,7 +226,7 @@ def _can_be_tight(quotient: Quotient, labels: Int32Array, count: int) -> BoolArr
     links = np.flatnonzero((head >= 0) & (tail != head))
     border = np.bincount(head[links], weights=quotient.bandwidths[links], minlength=count)
     demand, own = (total - weight).astype(np.float64), (total - quotient.weight)[quotient.is_point]
-    entering = quotient.entering.astype(np.float64)
+    entering = quotient.entering
     if not np.all(entering[quotient.is_point][own > 0]) or not border.all():
         return np.zeros(count, dtype=bool)
     each = entering[quotient.is_point]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
+
+_Numbers = TypeVar("_Numbers", NDArray[np.int64], NDArray[np.float64])
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +37,13 @@ class Dendrogram:
         """Nodes of each set, shape (2n - 1,)."""
         return self.sums(np.ones(self.n_nodes, dtype=np.int64), np.zeros(len(self.left), dtype=np.int64))
 
-    def sums(self, of_node: Int64Array, of_merge: Int64Array) -> Int64Array:
+    def sums(self, of_node: _Numbers, of_merge: _Numbers) -> _Numbers:
         """Sum of the values of a set's nodes, and of the merges within it (its own too), shape (2n - 1,)."""
         total = [*of_node.tolist(), *of_merge.tolist()]
         pairs = zip(self.left.tolist(), self.right.tolist(), strict=True)
         for place, (one, other) in enumerate(pairs, self.n_nodes):
             total[place] += total[one] + total[other]
-        return np.array(total, dtype=np.int64)
+        return np.array(total, dtype=of_node.dtype)
 
     @cached_property
     def start(self) -> Int64Array:

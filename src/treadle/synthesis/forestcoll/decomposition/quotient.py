@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.synthesis.forestcoll.instance import Instance
@@ -87,11 +88,10 @@ class Quotient:
         return one[serves], other[serves]
 
     @cached_property
-    def entering(self) -> Int64Array:
-        """b-(v) of each node."""
-        total = np.zeros(self.n_nodes, dtype=np.int64)
-        np.add.at(total, self.heads, self.bandwidths)
-        return total
+    def entering(self) -> NDArray[np.float64]:
+        """b-(v) of each node; sums of many links may exceed 64 bits."""
+        total = np.bincount(self.heads, weights=self.bandwidths, minlength=self.n_nodes)
+        return total.astype(np.float64)
 
     def need(self, labels: Int32Array) -> float | None:
         """Mean of (W - w(X)) / b-(X) over the sets of a candidate level."""
