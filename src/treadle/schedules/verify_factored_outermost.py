@@ -2,7 +2,7 @@
 
 Of relay and plane exchanges this is a bound: how late a native tree leaves, how late one that comes in leaves
 its relay, and the farthest reach of one that comes in. Some trees are followed as those of a table; if one of
-them is as high, the bound is the height.
+them is as high, the bound is the height. If they are few, all are followed.
 """
 
 from __future__ import annotations
@@ -55,6 +55,13 @@ def exchange_height(piece: Piece, inside: Pieces, slots: Slots, follow: _Follow)
         late = max((hops.latest for hops in inside.hops), default=0)
         far = max((int(hops.reach.max(initial=0)) for hops in inside.hops), default=0)
         return Height((piece.n_children - 1) * (1 + late) + far, is_exact=False)
+    total = int(trees.root_units.sum())
+    if is_exact and total * trees.n_children <= _SAMPLE_CELLS:
+        every = np.repeat(np.arange(trees.n_children), trees.root_units)
+        first = np.cumsum(trees.root_units) - trees.root_units
+        chosen = list(zip(every.tolist(), (np.arange(total) - first[every]).tolist(), strict=True))
+        reach = [int(follow(0, rows).reach.max()) for rows in _parts(piece, trees, inside, chosen)]
+        return Height(max(reach), is_exact=True)
     latest: list[tuple[int, int]] = []
     if isinstance(trees, RelayExchange):
         bound, latest = _relay_bound(trees, inside, slots)
@@ -133,8 +140,8 @@ def _relay_bound(trees: RelayExchange, inside: Pieces, slots: Slots) -> tuple[in
     late_by_block = delay + relayed
     most = int(late_by_block.max(initial=0))
     top = np.flatnonzero(late_by_block == most)[: max(1, _LATEST // min(g, _LATEST))]
-    blocks = zip(root[top].tolist(), (number[top] * g).tolist(), strict=True)
-    latest = [(one, first + unit) for one, first in blocks for unit in range(min(g, _LATEST))]
+    begins = zip(root[top].tolist(), (number[top] * g).tolist(), strict=True)
+    latest = [(one, first + unit) for one, first in begins for unit in range(min(g, _LATEST))]
     return max(_own_reach(inside), most + 1 + _entered_reach(inside)), latest
 
 
@@ -211,11 +218,18 @@ def _samples(
     counts = trees.root_units
     _, roots = np.unique(np.stack([inside.kind, counts]), axis=1, return_index=True)
     chosen = [(root, unit) for unit in range(64) for root in roots.tolist() if unit < counts[root]]
-    chosen = [*latest, *chosen]
+    n_trees = max(1, _SAMPLE_CELLS // trees.n_children)
+    yield from _parts(piece, trees, inside, [*latest, *chosen][:n_trees])
+
+
+def _parts(
+    piece: Piece, trees: ExchangeColumns, inside: Pieces, chosen: list[tuple[int, int]]
+) -> Iterator[TreeParts]:
+    """Unit trees, as pairs of root and number, some at a time."""
     table: PieceTrees = piece.trees
     n = trees.n_children
     step = max(1, _BATCH_CELLS // n)
-    for low in range(0, min(len(chosen), max(1, _SAMPLE_CELLS // n)), step):
+    for low in range(0, len(chosen), step):
         root, unit = np.array(chosen[low : low + step], dtype=np.int64).T
         found = table.rows(root, unit)
         offset, links = trees.path_links(np.maximum(found.path, 0).ravel())
