@@ -18,6 +18,9 @@ MOST_CHILDREN = 2**14
 MOST_VISITS = 2**17
 """Rows and columns that searches of alternating paths may look at in all, for a plane."""
 
+_MUCH = 8  # units that a row and a column need before paths between them are taken many at a time
+_TURNS = 16
+
 Table = NDArray[np.signedinteger]
 _GOLDEN = 0.6180339887498949  # fractional parts of its multiples are spread evenly
 
@@ -179,6 +182,7 @@ def _fill(table: Table, out: Int64Array, into: Int64Array, room: Table, watch: W
     columns = into - table.sum(axis=0, dtype=np.int64)
     for sign in (1, -1):
         _match(table, rows, columns, room, sign)
+        _exchange(table, rows, columns, room, sign)
     return mend(table, rows, columns, room, watch)
 
 
@@ -210,11 +214,12 @@ def _tilt(table: Table, out: Int64Array, into: Int64Array, room: Table) -> None:
     tall = np.ix_(others, special)
     lack = into[special] - table[:, special].sum(axis=0, dtype=np.int64)
     table[tall] = np.clip(table[tall] + _dealt(lack, h).T, 0, room[tall])
-    for row in special.tolist():  # what they send, or are sent, may leave no choice
-        if out[row] in (0, int(room[row].sum(dtype=np.int64))):
-            table[row] = room[row] if out[row] else 0
-        if into[row] in (0, int(room[:, row].sum(dtype=np.int64))):
-            table[:, row] = room[:, row] if into[row] else 0
+    # what special children send, or are sent, may leave no choice
+    most = room[special].sum(axis=1, dtype=np.int64), room[:, special].sum(axis=0, dtype=np.int64)
+    for row in special[(out[special] == 0) | (out[special] == most[0])].tolist():
+        table[row] = room[row] if out[row] else 0
+    for column in special[(into[special] == 0) | (into[special] == most[1])].tolist():
+        table[:, column] = room[:, column] if into[column] else 0
 
 
 def _dealt(totals: Int64Array, width: int) -> Int32Array:
@@ -243,6 +248,36 @@ def _match(table: Table, rows: Int64Array, columns: Int64Array, room: Table, sig
         table[row, column] += sign
         np.subtract.at(rows, row, sign)
         np.subtract.at(columns, column, sign)
+
+
+def _exchange(table: Table, rows: Int64Array, columns: Int64Array, room: Table, sign: int) -> None:
+    """Paths of three steps from a row to a column that both need much, many at a time: raise (lower) cells of
+    the row, lower (raise) others in those columns, and raise (lower) those rows' cells in the column.
+    """
+
+    def may(row: int | Int64Array, column: int | Int64Array, change: int) -> BoolArray:
+        old = table[row, column]
+        free: BoolArray = old < room[row, column] if change > 0 else old > 0
+        return free
+
+    everyone = np.arange(len(rows))
+    for a in np.flatnonzero(sign * rows >= _MUCH).tolist():
+        for b in np.flatnonzero(sign * columns >= _MUCH).tolist():
+            through = np.flatnonzero(may(a, everyone, sign) & (everyone != a) & (everyone != b))
+            by = np.flatnonzero(may(everyone, b, sign) & (everyone != a) & (everyone != b))
+            for turn in range(_TURNS):
+                wanted = min(sign * int(rows[a]), sign * int(columns[b]), len(through), len(by))
+                if wanted <= 0:
+                    break
+                size = min(len(through), len(by))
+                y, x = np.roll(through, turn)[:size], by[:size]
+                good = np.flatnonzero((x != y) & may(x, y, -sign))[:wanted]
+                table[a, y[good]] += sign
+                table[x[good], y[good]] -= sign
+                table[x[good], b] += sign
+                rows[a] -= sign * len(good)
+                columns[b] -= sign * len(good)
+                through, by = np.setdiff1d(through, y[good]), np.setdiff1d(by, x[good])
 
 
 def mend(
