@@ -9,7 +9,7 @@ from treadle.errors import TreadleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.cost import height_max
 from treadle.schedules.verify import verify
-from treadle.synthesis.forestcoll import synthesise
+from treadle.synthesis.forestcoll import TreeBudget, synthesise
 from treadle.synthesis.forestcoll.decomposition.decompose import FactoredSynthesis, decompose
 from treadle.topologies import parse
 
@@ -60,3 +60,11 @@ def test_factored_forests_of_platforms_are_low(name: str, height: int) -> None:
     assert isinstance(found, FactoredSynthesis)
     report = verify(topology, collective, found.schedule)
     assert (report.n_violations, report.height_max, report.height_is_exact) == (0, height, True)
+
+
+def test_two_boxes_of_mi250_at_the_exact_optimum_take_six_hops() -> None:
+    topology = parse("mi250(2)")
+    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
+    result = synthesise(topology, collective, budget=TreeBudget(exact=True))
+    assert (result.trees_per_root, result.algbw) == (83, result.optimum.algbw)
+    assert height_max(result.schedule) == 6
