@@ -120,3 +120,18 @@ def test_files_that_are_no_plans(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_quiet_prints_nothing(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["repair", str(plan), "--link", "box0.gpu0--ib0", "-q"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_rank_that_alone_holds_the_others_back_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without its NVSwitch link a GPU has just its network card; the others do better without it."""
+    whole = tmp_path / "whole.plan"
+    assert main(["solve", "dgx_a100_flat(4)", "allgather", "-q", "-o", str(whole)]) == 0
+    assert main(["repair", str(whole), "--link", "box3.gpu0--box3.nvswitch"]) == 0
+    told = capsys.readouterr().out
+    assert "box3.gpu0 alone holds the others back; compare --node box3.gpu0, without it" in told
+    assert "90.32% of the optimum" in told  # 1 - (25 / 31) / (200 / 24)
+    for failed in (["--node", "box3.gpu0"], ["--link", "box3.gpu0--ib0"]):
+        assert main(["repair", str(whole), *failed]) == 0
+        assert "alone holds" not in capsys.readouterr().out

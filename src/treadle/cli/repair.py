@@ -111,6 +111,9 @@ def _print_cost(output: Output, result: RepairResult) -> None:
         witness = describe_witness(plan.topology, plan.collective, plan.witness, plan.optimal_algbw)
         output.line(f"            {witness}")
     output.line(f"loss        {_loss(result)}")
+    if result.lone_bottleneck is not None:
+        name = result.lone_bottleneck
+        output.line(f"            {name} alone holds the others back; compare --node {name}, without it")
     old, new = result.piece_kinds
     if old is not None and new is not None:
         output.line(f"kinds       of pieces: {old} before, {new} after")

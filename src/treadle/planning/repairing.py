@@ -21,12 +21,15 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.demands import Demands
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
+from treadle.schedules.witness import CutWitness
 from treadle.synthesis.engine import Progress
 from treadle.topologies import reached, with_failed_links, with_failed_nodes
 from treadle.topologies.topology import Topology
 
 _SHOWN = 3
 """Names of ranks in a message before the rest are counted."""
+
+_DEAR = Fraction(1, 4)
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,19 @@ class RepairResult:
     def algbw_loss(self) -> Fraction:
         """The share of the plan's own throughput that is lost; negative if the new plan is faster."""
         return 1 - self.new.algbw / self.old.algbw
+
+    @property
+    def lone_bottleneck(self) -> str | None:
+        """The only rank beyond the new bottleneck, where a quarter of the optimum or more is lost.
+
+        Without it the others may do much better.
+        """
+        cut, loss = self.new.witness, self.optimum_loss
+        if not isinstance(cut, CutWitness) or loss is None or loss < _DEAR:
+            return None
+        ranks = np.array(self.new.collective.ranks)
+        outside = ranks[~np.isin(ranks, cut.nodes)]
+        return self.new.topology.node_names[outside[0]] if len(outside) == 1 else None
 
     @property
     def piece_kinds(self) -> tuple[int | None, int | None]:

@@ -102,6 +102,8 @@ def repair_summary(result: RepairResult) -> dict[str, object]:
     }
     if result.optimum_loss is not None:
         values["optimum_loss"] = float(result.optimum_loss)
+    if result.lone_bottleneck is not None:
+        values["lone_bottleneck"] = result.lone_bottleneck
     return {**values, "seconds": dict(result.seconds)}
 
 
