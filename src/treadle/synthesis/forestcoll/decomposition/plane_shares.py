@@ -18,7 +18,7 @@ MOST_CHILDREN = 2**14
 MOST_VISITS = 2**17
 """Rows and columns that searches of alternating paths may look at in all, for a plane."""
 
-_MUCH = 8  # units that a row and a column need before paths between them are taken many at a time
+_MUCH = 32  # units that a row and a column need before paths between them are taken many at a time
 _TURNS = 16
 
 Table = NDArray[np.signedinteger]
@@ -263,6 +263,8 @@ def _exchange(table: Table, rows: Int64Array, columns: Int64Array, room: Table, 
     everyone = np.arange(len(rows))
     for a in np.flatnonzero(sign * rows >= _MUCH).tolist():
         for b in np.flatnonzero(sign * columns >= _MUCH).tolist():
+            if sign * rows[a] <= 0:
+                break
             through = np.flatnonzero(may(a, everyone, sign) & (everyone != a) & (everyone != b))
             by = np.flatnonzero(may(everyone, b, sign) & (everyone != a) & (everyone != b))
             for turn in range(_TURNS):
@@ -277,7 +279,9 @@ def _exchange(table: Table, rows: Int64Array, columns: Int64Array, room: Table, 
                 table[x[good], b] += sign
                 rows[a] -= sign * len(good)
                 columns[b] -= sign * len(good)
-                through, by = np.setdiff1d(through, y[good]), np.setdiff1d(by, x[good])
+                left = np.ones((2, len(rows)), dtype=bool)
+                left[0, y[good]], left[1, x[good]] = False, False
+                through, by = through[left[0, through]], by[left[1, by]]
 
 
 def mend(
