@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nested_fabrics import case
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.cost import height_max
 from treadle.schedules.verify import verify
@@ -72,3 +73,11 @@ def test_the_latest_exit_is_as_early_as_halls_theorem_allows(data: st.DataObject
     if needed:
         rows = depth[needed]
         assert max(used) == _least_latest([need[y] for y in needed], have, rows)
+
+
+def test_few_takers_of_many_suppliers() -> None:
+    """Only some children have native trees; every child may supply exits."""
+    asked = case(50890)
+    found = decompose(asked.topology, asked.collective, budget=asked.budget)
+    assert isinstance(found, FactoredSynthesis)
+    assert verify(asked.topology, asked.collective, found.schedule, claimed_algbw=found.algbw).is_ok

@@ -146,7 +146,7 @@ def _parts(
 ) -> Int64Array:
     """What each taker gets, nearest suppliers first, as parts of rows."""
     first = np.searchsorted(child, np.arange(n + 1)).tolist()
-    at, skip = first[:-1], [0] * len(flow)
+    at, skip = first[:-1], [0] * n
     size = units.tolist()
     parts = []
     for taker, taken in enumerate(flow):
