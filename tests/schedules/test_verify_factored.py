@@ -334,3 +334,14 @@ def test_natives_that_differ_between_levels_are_rejected() -> None:
     piece = sample[2].forests[0].layers[0].pieces[0]
     found = _kinds(sample, _with_piece(sample[2], 0, native=piece.native + np.array([1, -1])))
     assert found == {ViolationKind.SHARES}
+
+
+def test_a_kind_that_no_piece_has_is_harmless() -> None:
+    """Its paths are nowhere in the fabric, so there is nothing to check them against."""
+    topology, collective, schedule = samples.nested_pods()
+    (forest,) = schedule.forests
+    (layer,) = forest.layers
+    for piece in layer.pieces:
+        spare = replace(layer, pieces=(*layer.pieces, piece))
+        padded = replace(schedule, broadcast=replace(forest, layers=(spare,)))
+        _agrees(topology, collective, padded)

@@ -209,8 +209,8 @@ class LayerCheck:
         The joints are looked at in the first piece. Where link ends that are one node there are one node in
         another piece as well, its joints hold too.
         """
-        if not len(joints):
-            return joints
+        if not len(joints) or not len(tails):
+            return np.zeros((0, 2), dtype=np.int64)
         passable = self._fabric.passable
         first, second = joints.T
         at = np.unique(np.concatenate([first, second + tails.shape[1]]))
