@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from nested_fabrics import case
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.verify import verify
@@ -163,3 +164,12 @@ def test_closed_forms_watch_the_clock() -> None:
     topology = irregular(*CASES[0])
     with pytest.raises(TimeLimitError):
         decompose(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), deadline=time.monotonic() - 1)
+
+
+def test_ranks_with_trees_that_neither_supply_nor_are_entered() -> None:
+    """Here the last rank of a box has trees of its own, but no link to the outside serves it."""
+    asked = case(200218)
+    found = decompose(asked.topology, asked.collective, budget=asked.budget)
+    assert not isinstance(found, str)
+    for form in (found.schedule, found.schedule.explicit()):
+        assert verify(asked.topology, asked.collective, form, claimed_algbw=found.algbw).is_ok

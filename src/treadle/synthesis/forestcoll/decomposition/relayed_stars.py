@@ -133,7 +133,8 @@ def _table(
     share = shares.reshape(relays, -1)
     cells = np.tile(np.arange(n * n), relays)
     by_relay = Units.of(cells, np.repeat(np.arange(relays), n * n), share.ravel())
-    width = 1 + max(int(side.runs.supplier.max(initial=0)) for side in (out, into))
+    # not every rank that has trees need supply or be entered
+    width = max(*(1 + int(side.runs.supplier.max(initial=0)) for side in (out, into)), *map(len, groups))
     usual = _usual_relay(out, width)
     passed = np.empty(len(tree), dtype=np.int64)
     entry = np.empty(len(tree), dtype=np.int64)
