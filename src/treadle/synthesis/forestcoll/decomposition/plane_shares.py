@@ -78,11 +78,13 @@ def plane_shares(
         return "too many trees for planes that serve the children unequally"
     base = _bases(out, into, trees)
     tables: list[Table] = []
-    sent = np.broadcast_to(np.array(trees, dtype=kind), (n, n)) if sent is None else sent.astype(kind)
-    room: Table = sent
+    given = None if sent is None else sent.astype(kind)
+    room: Table = np.broadcast_to(np.array(trees, dtype=kind), (n, n)) if given is None else given
     for plane in range(planes - 1):
         watch.beat("planes shared by children", plane, planes)
         table = _circulant(base[plane].astype(kind))
+        if plane or given is not None:
+            np.minimum(table, room, out=table)  # planes before may have left less than the base
         last = _without_later_plane(out[:, plane + 1 :] > 0, into[:, plane + 1 :] > 0)
         is_full = _fill_all(table, out[:, plane], into[:, plane], room, last, watch)
         if not is_full:
@@ -92,7 +94,7 @@ def plane_shares(
         tables.append(table)
         if plane < planes - 2:
             room = room - table
-    return _as_pairs(base, tables, trees, sent, np.zeros(n, dtype=bool) if whole is None else whole)
+    return _as_pairs(base, tables, trees, given, np.zeros(n, dtype=bool) if whole is None else whole)
 
 
 def _without_later_plane(out: BoolArray, into: BoolArray) -> tuple[Int64Array, Int64Array]:
@@ -124,7 +126,7 @@ def _fill_all(
     if min(out.min(), into.min()) < 0:
         return False
     rest = room.copy()
-    rest[last] = 0
+    rest[last] = table[last] = 0
     is_full = _fill(table, out, into, rest, watch)
     table[last] = fixed
     return is_full
@@ -173,13 +175,14 @@ def _circulant(base: Table) -> Table:
 
 
 def _fill(table: Table, out: Int64Array, into: Int64Array, room: Table, watch: Watch) -> bool | None:
-    """Change a table of the usual base so that it has these row and column sums; False if it cannot be, None
-    if that takes too long.
+    """Change a table, nowhere above `room`, so that it has these row and column sums; False if it cannot be,
+    None if that takes too long.
     """
-    np.minimum(table, room, out=table)  # planes before may have left less than the base
     _tilt(table, out, into, room)
-    rows = out - table.sum(axis=1, dtype=np.int64)
-    columns = into - table.sum(axis=0, dtype=np.int64)
+    # sums of 2**14 numbers of 16 bits fit 32, which is faster
+    kind = np.int32 if table.itemsize < 4 else np.int64
+    rows = out - table.sum(axis=1, dtype=kind)
+    columns = into - table.sum(axis=0, dtype=kind)
     for sign in (1, -1):
         _match(table, rows, columns, room, sign)
         _exchange(table, rows, columns, room, sign)
@@ -342,32 +345,33 @@ def _path(table: Table, needs: Int64Array, room: Table, source: int) -> tuple[li
     return [], visited
 
 
-def _as_pairs(base: Int64Array, tables: list[Table], trees: int, sent: Table, whole: BoolArray) -> Shares:
+def _as_pairs(
+    base: Int64Array, tables: list[Table], trees: int, sent: Table | None, whole: BoolArray
+) -> Shares:
     """Cells in which some table differs from the base, and those of the rows asked for."""
     n = base.shape[1]
-    roots, children, units = [], [], []
-    step = max(1, 2**22 // n)
+    places: list[Int64Array] = []
+    step = max(1, 2**19 // n)  # rows that caches hold
+    usual = [
+        np.lib.stride_tricks.sliding_window_view(np.concatenate([one, one]).astype(table.dtype), n)[n:0:-1]
+        for one, table in zip(base, tables, strict=False)
+    ]
     for begin in range(0, n, step):
-        rows = np.arange(begin, min(begin + step, n))
-        differs = sent[begin : begin + step] != trees
-        differs |= whole[rows, None]
-        for plane, table in enumerate(tables):
-            twice = np.concatenate([base[plane], base[plane]]).astype(table.dtype)
-            usual = np.lib.stride_tricks.sliding_window_view(twice, n)[n - rows]
-            differs |= table[rows[0] : rows[-1] + 1] != usual
-        differs[np.arange(len(rows)), rows] = False
-        row, child = np.divmod(np.flatnonzero(differs), n)
-        roots.append(rows[row])
-        children.append(child)
-        cells = [table[rows[row], child].astype(np.int64) for table in tables]
-        cells.append(
-            sent[rows[row], child]
-            - np.array(cells, dtype=np.int64).reshape(len(tables), len(row)).sum(axis=0)
-        )
-        units.append(np.array(cells, dtype=np.int64).reshape(len(base), len(row)).T)
-    return Shares(
-        base,
-        np.concatenate(roots).astype(np.int32),
-        np.concatenate(children).astype(np.int32),
-        np.concatenate(units),
-    )
+        rows = slice(begin, begin + step)
+        differs = np.zeros((min(step, n - begin), n), dtype=bool) if sent is None else sent[rows] != trees
+        for table, even in zip(tables, usual, strict=True):
+            differs |= table[rows] != even[rows]
+        differs[whole[rows]] = True
+        np.fill_diagonal(differs[:, begin:], False)
+        places.append(np.flatnonzero(differs) + begin * n)
+    place = np.concatenate(places)
+    units = np.empty((len(place), len(base)), dtype=np.int64)
+    units[:, -1] = trees if sent is None else sent.ravel()[place]
+    for plane, table in enumerate(tables):
+        units[:, plane] = table.ravel()[place]
+        units[:, -1] -= units[:, plane]
+    root, child = np.divmod(place, n)
+    columns = root.astype(np.int32), child.astype(np.int32), units
+    for column in columns:
+        column.setflags(write=False)  # values that hold them need no copies
+    return Shares(base, *columns)
