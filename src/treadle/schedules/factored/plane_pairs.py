@@ -94,20 +94,21 @@ class PlanePairs(ExchangeColumns):
             raise ScheduleError(
                 f"{what}: pair_units has {self.pair_units.shape[1]} columns, base {len(self.base)} planes"
             )
-        root, child = self.pair_root.astype(np.int64), self.pair_child.astype(np.int64)
-        if np.any(np.diff(self._pairs) <= 0) or np.any(root == child):
+        root = self.pair_root
+        if np.any(self._pairs[1:] <= self._pairs[:-1]) or np.any(root == self.pair_child):
             raise ScheduleError(f"{what}: pairs must rise and be of different children")
         listed = np.bincount(root, minlength=n)
         if np.any((self.native_units != r) & (listed != n - 1)):
             raise ScheduleError(f"{what}: a child that has not r = {r} unit trees must have all its pairs")
-        met = np.concatenate([self._relay_pairs, self._relays_by[0]])
-        if np.any(self._pair_row(*np.divmod(met, n)) < 0):
-            raise ScheduleError(f"{what}: the pairs of relays must be given")
-        first, stop = (
-            np.searchsorted(self._relays_by[0], self._pairs, side=side) for side in ("left", "right")
-        )
-        sent = self._own(root, child) + (stop - first) * self.block
-        if np.any(self.pair_units.sum(axis=1) != sent):
+        sent = self.native_units[root]
+        for met, more in ((self._relay_pairs, -self.block), (self._relays_by[0], self.block)):
+            row = self._pair_row(*np.divmod(met, n))
+            if np.any(row < 0):
+                raise ScheduleError(f"{what}: the pairs of relays must be given")
+            np.add.at(sent, row, more)
+        for units in self.pair_units.T:
+            sent -= units
+        if sent.any():
             raise ScheduleError(f"{what}: rows of pair_units must sum to what children send each other")
 
     @property
@@ -201,9 +202,12 @@ class PlanePairs(ExchangeColumns):
 
     @cached_property
     def _changes(self) -> Int64Array:
-        """What the pairs have more than the base, shape (e, planes)."""
-        distance = (self.pair_child.astype(np.int64) - self.pair_root) % self.n_children
-        changes: Int64Array = self.pair_units - self.base[:, distance].T
+        """What the pairs have more than the base, shape (planes, e)."""
+        distance = self.pair_child - self.pair_root
+        distance += self.n_children * (distance < 0).astype(np.int32)
+        changes = np.empty((self.n_planes, len(distance)), dtype=np.int64)
+        for plane, row in enumerate(changes):
+            np.subtract(self.pair_units[:, plane], self.base[plane][distance], out=row)
         return changes
 
     @cached_property
@@ -217,10 +221,11 @@ class PlanePairs(ExchangeColumns):
         return self._starts(self.pair_child)
 
     def _starts(self, child: Int32Array) -> Int64Array:
-        shares = np.repeat(self.base.sum(axis=1)[None], self.n_children, axis=0)
-        np.add.at(shares, child, self._changes)
+        shares = np.repeat(self.base.sum(axis=1)[:, None], self.n_children, axis=1)
+        for plane, changes in zip(shares, self._changes, strict=True):
+            np.add.at(plane, child, changes)  # plane by plane, as numpy is slow with rows
         none = np.zeros((self.n_children, 1), dtype=np.int64)
-        return np.concatenate([none, np.cumsum(shares, axis=1)], axis=1)
+        return np.concatenate([none, np.cumsum(shares, axis=0).T], axis=1)
 
     @cached_property
     def _by_child(self) -> tuple[Int64Array, Int64Array]:
@@ -228,7 +233,7 @@ class PlanePairs(ExchangeColumns):
         key = self.pair_child.astype(np.int64) * self.n_children + self.pair_root
         order = np.argsort(key)
         total = np.zeros((self.n_planes, len(key) + 1), dtype=np.int64)
-        np.cumsum(self._changes[order].T, axis=1, out=total[:, 1:])
+        np.cumsum(self._changes[:, order], axis=1, out=total[:, 1:])
         return key[order], total
 
     @cached_property
