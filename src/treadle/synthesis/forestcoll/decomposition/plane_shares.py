@@ -229,8 +229,10 @@ def _dealt(totals: Int64Array, width: int) -> Int32Array:
     """Rows of these sums, even in every row and, all rows together, in every column."""
     each, rest = np.divmod(totals, width)
     start = (np.cumsum(rest) - rest) % width
-    turn = (np.arange(width) - start[:, None]) % width
-    dealt: Int32Array = (each[:, None] + (turn < rest[:, None])).astype(np.int32)
+    dealt = np.repeat(each.astype(np.int32)[:, None], width, axis=1)
+    for row, begin, size in zip(dealt, start.tolist(), rest.tolist(), strict=True):
+        row[begin : begin + size] += 1
+        row[: max(begin + size - width, 0)] += 1
     return dealt
 
 
@@ -350,7 +352,7 @@ def _as_pairs(
 ) -> Shares:
     """Cells in which some table differs from the base, and those of the rows asked for."""
     n = base.shape[1]
-    places: list[Int64Array] = []
+    places: list[Int32Array] = []  # x n + y < 2**28; pages that are new cost more than arithmetic
     step = max(1, 2**19 // n)  # rows that caches hold
     usual = [
         np.lib.stride_tricks.sliding_window_view(np.concatenate([one, one]).astype(table.dtype), n)[n:0:-1]
@@ -363,15 +365,17 @@ def _as_pairs(
             differs |= table[rows] != even[rows]
         differs[whole[rows]] = True
         np.fill_diagonal(differs[:, begin:], False)
-        places.append(np.flatnonzero(differs) + begin * n)
-    place = np.concatenate(places)
-    units = np.empty((len(place), len(base)), dtype=np.int64)
-    units[:, -1] = trees if sent is None else sent.ravel()[place]
-    for plane, table in enumerate(tables):
-        units[:, plane] = table.ravel()[place]
-        units[:, -1] -= units[:, plane]
-    root, child = np.divmod(place, n)
-    columns = root.astype(np.int32), child.astype(np.int32), units
-    for column in columns:
+        places.append((np.flatnonzero(differs) + begin * n).astype(np.int32))
+    ends = np.cumsum([0, *map(len, places)]).tolist()
+    root, child = np.empty(ends[-1], dtype=np.int32), np.empty(ends[-1], dtype=np.int32)
+    units = np.empty((ends[-1], len(base)), dtype=np.int64)
+    for place, start, stop in zip(places, ends, ends[1:], strict=False):
+        rest, here = units[start:stop, -1], slice(start, stop)
+        np.divmod(place, n, out=(root[here], child[here]))
+        rest[:] = trees if sent is None else sent.ravel()[place]
+        for plane, table in enumerate(tables):
+            units[here, plane] = table.ravel()[place]
+            rest -= units[here, plane]
+    for column in (root, child, units):
         column.setflags(write=False)  # values that hold them need no copies
-    return Shares(base, *columns)
+    return Shares(base, root, child, units)
