@@ -619,3 +619,20 @@ def test_planes_with_relays_and_unequal_children() -> None:
         check_lookups(trees, topology.n_links)
         relayed += trees.depth == 2
     assert relayed > 20
+
+
+def test_more_blocks_than_fit_memory_have_a_bound() -> None:
+    """A small file may name 2**38 blocks of one unit tree."""
+    n, units = 3, 2**36
+    sums = np.full((n, 1), (n - 1) * units)
+    topology = planes_star(sums, sums)
+    out, into = (
+        np.array([np.flatnonzero(ends == node) for node in topology.compute_nodes])
+        for ends in (topology.tails, topology.heads)
+    )
+    zero, none = np.zeros((n, 1), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    first = np.concatenate([zero, sums], axis=1)
+    trees = RelayExchange(out, into, first, first, zero, zero, np.full(n, units), 1, none, none, none, none)
+    report = verify(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), one_piece(topology, trees))
+    assert report.is_ok
+    assert report.height_max == 1

@@ -22,6 +22,7 @@ from treadle.schedules.verify_factored_runs import Overlay, RunTable
 _SAMPLE_CELLS = 2**18  # trees times children that are followed
 _BATCH_CELLS = 2**16
 _LATEST = 16  # unit trees that leave latest
+_MAX_BLOCKS = 2**24  # followed one by one; plan files are hostile
 
 
 class _Followed(Protocol):
@@ -63,7 +64,7 @@ def exchange_height(piece: Piece, inside: Pieces, slots: Slots, follow: _Follow)
         reach = [int(follow(0, rows).reach.max()) for rows in _parts(piece, trees, inside, chosen)]
         return Height(max(reach), is_exact=True)
     latest: list[tuple[int, int]] = []
-    if isinstance(trees, RelayExchange):
+    if isinstance(trees, RelayExchange) and total // trees.block <= _MAX_BLOCKS:
         bound, latest = _relay_bound(trees, inside, slots)
     else:
         late = max((hops.latest for hops in inside.hops), default=0)
