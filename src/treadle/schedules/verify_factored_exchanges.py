@@ -166,7 +166,7 @@ def _sent_faults(trees: PlaneExchange) -> list[str]:
     n, g = trees.base.shape[1], trees.block
     root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
     pairs = root * n + child
-    place = np.argsort(pairs)
+    place = np.argsort(pairs, kind="stable")  # by far the fastest of those that rise
     more = np.zeros(len(pairs), dtype=np.int64)
     for sender, sign in ((trees.relay_root, -g), (trees.relay_by, g)):
         wanted = sender.astype(np.int64) * n + trees.relay_child
@@ -174,7 +174,10 @@ def _sent_faults(trees: PlaneExchange) -> list[str]:
         if len(wanted) and (not len(pairs) or np.any(pairs[place[at]] != wanted)):
             return ["a pair that relays change has the usual shares of planes"]
         np.add.at(more, place[at], sign)
-    if np.any(trees.pair_units.sum(axis=1) != trees.native_units[root] + more):
+    more += trees.native_units[root]
+    for units in trees.pair_units.T:
+        more -= units
+    if more.any():
         return ["planes do not divide what a child sends to another"]
     unusual = trees.native_units != len(trees.place)
     if np.any(np.bincount(root, minlength=n)[unusual] != n - 1):
@@ -230,11 +233,10 @@ def _plane_sums(trees: PlaneExchange) -> tuple[Int64Array, Int64Array]:
     """Units that leave and that enter each child by each plane, shape (n, planes)."""
     n = trees.base.shape[1]
     root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
-    usual = trees.base[:, np.where(child < root, child + n, child) - root]
-    sides = []
-    for end in (root, child):
-        sums = np.tile(trees.base.sum(axis=1), (n, 1))
-        for plane, units in enumerate(trees.pair_units.T):
-            np.add.at(sums[:, plane], end, units - usual[plane])
-        sides.append(sums)
-    return sides[0], sides[1]
+    distance = np.where(child < root, child + n, child) - root
+    out, into = (np.tile(trees.base.sum(axis=1), (n, 1)) for _ in range(2))
+    for plane, (units, usual) in enumerate(zip(trees.pair_units.T, trees.base, strict=True)):
+        more = units - usual[distance]
+        np.add.at(out[:, plane], root, more)
+        np.add.at(into[:, plane], child, more)
+    return out, into
