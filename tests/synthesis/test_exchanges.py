@@ -621,6 +621,24 @@ def test_planes_with_relays_and_unequal_children() -> None:
     assert relayed > 20
 
 
+def test_pairs_that_relays_change_are_given_with_what_they_send() -> None:
+    rng = random.Random(16)
+    seen = set()
+    for _ in range(20):
+        _, _, trees = relayed_planes(rng, 5, 2, 2)
+        for sender in (trees.relay_root, trees.relay_by):
+            for end, child in zip(sender.tolist(), trees.relay_child.tolist(), strict=True):
+                here = (trees.pair_root == end) & (trees.pair_child == child)
+                units = trees.pair_units + np.outer(here, [1, 0])
+                with pytest.raises(ScheduleError, match="must sum to what"):
+                    replace(trees, pair_units=units)
+                pairs = {key: getattr(trees, key)[~here] for key in ("pair_root", "pair_child", "pair_units")}
+                with pytest.raises(ScheduleError, match=r"of relays must be|must have all") as refusal:
+                    replace(trees, **pairs)
+                seen.add("of relays must be" in str(refusal.value))
+    assert True in seen
+
+
 def test_more_blocks_than_fit_memory_have_a_bound() -> None:
     """A small file may name 2**38 blocks of one unit tree."""
     n, units = 3, 2**36
