@@ -100,6 +100,16 @@ def test_fixed_trees_are_exact_and_within_theorem_35(topology: Topology, trees: 
     assert find_violated_cut(problem, lower, multiplicity=trees) is not None
 
 
+def test_cuts_are_compared_in_128_bits_or_not_at_all() -> None:
+    problem = instance_of(parse("ring(4)"), on_all_ranks(parse("ring(4)"), CollectiveKind.ALLGATHER))
+    capacities = problem.bandwidths * 2**50
+    # each rank gets 2**51 over its two links, and needs 3 times the rate
+    for rate, is_violated in ((Fraction(2**51, 3), False), (Fraction(2**120 + 1, 3 * 2**69), True)):
+        assert (find_violated_cut(problem, capacities, rate=rate) is not None) is is_violated
+    with pytest.raises(InfeasibleError, match="too many digits"):
+        find_violated_cut(problem, capacities, rate=Fraction(2**124 + 1, 2**73))
+
+
 @settings(max_examples=60)
 @given(symmetric_topologies(switches=(0, 3)))
 def test_numbers_of_trees_come_best_first(topology: Topology) -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, exact_sum
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.forest import Direction
@@ -16,6 +16,9 @@ from treadle.topologies.topology import Topology
 
 UNIT_LIMIT = 2**61
 """Capacities and multiplicities in units must sum to less than this in the 64-bit stages."""
+
+WIDE_LIMIT = 2**126
+"""What two sides of a cut are compared in must be less than this."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,12 @@ def find_violated_cut(
         One maximum flow per terminal, each got from the last by moving the sink (Theorem 23, Theorem 25).
     """
     factor = rate.numerator * multiplicity
+    largest = rate.denominator * exact_sum(capacities) + factor * exact_sum(problem.weights)
+    if largest >= WIDE_LIMIT:
+        raise InfeasibleError(
+            f"{problem.topology.name}: bandwidths and weights have too many digits to compare cuts exactly; "
+            f"round them, say to whole GB/s"
+        )
     failed, nodes = core.find_violated_cut(
         problem.n_nodes,
         problem.terminals,
