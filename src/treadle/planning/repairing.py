@@ -312,9 +312,10 @@ def _how(
     """The algorithm and its options: those of the plan, but for what is asked for now."""
     name = algorithm or plan.algorithm
     if name not in algorithm_names():
+        blamed = "there is none" if algorithm else "it made the plan, and cannot be run on another fabric"
         raise ScheduleError(
-            f"plan: made by {name[:60]!r}, which cannot be run on another fabric; name one that can "
-            f"(--algorithm), of {', '.join(algorithm_names())}"
+            f"algorithm {name[:60]!r}: {blamed}; name one that can (--algorithm), of "
+            f"{', '.join(algorithm_names())}"
         )
     options = asked_options(plan) if name == plan.algorithm else SolveOptions()
     if form is not None:
