@@ -106,7 +106,7 @@ def test_allreduce_witnesses_on_another_fabric() -> None:
 
 
 def test_late_solve_falls_back_and_says_so() -> None:
-    result = solve("torus:16,16", "allgather", time_limit_s=1e-9)
+    result = solve("torus:24,24", "allgather", time_limit_s=1e-9)
     assert result.is_late
     assert result.report.is_ok
     assert result.plan.algorithm in generation.FALLBACKS
