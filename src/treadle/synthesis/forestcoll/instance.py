@@ -120,7 +120,7 @@ def find_violated_cut(
     """
     factor = rate.numerator * multiplicity
     largest = rate.denominator * exact_sum(capacities) + factor * exact_sum(problem.weights)
-    if largest >= WIDE_LIMIT:
+    if largest >= WIDE_LIMIT or rate.denominator >= 2**63:
         raise InfeasibleError(
             f"{problem.topology.name}: bandwidths and weights have too many digits to compare cuts exactly; "
             f"round them, say to whole GB/s"
