@@ -226,6 +226,7 @@ class Matcher {
         inside_.assign(n_, 0);
         seen_node_.assign(n_, 0);
         step_.resize(n_);
+        for (int v = 0; v < n_; v++) most_in_ = std::max<std::int64_t>(most_in_, family.in_start[v + 1] - family.in_start[v]);
         sort_by_weight();
     }
 
@@ -285,6 +286,9 @@ class Matcher {
     int limit_ = 0, last_ = 0;
     std::vector<std::int64_t> classes_;  // weights of trees, the greatest first
     std::vector<int> class_;             // by tree
+    bool mixed_ = false;                 // too many weights for tables of each: all trees are in one, and move by splits
+    std::int64_t most_in_ = 0;           // arcs into a node
+    static constexpr std::int64_t kMostTable = 1 << 22;
     // Of the node that is being settled, by in-arc counted from 0; tables of a class are together:
     int node_ = -1, first_ = 0, degree_ = 0;
     std::vector<std::vector<int>> on_;  // (class, arc): trees; -1 where one has left
@@ -318,14 +322,16 @@ class Matcher {
 
     std::int64_t room(int slot) const { return family_.capacity[first_ + slot] - family_.load[first_ + slot]; }
 
-    int n_classes() const { return static_cast<int>(classes_.size()); }
+    int n_classes() const { return mixed_ ? 1 : static_cast<int>(classes_.size()); }
     std::vector<int>& trees_on(int c, int slot) { return on_[static_cast<std::size_t>(c) * degree_ + slot]; }
     char& dead(int c, int slot) { return dead_[static_cast<std::size_t>(c) * degree_ + slot]; }
 
     void sort_by_weight() {
         classes_ = weights_of(family_);
-        class_.clear();
-        for (std::int64_t weight : family_.weight)
+        const std::int64_t most = std::max<std::int64_t>(1, kMostTable / (most_in_ * most_in_ + 1));
+        mixed_ = mixed_ || static_cast<std::int64_t>(classes_.size()) > most;
+        class_.assign(mixed_ ? family_.weight.size() : 0, 0);
+        for (std::int64_t weight : mixed_ ? std::vector<std::int64_t>{} : family_.weight)
             class_.push_back(static_cast<int>(std::lower_bound(classes_.begin(), classes_.end(), weight, std::greater<>()) -
                                               classes_.begin()));
     }
@@ -342,7 +348,7 @@ class Matcher {
         dead_to_all_.assign(degree_, 0);
         for (int t = 0; t < family_.n_trees(); t++)
             if (family_.root[t] != v) trees_on(class_[t], slot_[family_.parents(t)[v]]).push_back(t);
-        family_.work += family_.n_trees();
+        family_.work += family_.n_trees() + static_cast<std::int64_t>(looked_.size() / 16);
     }
 
     // Take trees off the overloaded arcs into v, as far as possible.
@@ -355,13 +361,14 @@ class Matcher {
                 while (room(e) < 0) {
                     if (exhausted() || control_.cancelled()) return;
                     if (!relieve(e) && !relieve_by_split(e) && !(detours && relieve_by_detour(e))) break;
-                    moved = n_classes() > 1;
+                    moved = classes_.size() > 1;
                 }
         }
     }
 
     // Heavy trees first, where they fit; then where the overload becomes less all the same.
     bool relieve(int e) {
+        if (mixed_) return false;
         for (int c = 0; c < n_classes(); c++)
             if (classes_[c] <= -room(e) && augment(e, c, classes_[c])) return true;
         for (int c = 0; n_classes() > 1 && c < n_classes(); c++)
@@ -375,9 +382,9 @@ class Matcher {
         const std::int64_t excess = -room(e);
         std::vector<int> order;  // the lightest that is enough first, then the heaviest
         for (int c = n_classes() - 1; c >= 0; c--)
-            if (classes_[c] >= excess) order.push_back(c);
+            if (mixed_ || classes_[c] >= excess) order.push_back(c);
         for (int c = 0; c < n_classes(); c++)
-            if (classes_[c] < excess) order.push_back(c);
+            if (!mixed_ && classes_[c] < excess) order.push_back(c);
         seen_.assign(degree_, 0);
         from_.assign(degree_, -1);
         place_.assign(degree_, -1);
@@ -427,7 +434,7 @@ class Matcher {
     }
 
     bool relieve_by_detour(int e) {
-        for (int c = n_classes() - 1; c >= 0; c--) {
+        for (int c = mixed_ ? -1 : n_classes() - 1; c >= 0; c--) {
             dead_.assign(dead_.size(), 0);  // detours start from a full search
             if (augment(e, c, 1 + std::max<std::int64_t>(0, classes_[c] + room(e)))) return true;
             if (!detour(e, c)) continue;
@@ -457,7 +464,10 @@ class Matcher {
                 place_[f] = place;
                 queue_.push_back(f);
                 if (room(f) < wanted) continue;
-                if (classes_[c] > -room(e)) dead_.assign(dead_.size(), 0);  // e gets room
+                if (classes_[c] > -room(e)) {  // e gets room
+                    dead_.assign(dead_.size(), 0);
+                    dead_to_all_.assign(degree_, 0);
+                }
                 shift_along(c, f);
                 return true;
             }

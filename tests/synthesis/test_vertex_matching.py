@@ -215,6 +215,22 @@ def test_bundles_are_split_where_only_some_of_their_trees_fit() -> None:
     assert not check(instance, found)
 
 
+def test_very_many_different_multiplicities() -> None:
+    """Too many weights for tables of each: 200 of them at nodes of 199 arcs, one of these too narrow."""
+    n, chance = 200, random.Random(1)
+    roots = tuple(chance.sample(range(1, n + 1), n))
+    capacity = {(u, v): roots[u] for u in range(n) for v in range(n) if u != v}
+    for v in range(n):
+        narrow, wide = chance.sample([u for u in range(n) if u != v and roots[u] > 1], 2)
+        capacity[narrow, v] -= 1
+        capacity[wide, v] += 1
+    instance = SmallDigraph(roots, capacity)
+    found = match_vertices(digraph(instance))
+    assert found.failure == ""
+    assert found.splits >= n / 2
+    assert not check(instance, found)
+
+
 def test_graphs_that_are_too_large_are_refused() -> None:
     ring = np.arange(2**16, dtype=np.int32)
     graph = Digraph(np.ones(2**16, dtype=np.int64), ring, np.roll(ring, -1), np.ones(2**16, dtype=np.int64))
