@@ -12,8 +12,8 @@ from treadle.synthesis.forestcoll.local_search import (
     RoutedArrays,
     link_units,
     packing_height,
-    rank_numbers,
     routed_forest,
+    routed_input,
 )
 from treadle.synthesis.forestcoll.switch_removal import LogicalGraph
 from treadle.synthesis.forestcoll.tree_packing import Packing
@@ -58,28 +58,14 @@ def gather_trees(
     if len(packing.root) == roots or len(packing.root) * n > MAX_CELLS:
         return graph, packing
     height = packing_height(packing)
-    number = rank_numbers(problem)
+    routed = routed_input(problem, graph, packing, link_units(graph, len(problem.tails)))
     kept: list[RoutedArrays] = []
     with contextlib.suppress(TimeLimitError):
         run_watched(
             "equal trees",
             lambda control: kept.append(
                 core.gather_forest(
-                    n,
-                    problem.n_nodes,
-                    number[problem.tails],
-                    number[problem.heads],
-                    link_units(graph, len(problem.tails)),
-                    number[graph.tails],
-                    number[graph.heads],
-                    graph.segment_offset,
-                    graph.segment_path,
-                    graph.segment_units,
-                    graph.path_offset,
-                    graph.path_links,
-                    packing.root,
-                    packing.multiplicity,
-                    np.ascontiguousarray(packing.parent).ravel(),
+                    *routed,
                     height,
                     _WORK_PER_CELL * len(packing.root) * n,
                     2 * MAX_CELLS,

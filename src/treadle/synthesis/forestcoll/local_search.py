@@ -29,6 +29,25 @@ _SPLIT = 16
 
 _LEAST_CELLS = 2**17
 
+RoutedInput = tuple[
+    int,
+    int,
+    Int32Array,
+    Int32Array,
+    Int64Array,
+    Int32Array,
+    Int32Array,
+    Int64Array,
+    Int32Array,
+    Int64Array,
+    Int64Array,
+    Int32Array,
+    Int32Array,
+    Int64Array,
+    Int32Array,
+]
+"""What the core's searches take: ranks and nodes, links, a logical graph in rank numbers, its trees."""
+
 RoutedArrays = tuple[
     int,
     Int32Array,
@@ -148,8 +167,8 @@ def lower_trees(
         return Lowered(
             graph, packing, before, before, failure=f"{len(packing.root)} trees of {n} ranks are too many"
         )
-    number = rank_numbers(problem)
     limits = link_units(graph, len(problem.tails)) if capacities is None else capacities
+    routed = routed_input(problem, graph, packing, limits)
     trees = min(int(packing.multiplicity.sum()), _SPLIT * len(packing.root))
     work = default_steps(packing) if max_work is None else max_work
     kept: list[RoutedArrays] = []
@@ -158,21 +177,7 @@ def lower_trees(
             "local search",
             lambda control: kept.append(
                 core.lower_forest(
-                    n,
-                    n_nodes,
-                    number[problem.tails],
-                    number[problem.heads],
-                    limits,
-                    number[graph.tails],
-                    number[graph.heads],
-                    graph.segment_offset,
-                    graph.segment_path,
-                    graph.segment_units,
-                    graph.path_offset,
-                    graph.path_links,
-                    packing.root,
-                    packing.multiplicity,
-                    np.ascontiguousarray(packing.parent).ravel(),
+                    *routed,
                     lowest,
                     work,
                     min(MAX_CELLS, max(trees * n, _LEAST_CELLS)),
@@ -189,6 +194,30 @@ def lower_trees(
     first, last, swaps, reversals, rehangs, splits, steps = kept[0][-1].tolist()
     assert first == before
     return Lowered(lower_graph, lower_packing, before, last, swaps, reversals, rehangs, splits, steps)
+
+
+def routed_input(
+    problem: Instance, graph: LogicalGraph, packing: Packing, capacities: Int64Array
+) -> RoutedInput:
+    """A fabric and its trees as the core's searches take them, nodes numbered with terminals first."""
+    number = rank_numbers(problem)
+    return (
+        len(problem.terminals),
+        problem.n_nodes,
+        number[problem.tails],
+        number[problem.heads],
+        capacities,
+        number[graph.tails],
+        number[graph.heads],
+        graph.segment_offset,
+        graph.segment_path,
+        graph.segment_units,
+        graph.path_offset,
+        graph.path_links,
+        packing.root,
+        packing.multiplicity,
+        np.ascontiguousarray(packing.parent).ravel(),
+    )
 
 
 def routed_forest(problem: Instance, arrays: RoutedArrays) -> tuple[LogicalGraph, Packing]:
