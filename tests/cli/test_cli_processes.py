@@ -65,7 +65,7 @@ def test_interrupt_leaves_no_file(tmp_path: Path) -> None:
     """On a terminal progress shows; Ctrl-C then ends the compiled core, and nothing is written."""
     plan = tmp_path / "late.plan"
     terminal, stderr = pty.openpty()
-    command = [*TREADLE, "solve", "torus:32,32", "allgather", "--exact", "-o", plan]
+    command = [*TREADLE, "solve", "torus:64,64", "allgather", "--exact", "-o", plan]
     with started(command, stderr=stderr) as process:
         os.close(stderr)
         shown = shown_on(terminal)  # waits for the first progress line
