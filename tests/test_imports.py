@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ PACKAGE = Path(treadle.__file__).parent
 BASE = {
     "treadle.errors",
     "treadle.arrays",
+    "treadle.lazy",
     "treadle.units",
     "treadle.atomic",
     "treadle.engine",
@@ -160,3 +163,30 @@ def test_only_the_command_line_prints_and_exits(where: str) -> None:
         for node in nodes_of(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("print", "exit", "quit", "input"), f"{path}:{node.lineno}"
+
+
+def lazy_packages() -> list[str]:
+    return [
+        ".".join(("treadle", *path.parent.relative_to(PACKAGE).parts))
+        for path in modules()
+        if path.name == "__init__.py" and "treadle.lazy" in (name for name, _ in imports_of(path))
+    ]
+
+
+@pytest.mark.parametrize("where", lazy_packages())
+def test_lazy_packages_load_what_type_checkers_see(where: str) -> None:
+    package = import_module(where)
+    path = Path(package.__file__ or "")
+    seen = {
+        alias.asname: node.module
+        for node in nodes_of(path)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    }
+    assert package.__all__ == sorted(seen)
+    assert not set(seen) & {module.name for module in pkgutil.iter_modules(package.__path__)}, "hidden"
+    for name, home in seen.items():
+        assert getattr(package, name) is getattr(import_module(str(home)), name)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = package.nothing

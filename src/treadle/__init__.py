@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
-from treadle._version import __version__
+from treadle.lazy import load_lazily
 
 if TYPE_CHECKING:
-    from treadle.planning import bound, compare, lower, repair, run, solve, verify
-    from treadle.schedules.collective import Collective, CollectiveKind
-    from treadle.schedules.files import load_plan, save_plan
-    from treadle.topologies import Topology, TopologyBuilder, parse
-
-__all__ = [
-    "Collective",
-    "CollectiveKind",
-    "Topology",
-    "TopologyBuilder",
-    "__version__",
-    "bound",
-    "compare",
-    "load_plan",
-    "lower",
-    "parse",
-    "repair",
-    "run",
-    "save_plan",
-    "solve",
-    "verify",
-]
-
-_HOMES = ("treadle.topologies", "treadle.schedules.collective", "treadle.schedules.files", "treadle.planning")
-
-
-def __getattr__(name: str) -> object:
-    """Load a public name when it is first used: reading a plan need not load the solvers."""
-    if name in __all__:
-        for home in _HOMES:
-            module = importlib.import_module(home)
-            if hasattr(module, name):
-                return getattr(module, name)
-    raise AttributeError(f"module 'treadle' has no attribute {name!r}")
+    from treadle._version import __version__ as __version__
+    from treadle.planning import bound as bound
+    from treadle.planning import compare as compare
+    from treadle.planning import lower as lower
+    from treadle.planning import repair as repair
+    from treadle.planning import run as run
+    from treadle.planning import solve as solve
+    from treadle.planning import verify as verify
+    from treadle.schedules.collective import Collective as Collective
+    from treadle.schedules.collective import CollectiveKind as CollectiveKind
+    from treadle.schedules.files import load_plan as load_plan
+    from treadle.schedules.files import save_plan as save_plan
+    from treadle.topologies import Topology as Topology
+    from treadle.topologies import TopologyBuilder as TopologyBuilder
+    from treadle.topologies import parse as parse
+else:
+    __all__, __getattr__ = load_lazily(
+        __name__,
+        {
+            "treadle._version": ("__version__",),
+            "treadle.planning": ("bound", "compare", "lower", "repair", "run", "solve", "verify"),
+            "treadle.schedules.collective": ("Collective", "CollectiveKind"),
+            "treadle.schedules.files": ("load_plan", "save_plan"),
+            "treadle.topologies": ("Topology", "TopologyBuilder", "parse"),
+        },
+    )

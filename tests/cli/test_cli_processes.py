@@ -99,6 +99,7 @@ class Interrupted:
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupted())
 from treadle.cli.main import entry_point
+sys.argv = ["treadle", "bound", "ring:4", "allgather"]
 entry_point()
 """
     done = finished([sys.executable, "-c", code])

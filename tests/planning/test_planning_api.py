@@ -40,13 +40,6 @@ from treadle.topologies import (
 )
 
 
-def test_names_at_the_top() -> None:
-    for name in treadle.__all__:
-        assert getattr(treadle, name) is not None
-    with pytest.raises(AttributeError):
-        _ = treadle.no_such_name  # type: ignore[attr-defined]
-
-
 @settings(max_examples=25)
 @given(st.data())
 def test_random_fabrics_are_solved_verified_and_run(data: st.DataObject) -> None:

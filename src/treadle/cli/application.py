@@ -6,12 +6,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
-from treadle._version import __version__
+import treadle
 from treadle.cli.status import INTERRUPTED, fail, interrupted
 from treadle.errors import InfeasibleError, MissingDependencyError, TreadleError
 
@@ -23,7 +25,7 @@ _PLAIN_WORDS = {"Value error, ": "", "Input should be ": "expected "}
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"treadle {__version__}\n")
+        sys.stdout.write(f"treadle {treadle.__version__}\n")
         raise typer.Exit
 
 
@@ -35,30 +37,46 @@ def _common(
     del version
 
 
-@cache
-def _commands() -> Callable[..., object]:
-    """All commands, as a function of the arguments; typer takes 70 ms to read their signatures.
+SUMMARIES = {
+    "solve": "Synthesise a schedule, verify it, report, and write a plan.",
+    "bound": "Print the optimum and its witness, without building a schedule.",
+    "verify": "Recompute every claim of a plan, or execute a text; list every violation, or none.",
+    "repair": "Plan anew without failed links and nodes, and say what the failure costs.",
+    "lower": "Write a plan as text for a runtime, after our own interpreter has executed that text.",
+    "run": "Move real data by a plan, check every element, and print the columns of nccl-tests.",
+    "simulate": "Predict how long a plan takes on its fabric, message by message.",
+    "testbed": "Emulate a fabric with network namespaces (root on Linux), run plans on it, compare with the "
+    "model.",
+    "calibrate": "Fit latency and bandwidth of the alpha-beta model to measured times.",
+    "compare": "Show schedulers side by side, each schedule verified, beside the optimum.",
+    "pareto": "Show all Pareto-optimal schedules of a small fabric in steps and rounds per chunk (extra: "
+    "exact).",
+    "routes": "Route an all-to-all over weighted paths, free of deadlock, near the optimal rate; or write a "
+    "plan's.",
+    "design": "Find the best topologies for N nodes of degree D, and their schedules.",
+    "topology": "The catalogue of fabrics; one fabric in detail; its JSON.",
+}
+"""First lines of the commands' own descriptions. Each has a module of its name here."""
 
-    Loaded when called, so that a missing core or Ctrl-C is reported well.
-    """
-    from treadle.cli import (
-        calibrate,
-        compare,
-        design,
-        lower,
-        pareto,
-        repair,
-        routes,
-        run,
-        simulate,
-        solve,
-        testbed,
-        topology,
-        verify,
-    )
 
+def _stub() -> None:
+    """Stands for a command until that is loaded."""
+
+
+class _Commands(TyperGroup):
+    """Lists all commands, and loads the one that is run: to load all of them takes a second."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command's name, the command with its options, and the other arguments."""
+        name, stub, rest = super().resolve_command(ctx, args)
+        return name, stub if name is None else load_command(name), rest
+
+
+def _application() -> typer.Typer:
+    """An application without commands."""
     app = typer.Typer(
         name="treadle",
+        cls=_Commands,
         help="Provably optimal, verified collective-communication schedules for any network fabric.",
         no_args_is_help=True,
         add_completion=False,
@@ -66,20 +84,26 @@ def _commands() -> Callable[..., object]:
         rich_markup_mode=None,
     )
     app.callback()(_common)
-    app.command("solve")(solve.solve_command)
-    app.command("bound")(solve.bound_command)
-    app.command("verify")(verify.verify_command)
-    app.command("repair")(repair.repair_command)
-    app.command("lower")(lower.lower_command)
-    app.command("run")(run.run_command)
-    app.command("simulate")(simulate.simulate_command)
-    app.command("testbed")(testbed.emulate_command)
-    app.command("calibrate")(calibrate.calibrate_command)
-    app.command("compare")(compare.compare_command)
-    app.command("pareto")(pareto.pareto_command)
-    app.command("routes")(routes.routes_command)
-    app.command("design")(design.design_command)
-    app.add_typer(topology.app, name="topology")
+    return app
+
+
+@cache
+def load_command(name: str) -> Any:
+    """The command of that name with its options, or a group of commands; typer takes long to read them."""
+    module, app = import_module(f"treadle.cli.{name}"), _application()
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=name)
+    else:
+        app.command(name)(module.command)
+    return cast(TyperGroup, get_command(app)).commands[name]
+
+
+@cache
+def _commands() -> Callable[..., object]:
+    """All commands, as a function of the arguments; of each the name and the summary."""
+    app = _application()
+    for name, summary in SUMMARIES.items():
+        app.command(name, help=summary)(_stub)
     return get_command(app)
 
 

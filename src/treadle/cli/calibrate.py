@@ -20,7 +20,7 @@ from treadle.topologies.files import save_topology
 from treadle.topologies.topology import MAX_BANDWIDTH
 
 
-def calibrate_command(
+def command(
     measured: Annotated[
         Path,
         typer.Argument(metavar="FILE", help="nccl-tests output (text or -J), or JSON of run or testbed."),

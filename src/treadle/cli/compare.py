@@ -37,7 +37,7 @@ _HEADINGS = ("algorithm", "algbw", "% optimum", "trees", "height", "steps", "CPU
 _ALLTOALL_HEADINGS = ("algorithm", "algbw", "time / optimum", "steps", "CPU s", "verified")
 
 
-def compare_command(
+def command(
     topology: TopologyArgument,
     collective: CollectiveArgument,
     algorithms: Annotated[

@@ -26,7 +26,7 @@ FAILED = 1
 _PLANNED = (CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 
 
-def design_command(
+def command(
     nodes: Annotated[int, typer.Option(help="Compute nodes.", metavar="N")],
     degree: Annotated[int, typer.Option(help="Links out of (and into) each node.", metavar="D")],
     alpha: Annotated[str | None, typer.Option(help="Latency of a hop; default 10us.", metavar="TIME")] = None,

@@ -24,7 +24,7 @@ from treadle.schedules.timed_routes import TimedRoutes
 from treadle.units import parse_size
 
 
-def lower_command(
+def command(
     plan: PlanArgument,
     to: Annotated[TargetFormat, typer.Option(help="Format to write.")] = TargetFormat.MSCCL_XML,
     path: Annotated[Path | None, typer.Option("-o", "--output", help="File; default stdout.")] = None,

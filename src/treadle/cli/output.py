@@ -7,13 +7,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from treadle.cli.status import fail
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print no report; errors still appear.")]
@@ -51,6 +53,10 @@ class Output:
         """Print a table; all columns after the first `left` are aligned to the right."""
         if self.as_json or self.quiet:
             return
+        # loaded here: a tenth of a second that commands without tables do not need
+        from rich.console import Console
+        from rich.table import Table
+
         table = Table(box=None, pad_edge=False, header_style=None)
         for place, heading in enumerate(headings):
             table.add_column(heading, justify="left" if place < left else "right", no_wrap=True)

@@ -20,7 +20,7 @@ from treadle.cli.report import print_problem
 from treadle.planning.summary import front_summary, problem_summary
 
 
-def pareto_command(
+def command(
     topology: TopologyArgument,
     collective: CollectiveArgument,
     max_steps: Annotated[int, typer.Option(help="Most steps to try.", metavar="S")],

@@ -30,7 +30,7 @@ TIME_LIMIT_REACHED = 4
 _SHOWN = 4
 
 
-def repair_command(
+def command(
     plan: PlanArgument,
     links: Annotated[
         list[str] | None,

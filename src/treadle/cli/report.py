@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from treadle.cli.names import describe_links, describe_nodes
 from treadle.cli.output import Output
 from treadle.cli.quantities import counted, exact_bandwidth, shortfall
-from treadle.planning import Bound, RateResult, Shortfall, SolveResult, uniform_bandwidth
+from treadle.planning.alltoall import uniform_bandwidth
 from treadle.planning.summary import factored_shape, route_shape
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.alltoall_witness import DistanceWitness
@@ -17,14 +18,17 @@ from treadle.schedules.cost import link_loads
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.forest import ForestSchedule
-from treadle.schedules.plan import Plan
 from treadle.schedules.route_cost import route_loads
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.timed_routes import TimedRoutes
-from treadle.schedules.violations import Report
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import Topology
 from treadle.units import format_bandwidth
+
+if TYPE_CHECKING:
+    from treadle.planning import Bound, RateResult, Shortfall, SolveResult
+    from treadle.schedules.plan import Plan
+    from treadle.schedules.violations import Report
 
 SHOWN_VIOLATIONS = 20
 

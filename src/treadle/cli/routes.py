@@ -37,7 +37,7 @@ SourceArgument = Annotated[
 ]
 
 
-def routes_command(
+def command(
     topology: SourceArgument,
     output_path: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write: .json, .csv or .xml.")

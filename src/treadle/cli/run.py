@@ -27,7 +27,7 @@ from treadle.schedules.plan import Plan
 FAILED = 1
 
 
-def run_command(
+def command(
     plan: PlanArgument,
     size: Annotated[
         str, typer.Option(help="Per-rank buffer: 64M, or 1K..64M by factors of two.", metavar="SIZES")

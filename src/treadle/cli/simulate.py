@@ -29,7 +29,7 @@ from treadle.units import format_size, parse_bandwidth, parse_time_ns
 FAILED = 1
 
 
-def simulate_command(
+def command(
     plan: Annotated[
         str,
         typer.Argument(metavar="PLAN|TOPOLOGY", help="A plan that solve wrote, or a fabric to solve for."),

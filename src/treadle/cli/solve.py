@@ -1,4 +1,4 @@
-"""``treadle solve`` and ``treadle bound``."""
+"""``treadle solve``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ from treadle.cli.report import (
     print_bound,
     print_packing,
     print_problem,
-    print_rate,
     print_schedule,
     print_seconds,
     print_verification,
@@ -42,7 +41,7 @@ from treadle.cli.report import (
 from treadle.cli.work import ClusterOption, JobsOption
 from treadle.errors import FormatError
 from treadle.planning.candidate import SizeRequest
-from treadle.planning.summary import bound_summary, solve_summary
+from treadle.planning.summary import solve_summary
 from treadle.planning.workers import workers
 from treadle.schedules.files import save_plan
 from treadle.units import parse_size, parse_time_ns
@@ -51,7 +50,7 @@ FAILED = 1
 TIME_LIMIT_REACHED = 4
 
 
-def solve_command(
+def command(
     topology: TopologyArgument,
     collective: CollectiveArgument,
     plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
@@ -185,56 +184,3 @@ def _size(for_size: str | None, alpha: str | None) -> SizeRequest | None:
     if size < 1:
         raise FormatError(f"--for-size {for_size}: expected at least 1 byte")
     return SizeRequest(size, parse_time_ns("10us" if alpha is None else alpha) / 10**9)
-
-
-def bound_command(
-    topology: TopologyArgument,
-    collective: CollectiveArgument,
-    ranks: RanksOption = None,
-    forward: ForwardOption = False,
-    root: RootOption = None,
-    weights: WeightsOption = None,
-    demands: DemandsOption = None,
-    gap: Annotated[
-        float | None,
-        typer.Option(help="How close to come to an all-to-all's optimum; default 0.001.", metavar="SHARE"),
-    ] = None,
-    file_format: FormatOption = None,
-    time_limit: Annotated[
-        str | None,
-        typer.Option(
-            help="Give up an allreduce's bound, or stop an all-to-all's, after this time, such as 30s.",
-            metavar="TIME",
-        ),
-    ] = None,
-    jobs: JobsOption = None,
-    cluster: ClusterOption = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
-    """Print the optimum and its witness, without building a schedule."""
-    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
-    try:
-        with workers(jobs=jobs, cluster=cluster):
-            result = planning.bound(
-                topology,
-                collective,
-                gap=gap,
-                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
-                progress=progress,
-                **problem_options(ranks, forward, root, weights, file_format, demands),
-            )
-    except planning.TimeLimitError:
-        progress.clear()
-        warn("the time limit was reached before the bound was known; allow more time (--time-limit)")
-        return TIME_LIMIT_REACHED
-    finally:
-        progress.clear()
-    print_problem(output, result.topology, result.collective)
-    if result.rate is None:
-        print_bound(output, result.topology, result.collective, result.bound)
-    else:
-        print_rate(output, result.rate)
-    print_seconds(output, result.seconds)
-    output.result(bound_summary(result))
-    return TIME_LIMIT_REACHED if result.rate is not None and result.rate.is_late else 0

@@ -20,7 +20,7 @@ from treadle.units import format_bandwidth, format_size, parse_bandwidth
 FAILED = 1
 
 
-def emulate_command(
+def command(
     topology: Annotated[
         str | None,
         typer.Argument(metavar="TOPOLOGY", help="A direct-connect fabric: a catalogue expression or a file."),

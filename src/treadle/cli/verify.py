@@ -37,7 +37,7 @@ FileArgument = Annotated[
 ]
 
 
-def verify_command(
+def command(
     plan: FileArgument,
     topology: Annotated[
         str | None,

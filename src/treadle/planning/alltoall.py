@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treadle.planning.problem import Problem
-from treadle.synthesis.alltoall.certificate import RateResult
-from treadle.synthesis.alltoall.rate import optimal_rate
+from treadle.synthesis import alltoall
 from treadle.synthesis.watch import UNWATCHED, Watch
+
+if TYPE_CHECKING:
+    from treadle.synthesis.alltoall import RateResult
 
 DEFAULT_GAP = 1e-3
 
@@ -27,7 +30,7 @@ def alltoall_rate(problem: Problem, *, gap: float | None = None, watch: Watch = 
         At its deadline the result is what there is.
     """
     left = None if watch.deadline is None else max(0.0, watch.deadline - monotonic())
-    return optimal_rate(
+    return alltoall.optimal_rate(
         problem.topology,
         problem.collective,
         gap=DEFAULT_GAP if gap is None else gap,

@@ -11,15 +11,8 @@ import numpy as np
 
 from treadle.errors import ScheduleError
 from treadle.lowering.exchange import MAX_CHUNKS as PROGRAM_CHUNKS
-from treadle.planning.candidate import (
-    Bound,
-    Candidate,
-    Options,
-    SizeRequest,
-    bound_of_alltoall,
-    check_chunks,
-    find_bound,
-)
+from treadle.planning.bounds import Bound, bound_of_alltoall, find_bound
+from treadle.planning.candidate import Candidate, Options, SizeRequest, check_chunks
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.exchange import ExchangeSchedule

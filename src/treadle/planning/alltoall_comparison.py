@@ -6,7 +6,7 @@ from time import process_time
 
 from treadle.errors import ScheduleError
 from treadle.planning.alltoall_candidates import ALLTOALL_ALGORITHMS, TSMCF
-from treadle.planning.candidate import Bound
+from treadle.planning.bounds import Bound
 from treadle.planning.problem import Problem
 from treadle.planning.route_candidates import HIERARCHICAL, ROUTE_ALGORITHMS, ROUTES
 from treadle.schedules.collective import CollectiveKind

@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fractions import Fraction
-from time import monotonic
 
 from treadle.errors import ScheduleError
+from treadle.planning.bounds import Bound
 from treadle.planning.exact import ExactRequest
-from treadle.planning.problem import Problem, model_of
-from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.routes import MAX_UNITS
 from treadle.schedules.schedule import Schedule
-from treadle.schedules.witness import Witness
-from treadle.synthesis import forestcoll
-from treadle.synthesis.allreduce import AllreduceBound, allreduce_bound
-from treadle.synthesis.alltoall.certificate import RateResult
-from treadle.synthesis.alltoall.rate import optimal_rate
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll import Packer, PackingAttempt, TreeBudget
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.synthesis.watch import Watch
 
 MAX_LAYERS = 2**8
 """Work and memory of routing in layers grow with their number."""
@@ -33,27 +25,6 @@ class Form(StrEnum):
     AUTO = "auto"
     EXPLICIT = "explicit"
     FACTORED = "factored"
-
-
-@dataclass(frozen=True)
-class Bound:
-    """An upper bound on algbw and what proves it.
-
-    Parameters
-    ----------
-    algbw : Fraction
-        Bytes/s.
-    witness : Witness
-    is_tight : bool
-        Some schedule attains it.
-    model : str
-        What the fabric was assumed to do where that matters (allreduce); else "".
-    """
-
-    algbw: Fraction
-    witness: Witness
-    is_tight: bool = True
-    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,67 +171,3 @@ def check_chunks(options: Options) -> None:
     """ScheduleError unless the chunks asked for can be those of an all-to-all's shards."""
     if options.chunks is not None and not 1 <= options.chunks <= MAX_UNITS:
         raise ScheduleError(f"chunks: {str(options.chunks)[:20]} per shard, expected 1 to 2**24")
-
-
-MAX_RANKS_BY_FLOW = 1024
-"""Beyond this many ranks a bound is first sought by tight cuts."""
-
-
-def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: bool = False) -> Bound:
-    """The exact optimum; for an allreduce with capable switches, or an all-to-all, perhaps an upper bound.
-
-    Parameters
-    ----------
-    problem : Problem
-    watch : Watch
-    cards_forward : bool
-        Of an all-to-all on hosts with injection caps: whether what a node passes on stays out of its host.
-
-    Raises
-    ------
-    InfeasibleError
-        If a rank cannot be reached.
-    """
-    if problem.collective.kind is CollectiveKind.ALLREDUCE:
-        found = allreduce_bound(problem.topology, problem.collective, watch=watch)
-        return bound_of_allreduce(problem, found)
-    if problem.collective.kind is CollectiveKind.ALLTOALL:
-        left = None if watch.deadline is None else max(0.0, watch.deadline - monotonic())
-        rate = optimal_rate(
-            problem.topology,
-            problem.collective,
-            time_limit_s=left,
-            progress=watch.progress,
-            cards_forward=cards_forward,
-        )
-        return bound_of_alltoall(rate)
-    best = _optimum(problem, watch)
-    return Bound(best.algbw, best.witness)
-
-
-def _optimum(problem: Problem, watch: Watch) -> forestcoll.Optimum:
-    """The optimum; on large fabrics by a forest that attains it, which takes no flow per rank."""
-    if problem.collective.n_ranks > MAX_RANKS_BY_FLOW:
-        found = forestcoll.decompose(
-            problem.topology, problem.collective, progress=watch.progress, deadline=watch.deadline
-        )
-        if not isinstance(found, str) and found.algbw == found.optimum.algbw:
-            return found.optimum
-    return forestcoll.optimum(problem.topology, problem.collective)
-
-
-def bound_of_allreduce(problem: Problem, found: AllreduceBound) -> Bound:
-    """An allreduce bound as the other bounds are told."""
-    model = model_of(problem.topology, problem.collective)
-    return Bound(found.algbw, found.witness, found.is_attained is True, model)
-
-
-def bound_of_alltoall(found: RateResult) -> Bound:
-    """The upper side of an all-to-all's rate as the other bounds are told."""
-    units = found.collective.pair_demands.buffer_units
-    return Bound(units * found.upper, found.witness, found.exact is not None)
-
-
-def seconds_left(time_limit_s: float | None) -> float | None:
-    """The deadline as a value of time.monotonic(), or None without a limit."""
-    return None if time_limit_s is None else monotonic() + time_limit_s

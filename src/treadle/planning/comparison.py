@@ -11,10 +11,12 @@ from typing import Unpack
 from treadle.errors import TreadleError
 from treadle.planning.alltoall_candidates import ALLTOALL_ALGORITHMS
 from treadle.planning.alltoall_comparison import COMPARED_ONLY, fitting_names, judged_alltoall
-from treadle.planning.candidate import Bound, Options, find_bound, seconds_left
+from treadle.planning.bounds import Bound, find_bound
+from treadle.planning.candidate import Options
 from treadle.planning.generation import RS_AG, algorithm_names, check_algorithm, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.route_candidates import ROUTE_ALGORITHMS
+from treadle.planning.stages import seconds_left
 from treadle.planning.step_candidates import EXACT, STEP_ALGORITHMS
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps import StepSchedule
+from treadle.synthesis import exact
 from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.exact import ExactStatus, synthesise_exact
-from treadle.synthesis.exact.pareto import ParetoFront, pareto_front
 from treadle.topologies.distances import diameter
+
+if TYPE_CHECKING:
+    from treadle.synthesis.exact import ParetoFront
 
 DEFAULT_TIME_LIMIT_S = 60.0
 
@@ -58,7 +61,7 @@ def exact_schedule(problem: Problem, request: ExactRequest, deadline: float | No
         if request.symmetric:
             raise ScheduleError("exact: the symmetric search needs --rounds")
         return _fewest_rounds(problem, request, deadline)
-    result = synthesise_exact(
+    result = exact.synthesise_exact(
         problem.topology,
         problem.collective.kind,
         chunks=request.chunks,
@@ -71,7 +74,7 @@ def exact_schedule(problem: Problem, request: ExactRequest, deadline: float | No
     if result.schedule is not None:
         return result.schedule
     reason = result.phases[-1].reason
-    if result.status is ExactStatus.INFEASIBLE:
+    if result.status is exact.ExactStatus.INFEASIBLE:
         raise InfeasibleError(
             f"exact: {problem.topology.name} has no schedule with {request.chunks} chunks and rounds "
             f"{', '.join(map(str, request.rounds))} ({reason}); allow more rounds or steps"
@@ -97,7 +100,7 @@ def _last_point(
 ) -> StepSchedule:
     """The point of the Pareto front with the most steps that are allowed: the least T_B."""
     steps = diameter(problem.topology) if request.steps is None else request.steps
-    found = pareto_front(
+    found = exact.pareto_front(
         problem.topology,
         kind,
         max_steps=steps,
@@ -109,7 +112,7 @@ def _last_point(
     )
     if found.points:
         return found.points[-1].schedule
-    if any(entry.status is ExactStatus.UNKNOWN for entry in found.excluded):
+    if any(entry.status is exact.ExactStatus.UNKNOWN for entry in found.excluded):
         raise TimeLimitError("exact: the time limit was reached")
     raise InfeasibleError(
         f"exact: no schedule of {problem.topology.name} has {steps} steps or fewer "
@@ -136,7 +139,7 @@ def exact_front(
     seed: int = 0,
 ) -> ParetoFront:
     """All Pareto-optimal (steps, rounds / chunks); see `treadle.synthesis.exact.pareto.pareto_front`."""
-    return pareto_front(
+    return exact.pareto_front(
         problem.topology,
         problem.collective.kind,
         max_steps=max_steps,

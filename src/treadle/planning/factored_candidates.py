@@ -6,7 +6,8 @@ from dataclasses import replace
 from time import process_time
 
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.planning.candidate import Bound, Candidate, Form, Options
+from treadle.planning.bounds import Bound
+from treadle.planning.candidate import Candidate, Form, Options
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.forest import Direction

@@ -13,13 +13,8 @@ from treadle.planning.alltoall_candidates import (
     generate_alltoall,
     quick_alltoall,
 )
-from treadle.planning.candidate import (
-    Bound,
-    Candidate,
-    Options,
-    bound_of_allreduce,
-    find_bound,
-)
+from treadle.planning.bounds import Bound, bound_of_allreduce, find_bound
+from treadle.planning.candidate import Candidate, Options
 from treadle.planning.factored_candidates import factored_forest
 from treadle.planning.problem import Problem
 from treadle.planning.route_candidates import ROUTE_ALGORITHMS, ROUTES, generate_routed, quick_routes
@@ -27,8 +22,7 @@ from treadle.planning.step_candidates import STEP_ALGORITHMS, generate_steps
 from treadle.planning.transfer import transfer_collective, transfer_schedule
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.verify import verify
-from treadle.synthesis import forestcoll
-from treadle.synthesis.allreduce import Construction, solve_allreduce
+from treadle.synthesis import allreduce, forestcoll
 from treadle.synthesis.baselines import BASELINES
 from treadle.synthesis.engine import TimeLimitError
 from treadle.topologies import trimmed
@@ -166,7 +160,7 @@ def _allreduce(
         trees_per_root=phases.trees_per_root,
         exact_trees_per_root=phases.exact_trees_per_root,
         seconds=phases.seconds,
-        notes=(*notes, f"built as {Construction.PHASES}"),
+        notes=(*notes, f"built as {allreduce.Construction.PHASES}"),
         packer=phases.packer,
         packing=phases.attempts,
         height_bound=phases.height_bound,
@@ -177,14 +171,14 @@ def _allreduce(
             # a limited number of trees per root only has a meaning for the two phases
             bound = options.bound or find_bound(problem, options.watch)
             return replace(base, bound=bound, seconds={**phases.seconds, "bound": process_time() - start})
-        best = solve_allreduce(
+        best = allreduce.solve_allreduce(
             topology, collective, rs_ag=phases.schedule, pack=forestcoll.pack_forest, watch=options.watch
         )
     except TimeLimitError:
         return replace(base, bound=options.bound, is_late=True)
     bound = bound_of_allreduce(problem, best.bound)
     seconds = {**phases.seconds, "allreduce": process_time() - start}
-    if best.construction is Construction.PHASES:
+    if best.construction is allreduce.Construction.PHASES:
         return replace(base, bound=bound, seconds=seconds)
     return Candidate(
         algorithm, best.schedule, bound, seconds=seconds, notes=(*notes, f"built as {best.construction}")

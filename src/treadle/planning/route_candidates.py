@@ -10,7 +10,8 @@ import numpy as np
 
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.alltoall_candidates import late_bound
-from treadle.planning.candidate import Candidate, Options, check_chunks, find_bound
+from treadle.planning.bounds import find_bound
+from treadle.planning.candidate import Candidate, Options, check_chunks
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.routes import RouteSchedule

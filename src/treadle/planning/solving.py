@@ -9,24 +9,14 @@ from typing import Unpack
 
 from treadle._version import __version__
 from treadle.errors import FormatError, ScheduleError
-from treadle.planning.alltoall import alltoall_rate
 from treadle.planning.asked_options import record_asked
-from treadle.planning.candidate import (
-    Bound,
-    Candidate,
-    Form,
-    Options,
-    RouteRequest,
-    SizeRequest,
-    bound_of_alltoall,
-    find_bound,
-    seconds_left,
-)
+from treadle.planning.bounds import Bound
+from treadle.planning.candidate import Candidate, Form, Options, RouteRequest, SizeRequest
 from treadle.planning.exact import ExactRequest
 from treadle.planning.fitting import check_fit
 from treadle.planning.generation import FORESTCOLL, RS_AG, default_algorithm, fall_back, generate
 from treadle.planning.problem import Problem, ProblemOptions, pose
-from treadle.planning.stages import Stopwatch
+from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan, PlanEntry
@@ -36,10 +26,8 @@ from treadle.schedules.verify import verify as verify_schedule
 from treadle.schedules.verify_routes import verify_routes
 from treadle.schedules.verify_timed_routes import verify_timed_routes
 from treadle.schedules.violations import Report
-from treadle.synthesis.alltoall.certificate import RateResult
 from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.forestcoll import Packer, PackingAttempt, Pruning, TreeBudget, prune_for_switches
-from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 
 
@@ -122,86 +110,6 @@ class SolveResult:
         if self.report.is_optimal:
             return True
         return False if self.bound.is_tight else None
-
-
-@dataclass(frozen=True)
-class BoundResult:
-    """The most that any schedule can reach.
-
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-    bound : Bound
-    seconds : mapping of stage to CPU seconds
-    rate : RateResult, optional
-        Both sides of an all-to-all's optimum; `bound` is the upper one.
-    """
-
-    topology: Topology
-    collective: Collective
-    bound: Bound
-    seconds: Mapping[str, float]
-    rate: RateResult | None = None
-
-    @property
-    def algbw(self) -> Fraction:
-        """The bound, bytes/s, exact."""
-        return self.bound.algbw
-
-
-def bound(
-    topology: Topology | str,
-    collective: Collective | CollectiveKind | str,
-    *,
-    gap: float | None = None,
-    time_limit_s: float | None = None,
-    progress: Progress | None = None,
-    **options: Unpack[ProblemOptions],
-) -> BoundResult:
-    """The exact optimum of a collective on a fabric, with a witness that proves it.
-
-    Parameters
-    ----------
-    topology, collective, **options
-        See `treadle.planning.problem.pose`.
-    gap : float, optional
-        How close the two sides of an all-to-all's optimum are to come, as a share; default 0.001.
-    time_limit_s : float, optional
-        Seconds after which to give up an allreduce, or to stop an all-to-all with what there is; the cut
-        search of the others is not interrupted.
-    progress : callable, optional
-        progress(stage, done, total).
-
-    Raises
-    ------
-    TreadleError
-        For malformed input; InfeasibleError if a rank cannot be reached.
-    TimeLimitError
-        If time ran out for an allreduce: there is no bound then.
-
-    Examples
-    --------
-    >>> bound("dgx_a100:2", "allgather").algbw
-    Fraction(1040000000000, 3)
-    """
-    watch = Stopwatch()
-    limit = Watch(progress, seconds_left(time_limit_s))
-    with watch.stage("fabric"):
-        problem = pose(topology, collective, **options)
-    if problem.collective.kind is CollectiveKind.ALLTOALL:
-        with watch.stage("optimum"):
-            rate = alltoall_rate(problem, gap=gap, watch=limit)
-        return BoundResult(
-            problem.topology, problem.collective, bound_of_alltoall(rate), watch.seconds(), rate
-        )
-    if gap is not None:
-        raise ScheduleError(
-            f"gap: the bound of {problem.collective.kind} is exact; only an all-to-all has a gap"
-        )
-    with watch.stage("optimum"):
-        found = find_bound(problem, limit)
-    return BoundResult(problem.topology, problem.collective, found, watch.seconds())
 
 
 def solve(

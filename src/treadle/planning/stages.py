@@ -1,10 +1,10 @@
-"""CPU seconds by stage."""
+"""CPU seconds by stage, and the time that is left."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from time import process_time
+from time import monotonic, process_time
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage's name, the work done and the work expected (0 if unknown)."""
@@ -46,3 +46,8 @@ class Stopwatch:
     def seconds(self) -> dict[str, float]:
         """Seconds of every stage so far, and `total`, which includes what no stage counts."""
         return {**self._stages, "total": self._clock() - self._start}
+
+
+def seconds_left(time_limit_s: float | None) -> float | None:
+    """The deadline as a value of time.monotonic(), or None without a limit."""
+    return None if time_limit_s is None else monotonic() + time_limit_s

@@ -8,7 +8,8 @@ from time import process_time
 from types import MappingProxyType
 
 from treadle.errors import ScheduleError
-from treadle.planning.candidate import Bound, Candidate, Options, find_bound
+from treadle.planning.bounds import Bound, find_bound
+from treadle.planning.candidate import Candidate, Options
 from treadle.planning.exact import exact_schedule
 from treadle.planning.problem import Problem, model_of
 from treadle.schedules.allreduce_witness import LengthWitness

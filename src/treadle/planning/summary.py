@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treadle.planning.alltoall import rate_summary
-from treadle.planning.candidate import Bound
-from treadle.planning.comparison import Comparison, ComparisonRow
-from treadle.planning.design import DesignResult, DesignRow
-from treadle.planning.point_to_point import Shortfall
 from treadle.planning.problem import model_of
-from treadle.planning.repairing import RepairResult
-from treadle.planning.solving import BoundResult, SolveResult
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.factored import FactoredSchedule, Layer
-from treadle.schedules.plan import Plan
 from treadle.schedules.routes import RouteSchedule
-from treadle.schedules.schedule import Schedule
 from treadle.schedules.step_cost import node_bandwidth
 from treadle.schedules.steps import StepSchedule
 from treadle.schedules.timed_routes import TimedRoutes
-from treadle.schedules.violations import Report
 from treadle.schedules.witness import CutWitness, Witness
-from treadle.synthesis.exact.pareto import ParetoFront
 from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
+
+if TYPE_CHECKING:
+    from treadle.planning.bounds import Bound, BoundResult
+    from treadle.planning.comparison import Comparison, ComparisonRow
+    from treadle.planning.designing import DesignResult, DesignRow
+    from treadle.planning.point_to_point import Shortfall
+    from treadle.planning.repairing import RepairResult
+    from treadle.planning.solving import SolveResult
+    from treadle.schedules.plan import Plan
+    from treadle.schedules.schedule import Schedule
+    from treadle.schedules.violations import Report
+    from treadle.synthesis.exact import ParetoFront
 
 
 def exact_text(value: Fraction) -> str:

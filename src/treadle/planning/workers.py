@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from joblib import parallel_config
-
-from treadle._version import __version__
+import treadle
 from treadle.errors import MissingDependencyError, TreadleError
 
 CONNECT_S = 10.0
@@ -57,13 +55,19 @@ def workers(
     """
     if jobs is not None and jobs < 1:
         raise TreadleError(f"jobs: {jobs}, expected at least 1 thread")
+    if cluster is None and jobs is None:
+        yield
+        return
+    # loaded here: a quarter of a second that most commands do not need
+    from joblib import parallel_config
+
     with ExitStack() as stack:
         if cluster is not None:
             client = stack.enter_context(_connected(cluster, connect_s))
             stack.enter_context(parallel_config(backend="dask", client=client))
         elif jobs == 1:
             stack.enter_context(parallel_config(backend="sequential"))
-        elif jobs is not None:
+        else:
             stack.enter_context(parallel_config(backend="threading", n_jobs=jobs))
         yield
 
@@ -119,13 +123,13 @@ def _check_workers(client: Any, address: str) -> None:
         raise TreadleError(
             f"cluster {address}: a worker has no treadle ({error}); install 'treadle[cluster]' on all of them"
         ) from None
-    if versions != {__version__}:
-        others = ", ".join(sorted(versions - {__version__}))
+    if versions != {treadle.__version__}:
+        others = ", ".join(sorted(versions - {treadle.__version__}))
         raise TreadleError(
-            f"cluster {address}: workers have treadle {others}, expected {__version__} as here"
+            f"cluster {address}: workers have treadle {others}, expected {treadle.__version__} as here"
         )
 
 
 def installed_version() -> str:
     """Treadle's version where this is called."""
-    return __version__
+    return treadle.__version__

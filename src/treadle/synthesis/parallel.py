@@ -10,15 +10,13 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
-
-from joblib import Parallel, delayed, effective_n_jobs, parallel_config
-from joblib.parallel import SequentialBackend, get_active_backend
 
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.watch import UNWATCHED, Watch
@@ -31,7 +29,7 @@ _PIECES = 3
 
 def runs_apart() -> bool:
     """Whether tasks go to other processes: only there does Python code run at the same time."""
-    return not _shares_memory() and effective_n_jobs(None) > 1
+    return _jobs() > 1 and not _shares_memory()
 
 
 def core_threads(most: int) -> int:
@@ -44,11 +42,16 @@ def core_threads(most: int) -> int:
     ----------
     most : int
     """
-    backend, jobs = get_active_backend(prefer="threads")
-    if isinstance(backend, SequentialBackend):
-        return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    wanted = effective_n_jobs(None) if _shares_memory() and jobs not in (None, 1) else cores
+    wanted = cores
+    if _is_configurable():
+        from joblib.parallel import SequentialBackend, get_active_backend
+
+        backend, jobs = get_active_backend(prefer="threads")
+        if isinstance(backend, SequentialBackend):
+            return 1
+        if _shares_memory() and jobs not in (None, 1):
+            wanted = _jobs()
     return max(1, min(cores, wanted, most))
 
 
@@ -68,11 +71,12 @@ def spans(count: int, *, least: int, native: bool = True) -> list[slice]:
     --------
     >>> spans(10, least=2)
     [slice(0, 10, None)]
+    >>> from joblib import parallel_config
     >>> with parallel_config("threading", n_jobs=2):
     ...     spans(10, least=3)
     [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
     """
-    jobs = effective_n_jobs(None) if native or runs_apart() else 1
+    jobs = _jobs() if native or runs_apart() else 1
     pieces = 1 if jobs == 1 else max(1, min(_PIECES * jobs, count // least))
     edges = [count * place // pieces for place in range(pieces + 1)]
     return [slice(first, last) for first, last in pairwise(edges)]
@@ -115,12 +119,14 @@ def map_blocks(
     >>> map_blocks("powers", pow, [(2, 3), (3, 2)])
     [8, 9]
     """
-    if len(blocks) < 2 or effective_n_jobs(None) == 1:
+    if len(blocks) < 2 or _jobs() == 1:
         results = []
         for done, block in enumerate(blocks):
             watch.beat(stage, done, len(blocks))
             results.append(function(*block))
         return results
+    from joblib import Parallel, delayed
+
     gate = _Gate() if _shares_memory() else None
     left = None if watch.deadline is None else watch.deadline - time.monotonic()
     if left is not None and left <= 0:
@@ -154,14 +160,32 @@ def _collected(stage: str, found: Generator[Result, None, None], total: int, wat
     return results
 
 
+def _is_configurable() -> bool:
+    """Whether joblib can have been configured: it takes a quarter of a second to load, so we load it late."""
+    return "joblib" in sys.modules
+
+
+def _jobs() -> int:
+    """Workers that joblib is configured for."""
+    if not _is_configurable():
+        return 1
+    from joblib import effective_n_jobs
+
+    return int(effective_n_jobs(None))
+
+
 def _shares_memory() -> bool:
     """Whether tasks run in this process."""
+    from joblib.parallel import get_active_backend
+
     backend, _ = get_active_backend(prefer="threads")
     return bool(getattr(backend, "supports_sharedmem", False))
 
 
 def _alone(function: Callable[..., Result], *block: Any) -> Result:
     """A task: what it calls must not ask for workers again."""
+    from joblib import parallel_config
+
     with parallel_config(backend="sequential"):
         return function(*block)
 

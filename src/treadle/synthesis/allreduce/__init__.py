@@ -1,15 +1,29 @@
 """The allreduce optimum: linear program by cuts, tree packing, in-network aggregation, certificates."""
 
-from treadle.synthesis.allreduce.bound import AllreduceBound, allreduce_bound, without_capabilities
-from treadle.synthesis.allreduce.capacities import Packer
-from treadle.synthesis.allreduce.solve import AllreduceSolution, Construction, solve_allreduce
+from __future__ import annotations
 
-__all__ = [
-    "AllreduceBound",
-    "AllreduceSolution",
-    "Construction",
-    "Packer",
-    "allreduce_bound",
-    "solve_allreduce",
-    "without_capabilities",
-]
+from typing import TYPE_CHECKING
+
+from treadle.lazy import load_lazily
+
+if TYPE_CHECKING:
+    from treadle.synthesis.allreduce.bound import AllreduceBound as AllreduceBound
+    from treadle.synthesis.allreduce.bound import allreduce_bound as allreduce_bound
+    from treadle.synthesis.allreduce.bound import without_capabilities as without_capabilities
+    from treadle.synthesis.allreduce.capacities import Packer as Packer
+    from treadle.synthesis.allreduce.solve import AllreduceSolution as AllreduceSolution
+    from treadle.synthesis.allreduce.solve import Construction as Construction
+    from treadle.synthesis.allreduce.solve import solve_allreduce as solve_allreduce
+else:
+    __all__, __getattr__ = load_lazily(
+        __name__,
+        {
+            "treadle.synthesis.allreduce.bound": (
+                "AllreduceBound",
+                "allreduce_bound",
+                "without_capabilities",
+            ),
+            "treadle.synthesis.allreduce.capacities": ("Packer",),
+            "treadle.synthesis.allreduce.solve": ("AllreduceSolution", "Construction", "solve_allreduce"),
+        },
+    )

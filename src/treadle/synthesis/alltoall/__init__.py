@@ -1,8 +1,25 @@
 """All-to-all: the optimal rate, and schedules that come near it."""
 
-from treadle.synthesis.alltoall.certificate import RateResult
-from treadle.synthesis.alltoall.flow import ConcurrentFlow, check_flow
-from treadle.synthesis.alltoall.instance import FlowInstance, flow_instance
-from treadle.synthesis.alltoall.rate import optimal_rate
+from __future__ import annotations
 
-__all__ = ["ConcurrentFlow", "FlowInstance", "RateResult", "check_flow", "flow_instance", "optimal_rate"]
+from typing import TYPE_CHECKING
+
+from treadle.lazy import load_lazily
+
+if TYPE_CHECKING:
+    from treadle.synthesis.alltoall.certificate import RateResult as RateResult
+    from treadle.synthesis.alltoall.flow import ConcurrentFlow as ConcurrentFlow
+    from treadle.synthesis.alltoall.flow import check_flow as check_flow
+    from treadle.synthesis.alltoall.instance import FlowInstance as FlowInstance
+    from treadle.synthesis.alltoall.instance import flow_instance as flow_instance
+    from treadle.synthesis.alltoall.rate import optimal_rate as optimal_rate
+else:
+    __all__, __getattr__ = load_lazily(
+        __name__,
+        {
+            "treadle.synthesis.alltoall.certificate": ("RateResult",),
+            "treadle.synthesis.alltoall.flow": ("ConcurrentFlow", "check_flow"),
+            "treadle.synthesis.alltoall.instance": ("FlowInstance", "flow_instance"),
+            "treadle.synthesis.alltoall.rate": ("optimal_rate",),
+        },
+    )

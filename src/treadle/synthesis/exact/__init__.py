@@ -1,28 +1,38 @@
 """Exact chunked synthesis with CP-SAT (extra ``exact``): schedules for given steps, rounds and chunks."""
 
-from treadle.synthesis.exact.obstruction import Obstruction
-from treadle.synthesis.exact.pareto import Excluded, ParetoFront, ParetoPoint, pareto_front
-from treadle.synthesis.exact.problem import FreeRounds
-from treadle.synthesis.exact.process import SolverProcess
-from treadle.synthesis.exact.synthesise import (
-    ExactResult,
-    ExactStatus,
-    ExactSteps,
-    exact_steps,
-    synthesise_exact,
-)
+from __future__ import annotations
 
-__all__ = [
-    "ExactResult",
-    "ExactStatus",
-    "ExactSteps",
-    "Excluded",
-    "FreeRounds",
-    "Obstruction",
-    "ParetoFront",
-    "ParetoPoint",
-    "SolverProcess",
-    "exact_steps",
-    "pareto_front",
-    "synthesise_exact",
-]
+from typing import TYPE_CHECKING
+
+from treadle.lazy import load_lazily
+
+if TYPE_CHECKING:
+    from treadle.synthesis.exact.obstruction import Obstruction as Obstruction
+    from treadle.synthesis.exact.pareto import Excluded as Excluded
+    from treadle.synthesis.exact.pareto import ParetoFront as ParetoFront
+    from treadle.synthesis.exact.pareto import ParetoPoint as ParetoPoint
+    from treadle.synthesis.exact.pareto import pareto_front as pareto_front
+    from treadle.synthesis.exact.problem import FreeRounds as FreeRounds
+    from treadle.synthesis.exact.process import SolverProcess as SolverProcess
+    from treadle.synthesis.exact.synthesise import ExactResult as ExactResult
+    from treadle.synthesis.exact.synthesise import ExactStatus as ExactStatus
+    from treadle.synthesis.exact.synthesise import ExactSteps as ExactSteps
+    from treadle.synthesis.exact.synthesise import exact_steps as exact_steps
+    from treadle.synthesis.exact.synthesise import synthesise_exact as synthesise_exact
+else:
+    __all__, __getattr__ = load_lazily(
+        __name__,
+        {
+            "treadle.synthesis.exact.obstruction": ("Obstruction",),
+            "treadle.synthesis.exact.pareto": ("Excluded", "ParetoFront", "ParetoPoint", "pareto_front"),
+            "treadle.synthesis.exact.problem": ("FreeRounds",),
+            "treadle.synthesis.exact.process": ("SolverProcess",),
+            "treadle.synthesis.exact.synthesise": (
+                "ExactResult",
+                "ExactStatus",
+                "ExactSteps",
+                "exact_steps",
+                "synthesise_exact",
+            ),
+        },
+    )

@@ -1,23 +1,33 @@
 """ForestColl: throughput-optimal spanning-tree schedules (chapter 4 and appendix B of the dissertation)."""
 
-from treadle.synthesis.forestcoll.budget import TreeBudget
-from treadle.synthesis.forestcoll.decomposition.decompose import FactoredSynthesis, decompose
-from treadle.synthesis.forestcoll.multicast import Pruning, prune_for_switches
-from treadle.synthesis.forestcoll.optimality import Optimum, optimum
-from treadle.synthesis.forestcoll.packers import Packer, PackingAttempt
-from treadle.synthesis.forestcoll.pipeline import Synthesis, pack_forest, synthesise
+from __future__ import annotations
 
-__all__ = [
-    "FactoredSynthesis",
-    "Optimum",
-    "Packer",
-    "PackingAttempt",
-    "Pruning",
-    "Synthesis",
-    "TreeBudget",
-    "decompose",
-    "optimum",
-    "pack_forest",
-    "prune_for_switches",
-    "synthesise",
-]
+from typing import TYPE_CHECKING
+
+from treadle.lazy import load_lazily
+
+if TYPE_CHECKING:
+    from treadle.synthesis.forestcoll.budget import TreeBudget as TreeBudget
+    from treadle.synthesis.forestcoll.decomposition.decompose import FactoredSynthesis as FactoredSynthesis
+    from treadle.synthesis.forestcoll.decomposition.decompose import decompose as decompose
+    from treadle.synthesis.forestcoll.multicast import Pruning as Pruning
+    from treadle.synthesis.forestcoll.multicast import prune_for_switches as prune_for_switches
+    from treadle.synthesis.forestcoll.optimality import Optimum as Optimum
+    from treadle.synthesis.forestcoll.optimality import optimum as optimum
+    from treadle.synthesis.forestcoll.packers import Packer as Packer
+    from treadle.synthesis.forestcoll.packers import PackingAttempt as PackingAttempt
+    from treadle.synthesis.forestcoll.pipeline import Synthesis as Synthesis
+    from treadle.synthesis.forestcoll.pipeline import pack_forest as pack_forest
+    from treadle.synthesis.forestcoll.pipeline import synthesise as synthesise
+else:
+    __all__, __getattr__ = load_lazily(
+        __name__,
+        {
+            "treadle.synthesis.forestcoll.budget": ("TreeBudget",),
+            "treadle.synthesis.forestcoll.decomposition.decompose": ("FactoredSynthesis", "decompose"),
+            "treadle.synthesis.forestcoll.multicast": ("Pruning", "prune_for_switches"),
+            "treadle.synthesis.forestcoll.optimality": ("Optimum", "optimum"),
+            "treadle.synthesis.forestcoll.packers": ("Packer", "PackingAttempt"),
+            "treadle.synthesis.forestcoll.pipeline": ("Synthesis", "pack_forest", "synthesise"),
+        },
+    )

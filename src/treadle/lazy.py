@@ -1,0 +1,38 @@
+"""Packages that load their modules when they are first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+
+
+def load_lazily(
+    package: str, homes: Mapping[str, Iterable[str]]
+) -> tuple[list[str], Callable[[str], object]]:
+    """The ``__all__`` and ``__getattr__`` (PEP 562) of a package whose public names live in its modules.
+
+    Reading a plan need not load the solvers, nor a command what other commands need. Type checkers read the
+    same names from imports under ``TYPE_CHECKING``.
+
+    Parameters
+    ----------
+    package : str
+        Its ``__name__``.
+    homes : mapping of module to its names
+        Modules by their full names. None of the names may be that of a module of the package: importing
+        that module would put it in the name's place.
+
+    Examples
+    --------
+    >>> names, find = load_lazily("sums", {"math": ["prod"], "fractions": ["Fraction"]})
+    >>> names, find("prod")([2, 3])
+    (['Fraction', 'prod'], 6)
+    """
+    home_of = {name: module for module, names in homes.items() for name in names}
+
+    def find(name: str) -> object:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(home_of[name]), name)
+
+    return sorted(home_of), find

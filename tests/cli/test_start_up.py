@@ -1,0 +1,54 @@
+"""What commands load before they start: a second of imports is felt at every call."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from child_processes import finished, search_path
+from treadle.cli.application import SUMMARIES, load_command
+
+SLOW = {"numpy", "joblib", "highspy", "lxml", "rich", "ortools", "matplotlib", "asyncio", "multiprocessing"}
+LOADED = "import sys; from treadle.cli.main import main; main({!r}); print(*sys.modules, file=sys.stderr)"
+
+
+def loaded_by(*argv: str) -> set[str]:
+    """Modules in a fresh interpreter that has run the command."""
+    environment = {**os.environ, "PYTHONPATH": search_path()}
+    done = finished([sys.executable, "-c", LOADED.format(list(argv))], environment=environment)
+    assert done.returncode == 0
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_help_and_version_load_no_library(option: str) -> None:
+    loaded = loaded_by(option)
+    assert not loaded & SLOW
+    assert {name.split(".")[1] for name in loaded if name.startswith("treadle.")} <= {
+        "_version",
+        "cli",
+        "errors",
+        "lazy",
+    }
+
+
+def test_a_bound_loads_no_more_than_it_needs() -> None:
+    loaded = loaded_by("bound", "ring:4", "allgather")
+    assert not loaded & (SLOW - {"numpy"})
+    assert "treadle.synthesis.forestcoll.optimality" in loaded
+    others = (
+        "treadle.lowering",
+        "treadle.finder",
+        "treadle.runtime",
+        "treadle.simulation",
+        "treadle.cli.solve",
+    )
+    assert not loaded & set(others)
+    assert not [name for name in loaded if name.startswith("treadle.synthesis.alltoall.")]
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_summaries_are_those_of_the_commands(name: str) -> None:
+    assert load_command(name).help.splitlines()[0] == SUMMARIES[name]
