@@ -109,7 +109,9 @@ std::vector<int> nearby_order(int n_nodes, const std::vector<int>& compute, cons
 // Condition C with capacities times `link_factor` and multiplicities times the 128-bit (root_high, root_low). The
 // number that fails, and `first`, count in an order of its own, which depends on tails and heads alone.
 auto find_violated_cut(int n_nodes, Int32In compute, Int64In root, Int32In tail, Int32In head, Int64In capacity,
-                       std::int64_t link_factor, std::int64_t root_high, std::uint64_t root_low, int first) {
+                       std::int64_t link_factor, std::int64_t root_high, std::uint64_t root_low, int first,
+                       ControlIn control) {
+    const Control watch{control.data()};
     std::vector<char> cut;
     int failed = -1;
     {
@@ -132,9 +134,9 @@ auto find_violated_cut(int n_nodes, Int32In compute, Int64In root, Int32In tail,
             narrow.reserve(arcs.size());
             for (const auto& arc : arcs) narrow.push_back({arc.tail, arc.head, static_cast<std::int64_t>(arc.capacity)});
             std::vector<std::int64_t> narrow_roots(roots.begin(), roots.end());
-            failed = find_violated<std::int64_t>(n_nodes, std::move(narrow), nodes, narrow_roots, first, cut);
+            failed = find_violated<std::int64_t>(n_nodes, std::move(narrow), nodes, narrow_roots, first, cut, watch);
         } else {
-            failed = find_violated<__int128>(n_nodes, std::move(arcs), nodes, roots, first, cut);
+            failed = find_violated<__int128>(n_nodes, std::move(arcs), nodes, roots, first, cut, watch);
         }
     }
     std::vector<std::int32_t> inside;
@@ -674,7 +676,7 @@ NB_MODULE(_core, m) {
     m.doc() = "Treadle's compiled core: free functions over int32 and int64 arrays.";
     m.def("find_violated_cut", &find_violated_cut, nb::arg("n_nodes"), nb::arg("compute"), nb::arg("root"),
           nb::arg("tail"), nb::arg("head"), nb::arg("capacity"), nb::arg("link_factor"), nb::arg("root_high"),
-          nb::arg("root_low"), nb::arg("first"));
+          nb::arg("root_low"), nb::arg("first"), nb::arg("control"));
     m.def("split_switches", &split_switches, nb::arg("n_nodes"), nb::arg("compute"), nb::arg("root"), nb::arg("tail"),
           nb::arg("head"), nb::arg("capacity"), nb::arg("mend_limit"), nb::arg("control"));
     m.def("split_amount", &split_amount, nb::arg("n_nodes"), nb::arg("compute"), nb::arg("root"), nb::arg("tail"),

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "control.hpp"
+
 namespace treadle {
 
 template <class Cap>
@@ -264,11 +266,11 @@ class ResidualNetwork {
 
 // Condition C: for every node set S that leaves out a compute node, d+(S) >= r(S).
 //
-// Returns the index into `compute` of the first sink (from `first` on) that fails, or -1. The source s is node
-// `n_nodes`. On failure `cut` holds the nodes of a violated S.
+// Returns the index into `compute` of the first sink (from `first` on) that fails, or -1; also if it is cancelled. The
+// source s is node `n_nodes`. On failure `cut` holds the nodes of a violated S.
 template <class Cap>
 int find_violated(int n_nodes, std::vector<CapacityArc<Cap>> arcs, const std::vector<int>& compute,
-                  const std::vector<Cap>& root, int first, std::vector<char>& cut) {
+                  const std::vector<Cap>& root, int first, std::vector<char>& cut, const Control& control = {}) {
     const int s = n_nodes;
     Cap total = 0;
     for (std::size_t i = 0; i < compute.size(); i++) {
@@ -277,7 +279,8 @@ int find_violated(int n_nodes, std::vector<CapacityArc<Cap>> arcs, const std::ve
     }
     ResidualNetwork<Cap> network(n_nodes + 1, std::move(arcs));
     int at = s;
-    for (std::size_t i = first; i < compute.size(); i++) {
+    for (std::size_t i = first; i < compute.size() && !control.cancelled(); i++) {
+        control.progress(i, compute.size());
         if (network.push(at, compute[i], total) < total) {
             cut.assign(n_nodes, 0);
             for (int v = 0; v < n_nodes; v++) cut[v] = network.reached(v);

@@ -23,6 +23,7 @@ def find_violated_cut(
     root_high: int,
     root_low: int,
     first: int,
+    control: Int64,
 ) -> tuple[int, Int32]: ...
 def split_switches(
     n_nodes: int,

@@ -169,7 +169,7 @@ def _optimum(problem: Problem, watch: Watch) -> forestcoll.Optimum:
         )
         if not isinstance(found, str) and found.algbw == found.optimum.algbw:
             return found.optimum
-    return forestcoll.optimum(problem.topology, problem.collective)
+    return forestcoll.optimum(problem.topology, problem.collective, progress=watch.progress)
 
 
 def bound_of_allreduce(problem: Problem, found: AllreduceBound) -> Bound:

@@ -12,6 +12,7 @@ from itertools import count
 import numpy as np
 
 from treadle.arrays import Int64Array, distinct
+from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance, cut_weight, find_violated_cut
 from treadle.synthesis.forestcoll.optimality import Optimum
 
@@ -59,7 +60,12 @@ class Cut:
 
 
 def best_first(
-    problem: Instance, best: Optimum, numbers: Iterable[int], known: Iterable[FixedTreesOptimum] = ()
+    problem: Instance,
+    best: Optimum,
+    numbers: Iterable[int],
+    known: Iterable[FixedTreesOptimum] = (),
+    *,
+    progress: Progress | None = None,
 ) -> Iterator[FixedTreesOptimum]:
     """The optima with so many trees, the best first, then the fewest trees.
 
@@ -86,12 +92,17 @@ def best_first(
         if found is not None:
             yield found
             continue
-        found = fixed_trees_optimum(problem, best, trees, cuts)
+        found = fixed_trees_optimum(problem, best, trees, cuts, progress=progress)
         heappush(heap, (-found.algbw, trees, next(order), found))
 
 
 def fixed_trees_optimum(
-    problem: Instance, best: Optimum, trees: int, cuts: list[Cut] | None = None
+    problem: Instance,
+    best: Optimum,
+    trees: int,
+    cuts: list[Cut] | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> FixedTreesOptimum:
     """The least U such that capacities floor(U b_e) hold k trees per unit of weight at every root.
 
@@ -110,7 +121,7 @@ def fixed_trees_optimum(
     first = 0
     while True:
         capacities = floor_capacities(problem.bandwidths, scale)
-        violated = find_violated_cut(problem, capacities, multiplicity=trees, first=first)
+        violated = find_violated_cut(problem, capacities, multiplicity=trees, first=first, progress=progress)
         if violated is None:
             break
         first, nodes = violated

@@ -11,7 +11,7 @@ from treadle.arrays import Int32Array, Int64Array, exact_sum
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.forest import Direction
-from treadle.synthesis.engine import core
+from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.topologies.topology import Topology
 
 UNIT_LIMIT = 2**61
@@ -19,6 +19,9 @@ UNIT_LIMIT = 2**61
 
 WIDE_LIMIT = 2**126
 """What two sides of a cut are compared in must be less than this."""
+
+_QUICK = 2**20
+"""Terminals times arcs below which cuts are sought in milliseconds, without a thread to watch."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ def find_violated_cut(
     rate: Fraction = Fraction(1),
     multiplicity: int = 1,
     first: int = 0,
+    progress: Progress | None = None,
 ) -> tuple[int, Int32Array] | None:
     """A node set S that leaves out a terminal and has d+(S) < rate * multiplicity * w(S), or None.
 
@@ -111,6 +115,8 @@ def find_violated_cut(
         Compared without rounding, in 128 bits.
     first : int
         Sink to start from, as returned; earlier ones are known to pass.
+    progress : callable, optional
+        progress(stage, sinks done, sinks).
 
     Returns
     -------
@@ -125,18 +131,26 @@ def find_violated_cut(
             f"{problem.topology.name}: bandwidths and weights have too many digits to compare cuts exactly; "
             f"round them, say to whole GB/s"
         )
-    failed, nodes = core.find_violated_cut(
-        problem.n_nodes,
-        problem.terminals,
-        problem.weights,
-        problem.tails,
-        problem.heads,
-        capacities,
-        rate.denominator,
-        factor >> 64,
-        factor & (2**64 - 1),
-        first,
-    )
+
+    def search(control: Int64Array) -> tuple[int, Int32Array]:
+        return core.find_violated_cut(
+            problem.n_nodes,
+            problem.terminals,
+            problem.weights,
+            problem.tails,
+            problem.heads,
+            capacities,
+            rate.denominator,
+            factor >> 64,
+            factor & (2**64 - 1),
+            first,
+            control,
+        )
+
+    if len(problem.terminals) * len(problem.tails) < _QUICK:
+        failed, nodes = search(np.zeros(3, dtype=np.int64))
+    else:
+        failed, nodes = run_watched("cut search", search, progress=progress)
     return None if failed < 0 else (failed, nodes)
 
 

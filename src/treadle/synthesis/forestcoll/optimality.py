@@ -10,6 +10,7 @@ import numpy as np
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.witness import CutWitness
+from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.instance import (
     Instance,
     cut_capacity,
@@ -39,7 +40,7 @@ class Optimum:
     witness: CutWitness
 
 
-def optimum(topology: Topology, collective: Collective) -> Optimum:
+def optimum(topology: Topology, collective: Collective, *, progress: Progress | None = None) -> Optimum:
     """Exact x* = min over S of B+(S) / w(S), S leaving out some rank, and a cut that attains it.
 
     Works for any digraph and any integer bandwidths up to 2**50. For an allreduce this is the optimum of its
@@ -56,10 +57,10 @@ def optimum(topology: Topology, collective: Collective) -> Optimum:
     turn, exactly. Sinks that passed stay passed as the rate falls, so one pass over them suffices.
     Source: section 4.4, section 4.5.2, B.5.1 (Theorem 23) of the dissertation, with root weights.
     """
-    return instance_optimum(instance_of(topology, collective))
+    return instance_optimum(instance_of(topology, collective), progress=progress)
 
 
-def instance_optimum(problem: Instance) -> Optimum:
+def instance_optimum(problem: Instance, *, progress: Progress | None = None) -> Optimum:
     """The optimum of a flow problem; see `optimum`."""
     nodes = _first_cut(problem)
     first = 0
@@ -68,7 +69,7 @@ def instance_optimum(problem: Instance) -> Optimum:
         if capacity == 0:
             raise InfeasibleError(_unreachable(problem, nodes))
         rate = Fraction(capacity, cut_weight(problem, nodes))
-        violated = find_violated_cut(problem, problem.bandwidths, rate=rate, first=first)
+        violated = find_violated_cut(problem, problem.bandwidths, rate=rate, first=first, progress=progress)
         if violated is None:
             break
         first, nodes = violated

@@ -88,7 +88,7 @@ def _pack(
     attempts: list[PackingAttempt] = []
     wanted = tuple(Packer) if packer is None else (packer,)
     digraph = _digraph(problem, graph, multiplicities)
-    unit = largest_unit(problem, graph, multiplicities)
+    unit = largest_unit(problem, graph, multiplicities, progress=progress)
     lowest = max(0, height_bound(*_whole(digraph)))
     left: float | None = None
     for name in (name for name in _MATCHING if name in wanted):
@@ -111,7 +111,9 @@ def _pack(
     return Packed(graph, grown, Packer.GROWTH, tuple(attempts))
 
 
-def largest_unit(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> int:
+def largest_unit(
+    problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, *, progress: Progress | None = None
+) -> int:
     """The largest divisor of all multiplicities with which condition C holds for floor(c / unit).
 
     Divisors are those of `divisors`: all of them below 2^32.
@@ -132,7 +134,7 @@ def largest_unit(problem: Instance, graph: LogicalGraph, multiplicities: Int64Ar
             graph.heads,
             capacities,
         )
-        if find_violated_cut(logical, capacities) is None:
+        if find_violated_cut(logical, capacities, progress=progress) is None:
             return unit
     return 1
 

@@ -177,9 +177,9 @@ def _from_whole(
     deadline: float | None,
 ) -> Synthesis:
     """The forest of the whole fabric: optimum, capacities, switch removal, packing."""
-    best = instance_optimum(problem)
+    best = instance_optimum(problem, progress=progress)
     clock.stop("optimum")
-    units = _first_possible(problem, _choices(problem, best, budget))
+    units = _first_possible(problem, _choices(problem, best, budget, progress), progress)
     fixed = units.fixed
     clock.stop("trees_per_root")
     built = _build(problem, units, clock, packer, progress, deadline)
@@ -225,7 +225,9 @@ def _from_pieces(
     roots = problem.terminals[problem.weights > 0]
     lowest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
     is_exact = found.algbw == found.optimum.algbw
-    best = found.optimum if is_exact else instance_optimum(problem)  # theirs may be a loose bound then
+    best = (
+        found.optimum if is_exact else instance_optimum(problem, progress=progress)
+    )  # theirs may be a loose bound then
     return Synthesis(
         schedule,
         found.algbw,
@@ -307,17 +309,20 @@ def _two_phases(
     )
 
 
-def _choices(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[FixedTreesOptimum]:
+def _choices(
+    problem: Instance, best: Optimum, budget: TreeBudget, progress: Progress | None
+) -> Iterator[FixedTreesOptimum]:
     """Numbers of trees to try, the best first."""
     exact = exact_scale(problem, best)
     if budget.trees is not None:
-        return best_first(problem, best, [budget.trees])
+        return best_first(problem, best, [budget.trees], progress=progress)
     # The default limits are per rank on average: a broadcast has all its trees at one root.
     ranks, weight = len(problem.terminals), int(problem.weights.sum())
     if budget.exact or (budget.max_trees is None and exact.trees * weight <= MAX_EXACT_TREES * ranks):
         return iter([exact])
     limit = budget.max_trees or min(MAX_EXACT_TREES, max(1, DEFAULT_SCAN * ranks // weight))
-    return best_first(problem, best, range(1, limit + 1), [exact] if exact.trees <= limit else [])
+    known = [exact] if exact.trees <= limit else []
+    return best_first(problem, best, range(1, limit + 1), known, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -337,7 +342,9 @@ class _Units:
     was_trimmed: bool
 
 
-def _first_possible(problem: Instance, choices: Iterator[FixedTreesOptimum]) -> _Units:
+def _first_possible(
+    problem: Instance, choices: Iterator[FixedTreesOptimum], progress: Progress | None
+) -> _Units:
     """The first choice whose capacities are balanced, or stay sufficient when they are trimmed."""
     check_balance(problem, problem.bandwidths)
     preferred = 0
@@ -348,7 +355,7 @@ def _first_possible(problem: Instance, choices: Iterator[FixedTreesOptimum]) -> 
         if unbalanced_relay(problem, capacities) is None:
             return _Units(fixed, capacities, was_trimmed=False)
         trimmed = balanced_capacities(problem.tails, problem.heads, capacities, problem.relays.tolist())
-        if find_violated_cut(problem, trimmed, multiplicity=fixed.trees) is None:
+        if find_violated_cut(problem, trimmed, multiplicity=fixed.trees, progress=progress) is None:
             return _Units(fixed, trimmed, was_trimmed=True)
     raise InfeasibleError(
         f"{problem.topology.name}: with {preferred} trees per root the capacities floor(U b) are not "
@@ -441,8 +448,8 @@ def pack_forest(
     """
     oriented = instance_of(topology, collective)
     problem = replace(oriented, weights=np.array(root_multiplicity, dtype=np.int64))
-    violated = find_violated_cut(problem, problem.bandwidths)
+    violated = find_violated_cut(problem, problem.bandwidths, progress=progress)
     if violated is not None:
         raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
-    units = _first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]))
+    units = _first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]), progress)
     return _build(problem, units, _Clock(), None, progress, deadline).forest

@@ -120,7 +120,7 @@ def _solve_kinds(
     kind = int(cutting.kind[0])
     local = cutting.kinds[kind]
     is_direct = not local.n_relays  # then no closed form applies
-    refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner)
+    refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner, progress)
     if refused is not None:
         return refused
     solved: dict[int, Piece] = {}
@@ -133,7 +133,7 @@ def _solve_kinds(
         solved[own], packers[own] = table.piece, table.packer
     exchange = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
     if isinstance(exchange, str):
-        refused = None if is_direct else _refused(problem, family, cutting, [0])
+        refused = None if is_direct else _refused(problem, family, cutting, [0], progress)
         if refused is not None:
             reason = f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
             return reason if isinstance(refused, str) else refused
@@ -146,7 +146,7 @@ def _solve_kinds(
 
 
 def _refused(
-    problem: Instance, family: Family, cutting: Cutting, numbers: list[int]
+    problem: Instance, family: Family, cutting: Cutting, numbers: list[int], progress: Progress | None
 ) -> InfeasiblePiece | str | None:
     """Why one of these pieces cannot become a table: it is too large, or some violate condition C."""
     violated = []
@@ -155,7 +155,7 @@ def _refused(
         trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
         if local.n_children * trees > _MOST_CELLS:
             return f"a piece of {local.n_children} children is too large for a table"
-        nodes = violated_cut(local)
+        nodes = violated_cut(local, progress)
         if nodes is not None:
             violated.append(_infeasible(problem, family, cutting, number, nodes))
     return replace(violated[0], others=tuple(violated[1:])) if violated else None

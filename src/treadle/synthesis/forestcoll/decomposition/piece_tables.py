@@ -64,9 +64,9 @@ def local_instance(piece: LocalPiece) -> Instance:
     )
 
 
-def violated_cut(piece: LocalPiece) -> Int32Array | None:
+def violated_cut(piece: LocalPiece, progress: Progress | None = None) -> Int32Array | None:
     """Local nodes S with d+(S) < r(S), or None: condition C holds."""
-    found = find_violated_cut(local_instance(piece), piece.capacity)
+    found = find_violated_cut(local_instance(piece), piece.capacity, progress=progress)
     return None if found is None else found[1]
 
 
