@@ -17,6 +17,7 @@
 #include "packing.hpp"
 #include "path_dealing.hpp"
 #include "path_simplex.hpp"
+#include "plane_settling.hpp"
 #include "relayed_stars.hpp"
 #include "residual.hpp"
 #include "simulate.hpp"
@@ -224,6 +225,28 @@ auto relayed_stars(int n_nodes, Int64In root, Int64In capacity, std::int64_t max
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found.root)),
                            to_numpy(std::move(found.multiplicity)), to_numpy(std::move(found.parent)),
                            to_numpy(std::move(counts)));
+}
+
+auto settle_pairs(int n_groups, int n_planes, Int32In group, Int64In units, Int32In pair_root, Int32In pair_child,
+                   Int64In pair_units, Int64In need_out, Int64In need_in, ControlIn control) {
+    SettledPairs found;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        PlaneTable table;
+        table.n = static_cast<int>(group.shape(0));
+        table.groups = n_groups;
+        table.planes = n_planes;
+        table.group = to_vector<int>(group);
+        table.units = to_vector<std::int64_t>(units);
+        table.pair_root = to_vector<int>(pair_root);
+        table.pair_child = to_vector<int>(pair_child);
+        table.pair_units = to_vector<std::int64_t>(pair_units);
+        status = settle_planes(table, to_vector<std::int64_t>(need_out), to_vector<std::int64_t>(need_in),
+                                        Control{control.data()}, found);
+    }
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found.root)),
+                           to_numpy(std::move(found.child)), to_numpy(std::move(found.units)));
 }
 
 int most_hops(int n_nodes, Int32In tail, Int32In head, Int32In compute, Int32In source) {
@@ -688,6 +711,9 @@ NB_MODULE(_core, m) {
           nb::arg("most_trees"), nb::arg("first_height"), nb::arg("last_height"), nb::arg("max_work"), nb::arg("seed"), nb::arg("control"));
     m.def("relayed_stars", &relayed_stars, nb::arg("n_nodes"), nb::arg("root"), nb::arg("capacity"),
           nb::arg("max_work"), nb::arg("control"));
+    m.def("settle_planes", &settle_pairs, nb::arg("n_groups"), nb::arg("n_planes"), nb::arg("group"),
+          nb::arg("units"), nb::arg("pair_root"), nb::arg("pair_child"), nb::arg("pair_units"), nb::arg("need_out"),
+          nb::arg("need_in"), nb::arg("control"));
     m.def("most_hops", &most_hops, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"), nb::arg("compute"),
           nb::arg("source"));
     m.def("lower_forest", &lower_forest, nb::arg("n_ranks"), nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"),

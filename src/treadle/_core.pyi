@@ -131,6 +131,18 @@ def low_forest(
 def relayed_stars(
     n_nodes: int, root: Int64, capacity: Int64, max_work: int, control: Int64
 ) -> tuple[int, Int32, Int64, Int32, Int64]: ...
+def settle_planes(
+    n_groups: int,
+    n_planes: int,
+    group: Int32,
+    units: Int64,
+    pair_root: Int32,
+    pair_child: Int32,
+    pair_units: Int64,
+    need_out: Int64,
+    need_in: Int64,
+    control: Int64,
+) -> tuple[int, Int32, Int32, Int64]: ...
 def most_hops(n_nodes: int, tail: Int32, head: Int32, compute: Int32, source: Int32) -> int: ...
 def assign_paths(
     n_nodes: int,

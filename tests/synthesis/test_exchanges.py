@@ -21,6 +21,7 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
     CirculantExchange,
+    EvenShares,
     PlaneExchange,
     RelayExchange,
 )
@@ -34,6 +35,7 @@ from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.decomposition.pieces import cut
 from treadle.synthesis.forestcoll.decomposition.plane_exchange import plane_exchange
 from treadle.synthesis.forestcoll.decomposition.plane_shares import Shares, plane_shares
+from treadle.synthesis.forestcoll.decomposition.plane_tables import plane_tables
 from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exchange
 from treadle.synthesis.forestcoll.instance import instance_of
 from treadle.topologies.clusters import rail_optimized
@@ -266,15 +268,20 @@ def has_direct_forest(out: Int64Array, into: Int64Array, trees: int) -> bool:
     return bool(nx.maximum_flow_value(graph, "s", "t") == out[:, 0].sum())
 
 
-def check_shares(shares: Shares, out: Int64Array, into: Int64Array, trees: int) -> None:
-    """The table has the sums asked for."""
-    n = len(out)
-    table = np.stack([base[np.subtract.outer(np.arange(n), np.arange(n)).T % n] for base in shares.base])
+def check_shares(shares: Shares, out: Int64Array, into: Int64Array, sent: Int64Array) -> None:
+    """The table has the sums asked for; `sent` is what children send each other in all."""
+    every = np.arange(len(out))
+    table = EvenShares(shares.group, shares.group_units).shares(every[:, None], every)
     table[:, shares.pair_root, shares.pair_child] = shares.pair_units.T
     assert table.min() >= 0
-    np.testing.assert_array_equal(table.sum(axis=0), trees * (1 - np.eye(n, dtype=np.int64)))
+    np.testing.assert_array_equal(table.sum(axis=0), sent)
     np.testing.assert_array_equal(table.sum(axis=2).T, out)
     np.testing.assert_array_equal(table.sum(axis=1).T, into)
+
+
+def equally(n: int, trees: int) -> Int64Array:
+    """What children with so many trees send each other."""
+    return trees * (1 - np.eye(n, dtype=np.int64))
 
 
 def test_two_planes_are_shared_just_when_a_flow_says_so() -> None:
@@ -286,11 +293,11 @@ def test_two_planes_are_shared_just_when_a_flow_says_so() -> None:
         one = [rng.randint(0, total) for _ in range(n)]
         other = rng.sample(one, n)
         out, into = (np.array([[a, total - a] for a in side]) for side in (one, other))
-        found = plane_shares(out, into, trees)
+        found = plane_shares(out, into, np.full(n, trees))
         answers.append(has_direct_forest(out, into, trees))
         assert isinstance(found, Shares) == answers[-1], (one, other, trees)
         if isinstance(found, Shares):
-            check_shares(found, out, into, trees)
+            check_shares(found, out, into, equally(n, trees))
         else:
             assert "no direct forest" in found
     assert 20 < sum(answers) < 130
@@ -304,11 +311,11 @@ def test_planes_dealt_at_random_are_shared(planes: int) -> None:
         n, trees = rng.randint(3, 9), rng.choice([1, 2, 5, 12])
         table = dealt_at_random(rng, n, planes, trees)
         out, into = table.sum(axis=2).T, table.sum(axis=1).T
-        found = plane_shares(out, into, trees)
+        found = plane_shares(out, into, np.full(n, trees))
         if planes == 2:
             assert isinstance(found, Shares)
         if isinstance(found, Shares):
-            check_shares(found, out, into, trees)
+            check_shares(found, out, into, equally(n, trees))
             built += 1
     assert built > 15
 
@@ -337,17 +344,19 @@ def test_planes_on_a_star_span_and_use_every_unit_once(planes: int) -> None:
 def test_condition_c_does_not_suffice_for_planes() -> None:
     # docs/algorithms/decomposition.md, proposition 14 (d)
     sums = np.array([[3, 0], [3, 0], [1, 2], [1, 2]])
-    assert "no direct forest" in str(plane_shares(sums, sums, 1))
+    assert "no direct forest" in str(plane_shares(sums, sums, np.ones(4, dtype=np.int64)))
 
 
 def test_searches_for_paths_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     one = [6, 2, 3, 5, 4]
     sums = np.array([[a, 8 - a] for a in one])
-    monkeypatch.setattr("treadle.synthesis.forestcoll.decomposition.plane_shares._tilt", lambda *_: None)
-    monkeypatch.setattr("treadle.synthesis.forestcoll.decomposition.plane_shares._match", lambda *_: None)
-    assert isinstance(plane_shares(sums, sums, 2), Shares)
-    monkeypatch.setattr("treadle.synthesis.forestcoll.decomposition.plane_shares.MOST_VISITS", 0)
-    assert "too long" in str(plane_shares(sums, sums, 2))
+    near = np.zeros((2, 5, 5), dtype=np.int64)
+    tables = plane_tables(sums, sums, equally(5, 2), near)
+    assert not isinstance(tables, str)
+    np.testing.assert_array_equal(tables.sum(axis=2).T, sums)
+    np.testing.assert_array_equal(tables.sum(axis=1).T, sums)
+    monkeypatch.setattr("treadle.synthesis.forestcoll.decomposition.plane_tables.MOST_VISITS", 0)
+    assert "too long" in str(plane_tables(sums, sums, equally(5, 2), near))
 
 
 def failed_nics(boxes: int, *nics: tuple[int, int]) -> Topology:
@@ -391,14 +400,14 @@ def test_pairs_take_all_that_is_left_on_their_last_plane() -> None:
         for unit in range(trees):
             table[here[(x + y + unit) % len(here)], x, y] += 1
     out, into = table.sum(axis=2).T, table.sum(axis=1).T
-    found = plane_shares(out, into, trees)
+    found = plane_shares(out, into, np.full(n, trees))
     assert isinstance(found, Shares)
-    check_shares(found, out, into, trees)
+    check_shares(found, out, into, equally(n, trees))
 
 
 def plane_sample() -> tuple[Topology, Collective, PlaneExchange]:
-    """Four ranks with two trees each; the pairs differ."""
-    sums = np.array([[4, 2], [4, 2], [2, 4], [2, 4]])
+    """Four ranks with two trees each, in three groups; six pairs are given."""
+    sums = np.array([[4, 2], [3, 3], [3, 3], [2, 4]])
     topology, collective, trees = shared_star(sums, sums, 2)
     assert isinstance(trees, PlaneExchange)
     assert len(trees.pair_root) > 1
@@ -409,11 +418,15 @@ def plane_sample() -> tuple[Topology, Collective, PlaneExchange]:
     ("changes", "message"),
     [
         ({"block": 3}, "make no exchange"),
-        ({"place": [0, 1, 2], "block": 1}, "must sum to r"),
         ({"place": [0, 0]}, "place must hold"),
-        ({"base": [[0, 2, 2, 2], [0, 0, 1, 0]]}, "must sum to r"),
-        ({"base": [[0, 2, 2, 2], [0, 0, -1, 0]]}, "found -1"),
-        ({"pair_root": [], "pair_child": [], "pair_units": np.zeros((0, 3))}, "3 columns, base 2"),
+        ({"group_units": [[[5, 2]]], "group": [0, 0, 0, 0]}, "must sum to the trees"),
+        ({"group_units": [[[7, -1]]], "group": [0, 0, 0, 0]}, "found -1"),
+        ({"group": [3, 1, 1, 0]}, "found 3"),
+        ({"group": [0, 1, 0]}, "group has"),
+        ({"group": [0, 1, 1, 0]}, "groups that all have children"),
+        ({"group_units": np.zeros((3, 2, 2))}, "two axes of groups"),
+        ({"native_units": [2, 2, 4, 2]}, "different numbers of unit trees"),
+        ({"pair_root": [], "pair_child": [], "pair_units": np.zeros((0, 3))}, "3 columns, group_units 2"),
         ({"pair_root": []}, "pair_child has"),
         ({"out_offset": [[0]]}, "out_offset has shape"),
     ],
@@ -476,7 +489,7 @@ def test_plan_files_round_trip(name: str, tmp_path: Path) -> None:
         ("relay", "exchange.block", [0], "make no exchange"),
         ("relay", "exchange.in_width", [2**40], "out of range"),
         ("relay", "relay.native_units", [3, 1], "2 values, expected 3"),
-        ("plane", "plane.planes", [3], "values, expected 12"),
+        ("plane", "plane.planes", [3], "values, expected 27"),
         ("plane", "plane.places", [1], "2 values, expected 1"),
         ("plane", "plane.place", [1, 1], "place must hold"),
         ("plane", "plane.pair_count", [1], "values, expected 1"),
@@ -559,15 +572,22 @@ def relayed_planes(
     for x, y in itertools.permutations(range(n), 2):
         for plane in rng.choices(range(planes), k=int(sent[x, y])):
             table[plane, x, y] += 1
-    base = np.zeros((planes, n), dtype=np.int64)
-    base[0, 1:] = usual * block
+    # groups of children with equally many trees, and shares of planes by chance
+    keys = [(count, rng.random() < 0.5) for count in blocks]
+    group = np.array([sorted(set(keys)).index(key) for key in keys], dtype=np.int32)
+    sizes = np.bincount(group)
+    group_units = np.zeros((len(sizes), len(sizes), planes), dtype=np.int64)
+    for a, b in itertools.product(range(len(sizes)), repeat=2):
+        others = max(sizes[a], sizes[b]) - (a == b)
+        for plane in rng.choices(range(planes), k=int(others) * sorted(set(keys))[a][0] * block):
+            group_units[a, b, plane] += 1
+    even = EvenShares(group, group_units).shares(np.arange(n)[:, None], np.arange(n))
     pairs = list(itertools.permutations(range(n), 2))
     changed = {(root, child) for root, child, _, _ in rows} | {(by, child) for _, child, _, by in rows}
-    kept = [
-        (x, y)
-        for x, y in pairs
-        if blocks[x] != usual or (x, y) in changed or table[0, x, y] != usual * block or rng.random() < 0.3
-    ]
+    kept = [(x, y) for x, y in pairs if (x, y) in changed or rng.random() < 0.3]
+    left = np.ones((n, n), dtype=bool)
+    left[tuple(np.array(kept, dtype=np.int64).reshape(-1, 2).T)] = False
+    table = np.where(left, even, table)
     out, into = table.sum(axis=2).T, table.sum(axis=1).T
     topology = planes_star(np.maximum(out, 1), np.maximum(into, 1))
     first = [
@@ -591,7 +611,8 @@ def relayed_planes(
         native_units=np.array(blocks) * block,
         block=block,
         place=place,
-        base=base,
+        group=group,
+        group_units=group_units,
         pair_root=np.array([x for x, _ in kept], dtype=np.int32),
         pair_child=np.array([y for _, y in kept], dtype=np.int32),
         pair_units=np.array([table[:, x, y] for x, y in kept], dtype=np.int64).reshape(-1, planes),
@@ -623,7 +644,7 @@ def test_planes_with_relays_and_unequal_children() -> None:
 
 def test_pairs_that_relays_change_are_given_with_what_they_send() -> None:
     rng = random.Random(16)
-    seen = set()
+    seen = 0
     for _ in range(20):
         _, _, trees = relayed_planes(rng, 5, 2, 2)
         for sender in (trees.relay_root, trees.relay_by):
@@ -633,10 +654,10 @@ def test_pairs_that_relays_change_are_given_with_what_they_send() -> None:
                 with pytest.raises(ScheduleError, match="must sum to what"):
                     replace(trees, pair_units=units)
                 pairs = {key: getattr(trees, key)[~here] for key in ("pair_root", "pair_child", "pair_units")}
-                with pytest.raises(ScheduleError, match=r"of relays must be|must have all") as refusal:
+                with pytest.raises(ScheduleError, match="of relays must be"):
                     replace(trees, **pairs)
-                seen.add("of relays must be" in str(refusal.value))
-    assert True in seen
+                seen += 1
+    assert seen > 20
 
 
 def test_more_blocks_than_fit_memory_have_a_bound() -> None:

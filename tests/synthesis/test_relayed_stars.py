@@ -160,7 +160,7 @@ def test_closed_forms_watch_the_clock() -> None:
     late = Watch(deadline=time.monotonic() - 1)
     sums = np.array([[3, 1], [1, 3], [2, 2]])
     with pytest.raises(TimeLimitError):
-        plane_shares(sums, sums, 2, late)
+        plane_shares(sums, sums, np.full(3, 2), watch=late)
     topology = irregular(*CASES[0])
     with pytest.raises(TimeLimitError):
         decompose(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), deadline=time.monotonic() - 1)

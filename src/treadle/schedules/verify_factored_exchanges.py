@@ -113,7 +113,7 @@ def _relay_planes_faults(trees: RelayPlanes) -> list[str]:
 
 
 def _plane_faults(trees: PlaneExchange) -> list[str]:
-    n, r, g = trees.base.shape[1], len(trees.place), trees.block
+    n, r, g = len(trees.group), len(trees.place), trees.block
     native = trees.native_units
     faults = []
     if np.any(np.bincount(trees.place, minlength=r) != 1):
@@ -123,10 +123,15 @@ def _plane_faults(trees: PlaneExchange) -> list[str]:
     root, child, units = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64), trees.pair_units
     if np.any(root == child) or not np.all(np.diff(np.sort(root * n + child))):
         faults.append("a pair is a child and itself, or comes twice")
-    if np.any(trees.base < 0) or np.any(units < 0) or np.any(trees.base[:, 0]):
-        faults.append("a plane has fewer than no trees of a pair, or some from a child to itself")
-    if np.any(trees.base[:, 1:].sum(axis=0) != r):
-        faults.append(f"planes do not divide the {r} trees of a pair")
+    if np.any(trees.group_units < 0) or np.any(units < 0):
+        faults.append("a plane has fewer than no trees of a pair")
+    sizes = np.bincount(trees.group, minlength=len(trees.group_units))
+    for a, shares in enumerate(trees.group_units):
+        others = np.maximum(sizes, sizes[a])
+        others[a] -= 1
+        sent = np.unique(native[trees.group == a])
+        if len(sent) != 1 or np.any(shares.sum(axis=1) != sent * others):
+            faults.append(f"planes do not divide the trees of the children of group {a}")
     faults = faults or _delivery_faults(trees) or _sent_faults(trees)
     if faults:
         return faults
@@ -142,7 +147,7 @@ def _plane_faults(trees: PlaneExchange) -> list[str]:
 
 def _delivery_faults(trees: PlaneExchange) -> list[str]:
     """Whether each row of relays is a delivery of its own, by a child that the root sends to itself."""
-    n = trees.base.shape[1]
+    n = len(trees.group)
     root, child, by = (one.astype(np.int64) for one in (trees.relay_root, trees.relay_child, trees.relay_by))
     faults = []
     if np.any((trees.relay_block < 0) | (trees.relay_block >= trees.native_units[root] // trees.block)):
@@ -163,7 +168,7 @@ def _delivery_faults(trees: PlaneExchange) -> list[str]:
 
 def _sent_faults(trees: PlaneExchange) -> list[str]:
     """Whether planes divide what each child sends to each other, itself and for others."""
-    n, g = trees.base.shape[1], trees.block
+    n, g = len(trees.group), trees.block
     root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
     pairs = root * n + child
     place = np.argsort(pairs, kind="stable")  # by far the fastest of those that rise
@@ -177,12 +182,7 @@ def _sent_faults(trees: PlaneExchange) -> list[str]:
     more += trees.native_units[root]
     for units in trees.pair_units.T:
         more -= units
-    if more.any():
-        return ["planes do not divide what a child sends to another"]
-    unusual = trees.native_units != len(trees.place)
-    if np.any(np.bincount(root, minlength=n)[unusual] != n - 1):
-        return ["a child with another number of trees has the usual shares of planes"]
-    return []
+    return ["planes do not divide what a child sends to another"] if more.any() else []
 
 
 def passage_faults(
@@ -231,12 +231,69 @@ def passage_faults(
 
 def _plane_sums(trees: PlaneExchange) -> tuple[Int64Array, Int64Array]:
     """Units that leave and that enter each child by each plane, shape (n, planes)."""
-    n = trees.base.shape[1]
+    out, into = even_sums(trees, leaving=True), even_sums(trees, leaving=False)
     root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
-    distance = np.where(child < root, child + n, child) - root
-    out, into = (np.tile(trees.base.sum(axis=1), (n, 1)) for _ in range(2))
-    for plane, (units, usual) in enumerate(zip(trees.pair_units.T, trees.base, strict=True)):
-        more = units - usual[distance]
-        np.add.at(out[:, plane], root, more)
-        np.add.at(into[:, plane], child, more)
+    more = trees.pair_units.T - even_units(trees, root, child)
+    for plane, change in enumerate(more):
+        np.add.at(out[:, plane], root, change)
+        np.add.at(into[:, plane], child, change)
     return out, into
+
+
+def _members(trees: PlaneExchange) -> tuple[Int64Array, Int64Array]:
+    """Sizes of groups, and the number of each child in its own."""
+    sizes = np.bincount(trees.group, minlength=len(trees.group_units))
+    number = np.empty(len(trees.group), dtype=np.int64)
+    for group in range(len(sizes)):
+        number[trees.group == group] = np.arange(sizes[group])
+    return sizes, number
+
+
+def even_units(trees: PlaneExchange, root: Int64Array, child: Int64Array) -> Int64Array:
+    """Units of pairs that are not given, by the formula: those by planes up to each, less those before it."""
+    sizes, number = _members(trees)
+    group = trees.group.astype(np.int64)
+    a, b = group[root], group[child]
+    swap = sizes[a] > sizes[b]
+    one, other = np.where(swap, child, root), np.where(swap, root, child)
+    narrow, wide = sizes[group[one]], sizes[group[other]]
+    others = np.maximum(wide - (a == b), 1)
+    turn = number[other] - number[one] * wide // narrow - (a == b)
+    turn += wide * (turn < 0)
+    units = np.empty((trees.group_units.shape[2], len(root)), dtype=np.int64)
+    total, before = np.zeros(len(root), dtype=np.int64), np.zeros(len(root), dtype=np.int64)
+    for plane, row in enumerate(units):
+        total += trees.group_units[a, b, plane]
+        upto = (total + turn) // others
+        row[:] = upto - before
+        before = upto
+    return units
+
+
+def even_sums(trees: PlaneExchange, *, leaving: bool) -> Int64Array:
+    """Units that leave (enter) each child by each plane, were no pairs given.
+
+    With all of a group that is not smaller a child has just what `group_units` says, with one of equal size
+    too. Of a larger group, those children have a unit more than the others whose turn at a child of
+    the smaller one comes among the last; in a larger group turns start at different places.
+    """
+    sizes, number = _members(trees)
+    group = trees.group.astype(np.int64)
+    sums = np.zeros((len(group), trees.group_units.shape[2]), dtype=np.int64)
+    for theirs, size in enumerate(sizes.tolist()):
+        shares = trees.group_units[:, theirs] if leaving else trees.group_units[theirs]
+        sums += np.where(sizes[:, None] <= size, shares, 0)[group]
+        larger = sizes > size
+        members = np.flatnonzero(larger[group])
+        twice = 2 * sizes * larger  # turns of a group stand there twice, as windows of them may wrap
+        begin = np.cumsum(twice) - twice
+        wide = sizes[larger]
+        starts = begin[larger] + np.arange(size)[:, None] * wide // size
+        counts = np.bincount(np.concatenate([starts, starts + wide]).ravel(), minlength=2 * int(wide.sum()))
+        before = np.concatenate([[0], np.cumsum(counts)])
+        mine = group[members]
+        each, rest = np.divmod(np.cumsum(shares, axis=1)[mine], sizes[mine, None])
+        here = (begin[mine] + number[members] + 1)[:, None]
+        upto = each * size + before[here + rest] - before[here]
+        sums[members] += np.diff(upto, axis=1, prepend=0)
+    return sums

@@ -53,9 +53,10 @@ _CIRCULANT_CELLS = ("out_links", "in_links", "out_offset", "in_offset")
 _CIRCULANT_STARTS = ("out_first", "in_first")  # a column more than there are links
 _EXCHANGE_NUMBERS = ("block", "out_width", "in_width")  # cells and starts as of circulant exchanges
 _RELAY_ROWS = {"root": "relay_root", "block": "relay_block", "child": "relay_child", "units": "relay_count"}
-_PLANE_NUMBERS = ("places", "planes", "pair_count", "relay_count")
+_PLANE_NUMBERS = ("places", "planes", "groups", "pair_count", "relay_count")
 _PLANE_RELAYS = ("relay_root", "relay_block", "relay_child", "relay_by")
-_PLANE_ARRAYS = (*("native_units", "place", "base", "pair_root", "pair_child", "pair_units"), *_PLANE_RELAYS)
+_PLANE_PAIRS = ("pair_root", "pair_child", "pair_units")
+_PLANE_ARRAYS = ("native_units", "place", "group", "group_units", *_PLANE_PAIRS, *_PLANE_RELAYS)
 _SHARED_COUNTS = ("planes", "places", "rows")
 _SHARED_RELAYS = ("relay_plane", *_RELAY_ROWS.values())
 _SHARED_ARRAYS = ("plane_units", "place", *_SHARED_RELAYS)
@@ -68,7 +69,7 @@ _NARROW = {
     *(f"{side}.{key}" for side in _SIDES for key in ("link", "child", "path", "path_links")),
     *(f"table.{key}" for key in ("root", "parent", "path", "path_table")),
     *(f"{form}.{key}" for form in ("circulant", "exchange") for key in ("out_links", "in_links")),
-    *("relay.root", "relay.child", "plane.pair_root", "plane.pair_child"),
+    *("relay.root", "relay.child", "plane.group", "plane.pair_root", "plane.pair_child"),
     *(f"plane.{key}" for key in _PLANE_RELAYS if key != "relay_block"),
     *(f"shared.{key}" for key in ("relay_plane", "relay_root", "relay_child")),
 }
@@ -202,6 +203,7 @@ def _plane_columns(exchanges: Sequence[PlaneExchange]) -> _Columns:
     found = {key: _joined(getattr(one, key) for one in exchanges) for key in _PLANE_ARRAYS}
     found["places"] = _numbers(len(one.place) for one in exchanges)
     found["planes"] = _numbers(one.n_planes for one in exchanges)
+    found["groups"] = _numbers(len(one.group_units) for one in exchanges)
     found["pair_count"] = _numbers(len(one.pair_root) for one in exchanges)
     found["relay_count"] = _numbers(len(one.relay_root) for one in exchanges)
     return {f"plane.{key}": value for key, value in found.items()}
@@ -373,20 +375,21 @@ class _LayerReader:
     def _planes(self, exchanges: list[dict[str, Any]]) -> list[PlaneExchange]:
         n = len(exchanges)
         sizes = _numbers(len(one["out_links"]) for one in exchanges)
-        places, planes = (self._counts(f"plane.{key}", n) for key in ("places", "planes"))
+        places, planes, groups = (self._counts(f"plane.{key}", n) for key in ("places", "planes", "groups"))
         rows: dict[str, list[Any]] = {
             key: self._parts(f"plane.{key}", "plane.pair_count", n) for key in ("pair_root", "pair_child")
         }
         rows |= {key: self._parts(f"plane.{key}", "plane.relay_count", n) for key in _PLANE_RELAYS}
         native, place = self._cut("plane.native_units", sizes), self._cut("plane.place", places)
-        base = self._cells("plane.base", planes, sizes)
+        group, shares = self._cut("plane.group", sizes), self._cells("plane.group_units", groups**2, planes)
         units = self._cells("plane.pair_units", self._counts("plane.pair_count", n), planes)
         return [
             PlaneExchange(
                 **exchanges[i],
                 native_units=native[i],
                 place=place[i],
-                base=base[i],
+                group=group[i],
+                group_units=shares[i].reshape(int(groups[i]), int(groups[i]), int(planes[i])),
                 pair_units=units[i],
                 **{key: value[i] for key, value in rows.items()},
             )

@@ -16,9 +16,12 @@ from treadle.schedules.factored.checks import (
     check_sum,
     freeze,
 )
+from treadle.schedules.factored.even_shares import EvenShares
 from treadle.schedules.factored.exchanges import ExchangeColumns
 
 _RELAYS = ("relay_root", "relay_block", "relay_child", "relay_by")
+MOST_SHARES = 2**25
+"""Children times groups times planes."""
 _PAIRS = ("pair_root", "pair_child", "pair_units")
 
 
@@ -29,7 +32,8 @@ class PlanePairs(ExchangeColumns):
     native_units: Int64Array
     block: int
     place: Int64Array
-    base: Int64Array
+    group: Int32Array
+    group_units: Int64Array
     pair_root: Int32Array
     pair_child: Int32Array
     pair_units: Int64Array
@@ -44,7 +48,8 @@ class PlanePairs(ExchangeColumns):
         columns: dict[str, tuple[type[np.generic], int]] = {
             "native_units": wide,
             "place": wide,
-            "base": (np.int64, 2),
+            "group": narrow,
+            "group_units": (np.int64, 3),
         }
         columns |= {"pair_root": narrow, "pair_child": narrow, "pair_units": (np.int64, 2)}
         columns |= {key: wide if key == "relay_block" else narrow for key in _RELAYS}
@@ -57,13 +62,12 @@ class PlanePairs(ExchangeColumns):
         most = int(max(self.native_units.max(), r)) // g
         if n * n * (most + 1) >= UNIT_LIMIT or r * n >= UNIT_LIMIT:
             raise ScheduleError(f"{what}: {n} children of {most} blocks of unit trees are too many")
-        if self.base.shape[1] != n:
-            raise ScheduleError(f"{what}: base has {self.base.shape[1]} columns, expected {n}")
         self._check_columns(what, n)
         if not np.array_equal(np.sort(self.place), np.arange(r)):
             raise ScheduleError(f"{what}: place must hold 0 to r - 1 = {r - 1}, once each")
         self._check_relays(what, n)
-        self._check_shares(what, n, r)
+        self._check_groups(what, n)
+        self._check_pairs(what, n)
         self._check_totals(what, "in", self.native_units.sum() - self.native_units)
         self._check_totals(what, "out", self.exit_start[:, -1])
 
@@ -81,25 +85,45 @@ class PlanePairs(ExchangeColumns):
         if np.any(self._relay_row(root.astype(np.int64), by.astype(np.int64), self.relay_block) >= 0):
             raise ScheduleError(f"{what}: a relay is not sent to by the root itself")
 
-    def _check_shares(self, what: str, n: int, r: int) -> None:
-        check_range(what, "base", self.base, 0, r + 1)
-        if self.base[:, 0].any() or np.any(self.base[:, 1:].sum(axis=0) != r):
-            raise ScheduleError(f"{what}: columns of base must sum to r = {r}, the first one to 0")
+    def _check_groups(self, what: str, n: int) -> None:
+        groups, planes = len(self.group_units), self.group_units.shape[2]
+        check_length(what, "group", self.group, n)
+        check_range(what, "group", self.group, 0, groups)
+        if (
+            self.group_units.shape[1] != groups
+            or not planes
+            or not np.bincount(self.group, minlength=groups).all()
+        ):
+            raise ScheduleError(
+                f"{what}: group_units has shape {self.group_units.shape}, expected two axes of "
+                "groups that all have children, and one of planes"
+            )
+        if n * groups * planes > MOST_SHARES:
+            raise ScheduleError(f"{what}: {n} children of {groups} groups on {planes} planes are too many")
+        first = np.unique(self.group, return_index=True)[1]
+        native = self.native_units[first]
+        if np.any(self.native_units != native[self.group]):
+            raise ScheduleError(f"{what}: children of a group have different numbers of unit trees")
+        check_range(what, "group_units", self.group_units, 0, UNIT_LIMIT // planes)
+        sizes = self._even.sizes
+        others = np.maximum(sizes[:, None], sizes) - np.eye(groups, dtype=np.int64)
+        if np.any(self.group_units.sum(axis=2) != native[:, None] * others):
+            raise ScheduleError(f"{what}: planes of group_units must sum to the trees that children send")
+
+    def _check_pairs(self, what: str, n: int) -> None:
         most = int(self.native_units.sum())
         for key in _PAIRS:
             array = getattr(self, key)
             check_length(what, key, array, len(self.pair_root))
             check_range(what, key, array, 0, most + 1 if key == "pair_units" else n)
-        if self.pair_units.shape[1] != len(self.base):
+        if self.pair_units.shape[1] != self.n_planes:
             raise ScheduleError(
-                f"{what}: pair_units has {self.pair_units.shape[1]} columns, base {len(self.base)} planes"
+                f"{what}: pair_units has {self.pair_units.shape[1]} columns, "
+                f"group_units {self.n_planes} planes"
             )
         root = self.pair_root
         if np.any(self._pairs[1:] <= self._pairs[:-1]) or np.any(root == self.pair_child):
             raise ScheduleError(f"{what}: pairs must rise and be of different children")
-        listed = np.bincount(root, minlength=n)
-        if np.any((self.native_units != r) & (listed != n - 1)):
-            raise ScheduleError(f"{what}: a child that has not r = {r} unit trees must have all its pairs")
         sent = self.native_units[root]
         for met, more in ((self._relay_pairs, -self.block), (self._relays_by[0], self.block)):
             row = self._pair_row(*np.divmod(met, n))
@@ -114,7 +138,12 @@ class PlanePairs(ExchangeColumns):
     @property
     def n_planes(self) -> int:
         """Number of planes."""
-        return len(self.base)
+        return int(self.group_units.shape[2])
+
+    @cached_property
+    def _even(self) -> EvenShares:
+        """What pairs have that are not given."""
+        return EvenShares(self.group, self.group_units)
 
     @property
     def root_units(self) -> Int64Array:
@@ -202,26 +231,26 @@ class PlanePairs(ExchangeColumns):
 
     @cached_property
     def _changes(self) -> Int64Array:
-        """What the pairs have more than the base, shape (planes, e)."""
-        distance = self.pair_child - self.pair_root
-        distance += self.n_children * (distance < 0).astype(np.int32)
-        changes = np.empty((self.n_planes, len(distance)), dtype=np.int64)
-        for plane, row in enumerate(changes):
-            np.subtract(self.pair_units[:, plane], self.base[plane][distance], out=row)
+        """What the given pairs have more than by the formula, shape (planes, e)."""
+        changes: Int64Array = -self._even.shares(
+            self.pair_root.astype(np.int64), self.pair_child.astype(np.int64)
+        )
+        for change, units in zip(changes, self.pair_units.T, strict=True):
+            change += units
         return changes
 
     @cached_property
     def exit_start(self) -> Int64Array:
         """First exit unit of each plane at each child, and their number, shape (n, planes + 1)."""
-        return self._starts(self.pair_root)
+        return self._starts(self._even.left, self.pair_root)
 
     @cached_property
     def entry_start(self) -> Int64Array:
         """First entry unit of each plane at each child, and their number, shape (n, planes + 1)."""
-        return self._starts(self.pair_child)
+        return self._starts(self._even.entered[-1], self.pair_child)
 
-    def _starts(self, child: Int32Array) -> Int64Array:
-        shares = np.repeat(self.base.sum(axis=1)[:, None], self.n_children, axis=1)
+    def _starts(self, even: Int64Array, child: Int32Array) -> Int64Array:
+        shares = even.T.copy()
         for plane, changes in zip(shares, self._changes, strict=True):
             np.add.at(plane, child, changes)  # plane by plane, as numpy is slow with rows
         none = np.zeros((self.n_children, 1), dtype=np.int64)
@@ -229,35 +258,24 @@ class PlanePairs(ExchangeColumns):
 
     @cached_property
     def _by_child(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs as y n + x, rising, and their changes summed up, shape (planes, e + 1)."""
-        key = self.pair_child.astype(np.int64) * self.n_children + self.pair_root
+        """Pairs as y n + the position of x, rising, and their changes summed up, shape (planes, e + 1)."""
+        key = self.pair_child.astype(np.int64) * self.n_children + self._even.position[self.pair_root]
         order = np.argsort(key)
         total = np.zeros((self.n_planes, len(key) + 1), dtype=np.int64)
         np.cumsum(self._changes[:, order], axis=1, out=total[:, 1:])
         return key[order], total
 
-    @cached_property
-    def _base_before(self) -> Int64Array:
-        """Sums of the base over smaller distances, shape (planes, n + 1)."""
-        total = np.zeros((self.n_planes, self.n_children + 1), dtype=np.int64)
-        np.cumsum(self.base, axis=1, out=total[:, 1:])
-        return total
-
     def _shares(self, root: Int64Array, child: Int64Array) -> Int64Array:
         """n_s(x, y) of pairs, a row for each plane and the axes of both."""
-        shares: Int64Array = self.base[:, (child - root) % self.n_children]
+        shares = self._even.shares(root, child)
         row = self._pair_row(root, child)
         if len(self._pairs):
             shares = np.where(row >= 0, np.moveaxis(self.pair_units[row], -1, 0), shares)
         return shares
 
     def _entered_before(self, root: Int64Array, child: Int64Array, plane: Int64Array) -> Int64Array:
-        """Units that enter y by a plane from children before x."""
-        n, before = self.n_children, self._base_before
-        low = child - root + 1
-        wraps = low < 0
-        found: Int64Array = before[plane, child + 1] - before[plane, np.where(wraps, low + n, low)]
-        found = found + np.where(wraps, before[plane, n], 0)
+        """Units that enter y by a plane from children before x in the order of groups."""
         keys, total = self._by_child
-        first, last = np.searchsorted(keys, child * n), np.searchsorted(keys, child * n + root)
-        return found + total[plane, last] - total[plane, first]
+        first = np.searchsorted(keys, child * self.n_children)
+        last = np.searchsorted(keys, child * self.n_children + self._even.position[root])
+        return self._even.entered_before(root, child, plane) + total[plane, last] - total[plane, first]

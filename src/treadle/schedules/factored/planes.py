@@ -23,8 +23,9 @@ class PlaneExchange(PlanePairs):
     go by plane s = 0, 1, ...
 
     A child's exit units are those of plane 0, then those of plane 1, and so on. Within a plane own trees come
-    first, in the order of blocks, then of y from x on, then of places; then what it relays, by y and rows.
-    Its entry units are in the order of planes, then of senders x = 0, 1, ..., then as x sends them.
+    first, in the order of blocks, then of y from x on in a circle, then of places; then what it relays, by y
+    and rows. Its entry units are in the order of planes, then of senders, then as these send them. Children
+    are in the order of groups.
 
     Parameters
     ----------
@@ -34,10 +35,12 @@ class PlaneExchange(PlanePairs):
         g, a divisor of all of these.
     place : array of int64, shape (r,)
         Place of each unit tree at children that have r of them, a permutation; others have theirs in order.
-    base : array of int64, shape (planes, n)
-        n_s(x, y) by y - x mod n; 0 where that is 0. A column sums to r.
+    group : array of int32, shape (n,)
+        Group of each child, all of which have equally many unit trees.
+    group_units : array of int64, shape (groups, groups, planes)
+        n_s(x, y) by the formula of `EvenShares`; over planes they sum to what x has trees.
     pair_root, pair_child : arrays of int32, shape (e,)
-        Pairs (x, y) that are different: at least those whose x has not r trees, and those of relays; rising.
+        Pairs (x, y) that are different: at least those of relays; rising.
     pair_units : array of int64, shape (e, planes)
         n_s(x, y) of these.
     relay_root, relay_block, relay_child, relay_by : arrays of int32, int64, int32, int32, shape (m,)
@@ -83,7 +86,8 @@ class PlaneExchange(PlanePairs):
         n, g = self.n_children, self.block
         root, place = roots[:, None], self._places(roots, units)[:, None]
         number, within = np.divmod(place, g)
-        turn = (root + np.arange(n)) % n  # children from the root on
+        even = self._even
+        turn = even.order[(even.position[root] + np.arange(n)) % n]  # children from the root on
         row = self._relay_row(root, turn, number)
         shares = self._shares(root, turn)
         stop = np.cumsum(shares, axis=0)
@@ -105,7 +109,7 @@ class PlaneExchange(PlanePairs):
         if len(at[0]):
             columns = self._relayed_units(row[at], np.broadcast_to(within, row.shape)[at])
             parent[at], exit_unit[at], entry[at], room[at] = columns
-        by_child = (np.arange(n) - root) % n
+        by_child = (even.position - even.position[root]) % n
         is_root = by_child == 0
         steady = np.where(self._is_usual(roots), self._steady[units % len(self.place)], UNIT_LIMIT)
         return self._rows(
@@ -134,50 +138,59 @@ class PlaneExchange(PlanePairs):
 
     @cached_property
     def _by_distance(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs as x n + (y - x mod n), rising, and their order."""
-        n = self.n_children
-        key = self.pair_root.astype(np.int64) * n + (self.pair_child.astype(np.int64) - self.pair_root) % n
+        """Pairs as x n + the places from x to y, rising, and their order."""
+        n, position = self.n_children, self._even.position
+        key = self.pair_root.astype(np.int64) * n + (position[self.pair_child] - position[self.pair_root]) % n
         order = np.argsort(key)
         return key[order], order
 
     def _units_into(
         self, roots: Int64Array, units: Int64Array, child: int
     ) -> tuple[Int64Array, Int64Array, Int64Array]:
-        n, g, place = self.n_children, self.block, self._places(roots, units)
+        g, place = self.block, self._places(roots, units)
         number, within = np.divmod(place, g)
         target = np.full_like(roots, child)
-        distance = (child - roots) % n
         stop = np.cumsum(self._shares(roots, target), axis=0)
         begin = self._sent_before(roots, target, number)
         unit = begin + within
         plane = np.minimum((stop <= unit).sum(axis=0), self.n_planes - 1)
         first = np.take_along_axis(stop - self._shares(roots, target), plane[None], axis=0)[0]
         exits = self.exit_start[roots, plane] + unit - np.maximum(first, begin)
-        # what leaves a root by the same plane before: all in earlier blocks, in this one to nearer children
-        key, order = self._by_distance
-        here, root_at = np.searchsorted(key, roots * n + distance), np.searchsorted(key, np.arange(n + 1) * n)
-        ends = self.pair_root[order].astype(np.int64), self.pair_child[order].astype(np.int64)
-        odd = self.pair_units[order].T
-        usual_stop, odd_stop = np.cumsum(self.base, axis=0), np.cumsum(odd, axis=0)
-        earlier = np.zeros((self.n_planes, n), dtype=np.int64)
-        for low in range(int(number.max(initial=-1)) + 1):
-            sent = self._sent_before(*ends, np.full(len(key), low))
-            after = self._sent_before(*ends, np.full(len(key), low + 1))
-            for s in range(self.n_planes):
-                even = _overlap(usual_stop[s], self.base[s], low * g, low * g + g)
-                more = _overlap(odd_stop[s], odd[s], sent, after) - even[key % n]
-                nearer = np.concatenate([[0], np.cumsum(even)])
-                changed = np.concatenate([[0], np.cumsum(more)])
-                mine = np.flatnonzero((number == low) & (plane == s))
-                exits[mine] += earlier[s, roots[mine]] + nearer[distance[mine]]
-                exits[mine] += changed[here[mine]] - changed[root_at[roots[mine]]]
-                earlier[s] += nearer[-1] + changed[root_at[1:]] - changed[root_at[:-1]]
+        exits += self._left_before(roots, target, plane, number)
         entries = self.entry_start[child, plane] + unit - first + self._entered_before(roots, target, plane)
         senders = roots.copy()
         row = self._relay_row(roots, target, number)
         at = np.flatnonzero(row >= 0)
         senders[at], exits[at], entries[at], _ = self._relayed_units(row[at], within[at])
         return senders, exits, entries
+
+    def _left_before(
+        self, roots: Int64Array, child: Int64Array, plane: Int64Array, number: Int64Array
+    ) -> Int64Array:
+        """What leaves a root by a plane before: all in earlier blocks, in this one to nearer children."""
+        n, g, even = self.n_children, self.block, self._even
+        zero = np.zeros_like(number)
+        total = even.sent_nearer(roots, roots, plane, zero, number * g)
+        total += even.sent_nearer(roots, child, plane, number * g, number * g + g)
+        key, order = self._by_distance
+        distance = (even.position[child] - even.position[roots]) % n
+        here, root_at = np.searchsorted(key, roots * n + distance), np.searchsorted(key, np.arange(n + 1) * n)
+        ends = self.pair_root[order].astype(np.int64), self.pair_child[order].astype(np.int64)
+        odd, usual = self.pair_units[order].T, even.shares(*ends)
+        usual_stop, odd_stop = np.cumsum(usual, axis=0), np.cumsum(odd, axis=0)
+        earlier = np.zeros((self.n_planes, n), dtype=np.int64)
+        for low in range(int(number.max(initial=-1)) + 1 if len(key) else 0):
+            sent = self._sent_before(*ends, np.full(len(key), low))
+            after = self._sent_before(*ends, np.full(len(key), low + 1))
+            for s in range(self.n_planes):
+                more = _overlap(odd_stop[s], odd[s], sent, after)
+                more -= _overlap(usual_stop[s], usual[s], low * g, low * g + g)
+                changed = np.concatenate([[0], np.cumsum(more)])
+                mine = np.flatnonzero((number == low) & (plane == s))
+                total[mine] += earlier[s, roots[mine]]
+                total[mine] += changed[here[mine]] - changed[root_at[roots[mine]]]
+                earlier[s] += changed[root_at[1:]] - changed[root_at[:-1]]
+        return total
 
     def trees_out_of(self, child: int) -> tuple[Int64Array, Int64Array]:
         """See `ExchangeColumns.trees_out_of`."""
@@ -198,8 +211,9 @@ class PlaneExchange(PlanePairs):
         low, high = np.zeros_like(child), np.full_like(child, self.n_children)
         while np.any(high - low > 1):  # the last sender with at most `unit` units of those before it
             middle = (low + high) // 2
-            fits = self._entered_before(middle, child, plane) <= unit
+            fits = self._entered_before(self._even.order[middle], child, plane) <= unit
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        low = self._even.order[low]
         shares = self._shares(low, child)
         start = np.cumsum(shares, axis=0) - shares
         sent = unit - self._entered_before(low, child, plane)

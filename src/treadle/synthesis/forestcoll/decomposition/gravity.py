@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.synthesis.forestcoll.decomposition.plane_shares import mend
+from treadle.synthesis.forestcoll.decomposition.plane_tables import mend
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 _ROUNDS = 200

@@ -18,7 +18,7 @@ from treadle.synthesis.forestcoll.decomposition.exchange_columns import (
 from treadle.synthesis.forestcoll.decomposition.exchanges import unit_runs
 from treadle.synthesis.forestcoll.decomposition.pieces import Cutting, LocalPiece
 from treadle.synthesis.forestcoll.decomposition.plane_relays import Meetings, deliveries
-from treadle.synthesis.forestcoll.decomposition.plane_shares import plane_shares
+from treadle.synthesis.forestcoll.decomposition.plane_shares import Changes, plane_shares
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 _MOST_UNUSUAL = 4  # at most every fourth child has another number of trees than most
@@ -61,15 +61,10 @@ def plane_exchange(
     others = deliveries(piece.native // block, out.units // block, Meetings(sums[0] > 0, sums[1] > 0))
     if isinstance(others, str):
         return others
-    is_equal = len(values) == 1 and not len(others.root)
-    shares = plane_shares(
-        sums[0],
-        sums[1],
-        trees,
-        watch,
-        sent=None if is_equal else others.sent(piece.native, block),
-        whole=piece.native != trees,
-    )
+    root, child, by = (end.astype(np.int64) for end in (others.root, others.child, others.by))
+    units = np.repeat([-block, block], len(root))
+    changes = Changes.of(np.concatenate([root, by]), np.concatenate([child, child]), units, n)
+    shares = plane_shares(sums[0], sums[1], piece.native, changes, watch)
     if isinstance(shares, str):
         return shares
     groups = [one for one in tree_groups(cutting, solved, piece.native, 1) if one.sum() == trees]
@@ -92,7 +87,8 @@ def plane_exchange(
         native_units=piece.native,
         block=block,
         place=place,
-        base=shares.base,
+        group=shares.group,
+        group_units=shares.group_units,
         pair_root=shares.pair_root,
         pair_child=shares.pair_child,
         pair_units=shares.pair_units,

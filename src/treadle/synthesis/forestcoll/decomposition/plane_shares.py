@@ -1,27 +1,26 @@
-"""How children divide the trees that they send each other among planes: tables with given sums and bounds."""
+"""How children divide the trees that they send each other among planes, by groups of equal children."""
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.schedules.factored import MOST_SHARES, EvenShares
+from treadle.synthesis.engine import core, run_watched
+from treadle.synthesis.forestcoll.decomposition.plane_tables import plane_tables
 from treadle.synthesis.watch import UNWATCHED, Watch
 
-MOST_CHILDREN = 2**14
-"""Tables of children times children are not begun beyond this."""
+Floats = NDArray[np.floating]
 
-MOST_VISITS = 2**17
-"""Rows and columns that searches of alternating paths may look at in all, for a plane."""
+MOST_CELLS = 2**22
+"""Planes times children times children of tables that are made in full, where shares by groups fail."""
 
-_MUCH = 32  # units that a row and a column need before paths between them are taken many at a time
-_TURNS = 16
-
-Table = NDArray[np.signedinteger]
+_ROUNDS = 200
+_FITTING = 2**28  # groups times groups times planes times rounds
+_NEAR = 1e-9
 _GOLDEN = 0.6180339887498949  # fractional parts of its multiples are spread evenly
 
 
@@ -29,20 +28,36 @@ _GOLDEN = 0.6180339887498949  # fractional parts of its multiples are spread eve
 class Shares:
     """n_s(x, y), columns as in `treadle.schedules.factored.planes.PlaneExchange`."""
 
-    base: Int64Array
+    group: Int32Array
+    group_units: Int64Array
     pair_root: Int32Array
     pair_child: Int32Array
     pair_units: Int64Array
 
 
+@dataclass(frozen=True)
+class Changes:
+    """What children send to others more (or less) than their own trees; pairs rise, and come once each."""
+
+    root: Int64Array
+    child: Int64Array
+    units: Int64Array
+
+    @staticmethod
+    def of(root: Int64Array, child: Int64Array, units: Int64Array, n: int) -> Changes:
+        """Summed up by pairs."""
+        pairs, place = np.unique(root * n + child, return_inverse=True)
+        total = np.zeros(len(pairs), dtype=np.int64)
+        np.add.at(total, place.ravel(), units)
+        return Changes(pairs // n, pairs % n, total)
+
+
 def plane_shares(
     out: Int64Array,
     into: Int64Array,
-    trees: int,
+    native: Int64Array,
+    changes: Changes | None = None,
     watch: Watch = UNWATCHED,
-    *,
-    sent: Table | None = None,
-    whole: BoolArray | None = None,
 ) -> Shares | str:
     """Units that each child sends to each other by each plane, or why there are none.
 
@@ -50,13 +65,11 @@ def plane_shares(
     ----------
     out, into : arrays of int64, shape (n, planes)
         Units that leave and enter each child by each plane; in all what it sends and is sent.
-    trees : int
-        What most children send to each other.
+    native : array of int64, shape (n,)
+        Trees of each child.
+    changes : Changes, optional
+        Pairs that do not have just the trees of their root; these are listed.
     watch : Watch
-    sent : array of signed integers, shape (n, n), optional
-        What each child sends to each other, nothing to itself; default `trees`.
-    whole : array of bool, shape (n,), optional
-        Children all of whose pairs are to be listed.
 
     Raises
     ------
@@ -65,317 +78,191 @@ def plane_shares(
 
     Notes
     -----
-    Source: docs/algorithms/decomposition.md, after proposition 14. Planes are peeled off one by one; with two
-    planes a failure proves that what children send each other cannot be divided. Memory: planes - 1 tables of
-    n * n small integers.
+    Source: docs/algorithms/decomposition.md, after proposition 14. Shares of pairs of groups are fitted to
+    all sums, rounded, and spread evenly; the core moves the units that are off then. Where that fails, and
+    the children are few, planes are peeled off one by one; with two planes a failure proves that what
+    children send each other cannot be divided.
     """
     n, planes = out.shape
-    if n > MOST_CHILDREN:
-        return f"more than {MOST_CHILDREN} children share planes unequally"
-    most = trees if sent is None else max(trees, int(sent.max()))
-    kind = np.min_scalar_type(-most - 1)  # holds counts up to `most`
-    if most >= 2**30:
-        return "too many trees for planes that serve the children unequally"
-    base = _bases(out, into, trees)
-    tables: list[Table] = []
-    given = None if sent is None else sent.astype(kind)
-    room: Table = np.broadcast_to(np.array(trees, dtype=kind), (n, n)) if given is None else given
-    for plane in range(planes - 1):
-        watch.beat("planes shared by children", plane, planes)
-        table = _circulant(base[plane].astype(kind))
-        if plane or given is not None:
-            np.minimum(table, room, out=table)  # planes before may have left less than the base
-        last = _without_later_plane(out[:, plane + 1 :] > 0, into[:, plane + 1 :] > 0)
-        is_full = _fill_all(table, out[:, plane], into[:, plane], room, last, watch)
-        if not is_full:
-            known = "there is no direct forest" if planes == 2 else "peeling them one by one fails"
-            known = "searches of paths take too long" if is_full is None else known
-            return f"its planes serve the children unequally, and {known}"
-        tables.append(table)
-        if plane < planes - 2:
-            room = room - table
-    return _as_pairs(base, tables, trees, given, np.zeros(n, dtype=bool) if whole is None else whole)
+    none = np.zeros(0, dtype=np.int64)
+    changes = changes or Changes(none, none, none)
+    keys = np.concatenate([native[:, None], out, into], axis=1)
+    _, group = np.unique(keys, axis=0, return_inverse=True)
+    parts = _Parts(group.ravel().astype(np.int32), out, into, native, changes)
+    if n * parts.n * planes > MOST_SHARES:
+        return "too many of its children are served unequally by planes"
+    watch.beat("planes shared by children", 0, planes)
+    fitted = _fitted(parts, watch)
+    even = EvenShares(parts.group, _rounded(parts, fitted))
+    found = _settled(parts, even, _changed(parts, fitted, even), watch)
+    if found is None and planes * n * n <= MOST_CELLS:
+        return _in_full(parts, even, watch)
+    return found or "its planes serve the children unequally, and few moves of units do not suffice"
 
 
-def _without_later_plane(out: BoolArray, into: BoolArray) -> tuple[Int64Array, Int64Array]:
-    """Pairs of children that no later plane joins."""
-    n = len(out)
-    some = np.flatnonzero(~(out & into).all(axis=1))
-    tall = np.argwhere(out.astype(np.float32) @ into[some].T.astype(np.float32) == 0)
-    wide = np.argwhere(out[some].astype(np.float32) @ into.T.astype(np.float32) == 0)
-    pairs = np.concatenate([tall[:, 0] * n + some[tall[:, 1]], some[wide[:, 0]] * n + wide[:, 1]])
-    row, column = np.divmod(np.unique(pairs), n)
-    return row[row != column], column[row != column]
+class _Parts:
+    """Children by groups that are alike."""
+
+    def __init__(
+        self, group: Int32Array, out: Int64Array, into: Int64Array, native: Int64Array, changes: Changes
+    ) -> None:
+        self.group, self.changes = group, changes
+        first = np.unique(group, return_index=True)[1]
+        self.n = len(first)
+        self.out, self.into, self.native = out, into, native[first]
+        self.out_by_group, self.into_by_group = out[first], into[first]
+        self.sizes = np.bincount(group, minlength=self.n)
+        same = np.eye(self.n, dtype=np.int64)
+        self.receivers = self.sizes - same
+        """Children of each group to which one of each group sends, (sender, receiver)."""
+        self.senders = self.sizes[:, None] - same
+        self.others = np.maximum(self.sizes, self.sizes[:, None]) - same
+        """Those in the wide group with which one of the narrow group shares units, see `EvenShares`."""
+        more = np.zeros((self.n, self.n), dtype=np.int64)
+        np.add.at(more, (group[changes.root], group[changes.child]), changes.units)
+        pairs = np.maximum(self.sizes[:, None] * self.receivers, 1)
+        self.sent = np.maximum(self.native[:, None] + more / pairs, 0) * (self.receivers > 0)
+        """What one child sends to another, on average."""
 
 
-def _fill_all(
-    table: Table,
-    out: Int64Array,
-    into: Int64Array,
-    room: Table,
-    last: tuple[Int64Array, Int64Array],
-    watch: Watch,
-) -> bool | None:
-    """As `_fill`, with all the room of the pairs whose last plane this is."""
-    if not len(last[0]):
-        return _fill(table, out, into, room, watch)
-    fixed = room[last].astype(np.int64)
-    out, into = out.copy(), into.copy()
-    np.subtract.at(out, last[0], fixed)
-    np.subtract.at(into, last[1], fixed)
-    if min(out.min(), into.min()) < 0:
-        return False
-    rest = room.copy()
-    rest[last] = table[last] = 0
-    is_full = _fill(table, out, into, rest, watch)
-    table[last] = fixed
-    return is_full
+def _fitted(parts: _Parts, watch: Watch) -> Floats:
+    """Shares n_s of pairs of groups with the sums asked for, as far as they converge, shape (n, n, planes).
 
-
-def _bases(out: Int64Array, into: Int64Array, trees: int) -> Int64Array:
-    """n_s by distance as most children need it, shape (planes, n)."""
-    n, planes = out.shape
-    base = np.zeros((planes, n), dtype=np.int64)
-    wanted, used = 0, np.zeros(n - 1, dtype=np.int64)
-    for plane in range(planes - 1):
-        usual, special = _usual(out[:, plane], into[:, plane])
-        _, more_in = _tilts(out[special, plane] - usual[0], into[special, plane] - usual[1], n)
-        wanted += min(max(round(usual[0] - float(more_in.sum())), 0), trees * (n - 1))
-        even = np.diff(np.arange(n) * min(wanted, trees * (n - 1)) // (n - 1))
-        base[plane, 1:] = np.clip(even - used, 0, trees - used)
-        used += base[plane, 1:]
-    base[-1, 1:] = trees - used
-    return base
-
-
-def _usual(out: Int64Array, into: Int64Array) -> tuple[tuple[int, int], Int64Array]:
-    """The sums that most children have, and the children with others."""
-    sums, place, counts = np.unique(
-        np.stack([out, into], axis=1), axis=0, return_inverse=True, return_counts=True
+    Iterative proportional fitting in three directions: of all shares with these sums they are the most even.
+    """
+    sums = np.concatenate([parts.out_by_group, parts.into_by_group])
+    _, first, place, counts = np.unique(
+        sums, axis=1, return_index=True, return_inverse=True, return_counts=True
     )
-    most = int(np.argmax(counts))
-    return (int(sums[most, 0]), int(sums[most, 1])), np.flatnonzero(place.ravel() != most)
+    out, into = parts.out_by_group[:, first].astype(float), parts.into_by_group[:, first].astype(float)
+    shares = out[:, None] * into[None] * (parts.sent > 0)[:, :, None]
+    rounds = min(_ROUNDS, max(8, _FITTING // max(shares.size, 1)))
+    for turn in range(rounds):
+        watch.beat("planes shared by children", turn, rounds)
+        shares *= _ratio(parts.sent, shares @ counts)[:, :, None]
+        shares *= _ratio(into, np.einsum("abs,ab->bs", shares, parts.senders))[None]
+        leaving = np.einsum("abs,ab->as", shares, parts.receivers)
+        shares *= _ratio(out, leaving)[:, None]
+        if np.all(np.abs(leaving - out) <= _NEAR * out) and turn:
+            break
+    shares *= _ratio(parts.sent, shares @ counts)[:, :, None]
+    fitted: Floats = shares[:, :, place.ravel()]
+    return fitted
 
 
-def _tilts(
-    more_out: Int64Array, more_in: Int64Array, n: int
-) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """What special children add to each cell of their row, and of their column, if all is spread evenly."""
-    if n < 3:
-        return np.zeros(len(more_out)), np.zeros(len(more_in))
-    scale = (n - 1.0) ** 2 - 1
-    return (more_out * (n - 1.0) + more_in) / scale, (more_in * (n - 1.0) + more_out) / scale
+def _ratio(wanted: Floats, found: Floats) -> Floats:
+    ratio: Floats = np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
+    return ratio
 
 
-def _circulant(base: Table) -> Table:
-    """base[y - x mod n] at x, y."""
-    n = len(base)
-    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([base, base]), n)
-    return windows[n:0:-1].copy()
+def _rounded(parts: _Parts, fitted: Floats) -> Int64Array:
+    """`group_units` of a `PlaneExchange`: what one of the narrow group has with the whole wide one.
 
-
-def _fill(table: Table, out: Int64Array, into: Int64Array, room: Table, watch: Watch) -> bool | None:
-    """Change a table, nowhere above `room`, so that it has these row and column sums; False if it cannot be,
-    None if that takes too long.
+    What rounding adds to a child's sums is taken off where it next meets a group, smaller ones first.
     """
-    _tilt(table, out, into, room)
-    # sums of 2**14 numbers of 16 bits fit 32, which is faster
-    kind = np.int32 if table.itemsize < 4 else np.int64
-    rows = out - table.sum(axis=1, dtype=kind)
-    columns = into - table.sum(axis=0, dtype=kind)
-    for sign in (1, -1):
-        _match(table, rows, columns, room, sign)
-        _exchange(table, rows, columns, room, sign)
-    return mend(table, rows, columns, room, watch)
+    n, planes = parts.n, fitted.shape[2]
+    shares = fitted * (parts.native[:, None] * _ratio(np.ones((n, n)), parts.sent))[:, :, None]
+    lost = parts.native[:, None, None] / planes * np.ones((n, n, planes))
+    shares = np.where(shares.any(axis=2, keepdims=True), shares, lost)
+    wanted = shares * parts.others[:, :, None]
+    total = parts.native[:, None] * parts.others
+    units: Int64Array = np.zeros((n, n, planes), dtype=np.int64)
+    over = np.zeros((2, n, planes))  # what rows and columns lack
+    order = np.argsort(parts.sizes, kind="stable")
+    for step, w in enumerate(order.tolist()):
+        less = order[:step]
+        part = (parts.sizes[less] / parts.sizes[w])[:, None]
+        for side, at in ((0, (less, w)), (1, (w, less))):
+            aim = np.where(wanted[at] > 0, wanted[at] + over[side, less], 0)
+            units[at] = _whole_rows(aim, wanted[at] > 0, total[at])
+            lack = wanted[at] - units[at]
+            over[side, less] += lack
+            over[1 - side, w] += (lack * part).sum(axis=0)
+        aim = np.where(wanted[w, w] > 0, wanted[w, w] + over[0, w], 0)
+        units[w, w] = _whole_rows(aim[None], wanted[w, w][None] > 0, total[w, w, None])[0]
+        over[:, w] += wanted[w, w] - units[w, w]
+    return units
 
 
-def _tilt(table: Table, out: Int64Array, into: Int64Array, room: Table) -> None:
-    """Give special children's rows and columns their sums, spread evenly, as far as bounds allow."""
-    n = len(table)
-    usual, special = _usual(out, into)
-    s, h = len(special), n - len(special)
-    if not s or not h:
-        return
-    others = np.setdiff1d(np.arange(n), special)
-    base = int(table[others[0]].sum(dtype=np.int64))
-    by_row, by_column = _tilts(out[special] - usual[0], into[special] - usual[1], n)
-    distance = (np.arange(s) - np.arange(s)[:, None]) % s
-    more = np.floor(by_row[:, None] + by_column + distance * _GOLDEN % 1).astype(np.int64)
-    more[distance == 0] = 0
-    if s > 1:
-        # so much among themselves that other rows and columns come out even
-        gap = int(out[special].sum()) - s * base - h * (usual[1] - base) - int(more.sum())
-        each, rest = divmod(gap, s * (s - 1))
-        place = (distance - 1) * s + np.arange(s)[:, None]
-        more += np.where(distance > 0, each + (place < rest), 0)
-    square = np.ix_(special, special)
-    table[square] = np.clip(table[square] + more, 0, room[square])
-    table[special, special] = 0
-    wide = np.ix_(special, others)
-    lack = out[special] - table[special].sum(axis=1, dtype=np.int64)
-    table[wide] = np.clip(table[wide] + _dealt(lack, h), 0, room[wide])
-    tall = np.ix_(others, special)
-    lack = into[special] - table[:, special].sum(axis=0, dtype=np.int64)
-    table[tall] = np.clip(table[tall] + _dealt(lack, h).T, 0, room[tall])
-    # what special children send, or are sent, may leave no choice
-    most = room[special].sum(axis=1, dtype=np.int64), room[:, special].sum(axis=0, dtype=np.int64)
-    for row in special[(out[special] == 0) | (out[special] == most[0])].tolist():
-        table[row] = room[row] if out[row] else 0
-    for column in special[(into[special] == 0) | (into[special] == most[1])].tolist():
-        table[:, column] = room[:, column] if into[column] else 0
+def _whole_rows(wanted: Floats, may: BoolArray, total: Int64Array) -> Int64Array:
+    """Rows rounded to numbers >= 0 of these sums, 0 where they may not be positive."""
+    whole = np.floor(np.maximum(wanted, 0) + _NEAR).astype(np.int64)
+    lack = total - whole.sum(axis=1)
+    order = np.argsort(np.where(may, whole - wanted, np.inf), axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.broadcast_to(np.arange(wanted.shape[1]), order.shape), axis=1)
+    whole += rank < lack[:, None]
+    # rows with numbers that had fallen below 0 are too great, and may be so by several units
+    order = np.argsort(-whole, axis=1, kind="stable")
+    sorted_units = np.take_along_axis(whole, order, axis=1)
+    before = np.cumsum(sorted_units, axis=1) - sorted_units
+    over = (whole.sum(axis=1) - total)[:, None]
+    least = np.where(np.arange(whole.shape[1]) == 0, over, 0)  # what is missing still goes to the greatest
+    taken = np.clip(over - before, np.minimum(least, 0), sorted_units)
+    np.put_along_axis(whole, order, sorted_units - taken, axis=1)
+    return whole
 
 
-def _dealt(totals: Int64Array, width: int) -> Int32Array:
-    """Rows of these sums, even in every row and, all rows together, in every column."""
-    each, rest = np.divmod(totals, width)
-    start = (np.cumsum(rest) - rest) % width
-    dealt = np.repeat(each.astype(np.int32)[:, None], width, axis=1)
-    for row, begin, size in zip(dealt, start.tolist(), rest.tolist(), strict=True):
-        row[begin : begin + size] += 1
-        row[: max(begin + size - width, 0)] += 1
-    return dealt
+def _changed(parts: _Parts, fitted: Floats, even: EvenShares) -> Int64Array:
+    """Units of the pairs that are changed, by planes, shape (pairs, planes)."""
+    changes = parts.changes
+    units = even.shares(changes.root, changes.child).T.copy()
+    shares = fitted[parts.group[changes.root], parts.group[changes.child]]
+    stop = np.cumsum(shares, axis=1)
+    stop /= np.maximum(stop[:, -1:], _NEAR)
+    stop[:, -1] = 1
+    start = (np.arange(len(units)) * _GOLDEN % 1)[:, None]
+    more = np.floor(np.abs(changes.units)[:, None] * stop + start).astype(np.int64)
+    units += np.sign(changes.units)[:, None] * np.diff(more, axis=1, prepend=0)
+    while (low := np.flatnonzero((units < 0).any(axis=1))).size:
+        units[low, np.argmin(units[low], axis=1)] += 1
+        units[low, np.argmax(units[low], axis=1)] -= 1
+    return units
 
 
-def _match(table: Table, rows: Int64Array, columns: Int64Array, room: Table, sign: int) -> None:
-    """Raise (lower) cells whose row and column both need it, many at a time; needs are kept up to date."""
-    for shift in range(1, 9):
-        row = np.repeat(np.arange(len(rows)), np.clip(sign * rows, 0, None))
-        column = np.repeat(np.arange(len(rows)), np.clip(sign * columns, 0, None))
-        size = min(len(row), len(column))
-        if not size:
-            return
-        row, column = row[:size], np.roll(column, shift * shift)[:size]
-        _, first = np.unique(row * len(rows) + column, return_index=True)
-        row, column = row[first], column[first]
-        old = table[row, column]
-        free = (row != column) & ((old < room[row, column]) if sign > 0 else (old > 0))
-        row, column = row[free], column[free]
-        table[row, column] += sign
-        np.subtract.at(rows, row, sign)
-        np.subtract.at(columns, column, sign)
+def _settled(parts: _Parts, even: EvenShares, units: Int64Array, watch: Watch) -> Shares | None:
+    """Shares with the sums asked for, near to these; None if none are found."""
+    changes, planes = parts.changes, units.shape[1]
+    more = units - even.shares(changes.root, changes.child).T
+    out, into = parts.out - even.left, parts.into - even.entered[-1]
+    np.subtract.at(out, changes.root, more)
+    np.subtract.at(into, changes.child, more)
+    status, root, child, found = run_watched(
+        "planes shared by children",
+        lambda control: core.settle_planes(
+            parts.n,
+            planes,
+            even.group,
+            even.units.ravel(),
+            changes.root.astype(np.int32),
+            changes.child.astype(np.int32),
+            units.ravel(),
+            out.ravel(),
+            into.ravel(),
+            control,
+        ),
+        progress=watch.progress,
+        deadline=watch.deadline,
+    )
+    if status:
+        return None
+    order = np.lexsort((child, root))
+    return Shares(even.group, even.units, root[order], child[order], found.reshape(-1, planes)[order])
 
 
-def _exchange(table: Table, rows: Int64Array, columns: Int64Array, room: Table, sign: int) -> None:
-    """Paths of three steps from a row to a column that both need much, many at a time: raise (lower) cells of
-    the row, lower (raise) others in those columns, and raise (lower) those rows' cells in the column.
-    """
-
-    def may(row: int | Int64Array, column: int | Int64Array, change: int) -> BoolArray:
-        old = table[row, column]
-        free: BoolArray = old < room[row, column] if change > 0 else old > 0
-        return free
-
-    everyone = np.arange(len(rows))
-    for a in np.flatnonzero(sign * rows >= _MUCH).tolist():
-        for b in np.flatnonzero(sign * columns >= _MUCH).tolist():
-            if sign * rows[a] <= 0:
-                break
-            through = np.flatnonzero(may(a, everyone, sign) & (everyone != a) & (everyone != b))
-            by = np.flatnonzero(may(everyone, b, sign) & (everyone != a) & (everyone != b))
-            for turn in range(_TURNS):
-                wanted = min(sign * int(rows[a]), sign * int(columns[b]), len(through), len(by))
-                if wanted <= 0:
-                    break
-                size = min(len(through), len(by))
-                y, x = np.roll(through, turn)[:size], by[:size]
-                good = np.flatnonzero((x != y) & may(x, y, -sign))[:wanted]
-                table[a, y[good]] += sign
-                table[x[good], y[good]] -= sign
-                table[x[good], b] += sign
-                rows[a] -= sign * len(good)
-                columns[b] -= sign * len(good)
-                left = np.ones((2, len(rows)), dtype=bool)
-                left[0, y[good]], left[1, x[good]] = False, False
-                through, by = through[left[0, through]], by[left[1, by]]
-
-
-def mend(
-    table: Table, rows: Int64Array, columns: Int64Array, room: Table, watch: Watch = UNWATCHED
-) -> bool | None:
-    """Alternating paths until no row and no column needs anything; False if one that is due is missing, None
-    if searches take too long.
-    """
-    n, visits = len(table), 0
-    needs = np.concatenate([rows, -columns])  # paths lead from positive needs to negative ones
-    for source in np.flatnonzero(needs > 0).tolist():
-        while needs[source] > 0:
-            watch.beat("planes shared by children", source, n)
-            path, visited = _path(table, needs, room, source)
-            visits += visited
-            if not path:
-                return False
-            if visits > MOST_VISITS:
-                return None
-            amount = min(int(needs[source]), -int(needs[path[-1]]))
-            steps = pairwise(path)
-            cells = [(one, other - n, 1) if one < n else (other, one - n, -1) for one, other in steps]
-            for row, column, sign in cells:
-                old = int(table[row, column])
-                amount = min(amount, int(room[row, column]) - old if sign > 0 else old)
-            for row, column, sign in cells:
-                table[row, column] += sign * amount
-            needs[source] -= amount
-            needs[path[-1]] += amount
-    return True
-
-
-def _path(table: Table, needs: Int64Array, room: Table, source: int) -> tuple[list[int], int]:
-    """Nodes of a path, none if there is none, and how many were looked at: row x is x, column y is n + y; to
-    columns cells are raised, to rows lowered.
-    """
-    n, visited = len(table), 0
-    above = np.full(2 * n, -1, dtype=np.int64)
-    above[source] = source
-    queue = deque([source])
-    while queue:
-        node = queue.popleft()
-        visited += 1
-        if node < n:
-            free = table[node] < room[node]
-            free[node] = False
-            reached = n + np.flatnonzero(free & (above[n:] < 0))
-        else:
-            reached = np.flatnonzero((table[:, node - n] > 0) & (above[:n] < 0))
-        above[reached] = node
-        ends = reached[needs[reached] < 0]
-        if len(ends):
-            path = [int(ends[np.argmin(needs[ends])])]
-            while path[-1] != source:
-                path.append(int(above[path[-1]]))
-            return path[::-1], visited
-        queue.extend(reached.tolist())
-    return [], visited
-
-
-def _as_pairs(
-    base: Int64Array, tables: list[Table], trees: int, sent: Table | None, whole: BoolArray
-) -> Shares:
-    """Cells in which some table differs from the base, and those of the rows asked for."""
-    n = base.shape[1]
-    places: list[Int32Array] = []  # x n + y < 2**28; pages that are new cost more than arithmetic
-    step = max(1, 2**19 // n)  # rows that caches hold
-    usual = [
-        np.lib.stride_tricks.sliding_window_view(np.concatenate([one, one]).astype(table.dtype), n)[n:0:-1]
-        for one, table in zip(base, tables, strict=False)
-    ]
-    for begin in range(0, n, step):
-        rows = slice(begin, begin + step)
-        differs = np.zeros((min(step, n - begin), n), dtype=bool) if sent is None else sent[rows] != trees
-        for table, even in zip(tables, usual, strict=True):
-            differs |= table[rows] != even[rows]
-        differs[whole[rows]] = True
-        np.fill_diagonal(differs[:, begin:], False)
-        places.append((np.flatnonzero(differs) + begin * n).astype(np.int32))
-    ends = np.cumsum([0, *map(len, places)]).tolist()
-    root, child = np.empty(ends[-1], dtype=np.int32), np.empty(ends[-1], dtype=np.int32)
-    units = np.empty((ends[-1], len(base)), dtype=np.int64)
-    for place, start, stop in zip(places, ends, ends[1:], strict=False):
-        rest, here = units[start:stop, -1], slice(start, stop)
-        np.divmod(place, n, out=(root[here], child[here]))
-        rest[:] = trees if sent is None else sent.ravel()[place]
-        for plane, table in enumerate(tables):
-            units[here, plane] = table.ravel()[place]
-            rest -= units[here, plane]
-    for column in (root, child, units):
-        column.setflags(write=False)  # values that hold them need no copies
-    return Shares(base, root, child, units)
+def _in_full(parts: _Parts, even: EvenShares, watch: Watch) -> Shares | str:
+    """Shares found pair by pair."""
+    changes = parts.changes
+    every = np.arange(len(parts.group))
+    usual = even.shares(every[:, None], every)
+    sent = np.repeat(parts.native[parts.group][:, None], len(every), axis=1)
+    np.fill_diagonal(sent, 0)
+    sent[changes.root, changes.child] += changes.units
+    tables = plane_tables(parts.out, parts.into, sent, usual, watch)
+    if isinstance(tables, str):
+        return tables
+    differs = (tables != usual).any(axis=0)
+    differs[changes.root, changes.child] = True
+    root, child = np.nonzero(differs)
+    units = np.ascontiguousarray(tables[:, root, child].T)
+    return Shares(even.group, even.units, root.astype(np.int32), child.astype(np.int32), units)
