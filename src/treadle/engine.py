@@ -20,10 +20,10 @@ except ImportError as error:  # pragma: no cover - only in a broken installation
         f"the compiled core cannot be loaded ({error}); build it with: pip install . (needs g++)"
     ) from None
 
-__all__ = ["Progress", "TimeLimitError", "core", "run_watched"]
+__all__ = ["Progress", "TimeLimitError", "announce", "core", "run_watched"]
 
 Progress = Callable[[str, int, int], None]
-"""Called as progress(stage, done, total) a few times a second."""
+"""Called as progress(stage, done, total) a few times a second; total is 0 where it is not known."""
 
 Result = TypeVar("Result")
 
@@ -32,6 +32,12 @@ _POLL_S = 0.05
 
 class TimeLimitError(Exception):
     """The deadline passed before the core had finished."""
+
+
+def announce(progress: Progress | None, stage: str) -> None:
+    """Report that a stage begins whose steps nobody counts."""
+    if progress is not None:
+        progress(stage, 0, 0)
 
 
 def run_watched(
@@ -78,7 +84,7 @@ def run_watched(
         # Not Thread.join: CPython 3.11 takes a thread whose join was interrupted for finished (bpo-45274).
         while not done.wait(wait):
             wait = min(2 * wait, _POLL_S)
-            if progress is not None and control[2]:
+            if progress is not None:
                 progress(stage, int(control[1]), int(control[2]))
             if deadline is not None and time.monotonic() > deadline and not late:
                 late = True

@@ -76,7 +76,7 @@ def test_unknown_kind_names_the_known_ones() -> None:
 
 def test_stopwatch_adds_up_stages() -> None:
     ticks = iter([0.0, 1.0, 3.0, 10.0, 14.0, 20.0])
-    watch = Stopwatch(lambda: next(ticks))
+    watch = Stopwatch(clock=lambda: next(ticks))
     for _ in range(2):
         with watch.stage("work"):
             pass

@@ -54,9 +54,9 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Print the optimum and its witness, without building a schedule."""
-    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    output = Output(json, quiet)
     try:
-        with workers(jobs=jobs, cluster=cluster):
+        with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
             result = planning.bound(
                 topology,
                 collective,
@@ -66,11 +66,8 @@ def command(
                 **problem_options(ranks, forward, root, weights, file_format, demands),
             )
     except planning.TimeLimitError:
-        progress.clear()
         warn("the time limit was reached before the bound was known; allow more time (--time-limit)")
         return TIME_LIMIT_REACHED
-    finally:
-        progress.clear()
     print_problem(output, result.topology, result.collective)
     if result.rate is None:
         print_bound(output, result.topology, result.collective, result.bound)

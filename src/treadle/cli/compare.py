@@ -59,20 +59,17 @@ def command(
 ) -> int:
     """Show schedulers side by side, each schedule verified, beside the optimum."""
     del seed  # nothing in these algorithms is random
-    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
-    try:
-        with workers(jobs=jobs, cluster=cluster):
-            result = planning.compare(
-                topology,
-                collective,
-                algorithms=None if algorithms is None else algorithms.split(","),
-                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
-                trim=trim,
-                progress=progress,
-                **problem_options(ranks, forward, root, weights, file_format, demands),
-            )
-    finally:
-        progress.clear()
+    output = Output(json, quiet)
+    with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
+        result = planning.compare(
+            topology,
+            collective,
+            algorithms=None if algorithms is None else algorithms.split(","),
+            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+            trim=trim,
+            progress=progress,
+            **problem_options(ranks, forward, root, weights, file_format, demands),
+        )
     print_problem(output, result.topology, result.collective)
     print_bound(output, result.topology, result.collective, result.bound)
     output.line()

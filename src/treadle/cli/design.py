@@ -70,13 +70,13 @@ def command(
 ) -> int:
     """Find the best topologies for N nodes of degree D, and their schedules."""
     del seed  # the search is exhaustive
-    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    output = Output(json, quiet)
     if plan is not None and cabling is not None and plan.resolve() == cabling.resolve():
         raise FormatError(f"--output and --cabling are both {plan}; expected two files")
     job, network = _problem(alpha, bandwidth, size, workload)
     kind = _kind(collective)
     delay = None if reconfiguration_delay is None else parse_time_ns(reconfiguration_delay) / 10**9
-    try:
+    with ProgressLine(quiet=quiet or json) as progress:
         result = planning.design(
             nodes,
             degree,
@@ -88,8 +88,6 @@ def command(
             use_cache=cache,
             progress=progress,
         )
-    finally:
-        progress.clear()
     if pick is not None and not 1 <= pick <= len(result.rows):
         raise FormatError(f"--pick {pick}: the frontier has {counted(len(result.rows), 'row')}")
     chosen = result.best if pick is None else result.rows[pick - 1]

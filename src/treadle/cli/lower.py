@@ -10,10 +10,11 @@ import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.output import JsonOption, Output, QuietOption, warn
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
 from treadle.cli.quantities import counted
 from treadle.cli.report import describe_shortfall
 from treadle.cli.verify import FAILED, PlanArgument
+from treadle.engine import announce
 from treadle.errors import ScheduleError
 from treadle.planning import Loading, Lowered, Profile, TargetFormat
 from treadle.planning.summary import shortfall_summary, throughput
@@ -59,22 +60,25 @@ def command(
     """Write a plan as text for a runtime, after our own interpreter has executed that text."""
     output = Output(json, quiet or path is None)
     slices = _check_options(to, path, pipeline=pipeline, size=size, consolidate=consolidate)
-    loaded = load_plan(plan)
     try:
-        result = planning.lower(
-            loaded,
-            to=to,
-            profile=profile,
-            in_place=in_place,
-            channels=channels,
-            instances=instances,
-            name=name,
-            pipeline_bytes=slices,
-            size_bytes=0 if size is None else parse_size(size),
-            path="" if path is None else str(path),
-            consolidate=consolidate,
-            rank=rank,
-        )
+        with ProgressLine(quiet=quiet or json) as progress:
+            announce(progress, "reading")
+            loaded = load_plan(plan)
+            announce(progress, "lowering")
+            result = planning.lower(
+                loaded,
+                to=to,
+                profile=profile,
+                in_place=in_place,
+                channels=channels,
+                instances=instances,
+                name=name,
+                pipeline_bytes=slices,
+                size_bytes=0 if size is None else parse_size(size),
+                path="" if path is None else str(path),
+                consolidate=consolidate,
+                rank=rank,
+            )
     except planning.UnverifiedPlanError as error:
         warn(f"{plan}: {error}")
         return FAILED

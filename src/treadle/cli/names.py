@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
+from treadle.arrays import Int64Array
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
 
@@ -47,23 +50,36 @@ def describe_links(topology: Topology, links: Iterable[int]) -> str:
     links : iterable of int
         Link numbers.
     """
-    every = Counter(_kind(topology, link) for link in range(topology.n_links))
-    found = Counter(_kind(topology, link) for link in links)
-    if found == every:
+    chosen = np.fromiter(links, dtype=np.int64)
+    if len(chosen) == topology.n_links:
         return f"all {topology.n_links} links"
+    kinds = _kinds(topology)
+    codes, firsts, counts = np.unique(kinds[chosen], return_index=True, return_counts=True)
+    wholes = np.bincount(kinds)
     terms = []
-    for (pattern, bandwidth), count in found.most_common():
-        whole = every[pattern, bandwidth]
+    for place in np.lexsort((firsts, -counts)).tolist():
+        count, whole = int(counts[place]), int(wholes[codes[place]])
         share = f"{count} of {whole}" if count < whole else "all" if whole > 1 else ""
         number = str(whole) if share == "all" else ""
         noun = "links" if whole > 1 else "link"
         words = " ".join(word for word in (share, number, noun) if word)
+        link = int(chosen[firsts[place]])
+        pattern, bandwidth = _DIGITS.sub("*", topology.link_name(link)), int(topology.bandwidths[link])
         terms.append(f"{pattern} ({words} of {format_bandwidth(bandwidth)})")
     return _shorten(terms)
 
 
-def _kind(topology: Topology, link: int) -> tuple[str, int]:
-    return _DIGITS.sub("*", topology.link_name(link)), int(topology.bandwidths[link])
+def _kinds(topology: Topology) -> Int64Array:
+    """A number for each link, the same for links of one pattern and bandwidth."""
+    numbers: dict[str, int] = {}
+    pattern = np.array(
+        [numbers.setdefault(_DIGITS.sub("*", name), len(numbers)) for name in topology.node_names],
+        dtype=np.int64,
+    )
+    ends = pattern[topology.tails] * len(numbers) + pattern[topology.heads]
+    _, ends = np.unique(ends, return_inverse=True)
+    values, speeds = np.unique(topology.bandwidths, return_inverse=True)
+    return np.unique(ends * len(values) + speeds, return_inverse=True)[1].astype(np.int64)
 
 
 def _terms(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -27,6 +29,7 @@ TimeLimitOption = Annotated[
 
 _WIDE = 200
 _REFRESH_S = 0.1
+_TICK_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -85,26 +88,63 @@ def warn(text: str) -> None:
 
 
 class ProgressLine:
-    """Shows stage and share of the work on one line of stderr, if that is a terminal."""
+    """Shows what is being done on one line of stderr, if that is a terminal, and takes it away at the end.
+
+    The line has the stage and the share of it that is done, or else how long it has been going on: a thread
+    redraws it while nobody reports.
+
+    Parameters
+    ----------
+    quiet : bool
+        Show nothing.
+    """
 
     def __init__(self, *, quiet: bool) -> None:
         self._shows = not quiet and sys.stderr is not None and sys.stderr.isatty()
-        self._last = 0.0
-        self._drawn = False
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._redrawing = threading.Thread(target=self._redraw, name="treadle-progress", daemon=True)
+        self._stage, self._share = "", ""
+        self._since = self._last = 0.0
+
+    def __enter__(self) -> ProgressLine:
+        if self._shows:
+            self._redrawing.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shows:
+            self._is_over.set()
+            self._redrawing.join()
+            _put("\r\x1b[2K")
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Report; redraws at most ten times a second."""
-        now = monotonic()
-        if not self._shows or now - self._last < _REFRESH_S:
+        if not self._shows:
             return
-        self._last, self._drawn = now, True
-        share = f"{min(100, 100 * done // total)}%" if total > 0 else str(done)
-        sys.stderr.write(f"\r\x1b[2K{stage} {share}")
-        sys.stderr.flush()
+        with self._lock:
+            now = monotonic()
+            if stage != self._stage:
+                self._stage, self._since = stage, now
+            self._share = f"{min(100, 100 * done // total)}%" if total > 0 else str(done or "")
+            if now - self._last >= _REFRESH_S:
+                self._draw(now)
 
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._drawn:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
-            self._drawn = False
+    def _redraw(self) -> None:
+        """Draw again and again, so that the time goes on."""
+        while not self._is_over.wait(_TICK_S):
+            with self._lock:
+                self._draw(monotonic())
+
+    def _draw(self, now: float) -> None:
+        elapsed = int(now - self._since)
+        words = (self._stage, self._share or (f"{elapsed} s" if self._stage and elapsed else ""))
+        self._last = now
+        _put(f"\r\x1b[2K{' '.join(filter(None, words))}")
+
+
+def _put(text: str) -> None:
+    """Write to the terminal, if it is still there."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

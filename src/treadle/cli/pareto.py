@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.output import JsonOption, Output, QuietOption, SeedOption
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption
 from treadle.cli.problem import (
     CollectiveArgument,
     FormatOption,
@@ -17,6 +17,7 @@ from treadle.cli.problem import (
 )
 from treadle.cli.quantities import parse_seconds
 from treadle.cli.report import print_problem
+from treadle.engine import announce
 from treadle.planning.summary import front_summary, problem_summary
 
 
@@ -40,14 +41,16 @@ def command(
     """Show all Pareto-optimal schedules of a small fabric in steps and rounds per chunk (extra: exact)."""
     output = Output(json, quiet)
     problem = planning.pose(topology, collective, **problem_options(None, False, root, None, file_format))
-    front = planning.exact_front(
-        problem,
-        max_steps=max_steps,
-        max_chunks=max_chunks,
-        max_extra_rounds=extra_rounds,
-        time_limit_s=planning.DEFAULT_TIME_LIMIT_S if time_limit is None else parse_seconds(time_limit),
-        seed=seed,
-    )
+    with ProgressLine(quiet=quiet or json) as progress:
+        announce(progress, "schedules")
+        front = planning.exact_front(
+            problem,
+            max_steps=max_steps,
+            max_chunks=max_chunks,
+            max_extra_rounds=extra_rounds,
+            time_limit_s=planning.DEFAULT_TIME_LIMIT_S if time_limit is None else parse_seconds(time_limit),
+            seed=seed,
+        )
     print_problem(output, problem.topology, problem.collective)
     output.line(f"least       {front.least_steps} steps; {front.least_ratio} rounds per chunk")
     output.line()

@@ -20,6 +20,7 @@ from treadle.cli.report import (
     print_verification,
 )
 from treadle.cli.verify import PlanArgument
+from treadle.engine import announce
 from treadle.planning import RepairResult
 from treadle.planning.summary import repair_summary
 from treadle.schedules.files import load_plan, save_plan
@@ -57,25 +58,26 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Plan anew without failed links and nodes, and say what the failure costs."""
-    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    output = Output(json, quiet)
     try:
-        result = planning.repair(
-            load_plan(plan),
-            links=tuple(links or ()),
-            nodes=tuple(nodes or ()),
-            algorithm=algorithm,
-            form=form,
-            trim=trim,
-            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
-            progress=progress,
-        )
+        with ProgressLine(quiet=quiet or json) as progress:
+            announce(progress, "reading")
+            result = planning.repair(
+                load_plan(plan),
+                links=tuple(links or ()),
+                nodes=tuple(nodes or ()),
+                algorithm=algorithm,
+                form=form,
+                trim=trim,
+                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                progress=progress,
+            )
+            if new is not None:
+                announce(progress, "writing")
+                save_plan(new, result.new)
     except planning.RejectedError as error:
         warn(str(error))
         return FAILED
-    finally:
-        progress.clear()
-    if new is not None:
-        save_plan(new, result.new)
     print_problem(output, result.new.topology, result.new.collective)
     _print_failure(output, result)
     _print_cost(output, result)

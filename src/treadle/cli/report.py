@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from treadle.cli.names import describe_links, describe_nodes
 from treadle.cli.output import Output
 from treadle.cli.quantities import counted, exact_bandwidth, shortfall
@@ -136,14 +138,17 @@ def saturated_links(plan: Plan) -> list[int]:
     """Links that the schedule for the largest sizes keeps busy all the time: they set its throughput."""
     schedule = plan.entries[-1].schedule
     if isinstance(schedule, ForestSchedule):
-        loads, units = link_loads(plan.topology, schedule).tolist(), schedule.total_units
+        loads, units = link_loads(plan.topology, schedule), schedule.total_units
     elif isinstance(schedule, RouteSchedule):
-        loads = route_loads(plan.topology, schedule).tolist()
+        loads = route_loads(plan.topology, schedule)
         units = plan.collective.pair_demands.buffer_units * schedule.n_chunks
     else:
         return []
-    rates = zip(plan.topology.bandwidths.tolist(), loads, strict=True)
-    return [link for link, (bandwidth, load) in enumerate(rates) if load * plan.algbw == bandwidth * units]
+    values, speeds = np.unique(plan.topology.bandwidths, return_inverse=True)
+    # a link of b bytes/s is busy all the time with b * units / algbw; -1 where no whole number is that
+    full = [Fraction(value * units) / plan.algbw for value in values.tolist()]
+    whole = np.array([load.numerator if load.denominator == 1 else -1 for load in full], dtype=object)
+    return [int(link) for link in np.flatnonzero(whole[speeds] == loads)]
 
 
 def print_schedule(output: Output, result: SolveResult) -> None:

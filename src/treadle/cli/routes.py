@@ -22,6 +22,7 @@ from treadle.cli.output import (
 from treadle.cli.problem import DemandsOption, FormatOption, ForwardOption, RanksOption, problem_options
 from treadle.cli.quantities import exact_bandwidth, parse_seconds, shortfall
 from treadle.cli.report import print_problem, print_routes, print_seconds, print_verification
+from treadle.engine import announce
 from treadle.errors import FormatError
 from treadle.schedules.files import load_plan
 
@@ -61,32 +62,32 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Route an all-to-all over weighted paths, free of deadlock, near the optimal rate; or write a plan's."""
-    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    output = Output(json, quiet)
     form = None if output_path is None else _format(output_path)
     try:
-        if _is_plan(topology):
-            given = (layers, max_routes, chunks, ranks, demands, file_format, time_limit)
-            if forward or any(option is not None for option in given):
-                raise FormatError(
-                    f"{topology}: a plan has its routes; leave out the options that choose them"
+        with ProgressLine(quiet=quiet or json) as progress:
+            if _is_plan(topology):
+                given = (layers, max_routes, chunks, ranks, demands, file_format, time_limit)
+                if forward or any(option is not None for option in given):
+                    raise FormatError(
+                        f"{topology}: a plan has its routes; leave out the options that choose them"
+                    )
+                announce(progress, "reading")
+                result = planning.routes_of(load_plan(topology))
+            else:
+                result = planning.routes(
+                    topology,
+                    max_layers=layers,
+                    max_routes=max_routes,
+                    chunks=chunks,
+                    seed=seed,
+                    time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                    progress=progress,
+                    **problem_options(ranks, forward, None, None, file_format, demands),
                 )
-            result = planning.routes_of(load_plan(topology))
-        else:
-            result = planning.routes(
-                topology,
-                max_layers=layers,
-                max_routes=max_routes,
-                chunks=chunks,
-                seed=seed,
-                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
-                progress=progress,
-                **problem_options(ranks, forward, None, None, file_format, demands),
-            )
     except (planning.RejectedError, planning.UnverifiedPlanError) as error:
         warn(str(error))
         return FAILED
-    finally:
-        progress.clear()
     values = planning.routes_summary(result)
     if output_path is not None and form is not None:
         write_bytes(output_path, planning.routes_text(result, form).encode())

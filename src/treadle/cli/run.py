@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.output import JsonOption, Output, QuietOption, SeedOption, warn
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.cli.report import describe_shortfall
 from treadle.cli.verify import PlanArgument
+from treadle.engine import announce
 from treadle.planning import (
     ElementType,
     Reduction,
@@ -55,17 +56,19 @@ def command(
     if not reporter and not planning.has_process_per_rank(loaded, runtime):
         return 0  # the first process says it for all; a failure here could end it before it has
     try:
-        result = planning.run(
-            loaded,
-            sizes,
-            runtime=runtime,
-            element=dtype,
-            reduction=redop,
-            in_place=in_place,
-            iterations=iterations,
-            seed=seed,
-            with_reference=reference,
-        )
+        with ProgressLine(quiet=quiet or json or not reporter) as progress:
+            announce(progress, "running")
+            result = planning.run(
+                loaded,
+                sizes,
+                runtime=runtime,
+                element=dtype,
+                reduction=redop,
+                in_place=in_place,
+                iterations=iterations,
+                seed=seed,
+                with_reference=reference,
+            )
     except planning.UnverifiedPlanError as error:
         if not reporter:
             return 0

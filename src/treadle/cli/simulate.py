@@ -11,6 +11,7 @@ from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
 from treadle.cli.quantities import counted, exact_bandwidth
+from treadle.engine import announce
 from treadle.errors import FormatError
 from treadle.planning import (
     Forwarding,
@@ -85,17 +86,17 @@ def command(
         sharing=sharing,
         reduction_bytes_per_s=0 if reduction is None else parse_bandwidth(reduction),
     )
-    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    output = Output(json, quiet)
     try:
-        loaded = _plan(plan, collective, algorithm, multicast, seed, progress)
-        result = planning.simulate(
-            loaded, sizes, options=options, auto_slices=slices == "auto", progress=progress
-        )
+        with ProgressLine(quiet=quiet or json) as progress:
+            loaded = _plan(plan, collective, algorithm, multicast, seed, progress)
+            announce(progress, "messages")
+            result = planning.simulate(
+                loaded, sizes, options=options, auto_slices=slices == "auto", progress=progress
+            )
     except (planning.UnverifiedPlanError, planning.RejectedError) as error:
         warn(f"{plan}: {error}")
         return FAILED
-    finally:
-        progress.clear()
     if trace is not None:
         write_bytes(trace, planning.chrome_trace(result.last).encode())
     if picture is not None:
@@ -138,6 +139,7 @@ def _plan(
         ).plan
     if algorithm is not None or multicast:
         raise FormatError("--algorithm and --multicast: expected a fabric and a collective, found a plan")
+    announce(progress, "reading")
     return load_plan(Path(plan))
 
 

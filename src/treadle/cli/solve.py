@@ -39,6 +39,7 @@ from treadle.cli.report import (
     print_verification,
 )
 from treadle.cli.work import ClusterOption, JobsOption
+from treadle.engine import announce
 from treadle.errors import FormatError
 from treadle.planning.candidate import SizeRequest
 from treadle.planning.summary import solve_summary
@@ -124,9 +125,9 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Synthesise a schedule, verify it, report, and write a plan."""
-    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    output = Output(json, quiet)
     try:
-        with workers(jobs=jobs, cluster=cluster):
+        with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
             result = planning.solve(
                 topology,
                 collective,
@@ -151,13 +152,12 @@ def command(
                 progress=progress,
                 **problem_options(ranks, forward, root, weights, file_format, demands),
             )
+            if plan is not None:
+                announce(progress, "writing")
+                save_plan(plan, result.plan)
     except planning.RejectedError as error:
         warn(str(error))
         return FAILED
-    finally:
-        progress.clear()
-    if plan is not None:
-        save_plan(plan, result.plan)
     print_problem(output, result.plan.topology, result.plan.collective)
     if result.bound is not None:
         print_bound(output, result.plan.topology, result.plan.collective, result.bound)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
+from treadle.engine import announce
 from treadle.errors import FormatError
 from treadle.planning import testbed
 from treadle.planning.execution import parse_sizes
@@ -49,7 +50,7 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Emulate a fabric with network namespaces (root on Linux), run plans on it, compare with the model."""
-    output, progress = Output(json, quiet), ProgressLine(quiet=quiet or json)
+    output = Output(json, quiet)
     if clean:
         removed = testbed.clean_leftovers()
         for line in [f"removed {name}" for name in removed] or ["nothing was left"]:
@@ -67,7 +68,7 @@ def command(
             output.line(line)
         output.result({"commands": lines})
         return 0
-    try:
+    with ProgressLine(quiet=quiet or json) as progress:
         result = testbed.emulate(
             fabric,
             parse_sizes(size),
@@ -76,10 +77,8 @@ def command(
             algorithms=algorithms.split(","),
             plans=plans,
             timing=testbed.Timing(iterations=iterations),
-            on_case=lambda name: progress(name, 0, 0),
+            on_case=lambda name: announce(progress, name),
         )
-    finally:
-        progress.clear()
     _print(output, result)
     output.result(testbed.emulation_summary(result))
     return FAILED if result.wrong else 0

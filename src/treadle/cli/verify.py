@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.output import JsonOption, Output, QuietOption
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.cli.report import (
     SHOWN_VIOLATIONS,
@@ -18,6 +18,7 @@ from treadle.cli.report import (
     print_problem,
     print_verification,
 )
+from treadle.engine import announce
 from treadle.errors import ScheduleError
 from treadle.planning import Profile
 from treadle.planning.summary import verify_summary
@@ -58,12 +59,17 @@ def command(
     if text is not None:
         if topology is not None:
             raise ScheduleError(f"{plan}: a text names no fabric, so --topology does not apply")
-        found = verify_text(text, source=str(plan), profile=profile, root=root or 0)
+        with ProgressLine(quiet=quiet or json) as progress:
+            announce(progress, "executing")
+            found = verify_text(text, source=str(plan), profile=profile, root=root or 0)
         return _print_text(output, plan, found)
     if profile is not None or root is not None:
         raise ScheduleError(f"{plan}: --profile and --root are for texts; a plan says both itself")
-    loaded = load_plan(plan)
-    result = planning.verify(loaded, topology)
+    with ProgressLine(quiet=quiet or json) as progress:
+        announce(progress, "reading")
+        loaded = load_plan(plan)
+        announce(progress, "verifying")
+        result = planning.verify(loaded, topology)
     print_problem(output, result.topology, loaded.collective)
     if result.is_embedded:
         output.line(f"assumed     the fabric inside the plan, {result.topology_hash[:16]}; see --topology")

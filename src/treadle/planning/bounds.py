@@ -106,7 +106,7 @@ def bound(
     >>> bound("dgx_a100:2", "allgather").algbw
     Fraction(1040000000000, 3)
     """
-    watch = Stopwatch()
+    watch = Stopwatch(progress)
     limit = Watch(progress, seconds_left(time_limit_s))
     with watch.stage("fabric"):
         problem = pose(topology, collective, **options)

@@ -21,7 +21,7 @@ from treadle.planning.design_flow import AlltoallFigures, with_flow
 from treadle.planning.design_limits import Limits, design_limits
 from treadle.planning.problem import Problem
 from treadle.planning.solving import judged
-from treadle.planning.stages import Stopwatch, no_progress
+from treadle.planning.stages import Stopwatch
 from treadle.planning.step_candidates import bound_beside
 from treadle.planning.store import cached_plan, default_directory
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -178,8 +178,7 @@ def design(
             f"design: a bandwidth of {network.bandwidth_bytes_per_s} bytes/s leaves each of {degree} links "
             f"less than 1 byte/s; expected at least {degree} bytes/s"
         )
-    report = progress or no_progress
-    watch = Stopwatch()
+    watch = Stopwatch(progress)
     for call in workload.calls:
         call.groups(nodes)
     with watch.stage("search"):
@@ -194,7 +193,6 @@ def design(
         directory = (cache or default_directory()) if use_cache else None
         with watch.stage("all-to-all"):
             options = tuple(with_flow(option, directory=directory, progress=progress) for option in options)
-    report("measuring", 1, 2)
     shown = _shown_bytes(workload)
     with watch.stage("workload"):
         groups = [_shared(option, workload, nodes) for option in options]

@@ -146,7 +146,7 @@ def repair(
     >>> result.solved.is_optimal, float(result.optimum_loss)
     (True, 0.0769...)
     """
-    start, watch = process_time(), Stopwatch()
+    start, watch = process_time(), Stopwatch(progress)
     with watch.stage("failures"):
         _check_witness(plan)
         fabric = _without(plan.topology, links, nodes)

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from treadle.engine import Progress
 from treadle.planning.execution import program_of
-from treadle.planning.stages import Progress
 from treadle.planning.verification import require_verified
 from treadle.schedules.cost import busbw_factor
 from treadle.schedules.plan import Plan

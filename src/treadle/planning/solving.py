@@ -191,7 +191,7 @@ def solve(
     >>> result.report.is_ok, result.is_optimal
     (True, True)
     """
-    watch, deadline = Stopwatch(), seconds_left(time_limit_s)
+    watch, deadline = Stopwatch(progress), seconds_left(time_limit_s)
     with watch.stage("fabric"):
         problem = pose(topology, collective, **options)
     late, name = False, algorithm or default_algorithm(problem)

@@ -6,12 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic, process_time
 
-Progress = Callable[[str, int, int], None]
-"""Called with a stage's name, the work done and the work expected (0 if unknown)."""
-
-
-def no_progress(stage: str, done: int, total: int) -> None:
-    """Report nothing."""
+from treadle.engine import Progress, announce
 
 
 class Stopwatch:
@@ -19,11 +14,16 @@ class Stopwatch:
 
     Parameters
     ----------
+    progress : callable, optional
+        Told when a stage begins.
     clock : callable
         Seconds of CPU time so far.
     """
 
-    def __init__(self, clock: Callable[[], float] = process_time) -> None:
+    def __init__(
+        self, progress: Progress | None = None, *, clock: Callable[[], float] = process_time
+    ) -> None:
+        self._progress = progress
         self._clock = clock
         self._start = clock()
         self._stages: dict[str, float] = {}
@@ -31,6 +31,7 @@ class Stopwatch:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Count the time of the block to `name`."""
+        announce(self._progress, name)
         start = self._clock()
         try:
             yield

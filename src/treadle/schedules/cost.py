@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.forest import Forest, ForestSchedule, Tree
+from treadle.schedules.forest import ForestSchedule, Tree
 from treadle.topologies.topology import Topology
 
 
@@ -19,18 +19,10 @@ def link_loads(topology: Topology, schedule: ForestSchedule) -> Int64Array:
     """
     loads = np.zeros(topology.n_links, dtype=np.int64)
     for forest in schedule.forests:
-        units = path_units(forest)
+        units = np.zeros(forest.n_paths, dtype=np.int64)  # on each path, over all trees
+        np.add.at(units, forest.entry_path, forest.entry_units)
         np.add.at(loads, forest.path_links, np.repeat(units, np.diff(forest.path_offset)))
     return loads
-
-
-def path_units(forest: Forest) -> Int64Array:
-    """Units that take each path, over all trees, shape (P,)."""
-    units = np.zeros(forest.n_paths, dtype=np.int64)
-    for root in range(forest.n_ranks):
-        for tree in forest.trees(root):
-            np.add.at(units, tree.entry_path, tree.entry_units)
-    return units
 
 
 def algbw(topology: Topology, schedule: ForestSchedule) -> Fraction:

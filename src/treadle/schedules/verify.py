@@ -10,7 +10,6 @@ from typing import TypedDict
 
 import numpy as np
 
-from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.factored import FactoredSchedule
@@ -24,6 +23,7 @@ from treadle.schedules.verify_claims import check_algbw, check_bound, check_kind
 from treadle.schedules.verify_exchange import verify_exchange
 from treadle.schedules.verify_factored import verify_factored
 from treadle.schedules.verify_forest import ForestCheck
+from treadle.schedules.verify_loads import add_overloads, algbw_of
 from treadle.schedules.verify_routes import verify_routes
 from treadle.schedules.verify_steps import verify_steps
 from treadle.schedules.verify_timed_routes import verify_timed_routes
@@ -122,9 +122,9 @@ def verify(
     if found.total > n_claims:
         return found.report(bound=bound)
     total = sum(schedule.root_multiplicity.tolist())  # Python ints: the array's own sum could wrap
-    algbw = _algbw(topology, loads, total)
+    algbw = algbw_of(topology, loads, total)
     if claimed_algbw is not None and algbw != claimed_algbw:
-        _add_overloads(topology, loads, total, claimed_algbw, found)
+        add_overloads(topology, loads, total, claimed_algbw, found)
     check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
     return found.report(algbw=algbw, bound=bound, height_max=max(heights))
 
@@ -140,41 +140,6 @@ def _check_shape(collective: Collective, schedule: ForestSchedule, found: Findin
             )
             return False
     return True
-
-
-def _capacities(topology: Topology, loads: Int64Array) -> list[tuple[str, int, int]]:
-    """Every loaded link and capped host side: name, bytes/s, units."""
-    rows = [
-        (f"link {topology.link_name(int(e))}", int(topology.bandwidths[e]), int(loads[e]))
-        for e in np.flatnonzero(loads)
-    ]
-    for node in np.flatnonzero(topology.injection_bytes_per_s):
-        cap = int(topology.injection_bytes_per_s[node])
-        for side, ends in (("out of", topology.tails), ("into", topology.heads)):
-            load = sum(loads[ends == node].tolist())
-            if load:
-                rows.append((f"host side {side} {topology.node_names[node]}", cap, load))
-    return rows
-
-
-def _algbw(topology: Topology, loads: Int64Array, total: int) -> Fraction:
-    rates = {(capacity, load) for _, capacity, load in _capacities(topology, loads)}
-    return total * min(Fraction(capacity, load) for capacity, load in rates)
-
-
-def _add_overloads(
-    topology: Topology, loads: Int64Array, total: int, claimed: Fraction, found: Findings
-) -> None:
-    """Name each link whose load times the claimed algbw exceeds its bandwidth times R."""
-    over = [row for row in _capacities(topology, loads) if row[2] * claimed > row[1] * total]
-    found.add_all(
-        ViolationKind.LOAD,
-        len(over),
-        lambda i: (
-            f"{over[i][0]} carries {over[i][2]} of {total} units; its {over[i][1]} bytes/s allow algbw "
-            f"{Fraction(total * over[i][1], over[i][2])}, not {claimed}"
-        ),
-    )
 
 
 def verify_plan(plan: Plan, *, topology: Topology | None = None, limit: int = 1000) -> tuple[Report, ...]:

@@ -18,13 +18,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array, distinct
+from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.forest import Direction
 from treadle.schedules.verify_claims import check_algbw, check_bound, check_kind, check_members
 from treadle.schedules.verify_factored_height import forest_height
 from treadle.schedules.verify_factored_layers import LayerCheck, fabric_of
+from treadle.schedules.verify_loads import add_overloads, algbw_of
 from treadle.schedules.violations import Findings, Report, ViolationKind
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
@@ -72,9 +73,9 @@ def verify_factored(
     if found.total > n_claims:
         return found.report(bound=bound)
     total = sum(schedule.root_multiplicity.tolist())
-    algbw = _algbw(topology, loads, total)
+    algbw = algbw_of(topology, loads, total)
     if claimed_algbw is not None and algbw != claimed_algbw:
-        _add_overloads(topology, loads, total, claimed_algbw, found)
+        add_overloads(topology, loads, total, claimed_algbw, found)
     check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
     height = forest_height(tuple(layer for forest in schedule.forests for layer in forest.layers))
     return found.report(algbw=algbw, bound=bound, height_max=height.hops, height_is_exact=height.is_exact)
@@ -144,48 +145,3 @@ def _check_shares(collective: Collective, forest: FactoredForest, found: Finding
     )
     if total <= 0:
         found.add(ViolationKind.SHARES, f"{forest.direction}: there is no tree")
-
-
-def _host_sides(topology: Topology, loads: Int64Array) -> list[tuple[str, int, int]]:
-    """Name, bytes/s and load of the sides of hosts that are capped."""
-    return [
-        (
-            f"host side {side} {topology.node_names[node]}",
-            int(topology.injection_bytes_per_s[node]),
-            sum(loads[ends == node].tolist()),
-        )
-        for node in np.flatnonzero(topology.injection_bytes_per_s).tolist()
-        for side, ends in (("out of", topology.tails), ("into", topology.heads))
-    ]
-
-
-def _algbw(topology: Topology, loads: Int64Array, total: int) -> Fraction:
-    """What the most loaded link of each bandwidth and the sides of hosts allow."""
-    bandwidths = distinct(topology.bandwidths)
-    most = np.zeros(len(bandwidths), dtype=loads.dtype)
-    np.maximum.at(most, np.searchsorted(bandwidths, topology.bandwidths), loads)
-    pairs = list(zip(bandwidths.tolist(), most.tolist(), strict=True))
-    pairs += [(capacity, load) for _, capacity, load in _host_sides(topology, loads)]
-    return total * min(Fraction(capacity, load) for capacity, load in pairs if load)
-
-
-def _add_overloads(
-    topology: Topology, loads: Int64Array, total: int, claimed: Fraction, found: Findings
-) -> None:
-    """Name each link whose load times the claimed algbw exceeds its bandwidth times R."""
-    sides = _host_sides(topology, loads)
-    capacity = np.array([*topology.bandwidths.tolist(), *(one for _, one, _ in sides)], dtype=object)
-    load = np.array([*loads.tolist(), *(one for _, _, one in sides)], dtype=object)
-    over = np.flatnonzero(load * claimed.numerator > capacity * total * claimed.denominator)
-
-    def describe(i: int) -> str:
-        row = int(over[i])
-        name = (
-            f"link {topology.link_name(row)}" if row < topology.n_links else sides[row - topology.n_links][0]
-        )
-        return (
-            f"{name} carries {load[row]} of {total} units; its {capacity[row]} bytes/s allow algbw "
-            f"{Fraction(total * capacity[row], load[row])}, not {claimed}"
-        )
-
-    found.add_all(ViolationKind.LOAD, len(over), describe)

@@ -83,7 +83,8 @@ def maximise_over_cuts(
         quite feasible; its dual still proves a bound.
     """
     for family in families:
-        for rank in network.ranks:
+        for done, rank in enumerate(network.ranks):
+            watch.beat("cuts of ranks", done, len(network.ranks))
             family.add(lp, network, roots, frozenset([rank]))
             family.add(lp, network, roots, frozenset(range(network.n_nodes)) - {rank})
     while True:

@@ -16,7 +16,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.cost import height_max
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.transforms import equalised
-from treadle.synthesis.engine import Progress, TimeLimitError
+from treadle.synthesis.engine import Progress, TimeLimitError, announce
 from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
 from treadle.synthesis.forestcoll.fixed_trees import (
@@ -220,6 +220,7 @@ def _from_pieces(
     if packer is None and found.n_layers > 1 and len(problem.terminals) <= FEW_RANKS:
         reason = "one of its layers sends to the ranks of the same box over the network outside"
         return PackingAttempt(Packer.TIGHT_CUTS, f"not taken: {reason}")
+    announce(progress, "paths")
     schedule = found.schedule.explicit()
     clock.stop("paths")
     roots = problem.terminals[problem.weights > 0]
@@ -397,6 +398,7 @@ def _build(
         if isinstance(low, Packed):
             low = low if packer else search_lower(low, problem, units.capacities, deadline=deadline)
             clock.stop("local_search")
+            announce(progress, "paths")
             return _Built(to_forest(problem, low.graph, low.packing), {}, low.packer, low.attempts)
         skipped = (low,)
     graph = remove_switches(problem, units.capacities, multiplicities, progress=progress, deadline=deadline)
@@ -411,6 +413,7 @@ def _build(
         deadline=deadline,
     )
     clock.stop("tree_packing")
+    announce(progress, "paths")
     forest = to_forest(problem, packed.graph, packed.packing)
     clock.stop("paths")
     details = {

@@ -15,7 +15,7 @@ from treadle.arrays import exact_sum
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule, Layer
 from treadle.schedules.witness import CutWitness
-from treadle.synthesis.engine import Progress, TimeLimitError
+from treadle.synthesis.engine import Progress, TimeLimitError, announce
 from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
 from treadle.synthesis.forestcoll.decomposition.detection import detect
 from treadle.synthesis.forestcoll.decomposition.family import Family
@@ -231,6 +231,7 @@ def decompose_with(
     Source: docs/algorithms/decomposition.md. The optimum is proved by one cut and the construction; a cut
     that a piece violates is a cut of the fabric too.
     """
+    announce(progress, "tight cuts")
     detected = detect(problem)
     if detected.n_sets == 1:
         return "no set of several ranks is joined better within than to the rest"
