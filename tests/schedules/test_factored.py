@@ -285,3 +285,13 @@ def test_large_expansions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.schedules.factored.expansion.MAX_CELLS", 63)
     with pytest.raises(ScheduleError, match="more than 63 parents"):
         forest.explicit()
+
+
+def test_no_offsets_at_all_are_refused() -> None:
+    """Even nothing has one offset, where it begins."""
+    piece = samples.two_boxes()[2].forests[0].layers[0].pieces[1]
+    forest = samples.two_boxes()[2].forests[0].explicit()
+    assert isinstance(piece.trees, TableTrees)
+    for value in (piece.entrances, piece.trees, forest):
+        with pytest.raises(ScheduleError, match=r"path_offset must rise from 0 to .* in 1 values"):
+            replace(value, path_offset=np.zeros(0, dtype=np.int64))

@@ -343,12 +343,13 @@ _DTYPES: Mapping[str, type[np.generic]] = {
 
 def _check_offsets(key: str, offsets: Int64Array, rows: int, total: int) -> None:
     if (
-        len(offsets) != rows + 1
+        not len(offsets)
+        or len(offsets) != rows + 1
         or offsets[0] != 0
         or offsets[-1] != total
         or bool(np.any(np.diff(offsets) < 0))
     ):
-        raise ScheduleError(f"program: {key} must rise from 0 to {total} in {rows + 1} values")
+        raise ScheduleError(f"program: {key} must rise from 0 to {total} in {max(rows, 0) + 1} values")
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -54,14 +54,15 @@ def check_range(what: str, key: str, array: NDArray[Any], low: int, high: int) -
 def check_offsets(what: str, key: str, offsets: Int64Array, rows: int, total: int, *, least: int = 0) -> None:
     """ScheduleError unless offsets rise from 0 to `total` in rows + 1 values, by `least` or more each."""
     if (
-        len(offsets) != rows + 1
+        not len(offsets)
+        or len(offsets) != rows + 1
         or offsets[0] != 0
         or offsets[-1] != total
         or bool(np.any(offsets[:-1] > offsets[1:]))
         or bool(np.any(np.diff(offsets) < least))
     ):
         raise ScheduleError(
-            f"{what}: {key} must rise from 0 to {total} in {rows + 1} values, by {least} or more each"
+            f"{what}: {key} must rise from 0 to {total} in {max(rows, 0) + 1} values, by {least} or more each"
         )
 
 
