@@ -61,7 +61,8 @@ private:
         const std::int64_t narrow = by_root ? size_[a] : size_[b], wide = by_root ? size_[b] : size_[a];
         const std::int64_t owner = index_[by_root ? root : child], across = index_[by_root ? child : root];
         const std::int64_t others = wide - (a == b);
-        std::int64_t turn = across - owner * wide / narrow - (a == b);
+        const std::int64_t begin = a == b ? 1 : std::int64_t{by_root ? a : b} * 40503 % 65536 * wide / 65536;
+        std::int64_t turn = (across - owner * wide / narrow - begin) % wide;
         if (turn < 0) turn += wide;
         const std::int64_t at = (std::int64_t{a} * table_.groups + b) * table_.planes + plane;
         return (stop_[at] + turn) / others - ((plane ? stop_[at - 1] : 0) + turn) / others;

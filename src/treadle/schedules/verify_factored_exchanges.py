@@ -249,6 +249,11 @@ def _members(trees: PlaneExchange) -> tuple[Int64Array, Int64Array]:
     return sizes, number
 
 
+def _turns(group: Int64Array | int, wide: Int64Array) -> Int64Array:
+    """Where a narrow group begins in a wide one."""
+    return (group * 40503 % 65536) * wide // 65536
+
+
 def even_units(trees: PlaneExchange, root: Int64Array, child: Int64Array) -> Int64Array:
     """Units of pairs that are not given, by the formula: those by planes up to each, less those before it."""
     sizes, number = _members(trees)
@@ -258,8 +263,8 @@ def even_units(trees: PlaneExchange, root: Int64Array, child: Int64Array) -> Int
     one, other = np.where(swap, child, root), np.where(swap, root, child)
     narrow, wide = sizes[group[one]], sizes[group[other]]
     others = np.maximum(wide - (a == b), 1)
-    turn = number[other] - number[one] * wide // narrow - (a == b)
-    turn += wide * (turn < 0)
+    first = np.where(a == b, 1, _turns(group[one], wide))
+    turn = (number[other] - number[one] * wide // narrow - first) % wide
     units = np.empty((trees.group_units.shape[2], len(root)), dtype=np.int64)
     total, before = np.zeros(len(root), dtype=np.int64), np.zeros(len(root), dtype=np.int64)
     for plane, row in enumerate(units):
@@ -288,7 +293,7 @@ def even_sums(trees: PlaneExchange, *, leaving: bool) -> Int64Array:
         twice = 2 * sizes * larger  # turns of a group stand there twice, as windows of them may wrap
         begin = np.cumsum(twice) - twice
         wide = sizes[larger]
-        starts = begin[larger] + np.arange(size)[:, None] * wide // size
+        starts = begin[larger] + (np.arange(size)[:, None] * wide // size + _turns(theirs, wide)) % wide
         counts = np.bincount(np.concatenate([starts, starts + wide]).ravel(), minlength=2 * int(wide.sum()))
         before = np.concatenate([[0], np.cumsum(counts)])
         mine = group[members]

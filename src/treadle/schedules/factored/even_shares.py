@@ -18,9 +18,10 @@ class EvenShares:
     The smaller group, a if they are equal, is the *narrow* one, the other the *wide* one. Let o be the number
     of the child that is in the narrow group, v that of the other, w the size of the wide group, and C_s what
     the one has with all of that group by planes 0, ..., s. If a and b differ, n_0 + ... + n_s = floor((C_s +
-    p) / w), where p = v - floor(o w / narrow size) mod w; else there are w - 1 others, and n_0 + ... + n_s =
-    floor((C_s + p) / (w - 1)), where p = v - o - 1 mod w. As p takes each value once, these sum to C_s over
-    the wide group; over the narrow group they are nearly equal.
+    p) / w), where p = v - floor(o w / narrow size) - turn mod w, the turn of narrow group number g being
+    floor(w (40503 g mod 65536) / 65536); so groups begin at different places. Else there are w - 1 others and
+    n_0 + ... + n_s = floor((C_s + p) / (w - 1)), where p = v - o - 1 mod w. As p takes each value once, these
+    sum to C_s over the wide group; over the narrow group they are nearly equal.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ class EvenShares:
         narrow, wide, by_root = self._sides(a, b)
         owner, across = np.where(by_root, i, j), np.where(by_root, j, i)
         same = a == b
-        place = (across - owner * wide // narrow - same) % wide
+        place = (across - owner * wide // narrow - self._turn(a, b) - same) % wide
         stop = (np.moveaxis(self._stop[a, b], -1, 0) + place) // np.maximum(wide - same, 1)
         shares: Int64Array = np.where(root == child, 0, np.diff(stop, axis=0))
         return shares
@@ -93,6 +94,12 @@ class EvenShares:
         wide: Int64Array = np.maximum(mine, theirs)
         by_root: BoolArray = mine <= theirs
         return narrow, wide, by_root
+
+    def _turn(self, a: Int64Array, b: Int64Array) -> Int64Array:
+        """Where the first of a narrow group begins in the wide one; 0 within a group."""
+        _, wide, by_root = self._sides(a, b)
+        turn: Int64Array = np.where(by_root, a, b) * 40503 % 65536 * wide // 65536 * (a != b)
+        return turn
 
     def received(
         self,
@@ -133,8 +140,8 @@ class EvenShares:
         narrow, wide, _ = self._sides(a, b)
         each, rest = np.divmod(stop, np.maximum(wide - same, 1))
         # owners whose windows of `rest` places hold v, by where the windows start; else the owner's window
-        start = one * wide // narrow
-        low = np.where(many_narrow, one + 1, start - rest) % wide
+        turn = self._turn(a, b)
+        low = np.where(many_narrow, one + 1 - turn, one * wide // narrow + turn - rest) % wide
         high = low + rest
         first, last, over = (np.minimum(part, wide) for part in (low, high, np.maximum(high - wide, 0)))
         if np.any(many_narrow):

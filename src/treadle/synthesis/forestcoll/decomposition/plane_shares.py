@@ -187,7 +187,7 @@ def _rounded(parts: _Parts, fitted: Floats) -> Int64Array:
 def _whole_rows(wanted: Floats, may: BoolArray, total: Int64Array) -> Int64Array:
     """Rows rounded to numbers >= 0 of these sums, 0 where they may not be positive."""
     whole = np.floor(np.maximum(wanted, 0) + _NEAR).astype(np.int64)
-    lack = total - whole.sum(axis=1)
+    lack = np.minimum(total - whole.sum(axis=1), may.sum(axis=1))
     order = np.argsort(np.where(may, whole - wanted, np.inf), axis=1, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(wanted.shape[1]), order.shape), axis=1)
