@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from math import lcm
 
 import numpy as np
@@ -182,24 +183,19 @@ def _within_budget(
     problem: Instance, budget: TreeBudget, progress: Progress | None, deadline: float | None
 ) -> Decomposition | str:
     """The same preferences as the pipeline's: the optimum if few trees attain it, else the best few."""
-    if budget.trees is not None:
-        return decompose_with(problem, [budget.trees], only_exact=False, progress=progress, deadline=deadline)
+    announce(progress, "tight cuts")
+    detected = detect(problem)
+    search = partial(decompose_with, problem, detected=detected, progress=progress, deadline=deadline)
+    if budget.trees is not None or detected.n_sets == 1:
+        return search([budget.trees or 1], only_exact=False)
     ranks, weight = len(problem.terminals), int(problem.weights.sum())
     exact: Decomposition | str = ""
     if budget.max_trees is None:
-        exact = decompose_with(
-            problem,
-            range(1, MAX_EXACT_TREES * ranks // weight + 1),
-            only_exact=True,
-            progress=progress,
-            deadline=deadline,
-        )
+        exact = search(range(1, MAX_EXACT_TREES * ranks // weight + 1), only_exact=True)
         if not isinstance(exact, str) or budget.exact:
             return exact
     limit = budget.max_trees or min(MAX_EXACT_TREES, max(1, DEFAULT_SCAN * ranks // weight))
-    found = decompose_with(
-        problem, range(1, limit + 1), only_exact=False, progress=progress, deadline=deadline
-    )
+    found = search(range(1, limit + 1), only_exact=False)
     if budget.max_trees is not None or isinstance(found, str) or found.algbw == found.optimum.algbw:
         return found
     needed = exact_scale(problem, found.optimum).trees
@@ -213,6 +209,7 @@ def decompose_with(
     trees: Sequence[int],
     *,
     only_exact: bool,
+    detected: Family | None = None,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> Decomposition | str:
@@ -225,14 +222,15 @@ def decompose_with(
         Numbers of trees per unit of shard weight to choose from.
     only_exact : bool
         The optimum or nothing.
+    detected : Family, optional
+        What `detect` finds.
 
     Notes
     -----
     Source: docs/algorithms/decomposition.md. The optimum is proved by one cut and the construction; a cut
     that a piece violates is a cut of the fabric too.
     """
-    announce(progress, "tight cuts")
-    detected = detect(problem)
+    detected = detected or detect(problem)
     if detected.n_sets == 1:
         return "no set of several ranks is joined better within than to the rest"
     if unbalanced_relay(problem, problem.bandwidths) is not None:
