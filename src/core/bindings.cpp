@@ -20,6 +20,7 @@
 #include "plane_settling.hpp"
 #include "relayed_stars.hpp"
 #include "residual.hpp"
+#include "shortest_trees.hpp"
 #include "simulate.hpp"
 #include "splitting.hpp"
 #include "tree_paths.hpp"
@@ -210,6 +211,20 @@ auto match_trees(int n_nodes, Int32In tree_root, Int64In tree_weight, Int32In ta
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found.packing.root)),
                            to_numpy(std::move(found.packing.multiplicity)), to_numpy(std::move(found.packing.parent)),
                            to_numpy(std::move(counts)));
+}
+
+auto forest_of_shortest_paths(int n_nodes, Int64In root, Int32In tail, Int32In head, Int64In capacity, bool wanted,
+                              std::int64_t most_cells, std::int64_t most_trees, ControlIn control) {
+    TreePacking found;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        const PackingProblem problem{n_nodes, to_vector<std::int64_t>(root), to_vector<int>(tail),
+                                     to_vector<int>(head), to_vector<std::int64_t>(capacity)};
+        status = shortest_trees(problem, wanted, most_cells, most_trees, Control{control.data()}, found);
+    }
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found.root)),
+                           to_numpy(std::move(found.multiplicity)), to_numpy(std::move(found.parent)));
 }
 
 // Counts: trees left without a parent, exchanges, steps.
@@ -709,6 +724,9 @@ NB_MODULE(_core, m) {
     m.def("match_trees", &match_trees, nb::arg("n_nodes"), nb::arg("tree_root"), nb::arg("tree_weight"),
           nb::arg("tail"), nb::arg("head"), nb::arg("capacity"), nb::arg("start"), nb::arg("detours"),
           nb::arg("most_trees"), nb::arg("first_height"), nb::arg("last_height"), nb::arg("max_work"), nb::arg("seed"), nb::arg("control"));
+    m.def("shortest_trees", &forest_of_shortest_paths, nb::arg("n_nodes"), nb::arg("root"), nb::arg("tail"),
+          nb::arg("head"), nb::arg("capacity"), nb::arg("wanted"), nb::arg("most_cells"), nb::arg("most_trees"),
+          nb::arg("control"));
     m.def("relayed_stars", &relayed_stars, nb::arg("n_nodes"), nb::arg("root"), nb::arg("capacity"),
           nb::arg("max_work"), nb::arg("control"));
     m.def("settle_planes", &settle_pairs, nb::arg("n_groups"), nb::arg("n_planes"), nb::arg("group"),

@@ -55,6 +55,17 @@ def pack(
     speculate: bool,
     control: Int64,
 ) -> tuple[int, Int32, Int64, Int32, Int64]: ...
+def shortest_trees(
+    n_nodes: int,
+    root: Int64,
+    tail: Int32,
+    head: Int32,
+    capacity: Int64,
+    wanted: bool,
+    most_cells: int,
+    most_trees: int,
+    control: Int64,
+) -> tuple[int, Int32, Int64, Int32]: ...
 def match_trees(
     n_nodes: int,
     tree_root: Int32,

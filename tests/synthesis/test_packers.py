@@ -60,9 +60,10 @@ def test_attempts_tell_why_others_failed() -> None:
     assert result.attempts[0].outcome == "failed: no number of trees in reach attains the optimum"
     assert result.attempts[1].outcome.startswith("not tried: some set of several ranks is tight")
     assert result.attempts[2].outcome.startswith("failed: stuck with")
-    assert result.attempts[4].outcome.startswith("not tried: ")
-    assert result.attempts[5].outcome.startswith("made the forest")
-    assert result.attempts[6].outcome.startswith("height 21 -> ")
+    assert result.attempts[3].outcome.startswith("failed: some rank's in-links do not suffice")
+    assert result.attempts[5].outcome.startswith("not tried: ")
+    assert result.attempts[6].outcome.startswith("made the forest")
+    assert result.attempts[7].outcome.startswith("height 21 -> ")
 
 
 def test_a_named_packer_is_tried_alone_before_growth() -> None:

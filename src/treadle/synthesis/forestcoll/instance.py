@@ -12,6 +12,7 @@ from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.forest import Direction
 from treadle.synthesis.engine import Progress, core, run_watched
+from treadle.synthesis.forestcoll.shortest_trees import have_shortest_trees, is_dense
 from treadle.topologies.topology import Topology
 
 UNIT_LIMIT = 2**61
@@ -122,7 +123,8 @@ def find_violated_cut(
     -------
     tuple of (sink that fails, nodes of S) or None
         Sinks are counted in an order of their own, which depends on nothing but tails and heads.
-        One maximum flow per terminal, each got from the last by moving the sink (Theorem 23, Theorem 25).
+        One maximum flow per terminal, each got from the last by moving the sink (Theorem 23, Theorem 25);
+        none if all nodes are terminals, links are many, and trees of shortest paths fit.
     """
     factor = rate.numerator * multiplicity
     largest = rate.denominator * exact_sum(capacities) + factor * exact_sum(problem.weights)
@@ -133,6 +135,9 @@ def find_violated_cut(
         )
 
     def search(control: Int64Array) -> tuple[int, Int32Array]:
+        small = not first and largest < UNIT_LIMIT
+        if small and _trees_fit(problem, capacities * rate.denominator, factor, control):
+            return -1, problem.terminals[:0]
         return core.find_violated_cut(
             problem.n_nodes,
             problem.terminals,
@@ -152,6 +157,14 @@ def find_violated_cut(
     else:
         failed, nodes = run_watched("cut search", search, progress=progress)
     return None if failed < 0 else (failed, nodes)
+
+
+def _trees_fit(problem: Instance, capacities: Int64Array, factor: int, control: Int64Array) -> bool:
+    if len(problem.terminals) < problem.n_nodes or not is_dense(problem.n_nodes, len(problem.tails)):
+        return False
+    multiplicities = np.zeros(problem.n_nodes, dtype=np.int64)
+    multiplicities[problem.terminals] = problem.weights * factor
+    return have_shortest_trees(multiplicities, problem.tails, problem.heads, capacities, control)
 
 
 def cut_capacity(problem: Instance, nodes: Int32Array, capacities: Int64Array) -> int:

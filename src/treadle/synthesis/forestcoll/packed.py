@@ -10,7 +10,7 @@ from treadle.synthesis.forestcoll.tree_packing import Packing
 
 
 class Packer(StrEnum):
-    """Names of the packers, in the order in which they are tried.
+    """Names of the packers, in the order in which they are tried; on dense graphs breadth-first is second.
 
     Tight cuts and height-first replace switch removal too; the others work on the logical graph that it
     leaves. Local search makes lower what another one packed; asked for by name, it follows growth.
@@ -19,6 +19,7 @@ class Packer(StrEnum):
     TIGHT_CUTS = "tight-cuts"
     HEIGHT_FIRST = "height-first"
     BREADTH_FIRST = "breadth-first"
+    SHORTEST_PATHS = "shortest-paths"
     MATCHING = "matching"
     PRICED_MATCHING = "priced-matching"
     GROWTH = "growth"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from treadle.synthesis.forestcoll.improvement import search_lower
 from treadle.synthesis.forestcoll.instance import Instance, find_violated_cut
 from treadle.synthesis.forestcoll.local_search import packing_height
 from treadle.synthesis.forestcoll.packed import Packed, Packer, PackingAttempt
+from treadle.synthesis.forestcoll.shortest_trees import is_dense, pack_shortest_trees
 from treadle.synthesis.forestcoll.switch_removal import LogicalGraph
 from treadle.synthesis.forestcoll.tree_packing import Packing, pack_trees
 from treadle.synthesis.forestcoll.vertex_matching import (
@@ -24,7 +27,7 @@ from treadle.synthesis.forestcoll.vertex_matching import (
 
 __all__ = ["Packed", "Packer", "PackingAttempt", "largest_unit", "pack_lowest"]
 
-_MATCHING = (Packer.BREADTH_FIRST, Packer.MATCHING, Packer.PRICED_MATCHING)
+_BEFORE_GROWTH = (Packer.BREADTH_FIRST, Packer.SHORTEST_PATHS, Packer.MATCHING, Packer.PRICED_MATCHING)
 
 SMALL_CELLS = 2**18
 """Up to so many trees times nodes growth is quick, and the lower of two forests is kept."""
@@ -90,21 +93,23 @@ def _pack(
     digraph = _digraph(problem, graph, multiplicities)
     unit = largest_unit(problem, graph, multiplicities, progress=progress)
     lowest = max(0, height_bound(*_whole(digraph)))
+    pack = partial(_attempt, digraph=digraph, unit=unit, lowest=lowest, progress=progress, deadline=deadline)
     left: float | None = None
-    for name in (name for name in _MATCHING if name in wanted):
+    for name in _order(wanted, digraph):
         reason = "" if packer else _reason_to_skip(name, problem, left)
         if reason:
             attempts.append(PackingAttempt(name, f"not tried: {reason}"))
             continue
-        found = _match(name, digraph, unit, lowest, progress, deadline)
-        if found.failure:
-            attempts.append(PackingAttempt(name, f"failed: {found.failure}"))
-            left = found.overload / max(1, _cells(digraph, unit))
+        found = pack(name)
+        attempts.append(PackingAttempt(name, found.outcome))
+        left = left if found.left is None else found.left
+        if found.packing is None:
             continue
-        made = Packed(graph, _packing(found), name, (*attempts, PackingAttempt(name, _made(found, lowest))))
+        made = Packed(graph, found.packing, name, tuple(attempts))
+        if name is Packer.BREADTH_FIRST and packer is None and packing_height(found.packing) > lowest:
+            return _unless_shortest(made, pack)
         if name is Packer.PRICED_MATCHING and packer is None and _cells(digraph, unit) <= SMALL_CELLS:
-            grown = _grow(problem, graph, multiplicities, unit, progress, deadline)
-            return _lower(made, grown)
+            return _lower(made, _grow(problem, graph, multiplicities, unit, progress, deadline))
         return made
     grown = _grow(problem, graph, multiplicities, unit, progress, deadline)
     attempts.append(PackingAttempt(Packer.GROWTH, _grew(grown)))
@@ -185,6 +190,56 @@ def _reason_to_skip(name: Packer, problem: Instance, left: float | None) -> str:
     if name is Packer.PRICED_MATCHING and len(problem.relays):
         return "behind switches growth is as low, with fewer trees"
     return ""
+
+
+def _order(wanted: tuple[Packer, ...], graph: Digraph) -> list[Packer]:
+    """Those before growth; on dense graphs shortest paths first."""
+    dense = is_dense(graph.n_nodes, len(graph.tails))
+    names = [name for name in _BEFORE_GROWTH if name in wanted]
+    return sorted(names, key=lambda name: dense and name is not Packer.SHORTEST_PATHS)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A packing or None, what is told of it, and the share of tree edges that matching left on full arcs."""
+
+    packing: Packing | None
+    outcome: str
+    left: float | None = None
+
+
+def _attempt(
+    name: Packer,
+    *,
+    digraph: Digraph,
+    unit: int,
+    lowest: int,
+    progress: Progress | None,
+    deadline: float | None,
+) -> _Attempt:
+    if name is Packer.SHORTEST_PATHS:
+        trees = pack_shortest_trees(digraph, unit=unit, progress=progress, deadline=deadline)
+        if trees is None:
+            return _Attempt(None, "failed: some rank's in-links do not suffice, or the trees are too many")
+        told = f"made the forest: height {lowest}, every rank at its distance in this graph"
+        return _Attempt(Packing(*trees, speculative=0, exact=0), told)
+    found = _match(name, digraph, unit, lowest, progress, deadline)
+    if found.failure:
+        return _Attempt(None, f"failed: {found.failure}", found.overload / max(1, _cells(digraph, unit)))
+    return _Attempt(_packing(found), _made(found, lowest))
+
+
+def _unless_shortest(made: Packed, pack: Callable[[Packer], _Attempt]) -> Packed:
+    """That forest, which is higher than distances, or one of shortest paths if they have not been tried."""
+    name = Packer.SHORTEST_PATHS
+    if any(attempt.packer is name for attempt in made.attempts):
+        return made
+    found = pack(name)
+    told = PackingAttempt(name, found.outcome)
+    if found.packing is None:
+        return replace(made, attempts=(told, *made.attempts))
+    beaten = PackingAttempt(made.packer, f"not taken: height {packing_height(made.packing)}")
+    return Packed(made.graph, found.packing, name, (*made.attempts[:-1], beaten, told))
 
 
 def _match(

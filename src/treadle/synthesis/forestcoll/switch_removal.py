@@ -116,6 +116,8 @@ def remove_switches(
     Theorem 28. Self-loops u -> w -> u are dropped when no cut needs them.
     Source: Algorithm 3, Theorems 26-28 (B.5.2).
     """
+    if not len(problem.relays):
+        return _without_relays(problem, capacities)
     check_balance(problem, capacities)
     outcome = run_watched(
         "switch removal",
@@ -146,6 +148,28 @@ def remove_switches(
         links,
         cuts_mended=mended,
         exact_splits=exact,
+    )
+
+
+def _without_relays(problem: Instance, capacities: Int64Array) -> LogicalGraph:
+    """Every link is a path; those that are parallel share an arc."""
+    links = np.flatnonzero((problem.tails != problem.heads) & (capacities > 0))
+    links = links[np.lexsort((problem.heads[links], problem.tails[links]))]
+    tails, heads, units = problem.tails[links], problem.heads[links], capacities[links]
+    is_first = np.ones(len(links), dtype=bool)
+    is_first[1:] = (tails[1:] != tails[:-1]) | (heads[1:] != heads[:-1])
+    first = np.flatnonzero(is_first)
+    return LogicalGraph(
+        tails[first],
+        heads[first],
+        np.add.reduceat(units, first) if len(links) else units,
+        np.append(first, len(links)),
+        np.arange(len(links), dtype=np.int32),
+        units,
+        np.arange(len(links) + 1, dtype=np.int64),
+        links.astype(np.int32),
+        cuts_mended=0,
+        exact_splits=0,
     )
 
 
