@@ -76,12 +76,14 @@ class BreadthFirstStart {
         classes_ = weights_of(family);
     }
 
-    bool run() {
+    bool run(const Control& control) {
         const int n = family_.n_nodes(), trees = family_.n_trees();
         distance_ = distances(family_, roots_);
         if (distance_.empty()) return trees == 0;
         std::vector<Node> chosen(static_cast<std::size_t>(kBlock) * trees);  // (node of the block, tree)
         for (int first = 0; first < n; first += kBlock) {
+            if (control.cancelled()) return false;
+            control.progress(first, 2 * n);
             const int last = std::min(n, first + kBlock);
             std::fill(chosen.begin(), chosen.end(), TreeFamily::kNone);
             for (int v = first; v < last; v++) choose(v, chosen.data() + static_cast<std::size_t>(v - first) * trees);
@@ -174,7 +176,7 @@ class BreadthFirstStart {
 
 // Trees grow arc by arc, one after the other, by the arc that is least loaded for its capacity, of equal ones
 // the highest up. Arcs into a set that is nearly tight become dear, so that trees enter it once and spread inside.
-bool start_priced(TreeFamily& family, std::uint64_t seed) {
+bool start_priced(TreeFamily& family, std::uint64_t seed, const Control& control) {
     const int n = family.n_nodes(), trees = family.n_trees();
     using Offer = std::tuple<double, int, std::uint64_t, int, int>;  // price, depth, tie, arc, head
     std::vector<int> order(trees);
@@ -184,7 +186,10 @@ bool start_priced(TreeFamily& family, std::uint64_t seed) {
         auto x = draw(seed, a, 0), y = draw(seed, b, 0);
         return x != y ? x < y : a < b;
     });
+    std::int64_t done = 0;
     for (int t : order) {
+        if (control.cancelled()) return false;
+        control.progress(done++, 2 * trees);
         Node *parent = family.parents(t), *depth = family.depths(t);
         std::vector<char> inside(n, 0);
         std::priority_queue<Offer, std::vector<Offer>, std::greater<Offer>> offers;
@@ -240,10 +245,10 @@ class Matcher {
             std::vector<int> left;
             std::int64_t all_before = 0, all_after = 0;
             bool hopeless = false;  // the first nodes gain little: this height is too low
-            const std::int64_t total = static_cast<std::int64_t>(n_);
+            const std::int64_t total = static_cast<std::int64_t>(n_);  // the start was the first half
             for (std::size_t i = 0; i < pending.size() && !hopeless; i++) {
                 if (control_.cancelled()) return Status::cancelled;
-                control_.progress(total - static_cast<std::int64_t>(pending.size()) + static_cast<std::int64_t>(i), total);
+                control_.progress(2 * total - static_cast<std::int64_t>(pending.size()) + static_cast<std::int64_t>(i), 2 * total);
                 std::int64_t before = overload(pending[i]);
                 if (before == 0) continue;
                 settle(pending[i], detours);
@@ -639,9 +644,9 @@ Status match_vertices(const PackingProblem& problem, std::vector<int> tree_root,
                       const MatchingOptions& options, const Control& control, Matching& result) {
     if (problem.n_nodes > TreeFamily::kMaxNodes) return Status::stuck;
     TreeFamily family(problem, std::move(tree_root), std::move(tree_weight));
-    const bool spans = options.start == Start::breadth_first ? BreadthFirstStart(family, options.seed).run()
-                                                             : start_priced(family, options.seed);
-    if (!spans) return Status::stuck;
+    const bool spans = options.start == Start::breadth_first ? BreadthFirstStart(family, options.seed).run(control)
+                                                             : start_priced(family, options.seed, control);
+    if (!spans) return control.cancelled() ? Status::cancelled : Status::stuck;
     Status status = Matcher(family, options, control, result).run();
     result.work = family.work;
     result.height = family.height();
