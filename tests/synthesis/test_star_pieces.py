@@ -67,9 +67,65 @@ def test_other_shapes_are_no_stars() -> None:
         capacity=np.append(piece.capacity, 1),
     )
     assert star_graph(widened) is None  # a link between children
-    assert star_graph(replace(widened, heads=np.append(piece.heads, np.int32(3)))) is None  # parallel
     cut_off = np.arange(len(piece.tails)) != 2
     kept = replace(
         piece, tails=piece.tails[cut_off], heads=piece.heads[cut_off], capacity=piece.capacity[cut_off]
     )
     assert star_graph(kept) is None  # a child that cannot send
+
+
+def pod(exits: list[list[int]], up: int, down: int, native: tuple[int, ...]) -> LocalPiece:
+    """Children below a switch that alone joins them to the outside; a child's links are as wide each way."""
+    n = len(exits)
+    links = [(y, n, units) for y, row in enumerate(exits) for units in row]
+    links += [(n, y, units) for y, _, units in links] + [(n, n + 1, up), (n + 1, n, down)]
+    tails, heads, capacity = (np.array(column) for column in zip(*links, strict=True))
+    return LocalPiece(
+        n_children=n,
+        n_relays=1,
+        has_outside=True,
+        tails=tails.astype(np.int32),
+        heads=heads.astype(np.int32),
+        capacity=capacity,
+        native=np.array(native),
+        total=down + sum(native),
+    )
+
+
+@pytest.mark.parametrize(
+    ("exits", "native", "pods"),
+    [
+        ([[7, 7]] * 4, (2, 2, 2, 2), 2),  # equal children
+        ([[13, 13]] * 2 + [[26], [27]], (2, 2, 2, 1), 4),  # links of their own, one link, a lone rank
+        ([[9, 10, 10]] * 3 + [[30]] * 2, (1, 1, 1, 0, 0), 10),
+    ],
+)
+def test_children_share_the_border_of_their_switch(
+    exits: list[list[int]], native: tuple[int, ...], pods: int
+) -> None:
+    own = sum(native)
+    piece = pod(exits, own * (pods - 1), own * (pods - 1), native)
+    graph = star_graph(piece)
+    assert graph is not None
+    n, loads = piece.n_children, np.zeros(len(piece.tails), dtype=np.int64)
+    for path, units in zip(graph.segment_path, graph.segment_units, strict=True):
+        np.add.at(loads, graph.path_links[graph.path_offset[path] : graph.path_offset[path + 1]], units)
+    assert np.all(loads <= piece.capacity)
+    assert loads[-2] == loads[-1] == own * (pods - 1)
+    units = np.array(native) + np.bincount(
+        graph.heads[graph.tails == n + 1], weights=graph.capacities[graph.tails == n + 1], minlength=n
+    ).astype(np.int64)
+    assert units.sum() == piece.total
+    inner = (graph.tails < n) & (graph.heads < n)
+    np.testing.assert_array_equal(graph.capacities[inner], units[graph.tails[inner]])
+    leaving = dict(
+        zip(graph.tails[graph.heads == n + 1], graph.capacities[graph.heads == n + 1], strict=True)
+    )
+    # what native trees take, but for a tree more that a child takes in
+    assert all(leaving.get(y, 0) >= trees * (pods - 1) - (n - 1) for y, trees in enumerate(native))
+    assert solve_table(piece).packer == "star"
+
+
+def test_borders_that_children_cannot_serve() -> None:
+    assert star_graph(pod([[7, 7]] * 4, 8, 8, (2, 2, 2, 2))) is not None
+    assert star_graph(pod([[7, 7]] * 3 + [[7, 6]], 8, 8, (2, 2, 2, 2))) is None

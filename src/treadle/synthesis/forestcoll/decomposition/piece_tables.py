@@ -103,7 +103,7 @@ def solve_table(
     graph = star or remove_switches(
         problem, piece.capacity, piece.multiplicities, progress=progress, deadline=deadline
     )
-    if doors is not None and star is None:
+    if doors is not None:
         graph = evened(graph, piece.tails, piece.heads)
     used = np.zeros(len(piece.tails), dtype=np.int64)
     is_exit = graph.heads == piece.outside if piece.has_outside else np.zeros(len(graph.heads), dtype=bool)

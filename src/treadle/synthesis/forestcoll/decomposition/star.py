@@ -1,11 +1,12 @@
-"""The simplest piece: one relay that joins all children with room to spare, and a border without relays."""
+"""The simplest piece: one relay joins all children, which can send their trees straight to all others."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.synthesis.forestcoll.decomposition.pieces import LocalPiece
+from treadle.synthesis.forestcoll.decomposition.proportion import in_proportion, quotas
 from treadle.synthesis.forestcoll.switch_removal import LogicalGraph
 from treadle.synthesis.forestcoll.tree_packing import Packing
 
@@ -22,47 +23,113 @@ def star_graph(piece: LocalPiece) -> LogicalGraph | None:
     -----
     With r'(y) = native and entering units at child y, n children and R' = sum of r', the links of y to and
     from the relay need r'(y) (n - 1) and R' - r'(y) units. Nothing has to be split then: an arc y -> x
-    through the relay has r'(y) units, and what crosses the border does so on the children's own links.
+    through the relay has r'(y) units, and what crosses the border does so on the children's own links, or on
+    those of the relay (`_shared_border`).
     """
     n = piece.n_children
-    out, into = _spokes(piece)
-    if out is None or into is None or n < 2:
+    relays = np.unique(np.concatenate([piece.tails, piece.heads]))
+    relays = relays[(relays >= n) & (relays < n + piece.n_relays)]
+    if len(relays) != 1 or n < 2:
         return None
-    crossing = (piece.tails == piece.outside) | (piece.heads == piece.outside)
-    if not piece.has_outside:
-        crossing[:] = False
-    if np.count_nonzero(crossing) + 2 * n != len(piece.tails):
-        return None  # links between children, or parallel ones to the relay
+    relay = int(relays[0])
+    out, into = (
+        _sums(piece, piece.tails, piece.heads == relay),
+        _sums(piece, piece.heads, piece.tails == relay),
+    )
+    crossing = np.flatnonzero((piece.tails != relay) & (piece.heads != relay))
+    if len(crossing) and (
+        not piece.has_outside
+        or np.any(np.maximum(piece.tails[crossing], piece.heads[crossing]) != piece.outside)
+    ):
+        return None  # links between children
+    inwards = crossing[piece.tails[crossing] == piece.outside]
     units = piece.native.copy()
-    entering = piece.has_outside & (piece.tails == piece.outside)
-    np.add.at(units, piece.heads[entering], piece.capacity[entering])
-    if np.any(piece.capacity[out] < units * (n - 1)) or np.any(piece.capacity[into] < units.sum() - units):
+    np.add.at(units, piece.heads[inwards], piece.capacity[inwards])
+    shared = _shared_border(piece.native, units, out[:n], *(int(side[n:].sum()) for side in (out, into)))
+    if shared is None or np.any(into[:n] < piece.total - units):
         return None
-    tail, head = np.nonzero(~np.eye(n, dtype=bool) & (units > 0)[:, None])
-    links = np.flatnonzero(crossing)
-    pairs = np.stack([out[tail], into[head]], axis=1).ravel()
+    left, entered = shared
+    tail, head = np.nonzero(~np.eye(n, dtype=bool))
+    away = np.full(n, piece.outside)
+    tail, head = np.concatenate([tail, np.arange(n), away]), np.concatenate([head, away, np.arange(n)])
+    sizes = np.concatenate([np.repeat(units + entered, n - 1), left, entered])
+    some = np.flatnonzero(sizes)
+    arc, first, last, size = _dealt(piece, relay, tail[some], head[some], sizes[some])
     return _graph(
-        np.concatenate([tail, piece.tails[links]]),
-        np.concatenate([head, piece.heads[links]]),
-        np.concatenate([units[tail], piece.capacity[links]]),
-        np.concatenate([np.full(len(tail), 2), np.ones(len(links), dtype=np.int64)]),
-        np.concatenate([pairs, links]),
+        np.concatenate([tail[some][arc], piece.tails[crossing]]),
+        np.concatenate([head[some][arc], piece.heads[crossing]]),
+        np.concatenate([size, piece.capacity[crossing]]),
+        np.concatenate([np.full(len(arc), 2), np.ones(len(crossing), dtype=np.int64)]),
+        np.concatenate([np.stack([first, last], axis=1).ravel(), crossing]),
     )
 
 
-def _spokes(piece: LocalPiece) -> tuple[Int64Array | None, Int64Array | None]:
-    """The link of every child to the only relay, and the one back; None if there is not one of each."""
-    relays = np.unique(np.concatenate([piece.tails, piece.heads]))
-    n = piece.n_children
-    relays = relays[(relays >= n) & (relays < n + piece.n_relays)]
-    if len(relays) != 1:
-        return None, None
-    found = []
-    for near, far in ((piece.tails, piece.heads), (piece.heads, piece.tails)):
-        links = np.flatnonzero(far == relays[0])
-        order = links[np.argsort(near[links])]
-        found.append(order if np.array_equal(near[order], np.arange(n)) else None)
-    return found[0], found[1]
+def _sums(piece: LocalPiece, ends: Int32Array, chosen: BoolArray) -> Int64Array:
+    """Capacity of the chosen links by their ends: children, then the outside if there is one."""
+    sums = np.zeros(piece.n_nodes, dtype=np.int64)
+    np.add.at(sums, ends[chosen], piece.capacity[chosen])
+    return np.concatenate([sums[: piece.n_children], sums[piece.n_children + piece.n_relays :]])
+
+
+def _shared_border(
+    native: Int64Array, units: Int64Array, out: Int64Array, entering: int, leaving: int
+) -> tuple[Int64Array, Int64Array] | None:
+    """Units of the relay's links to and from the outside that each child supplies, and takes in; or None.
+
+    A child with d entered and x leaving units sends (units + d) (n - 1) + x. It supplies what its native
+    trees take of what leaves, as far as it can, and takes in what it can pass on then.
+    """
+    n = len(units)
+    room = out - units * (n - 1)
+    if room.min() < 0:
+        return None
+    own = in_proportion(native, np.full(n, leaving), np.full(n, max(1, int(native.sum()))))
+    entered, rest = np.divmod(np.maximum(room - own, 0), n - 1)
+    more = entering - int(entered.sum())
+    if more > 0:  # take in one more each, where least is missing for it
+        order = np.argsort(-rest, kind="stable")
+        entered[order[(entered[order] + 1) * (n - 1) <= room[order]][:more]] += 1
+    elif more < 0:
+        stop = np.cumsum(entered)
+        entered = np.diff(in_proportion(stop, np.full(n, entering), np.full(n, stop[-1])), prepend=0)
+    room -= entered * (n - 1)
+    left = np.minimum(own, room)
+    lack = leaving - int(left.sum())
+    before = np.cumsum(room - left) - (room - left)
+    left += np.clip(lack - before, 0, room - left)
+    return (left, entered) if left.sum() == leaving and entered.sum() == entering else None
+
+
+def _dealt(
+    piece: LocalPiece, relay: int, tail: Int64Array, head: Int64Array, units: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """Arcs through the relay cut into parts of one link there and one back: arc, both links, units."""
+    cuts = [np.stack([np.arange(len(tail)), np.zeros(len(tail), dtype=np.int64)])]
+    sides = []
+    for node, ends, chosen in (
+        (tail, piece.tails, piece.heads == relay),
+        (head, piece.heads, piece.tails == relay),
+    ):
+        used = np.zeros(piece.n_nodes, dtype=np.int64)
+        np.add.at(used, node, units)
+        links = np.flatnonzero(chosen)
+        links = links[np.argsort(ends[links], kind="stable")]
+        stop = np.cumsum(quotas(piece.capacity[links], ends[links], used))
+        order = np.argsort(node, kind="stable")
+        start = np.empty_like(units)
+        start[order] = np.cumsum(units[order]) - units[order]
+        place = np.searchsorted(start[order], stop, side="right") - 1
+        arc = order[place]
+        cuts.append(np.stack([arc, stop - start[arc]]))
+        sides.append((links, stop, start))
+    arc, skip = np.unique(np.concatenate(cuts, axis=1), axis=1)
+    kept = skip < units[arc]
+    arc, skip = arc[kept], skip[kept]
+    ends_at = np.where(np.append(arc[1:] != arc[:-1], True), units[arc], np.append(skip[1:], 0))
+    first, last = (
+        links[np.searchsorted(stop, start[arc] + skip, side="right")] for links, stop, start in sides
+    )
+    return arc, first, last, ends_at - skip
 
 
 def _graph(

@@ -9,9 +9,8 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.synthesis.forestcoll.decomposition.family import Family
+from treadle.synthesis.forestcoll.decomposition.proportion import in_proportion
 from treadle.synthesis.forestcoll.instance import Instance
-
-_SAFE = 2.0**62
 
 _ROUNDS = 8
 """How often what some links may not be lowered by is dealt out to others."""
@@ -182,7 +181,7 @@ class _State:
             # what lacks capacity as it is has no say: it is dropped, or the rate is too high
             short = (asked[owner] > spare[owner]) & (spare[owner] >= 0)
             owner, of = owner[short], of[short]
-            np.minimum.at(lowered, of, _shares(lowered[of], spare[owner], asked[owner]))
+            np.minimum.at(lowered, of, in_proportion(lowered[of], spare[owner], asked[owner]))
         return lowered
 
     def _crossing(self, cuts: _Cuts) -> Int64Array:
@@ -224,7 +223,7 @@ def _spread(owner: Int32Array, links: Int64Array, rooms: Int64Array, missing: In
     count = len(missing)
     total = _sums(owner, rooms, count)
     taken = np.minimum(missing, total)
-    kept = _shares(rooms, (total - taken)[owner], np.maximum(total, 1)[owner])
+    kept = in_proportion(rooms, (total - taken)[owner], np.maximum(total, 1)[owner])
     left = total - taken - _sums(owner, kept, count)
     order = np.lexsort((links, owner))
     order = order[rooms[order] > 0]
@@ -239,14 +238,6 @@ def _sums(owner: Int32Array, values: Int64Array, count: int) -> Int64Array:
     total = np.zeros(count, dtype=np.int64)
     np.add.at(total, owner, values)
     return total
-
-
-def _shares(parts: Int64Array, given: Int64Array, total: Int64Array) -> Int64Array:
-    """floor(part * given / total), the products beyond 64 bits too."""
-    if not len(parts) or float(parts.max()) * float(given.max()) < _SAFE:
-        return parts * given // total
-    exact = zip(parts.tolist(), given.tolist(), total.tolist(), strict=True)
-    return np.array([part * share // whole for part, share, whole in exact], dtype=np.int64)
 
 
 def _mates(problem: Instance, capacities: Int64Array) -> Int64Array:
