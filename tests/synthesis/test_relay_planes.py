@@ -39,7 +39,7 @@ def mixed(sizes: list[int], planes: int) -> Topology:
 
 @pytest.mark.parametrize("kind", [CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER])
 @pytest.mark.parametrize(
-    ("sizes", "planes"), [([8, 4, 8, 4, 4], 2), ([3, 6, 6, 3, 6], 3), ([2, 4, 6, 8, 2, 4], 2)]
+    ("sizes", "planes"), [([8, 4, 6, 2, 4], 2), ([3, 6, 9, 3, 6], 3), ([2, 4, 6, 8, 2, 4], 2)]
 )
 def test_mixed_boxes(sizes: list[int], planes: int, kind: CollectiveKind) -> None:
     topology = mixed(sizes, planes)

@@ -13,7 +13,14 @@ from typing import Protocol
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.schedules.factored import CirculantExchange, ExchangeColumns, Piece, PieceTrees, RelayExchange
+from treadle.schedules.factored import (
+    CirculantExchange,
+    ExchangeColumns,
+    Piece,
+    PieceTrees,
+    PlaneExchange,
+    RelayExchange,
+)
 from treadle.schedules.verify_factored_circulant import CirculantHeight
 from treadle.schedules.verify_factored_exchanges import exchange_depth
 from treadle.schedules.verify_factored_hops import Height, Hops, Pieces, Slots, TreeParts
@@ -66,6 +73,8 @@ def exchange_height(piece: Piece, inside: Pieces, slots: Slots, follow: _Follow)
     latest: list[tuple[int, int]] = []
     if isinstance(trees, RelayExchange) and total // trees.block <= _MAX_BLOCKS:
         bound, latest = _relay_bound(trees, inside, slots)
+    elif isinstance(trees, PlaneExchange):
+        bound, latest = _plane_bound(trees, inside)
     else:
         late = max((hops.latest for hops in inside.hops), default=0)
         relayed = (exchange_depth(trees) - 1) * (1 + late)
@@ -81,22 +90,26 @@ def _own_reach(inside: Pieces) -> int:
 
 def _entered_reach(inside: Pieces) -> int:
     """Farthest reach of trees that come in."""
-    found = 0
-    for hops in inside.hops:
-        borders = hops.piece.entrances
-        states = hops.entered(borders.link.astype(np.int64), borders.offset, borders.units).row
-        found = max(found, int(hops.reach[states].max(initial=0)))
-    return found
+    return max(map(_reach, inside.hops), default=0)
+
+
+def _reach(hops: Hops) -> int:
+    """Farthest reach of trees that come in to one kind of child."""
+    borders = hops.piece.entrances
+    states = hops.entered(borders.link.astype(np.int64), borders.offset, borders.units).row
+    return int(hops.reach[states].max(initial=0))
 
 
 def _native_delay(inside: Pieces) -> int:
     """Most hops of native trees to anything that supplies an exit."""
-    found = 0
-    for hops in inside.hops:
-        states, ports = _natives(hops), np.arange(len(hops.port_child))
-        pairs = np.repeat(states, len(ports)), np.tile(ports, len(states))
-        found = max(found, int(hops.supply(*pairs).max(initial=0)))
-    return found
+    return max(map(_delay, inside.hops), default=0)
+
+
+def _delay(hops: Hops) -> int:
+    """Most hops of native trees of one kind of child to anything that supplies an exit."""
+    states, ports = _natives(hops), np.arange(len(hops.port_child))
+    pairs = np.repeat(states, len(ports)), np.tile(ports, len(states))
+    return int(hops.supply(*pairs).max(initial=0))
 
 
 def _natives(hops: Hops) -> Int64Array:
@@ -144,6 +157,30 @@ def _relay_bound(trees: RelayExchange, inside: Pieces, slots: Slots) -> tuple[in
     begins = zip(root[top].tolist(), (number[top] * g).tolist(), strict=True)
     latest = [(one, first + unit) for one, first in begins for unit in range(min(g, _LATEST))]
     return max(_own_reach(inside), most + 1 + _entered_reach(inside)), latest
+
+
+def _plane_bound(trees: PlaneExchange, inside: Pieces) -> tuple[int, list[tuple[int, int]]]:
+    """No tree of a plane exchange is higher; and roots and units of some trees that may be as high."""
+    by_kind = [(hops.latest, _delay(hops), _reach(hops)) for hops in inside.hops]
+    late, delay, reach = np.array([*by_kind, (0, 0, 0)], dtype=np.int64)[inside.kind].T  # ranks: -1, the last
+    hops = np.where(trees.native_units > 0, delay + 1 + _most_of_others(reach), 0)
+    root, by, child = trees.relay_root, trees.relay_by, trees.relay_child
+    np.maximum.at(hops, root, delay[root] + 2 + late[by] + reach[child])
+    bound = max(_own_reach(inside), int(hops.max()))
+    alike = np.stack([inside.kind, trees.group, hops])
+    first = np.unique(alike, axis=1, return_index=True)[1]
+    top = first[hops[first] == bound].tolist()
+    return bound, [
+        (child, unit) for unit in range(_LATEST) for child in top if unit < trees.native_units[child]
+    ]
+
+
+def _most_of_others(values: Int64Array) -> Int64Array:
+    """For each the greatest value of the others."""
+    order = np.argsort(values)
+    most = np.full_like(values, values[order[-1]])
+    most[order[-1]] = values[order[-2]]
+    return most
 
 
 class _Columns:

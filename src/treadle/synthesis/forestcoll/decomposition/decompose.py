@@ -18,18 +18,28 @@ from treadle.schedules.factored import FactoredForest, FactoredSchedule, Layer
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.engine import Progress, TimeLimitError, announce
 from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
-from treadle.synthesis.forestcoll.decomposition.detection import detect
+from treadle.synthesis.forestcoll.decomposition.detection import components, detect
 from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.decomposition.hosts import with_hosts
-from treadle.synthesis.forestcoll.decomposition.layers import InfeasiblePiece, KindReport, solve_layer
+from treadle.synthesis.forestcoll.decomposition.layers import (
+    InfeasiblePiece,
+    KindReport,
+    fitted_layer,
+    solve_layer,
+)
 from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_against, cut_classes, scale_for
 from treadle.synthesis.forestcoll.decomposition.superposition import single_rate, split_layers
-from treadle.synthesis.forestcoll.decomposition.trimming import trim
 from treadle.synthesis.forestcoll.fixed_trees import exact_scale, floor_capacities
 from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance, instance_of
 from treadle.synthesis.forestcoll.optimality import Optimum
 from treadle.synthesis.forestcoll.switch_removal import unbalanced_relay
 from treadle.topologies.topology import Topology
+
+_MOST_TREES = 2**20
+"""Per unit of weight, where the optimum is asked for however many it takes."""
+
+_MOST_SCALES = 2**12
+"""Numbers of trees that are tried for the optimum."""
 
 _MOST_ROUNDS = 64
 """How often a cut may be learnt or a set be dropped."""
@@ -191,7 +201,8 @@ def _within_budget(
     ranks, weight = len(problem.terminals), int(problem.weights.sum())
     exact: Decomposition | str = ""
     if budget.max_trees is None:
-        exact = search(range(1, MAX_EXACT_TREES * ranks // weight + 1), only_exact=True)
+        most = _MOST_TREES if budget.exact else MAX_EXACT_TREES * ranks // weight
+        exact = search(range(1, most + 1), only_exact=True)
         if not isinstance(exact, str) or budget.exact:
             return exact
     limit = budget.max_trees or min(MAX_EXACT_TREES, max(1, DEFAULT_SCAN * ranks // weight))
@@ -219,7 +230,7 @@ def decompose_with(
     ----------
     problem : Instance
     trees : sequence of int
-        Numbers of trees per unit of shard weight to choose from.
+        Numbers of trees per unit of shard weight to choose from; 1, 2, ... if `only_exact`.
     only_exact : bool
         The optimum or nothing.
     detected : Family, optional
@@ -231,6 +242,9 @@ def decompose_with(
     that a piece violates is a cut of the fabric too.
     """
     detected = detected or detect(problem)
+    parts = components(problem.n_nodes, problem.tails, problem.heads)[problem.terminals]
+    if np.any(parts != parts[0]):
+        return "some rank cannot be reached"
     if detected.n_sets == 1:
         return "no set of several ranks is joined better within than to the rest"
     if unbalanced_relay(problem, problem.bandwidths) is not None:
@@ -334,7 +348,7 @@ def _choices(
             raise TimeLimitError("tight cuts")
         return number, scale_for(classes, number, rate)
 
-    found = (scaled(number) for number in trees if number % step == 0)
+    found = (scaled(number) for number in (trees[step - 1 :: step][:_MOST_SCALES] if only_exact else trees))
     if only_exact:
         yield from ((number, scale) for number, scale in found if scale == number / rate)
     else:
@@ -363,11 +377,8 @@ def _build(
         return "capacities of 2**61 units or more would be needed"
     if unbalanced_relay(problem, capacities) is not None:
         return "rounded capacities leave a switch unbalanced"
-    family = known.family
-    trimmed = trim(problem, family, capacities, multiplicities, [cut.nodes for cut in known.guarded])
-    if trimmed.failed.any():
-        return InfeasiblePiece(np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim")
-    built = solve_layer(problem, family, trimmed.capacities, multiplicities, progress, deadline)
+    guarded = [cut.nodes for cut in known.guarded]
+    built = fitted_layer(problem, known.family, capacities, multiplicities, guarded, progress, deadline)
     if not isinstance(built, tuple):
         return built
     layer, reports = built

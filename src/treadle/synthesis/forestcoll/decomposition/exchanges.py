@@ -85,7 +85,7 @@ def circulant_exchange(
     out, block = _near_first(out, cutting, solved, n - 1, block)
     for plane_first in (False, True):
         watch.beat("units of equal children", int(plane_first), 2)
-        tables = [_table(runs, n, plane_first=plane_first) for runs in (out, into)]
+        tables = [unit_columns(runs, n, plane_first=plane_first) for runs in (out, into)]
         steps = {step for table in tables for step in table[3]}
         if len(steps) == 1:
             (out_links, out_first, out_offset, _), (in_links, in_first, in_offset, _) = tables
@@ -180,7 +180,7 @@ def _same_planes(runs: UnitRuns, n: int) -> bool:
     return bool(np.all(table == table[0]))
 
 
-def _table(
+def unit_columns(
     runs: UnitRuns, n: int, *, plane_first: bool
 ) -> tuple[Int32Array, Int64Array, Int64Array, set[tuple[tuple[int, int], ...]]]:
     """Columns of each child: links, first units, offsets; and the different orders of planes."""

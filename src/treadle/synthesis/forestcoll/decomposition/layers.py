@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +12,8 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.factored import Layer, Piece, PieceTrees, no_crossings
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.decomposition.alignment import Doors, doors_of
+from treadle.synthesis.forestcoll.decomposition.class_exchange import class_exchange, spread_on_planes
+from treadle.synthesis.forestcoll.decomposition.class_shares import ClassShares
 from treadle.synthesis.forestcoll.decomposition.exchanges import circulant_exchange
 from treadle.synthesis.forestcoll.decomposition.family import Family
 from treadle.synthesis.forestcoll.decomposition.piece_tables import solve_table, violated_cut
@@ -19,6 +22,7 @@ from treadle.synthesis.forestcoll.decomposition.plane_exchange import plane_exch
 from treadle.synthesis.forestcoll.decomposition.relay_exchange import relay_exchange
 from treadle.synthesis.forestcoll.decomposition.relay_planes import relay_planes
 from treadle.synthesis.forestcoll.decomposition.relayed_stars import relayed_stars
+from treadle.synthesis.forestcoll.decomposition.trimming import trim
 from treadle.synthesis.forestcoll.instance import Instance
 from treadle.synthesis.watch import Watch
 
@@ -72,6 +76,30 @@ class InfeasiblePiece:
         return (self, *self.others)
 
 
+def fitted_layer(
+    problem: Instance,
+    family: Family,
+    capacities: Int64Array,
+    multiplicities: Int64Array,
+    guarded: Sequence[Sequence[int]],
+    progress: Progress | None,
+    deadline: float | None,
+) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | str:
+    """The pieces of a family, its sets made tight: by what classes of children send each other, else by
+    trimming that spares the guarded cuts.
+    """
+    spread = spread_on_planes(problem, family, capacities, multiplicities)
+    if not isinstance(spread, str):
+        lowered, shares = spread.capacities, spread.shares
+        built = solve_layer(problem, family, lowered, multiplicities, progress, deadline, shares)
+        if isinstance(built, tuple):
+            return built
+    trimmed = trim(problem, family, capacities, multiplicities, guarded)
+    if trimmed.failed.any():
+        return InfeasiblePiece(np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim")
+    return solve_layer(problem, family, trimmed.capacities, multiplicities, progress, deadline)
+
+
 def solve_layer(
     problem: Instance,
     family: Family,
@@ -79,11 +107,14 @@ def solve_layer(
     multiplicities: Int64Array,
     progress: Progress | None,
     deadline: float | None,
+    shares: ClassShares | None = None,
 ) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | str:
-    """The pieces of a family whose sets are tight, solved."""
+    """The pieces of a family whose sets are tight, solved; `shares` are those of the outermost children, if
+    the capacities were made for them.
+    """
     cutting = cut(problem, family, capacities, multiplicities)
     block = int(np.gcd.reduce(multiplicities))
-    solved = _solve_kinds(problem, family, cutting, block, progress, deadline)
+    solved = _solve_kinds(problem, family, cutting, block, progress, deadline, shares)
     if not isinstance(solved, list):
         return solved
     counts = np.bincount(cutting.kind, minlength=len(cutting.kinds)).tolist()
@@ -110,6 +141,7 @@ def _solve_kinds(
     block: int,
     progress: Progress | None,
     deadline: float | None,
+    shares: ClassShares | None,
 ) -> list[tuple[Piece, str]] | InfeasiblePiece | str:
     """Every kind's trees and packer, from the inside out."""
     depth = family.depth
@@ -131,7 +163,11 @@ def _solve_kinds(
         doors = _doors(cutting, number, solved)
         table = solve_table(cutting.kinds[own], doors, steps, progress=progress, deadline=deadline)
         solved[own], packers[own] = table.piece, table.packer
-    exchange = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
+    exchange: tuple[PieceTrees, str] | str
+    if shares is None:
+        exchange = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
+    else:
+        exchange = class_exchange(local, cutting, solved, shares), "class exchange"
     if isinstance(exchange, str):
         refused = None if is_direct else _refused(problem, family, cutting, [0], progress)
         if refused is not None:

@@ -98,7 +98,7 @@ def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicitie
     multiplicities : array of int64, shape (N,)
         r(v) of each rank.
     """
-    child_offset, children, place_of_rank, place_of_set = _children(problem, family)
+    child_offset, children, place_of_rank, place_of_set = children_of(problem, family)
     counts = np.diff(child_offset)
     relays = problem.relays
     relays = relays[np.argsort(family.innermost[relays], kind="stable")]
@@ -171,7 +171,7 @@ def _alike(
     return kind.astype(np.int32), examples
 
 
-def _children(problem: Instance, family: Family) -> tuple[Int64Array, Int32Array, Int32Array, Int32Array]:
+def children_of(problem: Instance, family: Family) -> tuple[Int64Array, Int32Array, Int32Array, Int32Array]:
     """Children of each piece by least rank: offsets, codes, and the place of every rank and every set."""
     n = len(problem.terminals)
     home = family.innermost[problem.terminals]
