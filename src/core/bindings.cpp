@@ -25,6 +25,7 @@
 #include "splitting.hpp"
 #include "tree_paths.hpp"
 #include "tree_gathering.hpp"
+#include "tree_regrowth.hpp"
 #include "tree_search.hpp"
 #include "vertex_matching.hpp"
 
@@ -225,6 +226,30 @@ auto forest_of_shortest_paths(int n_nodes, Int64In root, Int32In tail, Int32In h
     }
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found.root)),
                            to_numpy(std::move(found.multiplicity)), to_numpy(std::move(found.parent)));
+}
+
+// Counts: heights before and after, trees grown anew, exchanges, splits, steps.
+auto regrow_forest(int n_nodes, Int32In tail, Int32In head, Int64In capacity, Int32In root, Int64In multiplicity,
+                   Int32In parent, int lowest, std::int64_t max_work, std::int64_t max_cells, std::uint64_t seed,
+                   ControlIn control) {
+    TreePacking packing;
+    RegrowthCounts counts;
+    {
+        nb::gil_scoped_release release;
+        PackingProblem problem;
+        problem.n_nodes = n_nodes;
+        problem.tail = to_vector<int>(tail);
+        problem.head = to_vector<int>(head);
+        problem.capacity = to_vector<std::int64_t>(capacity);
+        packing.root = to_vector<int>(root);
+        packing.multiplicity = to_vector<std::int64_t>(multiplicity);
+        packing.parent = to_vector<int>(parent);
+        regrow_trees(problem, {lowest, max_work, max_cells, seed}, Control{control.data()}, packing, counts);
+    }
+    std::vector<std::int64_t> told{counts.before,    counts.after,  counts.regrown,
+                                   counts.exchanges, counts.splits, counts.work};
+    return std::make_tuple(to_numpy(std::move(packing.root)), to_numpy(std::move(packing.multiplicity)),
+                           to_numpy(std::move(packing.parent)), to_numpy(std::move(told)));
 }
 
 // Counts: trees left without a parent, exchanges, steps.
@@ -727,6 +752,9 @@ NB_MODULE(_core, m) {
     m.def("shortest_trees", &forest_of_shortest_paths, nb::arg("n_nodes"), nb::arg("root"), nb::arg("tail"),
           nb::arg("head"), nb::arg("capacity"), nb::arg("wanted"), nb::arg("most_cells"), nb::arg("most_trees"),
           nb::arg("control"));
+    m.def("regrow_forest", &regrow_forest, nb::arg("n_nodes"), nb::arg("tail"), nb::arg("head"), nb::arg("capacity"),
+          nb::arg("root"), nb::arg("multiplicity"), nb::arg("parent"), nb::arg("lowest"), nb::arg("max_work"),
+          nb::arg("max_cells"), nb::arg("seed"), nb::arg("control"));
     m.def("relayed_stars", &relayed_stars, nb::arg("n_nodes"), nb::arg("root"), nb::arg("capacity"),
           nb::arg("max_work"), nb::arg("control"));
     m.def("settle_planes", &settle_pairs, nb::arg("n_groups"), nb::arg("n_planes"), nb::arg("group"),

@@ -82,6 +82,20 @@ def match_trees(
     seed: int,
     control: Int64,
 ) -> tuple[int, Int32, Int64, Int32, Int64]: ...
+def regrow_forest(
+    n_nodes: int,
+    tail: Int32,
+    head: Int32,
+    capacity: Int64,
+    root: Int32,
+    multiplicity: Int64,
+    parent: Int32,
+    lowest: int,
+    max_work: int,
+    max_cells: int,
+    seed: int,
+    control: Int64,
+) -> tuple[Int32, Int64, Int32, Int64]: ...
 def lower_forest(
     n_ranks: int,
     n_nodes: int,

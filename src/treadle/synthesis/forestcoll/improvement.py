@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from treadle.arrays import Int64Array
@@ -11,8 +13,10 @@ from treadle.synthesis.forestcoll.gathering import gather_trees
 from treadle.synthesis.forestcoll.height_first import HEIGHTS, grow_height_first
 from treadle.synthesis.forestcoll.heights import lowest_height
 from treadle.synthesis.forestcoll.instance import Instance
-from treadle.synthesis.forestcoll.local_search import default_steps, lower_trees
+from treadle.synthesis.forestcoll.local_search import default_steps, lower_trees, packing_height
 from treadle.synthesis.forestcoll.packed import Packed, Packer, PackingAttempt
+from treadle.synthesis.forestcoll.regrowth import regrow_trees
+from treadle.synthesis.forestcoll.switch_removal import remove_switches
 from treadle.synthesis.forestcoll.tree_packing import from_forest, to_forest
 
 _TRIED_STEPS = 2**24
@@ -20,6 +24,9 @@ _TRIED_STEPS = 2**24
 
 _MOST_TRIES = 8
 """... how often at most, while its height is above the bound."""
+
+_SEARCHED_CELLS = 2**18
+"""Trees times ranks up to which local search finds lower forests without switches than growing trees anew."""
 
 
 def lower_forest(
@@ -59,12 +66,15 @@ def lower_forest(
         return forest, packer, attempts
     low = route_low(problem, capacities, multiplicities, below=height, progress=progress, deadline=deadline)
     if isinstance(low, PackingAttempt):
-        packed = Packed(*from_forest(problem, forest), packer, (*attempts, low))
+        graph, packing = from_forest(problem, forest)
+        if not len(problem.relays):  # all links, not only those in use
+            graph = remove_switches(problem, capacities, multiplicities, progress=progress, deadline=deadline)
+        packed = Packed(graph, packing, packer, (*attempts, low))
     else:
         beaten = [PackingAttempt(each.packer, f"not taken: height {height}") for each in attempts]
         packed = Packed(low.graph, low.packing, low.packer, (*beaten, *low.attempts))
     lower = search_lower(packed, problem, capacities, progress=progress, deadline=deadline)
-    if lower.graph is not packed.graph or lower.packer is not packer:
+    if lower.packing is not packed.packing or lower.packer is not packer:
         forest = to_forest(problem, lower.graph, lower.packing)
     return forest, lower.packer, lower.attempts
 
@@ -133,13 +143,19 @@ def search_lower(
 ) -> Packed:
     """The forest after local search within the capacities: lower, and with fewer different trees.
 
-    Lower trees are not searched for where the height meets the bound, or that may take more than `steps`. If
-    no limit is given, short searches begin anew with other seeds.
+    Without switches trees are grown anew first, in at most `steps`. Exchanges are not tried where they may
+    take more. If no limit is given, short searches begin anew with other seeds.
     """
-    if steps is None or default_steps(packed.packing) <= steps:
-        tries = _TRIED_STEPS // default_steps(packed.packing) if steps is None else 1
-        tries = max(1, min(_MOST_TRIES, tries))
-        packed = _lowered(packed, problem, capacities, tries, progress, deadline)
+    multiplicities = np.zeros(len(problem.terminals), dtype=np.int64)
+    np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
+    lowest = lowest_height(problem, multiplicities, capacities)
+    if not len(problem.relays):
+        packed = _regrown(packed, problem, lowest, steps, progress, deadline)
+    needed = default_steps(packed.packing)
+    is_small = len(problem.relays) or packed.packing.parent.size <= _SEARCHED_CELLS
+    if is_small and (steps is None or needed <= steps):
+        tries = max(1, min(_MOST_TRIES, _TRIED_STEPS // needed)) if steps is None else 1
+        packed = _exchanged(packed, problem, capacities, lowest, tries, progress, deadline)
     graph, packing = gather_trees(problem, packed.graph, packed.packing, progress=progress, deadline=deadline)
     if packing is packed.packing:
         return packed
@@ -151,18 +167,46 @@ def search_lower(
     return Packed(graph, packing, packed.packer, attempts)
 
 
-def _lowered(
+def _regrown(
+    packed: Packed,
+    problem: Instance,
+    lowest: int,
+    steps: int | None,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Packed:
+    """The trees grown anew, one at a time."""
+    if packing_height(packed.packing) <= lowest:
+        return packed
+    found = regrow_trees(
+        problem,
+        packed.graph,
+        packed.packing,
+        lowest=lowest,
+        max_work=steps if steps is None else min(steps, default_steps(packed.packing)),
+        progress=progress,
+        deadline=deadline,
+    )
+    outcome = (
+        f"height {found.before} -> {found.after} (at least {lowest}): {found.regrown} trees grown anew, "
+        f"{found.exchanges} exchanges, {found.splits} splits"
+    )
+    attempts = (*packed.attempts, PackingAttempt(Packer.LOCAL_SEARCH, outcome))
+    return replace(packed, packing=found.packing, attempts=attempts)
+
+
+def _exchanged(
     packed: Packed,
     problem: Instance,
     capacities: Int64Array,
+    lowest: int,
     tries: int,
     progress: Progress | None,
     deadline: float | None,
 ) -> Packed:
-    """The lowest forest of some searches with different seeds."""
-    multiplicities = np.zeros(len(problem.terminals), dtype=np.int64)
-    np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
-    lowest = lowest_height(problem, multiplicities, capacities)
+    """The lowest forest of some local searches with different seeds."""
+    if packing_height(packed.packing) <= lowest:
+        return packed
     found = None
     for seed in range(tries):
         tried = lower_trees(
@@ -179,8 +223,6 @@ def _lowered(
         if found.after <= lowest or found.failure:
             break
     assert found is not None
-    if found.before <= lowest:
-        return packed
     if found.failure:
         outcome = f"not tried: {found.failure}"
     else:

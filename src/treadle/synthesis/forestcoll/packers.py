@@ -36,6 +36,7 @@ NEAR = 0.01
 """Matching follows breadth-first only if that left at most this share of the tree edges on full arcs."""
 
 _BREADTH_FIRST_WORK = 150
+_MATCHING_WORK = 40
 _PRICED_WORK = 300
 _LEAST_WORK = 20_000_000
 _LARGEST_FACTOR = 2**16
@@ -262,13 +263,13 @@ def _match(
             progress=progress,
             deadline=deadline,
         )
-    start = Start.PRICED if name is Packer.PRICED_MATCHING else Start.BREADTH_FIRST
+    is_priced = name is Packer.PRICED_MATCHING
     return match_vertices(
         graph,
-        start=start,
+        start=Start.PRICED if is_priced else Start.BREADTH_FIRST,
         first_height=lowest,
         unit=unit,
-        max_work=max(_LEAST_WORK, _PRICED_WORK * cells),
+        max_work=max(_LEAST_WORK, (_PRICED_WORK if is_priced else _MATCHING_WORK) * cells),
         progress=progress,
         deadline=deadline,
     )

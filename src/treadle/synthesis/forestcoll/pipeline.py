@@ -213,7 +213,9 @@ def _from_pieces(
     deadline: float | None,
 ) -> Synthesis | PackingAttempt:
     """The forest by tight cuts, written out; or why there is none."""
-    found = decompose(problem.topology, collective, budget=budget, progress=progress, deadline=deadline)
+    found = decompose(  # made lower later
+        problem.topology, collective, budget=budget, lower=False, progress=progress, deadline=deadline
+    )
     clock.stop("tight_cuts")
     if isinstance(found, str):
         return PackingAttempt(Packer.TIGHT_CUTS, f"failed: {found}")

@@ -27,6 +27,7 @@ from treadle.synthesis.forestcoll.decomposition.layers import (
     fitted_layer,
     solve_layer,
 )
+from treadle.synthesis.forestcoll.decomposition.low_whole import lower_whole
 from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_against, cut_classes, scale_for
 from treadle.synthesis.forestcoll.decomposition.superposition import single_rate, split_layers
 from treadle.synthesis.forestcoll.fixed_trees import exact_scale, floor_capacities
@@ -120,6 +121,7 @@ def decompose(
     collective: Collective,
     *,
     budget: TreeBudget | None = None,
+    lower: bool = True,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> FactoredSynthesis | str:
@@ -132,6 +134,8 @@ def decompose(
         An allreduce is reduce-scatter followed by allgather, with equal trees per root.
     budget : TreeBudget, optional
         As in `treadle.synthesis.forestcoll.synthesise`: never fewer bytes/s than the pipeline's answer.
+    lower : bool
+        Without switches, make forests lower as a whole that are more than twice as high as the bound.
     progress : callable, optional
     deadline : float, optional
         time.monotonic() value.
@@ -149,11 +153,13 @@ def decompose(
     """
     budget = budget or TreeBudget()
     if collective.kind is CollectiveKind.ALLREDUCE:
-        return _two_phases(topology, collective, budget, progress, deadline)
+        return _two_phases(topology, collective, budget, lower, progress, deadline)
     problem = instance_of(topology, collective)
     found = _within_budget(problem, budget, progress, deadline)
     if isinstance(found, str):
         return found
+    if lower:
+        found = _lowered(problem, found, progress, deadline)
     reduces = collective.kind.reduces
     schedule = FactoredSchedule(
         collective.kind,
@@ -167,6 +173,7 @@ def _two_phases(
     topology: Topology,
     collective: Collective,
     budget: TreeBudget,
+    lower: bool,
     progress: Progress | None,
     deadline: float | None,
 ) -> FactoredSynthesis | str:
@@ -184,9 +191,21 @@ def _two_phases(
         return scatter
     if scatter.algbw != scatter.optimum.algbw and (isinstance(alone, str) or alone.algbw > scatter.algbw):
         return "the two directions need different numbers of trees"
+    if lower:
+        gather = _lowered(one, gather, progress, deadline)
+        scatter = _lowered(other, scatter, progress, deadline)
     schedule = FactoredSchedule(CollectiveKind.ALLREDUCE, reduce=scatter.forest, broadcast=gather.forest)
     algbw = 1 / (1 / scatter.algbw + 1 / gather.algbw)
     return FactoredSynthesis(schedule, algbw, gather.optimum, gather.trees, (scatter, gather))
+
+
+def _lowered(
+    problem: Instance, found: Decomposition, progress: Progress | None, deadline: float | None
+) -> Decomposition:
+    forest, kinds = lower_whole(
+        problem, found.forest, found.kinds, found.scale, progress=progress, deadline=deadline
+    )
+    return replace(found, forest=forest, kinds=kinds)
 
 
 def _within_budget(

@@ -122,8 +122,13 @@ def solve_layer(
         KindReport(count, kind.n_children, kind.n_relays, packer)
         for count, kind, (_, packer) in zip(counts, cutting.kinds, solved, strict=True)
     )
-    layer = Layer(
-        tuple(piece for piece, _ in solved),
+    return layer_of(cutting, [piece for piece, _ in solved]), reports
+
+
+def layer_of(cutting: Cutting, pieces: list[Piece]) -> Layer:
+    """The layer of a family with the trees of each kind of its pieces."""
+    return Layer(
+        tuple(pieces),
         cutting.kind,
         cutting.outer,
         cutting.child_offset,
@@ -131,7 +136,6 @@ def solve_layer(
         cutting.link_offset,
         cutting.links,
     )
-    return layer, reports
 
 
 def _solve_kinds(
