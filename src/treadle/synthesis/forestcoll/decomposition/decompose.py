@@ -29,6 +29,7 @@ from treadle.synthesis.forestcoll.decomposition.layers import (
 )
 from treadle.synthesis.forestcoll.decomposition.low_whole import lower_whole
 from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_against, cut_classes, scale_for
+from treadle.synthesis.forestcoll.decomposition.spare_relays import without_partial_relays
 from treadle.synthesis.forestcoll.decomposition.superposition import single_rate, split_layers
 from treadle.synthesis.forestcoll.fixed_trees import exact_scale, floor_capacities
 from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance, instance_of
@@ -397,7 +398,11 @@ def _build(
     if unbalanced_relay(problem, capacities) is not None:
         return "rounded capacities leave a switch unbalanced"
     guarded = [cut.nodes for cut in known.guarded]
-    built = fitted_layer(problem, known.family, capacities, multiplicities, guarded, progress, deadline)
+    lean = without_partial_relays(problem, known.family, capacities, multiplicities)
+    built: tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | str = ""
+    for room in (lean, capacities):
+        if room is not None and not isinstance(built, tuple):
+            built = fitted_layer(problem, known.family, room, multiplicities, guarded, progress, deadline)
     if not isinstance(built, tuple):
         return built
     layer, reports = built

@@ -101,6 +101,7 @@ def _equal_neighbours(quotient: Quotient) -> Int32Array:
     points = np.flatnonzero(quotient.is_point)
     _, first, inverse = np.unique(print_of[points], return_index=True, return_inverse=True)
     label[points] = points[first[inverse]]
+    label = _with_strays(quotient, label)
     switch, groups = quotient.served[0], label[quotient.served[1]]
     least = np.full(quotient.n_nodes, quotient.n_nodes, dtype=np.int32)
     most = np.full(quotient.n_nodes, -1, dtype=np.int32)
@@ -109,6 +110,28 @@ def _equal_neighbours(quotient: Quotient) -> Int32Array:
     private = (least == most) & ~quotient.is_point
     label[private] = least[private]
     return label
+
+
+def _with_strays(quotient: Quotient, label: Int32Array) -> Int32Array:
+    """Groups of points, with points that lost links to some of a group's switches and serve no other ones.
+
+    Most of all points at each switch of such a point are of one larger group.
+    """
+    n = quotient.n_nodes
+    switch, point = (side.astype(np.int64) for side in quotient.served)
+    pairs, counts = np.unique(switch * n + label[point], return_counts=True)
+    order = np.argsort(counts, kind="stable")
+    usual = np.full(n, -1, dtype=np.int64)
+    usual[pairs[order] // n] = pairs[order] % n  # the last one written is the most frequent
+    least, most = np.full(n, n, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+    np.minimum.at(least, point, usual[switch])
+    np.maximum.at(most, point, usual[switch])
+    sizes = np.bincount(label[quotient.is_point], minlength=n)
+    joins = np.flatnonzero(least == most)
+    joins = joins[sizes[most[joins]] > sizes[label[joins]]]
+    joined = label.copy()
+    joined[joins] = most[joins]
+    return joined
 
 
 def _cleaned(quotient: Quotient, labels: Int32Array, *, reject_shared: bool) -> Int32Array | None:
