@@ -1,6 +1,6 @@
 """Optimal forests from 1024 to 65,536 GPUs: CPU, memory, heights, packers; regenerates docs/scale.md.
 
-    .venv/bin/python benchmarks/scale.py                  # everything; ten minutes of CPU
+    .venv/bin/python benchmarks/scale.py                  # everything; five minutes of CPU
     .venv/bin/python benchmarks/scale.py --quick          # up to 4096 GPUs; a minute or two
     .venv/bin/python benchmarks/scale.py --only rail      # rows whose name holds a word
     .venv/bin/python benchmarks/scale.py --json rows.json --docs docs
@@ -46,13 +46,15 @@ class Case:
     Parameters
     ----------
     table : str
-        ``large``, ``generic``, ``published`` or ``repair``.
+        ``large``, ``damaged``, ``generic``, ``published`` or ``repair``.
     name : str
         What the row is called.
     fabric : str
         A catalogue expression, or a call of one of `OWN_FABRICS`.
     failures : int
-        Links (or NICs, where these are nodes) that fail.
+        Links or nodes that fail.
+    lost : str
+        A part of their names: ``nic`` for nodes, else of links; empty: any link.
     published : str
         What the authors took, where that is known; of repairs the link or node that fails.
     """
@@ -62,6 +64,7 @@ class Case:
     fabric: str
     failures: int = 0
     published: str = ""
+    lost: str = ""
 
 
 def near_tight_clusters(count: int, size: int) -> Topology:
@@ -125,25 +128,55 @@ def large_cases(size: str) -> list[Case]:
     gpus = SIZES[size]
     boxes, leaves = gpus // 8, gpus // 32
     rows = [
-        ("A100, one switch", f"dgx_a100_flat({boxes})", 0),
-        ("H100", f"dgx_h100({boxes})", 0),
-        ("A100, NICs, two planes", f"dgx_a100({boxes})", 0),
-        ("MI250", f"mi250({gpus // 16})", 0),
-        ("pods 1:1", f"pods({gpus // 256}, 32)", 0),
-        ("pods 2:1", f"pods({gpus // 256}, 32, oversubscription=2)", 0),
-        ("leaf-spine 2:1", f"leaf_spine({leaves}, 16, gpus_per_leaf=32, oversubscription=2)", 0),
-        ("leaf-spine 4:1", f"leaf_spine({leaves}, 16, gpus_per_leaf=32, oversubscription=4)", 0),
-        ("rail-only", f"rail_optimized({boxes})", 0),
-        ("rails, spines 2:1", f"rail_optimized({boxes}, spines=8, oversubscription=2)", 0),
-        ("fat tree", f"fat_tree({ {'4K': 26, '16K': 40, '64K': 64}[size] })".replace(" ", ""), 0),
-        ("NVL72", f"gb200_nvl72({-(-gpus // 72)})", 0),
-        ("mixed 4/8-GPU boxes", f"mixed_boxes({gpus // 6})", 0),
-        ("A100, one switch, 100 failed links", f"dgx_a100_flat({boxes})", 100),
-        ("A100, two planes, 100 failed NICs", f"dgx_a100({boxes})", 100),
-        ("MI250, 100 failed links", f"mi250({gpus // 16})", 100),
+        ("A100, one switch", f"dgx_a100_flat({boxes})"),
+        ("H100", f"dgx_h100({boxes})"),
+        ("A100, NICs, two planes", f"dgx_a100({boxes})"),
+        ("MI250", f"mi250({gpus // 16})"),
+        ("pods 1:1", f"pods({gpus // 256}, 32)"),
+        ("pods 2:1", f"pods({gpus // 256}, 32, oversubscription=2)"),
+        ("leaf-spine 2:1", f"leaf_spine({leaves}, 16, gpus_per_leaf=32, oversubscription=2)"),
+        ("leaf-spine 4:1", f"leaf_spine({leaves}, 16, gpus_per_leaf=32, oversubscription=4)"),
+        ("rail-only", f"rail_optimized({boxes})"),
+        ("rails, spines 2:1", f"rail_optimized({boxes}, spines=8, oversubscription=2)"),
+        ("fat tree", f"fat_tree({ {'4K': 26, '16K': 40, '64K': 64}[size] })".replace(" ", "")),
+        ("NVL72", f"gb200_nvl72({-(-gpus // 72)})"),
+        ("mixed 4/8-GPU boxes", f"mixed_boxes({gpus // 6})"),
     ]
-    return [Case("large", f"{name}, {size}", fabric, failures) for name, fabric, failures in rows]
+    return [Case("large", f"{name}, {size}", fabric) for name, fabric in rows]
 
+
+FAILURES = 100
+DAMAGED = (
+    ("A100, one switch", "dgx_a100_flat({})", 8, "--ib", "network links"),
+    ("A100, NICs, two planes", "dgx_a100({})", 8, "nic", "NICs"),
+    ("A100, NICs, two planes", "dgx_a100({})", 8, "nvswitch", "NVSwitch links"),
+    ("A100, NICs, two planes", "dgx_a100({})", 8, "", "links of any kind"),
+    ("H100", "dgx_h100({})", 8, "", "links of any kind"),
+    ("MI250", "mi250({})", 16, "--ib", "network links"),
+    ("MI250", "mi250({})", 16, "", "links of any kind"),
+    ("pods 1:1", "pods({}, 32)", 256, "--leaf", "network links"),
+    ("pods 2:1", "pods({}, 32, oversubscription=2)", 256, "nvswitch", "NVSwitch links"),
+    ("pods 2:1", "pods({}, 32, oversubscription=2)", 256, "gpu", "links of GPUs"),
+    (
+        "leaf-spine 2:1",
+        "leaf_spine({}, 16, gpus_per_leaf=32, oversubscription=2)",
+        32,
+        "--spine",
+        "uplinks",
+    ),
+    ("rail-only", "rail_optimized({})", 8, "--rail", "rail links"),
+    ("rail-only", "rail_optimized({})", 8, "nvswitch", "NVSwitch links"),
+    ("rail-only", "rail_optimized({})", 8, "", "links of any kind"),
+    (
+        "rails, spines 2:1",
+        "rail_optimized({}, spines=8, oversubscription=2)",
+        8,
+        "--rail",
+        "rail links",
+    ),
+    ("NVL72", "gb200_nvl72({})", 72, "", "links of any kind"),
+)
+"""Name, fabric, GPUs per part, what fails, and how that is called."""
 
 GENERIC = (
     ("torus(32,32)", "torus(64,64)"),
@@ -153,6 +186,8 @@ GENERIC = (
     ("near_tight_clusters(32,32)", "near_tight_clusters(64,64)"),
     ("pods(8, 16, oversubscription=2)", "pods(16, 32, oversubscription=2)"),
     ("irregular_boxes(205)", "irregular_boxes(819)"),
+    ("complete(1024)", "hamming(2,64)"),
+    ("crown(512)", "slimfly(43)"),
 )
 PUBLISHED = (
     ("dgx_a100_flat(128)", "36.5 min"),
@@ -177,6 +212,7 @@ def cases(*, quick: bool) -> list[Case]:
         *(Case("published", name, name, 0, told) for name, told in PUBLISHED),
         *(Case("generic", name, name) for name in sorted(generic, key=lambda name: _ranks(name) > 2000)),
         *(case for size in sizes for case in large_cases(size)),
+        *damaged_cases(SIZES[sizes[-1]]),
         *(
             Case("repair", f"{name}, {sizes[-1]}", fabric.format(SIZES[sizes[-1]] // gpus), 0, failed)
             for name, fabric, gpus, failed in REPAIRS
@@ -184,32 +220,42 @@ def cases(*, quick: bool) -> list[Case]:
     ]
 
 
+def damaged_cases(gpus: int) -> list[Case]:
+    """Failures of many kinds."""
+    return [
+        Case("damaged", name, fabric.format(gpus // part), FAILURES, told, lost)
+        for name, fabric, part, lost, told in DAMAGED
+    ]
+
+
 def _ranks(name: str) -> int:
     return 4096 if name in [big for _, big in GENERIC] else 1024
 
 
-def damaged(topology: Topology, count: int, seed: int) -> Topology:
-    """The fabric without `count` of its NICs where these are nodes, else of the GPUs' network links."""
-    if not count:
-        return topology
+def damaged(topology: Topology, count: int, lost: str, seed: int) -> Topology:
+    """The fabric without `count` random NICs, or links whose names hold a word."""
     chance = random.Random(seed)
-    nics = [name for name in topology.node_names if ".nic" in name]
-    if nics:
+    if lost == "nic":
+        nics = [name for name in topology.node_names if ".nic" in name]
         return with_failed_nodes(topology, *chance.sample(nics, count))
-    gpus = [topology.node_names[node] for node in topology.compute_nodes.tolist()]
-    return with_failed_links(topology, *(f"{name}--ib0" for name in chance.sample(gpus, count)))
+    ends = zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)
+    pairs = {(min(pair), max(pair)) for pair in ends}
+    names = sorted("--".join(sorted(topology.node_names[node] for node in pair)) for pair in pairs)
+    return with_failed_links(topology, *chance.sample([name for name in names if lost in name], count))
 
 
 def measured(case: Case, seed: int) -> dict[str, object]:
     """What a child process finds."""
     start = time.process_time()
-    topology = damaged(fabric_of(case.fabric), case.failures, seed)
+    topology = fabric_of(case.fabric)
+    if case.failures:
+        topology = damaged(topology, case.failures, case.lost, seed)
     ranks = len(topology.compute_nodes)
     row: dict[str, object] = {"ranks": ranks, "fabric_s": time.process_time() - start}
     if case.table == "repair":
         row |= _repaired(topology, case.published)
     else:
-        row |= _decomposed(topology) if case.table == "large" else _solved(topology)
+        row |= _decomposed(topology) if case.table in ("large", "damaged") else _solved(topology)
     row["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return row
 
