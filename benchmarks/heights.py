@@ -68,6 +68,8 @@ LARGER = (
     "generalized_kautz(4,128)",
     "de_bruijn(2,7)",
     "circulant(64,1,8)",
+    "double_binary_tree(200)",
+    "double_binary_tree(1023)",
     "twisted_torus(8,16)",
     "dragonfly(4,2)",
     "dragonfly(4,8)",

@@ -19,7 +19,7 @@ _MOST_SPREADING = 2**21
 """Steps times pairs: fabrics of many links are looked at after few steps."""
 
 _MOST_PAIRS = 2**19
-_LEAST_NEED = 0.4
+_LEAST_NEED = 0.5
 """Of what a single point's weight outside per bandwidth that enters is at most."""
 
 _FIRMNESS = 1.25
