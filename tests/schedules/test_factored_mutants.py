@@ -15,11 +15,23 @@ import numpy as np
 import pytest
 
 import factored_samples as samples
+from exchange_checks import one_piece, planes_star
 from treadle.errors import ScheduleError
-from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.factored import FactoredSchedule
+from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.factored import (
+    CirculantExchange,
+    FactoredSchedule,
+    PlaneExchange,
+    RelayExchange,
+    RelayPlanes,
+    TableTrees,
+)
 from treadle.schedules.verify import verify
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
+from treadle.synthesis.forestcoll.decomposition.family import Family
+from treadle.synthesis.forestcoll.decomposition.pieces import cut
+from treadle.synthesis.forestcoll.decomposition.relay_planes import relay_planes
+from treadle.synthesis.forestcoll.instance import instance_of
 from treadle.topologies.platforms import add_box
 from treadle.topologies.topology import TopologyBuilder
 from treadle.topologies.transforms import with_failed_links
@@ -44,10 +56,25 @@ def on_planes(boxes: Sequence[Sequence[int]], *failures: str, lone: Sequence[int
     return topology, collective, found.schedule
 
 
+def relay_planes_on_a_star() -> samples.Sample:
+    """Ranks with unequal numbers of trees on two planes: one piece, whose trees stay on their planes."""
+    trees = np.array([[3, 1, 2, 2, 0], [1, 2, 0, 1, 2]]).T
+    topology = planes_star(trees.sum(axis=0) - trees, trees.sum(axis=0) - trees)
+    weights = tuple(trees.sum(axis=1).tolist())
+    collective = Collective(CollectiveKind.ALLGATHER, tuple(range(len(trees))), weights=weights)
+    problem = instance_of(topology, collective)
+    family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
+    cutting = cut(problem, family, problem.bandwidths, np.array(weights))
+    found = relay_planes(cutting.kinds[0], cutting, {}, 1)
+    assert not isinstance(found, str)
+    return topology, collective, one_piece(topology, found)
+
+
 FORMS = {
     "circulant exchange": lambda: on_planes([[0, 0]] * 3),
     "relay exchange": lambda: on_planes([[0, 0], [0, 0, 0], [0, 0, 0, 0]]),
-    "relay planes": lambda: on_planes([[0, 1], [0, 1, 0, 1], [0, 1], [0, 1, 0, 1]]),
+    "relay planes": relay_planes_on_a_star,
+    "planes of unequal boxes": lambda: on_planes([[0, 1], [0, 1, 0, 1], [0, 1], [0, 1, 0, 1]]),
     "plane exchange": lambda: on_planes([[0, 1, 0, 1]] * 4, "box1.gpu0--ib0"),
     "plane relays": lambda: on_planes([[0, 1]] * 10, lone=[0, 1]),
     "relayed stars": lambda: on_planes([[0, 1, 2, 0], [1, 1, 2, 2], [0, 1], [0, 1, 2], [0, 0, 1, 2, 2]]),
@@ -132,13 +159,19 @@ def test_mutants_are_judged_as_their_trees_are(form: str) -> None:
     assert seen["accepted"] >= 5, seen
 
 
-def test_the_samples_are_of_the_forms_that_they_are_named_after() -> None:
-    for form in list(FORMS)[: -len(samples.SAMPLES)]:
-        topology, collective, _ = FORMS[form]()
-        found = decompose(topology, collective)
-        assert not isinstance(found, str)
-        outermost = found.parts[0].kinds[0].packer
-        assert outermost == ("plane exchange" if form == "plane relays" else form)
-        if form == "plane relays":
-            layer = found.schedule.forests[0].layers[0]
-            assert len(layer.pieces[layer.kind[0]].trees.relay_root)
+@pytest.mark.parametrize(
+    ("form", "trees", "has_relays"),
+    [
+        ("circulant exchange", CirculantExchange, False),
+        ("relay exchange", RelayExchange, True),
+        ("relay planes", RelayPlanes, True),
+        ("plane exchange", PlaneExchange, False),
+        ("plane relays", PlaneExchange, True),
+        ("relayed stars", TableTrees, False),
+    ],
+)
+def test_samples_are_what_they_are_called(form: str, trees: type, has_relays: bool) -> None:
+    layer = FORMS[form]()[2].forests[0].layers[0]
+    outermost = layer.pieces[layer.kind[0]].trees
+    assert isinstance(outermost, trees)
+    assert (len(getattr(outermost, "relay_root", ())) > 0) is has_relays
