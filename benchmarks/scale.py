@@ -175,6 +175,8 @@ DAMAGED = (
         "rail links",
     ),
     ("NVL72", "gb200_nvl72({})", 72, "", "links of any kind"),
+    ("fat tree", "fat_tree(64)", 1, "core", "core links"),
+    ("fat tree", "fat_tree(64)", 1, "agg", "links within pods and to the core"),
 )
 """Name, fabric, GPUs per part, what fails, and how that is called."""
 

@@ -53,17 +53,26 @@ def test_direct_connect_heights_meet_their_bound(name: str, height: int) -> None
 
 
 def test_attempts_tell_why_others_failed() -> None:
-    topology = parse("mi250(2)")
-    exact = TreeBudget(exact=True)
-    result = synthesise(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), budget=exact)
-    assert [attempt.packer for attempt in result.attempts] == list(Packer)
-    assert result.attempts[0].outcome == "failed: no number of trees in reach attains the optimum"
-    assert result.attempts[1].outcome.startswith("not tried: some set of several ranks is tight")
-    assert result.attempts[2].outcome.startswith("failed: stuck with")
-    assert result.attempts[3].outcome.startswith("failed: some rank's in-links do not suffice")
-    assert result.attempts[5].outcome.startswith("not tried: ")
-    assert result.attempts[6].outcome.startswith("made the forest")
-    assert result.attempts[7].outcome.startswith("height 21 -> ")
+    topology = parse("mi250(1)")
+    five = TreeBudget(trees=5)
+    result = synthesise(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), budget=five)
+    assert list(dict.fromkeys(attempt.packer for attempt in result.attempts)) == list(Packer)
+    outcomes = [attempt.outcome for attempt in result.attempts]
+    for outcome, start in zip(
+        outcomes,
+        (
+            "not taken: height ",
+            "not tried: the fabric has no switches",
+            "failed: stuck with ",
+            "failed: some rank's in-links do not suffice",
+            "not tried: breadth-first left ",
+            "made the forest: height ",
+            "not taken: height ",
+            "height ",
+        ),
+        strict=False,
+    ):
+        assert outcome.startswith(start)
 
 
 def test_a_named_packer_is_tried_alone_before_growth() -> None:
