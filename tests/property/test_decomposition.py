@@ -16,12 +16,9 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.schedules.verify import Report, verify
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.forestcoll.budget import TreeBudget
-from treadle.synthesis.forestcoll.decomposition.decompose import (
-    Decomposition,
-    FactoredSynthesis,
-    decompose,
-)
+from treadle.synthesis.forestcoll.decomposition.decompose import FactoredSynthesis, decompose
 from treadle.synthesis.forestcoll.decomposition.detection import detect
+from treadle.synthesis.forestcoll.decomposition.tight_cuts import Decomposition
 from treadle.synthesis.forestcoll.decomposition.trimming import trim
 from treadle.synthesis.forestcoll.fixed_trees import fixed_trees_optimum, floor_capacities
 from treadle.synthesis.forestcoll.instance import instance_of

@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.cost import height_max
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.transforms import equalised
 from treadle.synthesis.engine import Progress, TimeLimitError, announce
-from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
+from treadle.synthesis.forestcoll.budget import TreeBudget
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
 from treadle.synthesis.forestcoll.fixed_trees import (
     FixedTreesOptimum,
-    best_first,
     exact_scale,
     floor_capacities,
 )
 from treadle.synthesis.forestcoll.heights import lowest_height
 from treadle.synthesis.forestcoll.improvement import lower_forest, route_low, search_lower
-from treadle.synthesis.forestcoll.instance import Instance, check_units, find_violated_cut, instance_of
+from treadle.synthesis.forestcoll.instance import Instance, find_violated_cut, instance_of
 from treadle.synthesis.forestcoll.optimality import Optimum, instance_optimum
 from treadle.synthesis.forestcoll.packed import Packed, Packer, PackingAttempt
 from treadle.synthesis.forestcoll.packers import pack_lowest
-from treadle.synthesis.forestcoll.switch_removal import check_balance, remove_switches, unbalanced_relay
+from treadle.synthesis.forestcoll.switch_removal import remove_switches
 from treadle.synthesis.forestcoll.tree_packing import to_forest
+from treadle.synthesis.forestcoll.tree_units import TreeUnits, first_possible, tree_choices
 from treadle.synthesis.forestcoll.vertex_matching import height_bound
-from treadle.topologies.balance import balanced_capacities
 from treadle.topologies.topology import Topology
 
 FEW_RANKS = 256
@@ -179,7 +177,7 @@ def _from_whole(
     """The forest of the whole fabric: optimum, capacities, switch removal, packing."""
     best = instance_optimum(problem, progress=progress)
     clock.stop("optimum")
-    units = _first_possible(problem, _choices(problem, best, budget, progress), progress)
+    units = first_possible(problem, tree_choices(problem, best, budget, progress), progress)
     fixed = units.fixed
     clock.stop("trees_per_root")
     built = _build(problem, units, clock, packer, progress, deadline)
@@ -312,61 +310,6 @@ def _two_phases(
     )
 
 
-def _choices(
-    problem: Instance, best: Optimum, budget: TreeBudget, progress: Progress | None
-) -> Iterator[FixedTreesOptimum]:
-    """Numbers of trees to try, the best first."""
-    exact = exact_scale(problem, best)
-    if budget.trees is not None:
-        return best_first(problem, best, [budget.trees], progress=progress)
-    # The default limits are per rank on average: a broadcast has all its trees at one root.
-    ranks, weight = len(problem.terminals), int(problem.weights.sum())
-    if budget.exact or (budget.max_trees is None and exact.trees * weight <= MAX_EXACT_TREES * ranks):
-        return iter([exact])
-    limit = budget.max_trees or min(MAX_EXACT_TREES, max(1, DEFAULT_SCAN * ranks // weight))
-    known = [exact] if exact.trees <= limit else []
-    return best_first(problem, best, range(1, limit + 1), known, progress=progress)
-
-
-@dataclass(frozen=True)
-class _Units:
-    """Capacities in trees that the pipeline can work with.
-
-    Parameters
-    ----------
-    fixed : FixedTreesOptimum
-    capacities : array of int64, shape (m,)
-    was_trimmed : bool
-        floor(U b) left some relay unbalanced, and its surplus has been taken off.
-    """
-
-    fixed: FixedTreesOptimum
-    capacities: Int64Array
-    was_trimmed: bool
-
-
-def _first_possible(
-    problem: Instance, choices: Iterator[FixedTreesOptimum], progress: Progress | None
-) -> _Units:
-    """The first choice whose capacities are balanced, or stay sufficient when they are trimmed."""
-    check_balance(problem, problem.bandwidths)
-    preferred = 0
-    for fixed in choices:
-        preferred = preferred or fixed.trees
-        capacities = floor_capacities(problem.bandwidths, fixed.scale)
-        check_units(capacities.tolist(), [fixed.trees * int(problem.weights.sum())])
-        if unbalanced_relay(problem, capacities) is None:
-            return _Units(fixed, capacities, was_trimmed=False)
-        trimmed = balanced_capacities(problem.tails, problem.heads, capacities, problem.relays.tolist())
-        if find_violated_cut(problem, trimmed, multiplicity=fixed.trees, progress=progress) is None:
-            return _Units(fixed, trimmed, was_trimmed=True)
-    raise InfeasibleError(
-        f"{problem.topology.name}: with {preferred} trees per root the capacities floor(U b) are not "
-        f"Eulerian at the switches and trimming them costs throughput; "
-        f"use another number of trees, or --exact"
-    )
-
-
 @dataclass(frozen=True)
 class _Built:
     """A forest and what `Synthesis` says of its making."""
@@ -379,7 +322,7 @@ class _Built:
 
 def _build(
     problem: Instance,
-    units: _Units,
+    units: TreeUnits,
     clock: _Clock,
     packer: Packer | None,
     progress: Progress | None,
@@ -456,5 +399,5 @@ def pack_forest(
     violated = find_violated_cut(problem, problem.bandwidths, progress=progress)
     if violated is not None:
         raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
-    units = _first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]), progress)
+    units = first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]), progress)
     return _build(problem, units, _Clock(), None, progress, deadline).forest

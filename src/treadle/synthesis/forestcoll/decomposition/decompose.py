@@ -1,86 +1,25 @@
-"""The decomposition end to end: family, scale, trimming, pieces, gluing."""
+"""The decomposition end to end: both directions, and how many trees are worth it."""
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from math import lcm
 
-import numpy as np
-
-from treadle.arrays import exact_sum
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.factored import FactoredForest, FactoredSchedule, Layer
-from treadle.schedules.witness import CutWitness
-from treadle.synthesis.engine import Progress, TimeLimitError, announce
+from treadle.schedules.factored import FactoredSchedule
+from treadle.synthesis.engine import Progress, announce
 from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
-from treadle.synthesis.forestcoll.decomposition.detection import components, detect
-from treadle.synthesis.forestcoll.decomposition.family import Family
-from treadle.synthesis.forestcoll.decomposition.hosts import with_hosts
-from treadle.synthesis.forestcoll.decomposition.layers import (
-    InfeasiblePiece,
-    KindReport,
-    fitted_layer,
-    solve_layer,
-)
+from treadle.synthesis.forestcoll.decomposition.detection import detect
 from treadle.synthesis.forestcoll.decomposition.low_whole import lower_whole
-from treadle.synthesis.forestcoll.decomposition.scales import CutClass, cut_against, cut_classes, scale_for
-from treadle.synthesis.forestcoll.decomposition.spare_relays import without_partial_relays
-from treadle.synthesis.forestcoll.decomposition.superposition import single_rate, split_layers
-from treadle.synthesis.forestcoll.fixed_trees import exact_scale, floor_capacities
-from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance, instance_of
+from treadle.synthesis.forestcoll.decomposition.tight_cuts import Decomposition, decompose_with
+from treadle.synthesis.forestcoll.fixed_trees import exact_scale
+from treadle.synthesis.forestcoll.instance import Instance, instance_of
 from treadle.synthesis.forestcoll.optimality import Optimum
-from treadle.synthesis.forestcoll.switch_removal import unbalanced_relay
 from treadle.topologies.topology import Topology
 
 _MOST_TREES = 2**20
 """Per unit of weight, where the optimum is asked for however many it takes."""
-
-_MOST_SCALES = 2**12
-"""Numbers of trees that are tried for the optimum."""
-
-_MOST_ROUNDS = 64
-"""How often a cut may be learnt or a set be dropped."""
-
-
-@dataclass(frozen=True)
-class Decomposition:
-    """A factored forest and what is proved of it.
-
-    Parameters
-    ----------
-    forest : FactoredForest
-    optimum : Optimum
-    trees : int
-        k, per unit of shard weight.
-    scale : Fraction
-        U: capacity units per byte/s.
-    algbw : Fraction
-        W k / U, bytes/s.
-    kinds : tuple of KindReport
-    """
-
-    forest: FactoredForest
-    optimum: Optimum
-    trees: int
-    scale: Fraction
-    algbw: Fraction
-    kinds: tuple[KindReport, ...]
-
-    @property
-    def summary(self) -> str:
-        """Kinds of pieces and who solved them, in a line."""
-        counts: Counter[tuple[int, str]] = Counter()
-        for one in self.kinds:
-            counts[one.children, one.packer] += one.count
-        parts = (
-            f"{count} of {children} children by {packer}" for (children, packer), count in counts.items()
-        )
-        return f"{len(self.kinds)} kinds of pieces: " + ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -233,202 +172,3 @@ def _within_budget(
     if needed * weight <= MAX_EXACT_TREES * ranks:  # the pipeline attains the optimum
         return f"{needed} trees per unit of weight attain the optimum, but not by these sets ({exact})"
     return found
-
-
-def decompose_with(
-    problem: Instance,
-    trees: Sequence[int],
-    *,
-    only_exact: bool,
-    detected: Family | None = None,
-    progress: Progress | None = None,
-    deadline: float | None = None,
-) -> Decomposition | str:
-    """A factored forest by tight-cut decomposition, or why there is none.
-
-    Parameters
-    ----------
-    problem : Instance
-    trees : sequence of int
-        Numbers of trees per unit of shard weight to choose from; 1, 2, ... if `only_exact`.
-    only_exact : bool
-        The optimum or nothing.
-    detected : Family, optional
-        What `detect` finds.
-
-    Notes
-    -----
-    Source: docs/algorithms/decomposition.md. The optimum is proved by one cut and the construction; a cut
-    that a piece violates is a cut of the fabric too.
-    """
-    detected = detected or detect(problem)
-    parts = components(problem.n_nodes, problem.tails, problem.heads)[problem.terminals]
-    if np.any(parts != parts[0]):
-        return "some rank cannot be reached"
-    if detected.n_sets == 1:
-        return "no set of several ranks is joined better within than to the rest"
-    if unbalanced_relay(problem, problem.bandwidths) is not None:
-        return "a switch has unequal bandwidth in and out"
-    known = _Known(detected)
-    for _ in range(_MOST_ROUNDS):
-        if deadline is not None and time.monotonic() > deadline:
-            raise TimeLimitError("tight cuts")
-        classes = [*cut_classes(problem, known.family), *known.cuts]
-        tightest = min(classes, key=lambda one: one.rate)
-        if not tightest.rate:
-            return "some rank cannot be reached"
-        found = _attempts(problem, known, classes, tightest, trees, only_exact, progress, deadline)
-        if not isinstance(found, _Known):
-            return found
-        known = found
-        if known.family.n_sets == 1:
-            why = "no detected set can be made tight"
-            if not only_exact or tightest.rate != single_rate(problem):
-                return why
-            best = _optimum(problem, tightest)
-            layered = _superposed(problem, detected, best, progress, deadline)
-            return f"{why}; layers: {layered}" if isinstance(layered, str) else layered
-    return "too many cuts had to be learnt"
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What the search for a scale goes by.
-
-    Parameters
-    ----------
-    family : Family
-    cuts : tuple of CutClass
-        Cuts that pieces violated, which bound the rate or the capacities' floors.
-    guarded : tuple of CutClass
-        Cuts that only trimming made too small, which it is to spare.
-    """
-
-    family: Family
-    cuts: tuple[CutClass, ...] = ()
-    guarded: tuple[CutClass, ...] = ()
-
-
-def _attempts(
-    problem: Instance,
-    known: _Known,
-    classes: list[CutClass],
-    tightest: CutClass,
-    trees: Sequence[int],
-    only_exact: bool,
-    progress: Progress | None,
-    deadline: float | None,
-) -> Decomposition | str | _Known:
-    """The first number of trees that can be built; or a better family, or more cuts."""
-    best = _optimum(problem, tightest)
-    family = with_hosts(problem, known.family)
-    hosted = known if family is known.family else replace(known, family=family)
-    for number, scale in _choices(classes, tightest, trees, only_exact, deadline):
-        built = _build(problem, hosted, best, number, scale, progress, deadline)
-        if hosted is not known and not isinstance(built, Decomposition):
-            built = _build(problem, known, best, number, scale, progress, deadline)
-        if not isinstance(built, InfeasiblePiece):
-            return built
-        cuts = [(each, cut_against(problem, each.nodes)) for each in built.all]
-        worse = [cut for _, cut in cuts if cut is not None and cut.rate < tightest.rate]
-        if worse:
-            return replace(known, cuts=(*known.cuts, *worse))
-        floored = [cut for _, cut in cuts if cut is not None and cut.units(scale) < number * cut.demand]
-        if floored and only_exact:
-            continue  # the floors are at fault: more trees make them finer
-        if floored:
-            return replace(known, cuts=(*known.cuts, *floored))
-        guarded = [cut for _, cut in cuts if cut is not None and cut not in known.guarded]
-        if guarded:
-            return replace(known, guarded=(*known.guarded, *guarded))
-        dropped = np.zeros(known.family.n_sets, dtype=bool)
-        for each, _ in cuts:
-            dropped[each.blamed] = True
-        dropped[0] = False
-        if not dropped.any():
-            return f"a piece has no forest: {built.reason}"
-        return replace(known, family=known.family.without(dropped))
-    return "no number of trees in reach attains the optimum"
-
-
-def _choices(
-    classes: list[CutClass],
-    tightest: CutClass,
-    trees: Sequence[int],
-    only_exact: bool,
-    deadline: float | None,
-) -> Iterator[tuple[int, Fraction]]:
-    """Numbers of trees and their scales, exact ones by number, else the best first."""
-    rate = tightest.rate
-    # at the optimum all units into the tightest cut are needed, so none of its floors may cut anything off
-    step = lcm(*((b / rate).denominator for b in tightest.entering)) if only_exact else 1
-
-    def scaled(number: int) -> tuple[int, Fraction]:
-        if deadline is not None and time.monotonic() > deadline:
-            raise TimeLimitError("tight cuts")
-        return number, scale_for(classes, number, rate)
-
-    found = (scaled(number) for number in (trees[step - 1 :: step][:_MOST_SCALES] if only_exact else trees))
-    if only_exact:
-        yield from ((number, scale) for number, scale in found if scale == number / rate)
-    else:
-        yield from sorted(found, key=lambda pair: (-pair[0] / pair[1], pair[0]))
-
-
-def _optimum(problem: Instance, tightest: CutClass) -> Optimum:
-    outside = np.ones(problem.n_nodes, dtype=bool)
-    outside[list(tightest.nodes)] = False
-    witness = CutWitness(tuple(np.flatnonzero(outside).tolist()))
-    return Optimum(tightest.rate, int(problem.weights.sum()) * tightest.rate, witness)
-
-
-def _build(
-    problem: Instance,
-    known: _Known,
-    best: Optimum,
-    number: int,
-    scale: Fraction,
-    progress: Progress | None,
-    deadline: float | None,
-) -> Decomposition | InfeasiblePiece | str:
-    capacities = floor_capacities(problem.bandwidths, scale)
-    multiplicities = problem.weights * number
-    if exact_sum(capacities) + exact_sum(multiplicities) >= UNIT_LIMIT:
-        return "capacities of 2**61 units or more would be needed"
-    if unbalanced_relay(problem, capacities) is not None:
-        return "rounded capacities leave a switch unbalanced"
-    guarded = [cut.nodes for cut in known.guarded]
-    lean = without_partial_relays(problem, known.family, capacities, multiplicities)
-    built: tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | str = ""
-    for room in (lean, capacities):
-        if room is not None and not isinstance(built, tuple):
-            built = fitted_layer(problem, known.family, room, multiplicities, guarded, progress, deadline)
-    if not isinstance(built, tuple):
-        return built
-    layer, reports = built
-    forest = FactoredForest(problem.direction, multiplicities, (layer,))
-    algbw = Fraction(int(problem.weights.sum()) * number) / scale
-    return Decomposition(forest, best, number, scale, algbw, reports)
-
-
-def _superposed(
-    problem: Instance, family: Family, best: Optimum, progress: Progress | None, deadline: float | None
-) -> Decomposition | str:
-    """The optimum of equal boxes whose ranks, not borders, bind: a box-tight layer and a flat one."""
-    split = split_layers(problem, family)
-    if isinstance(split, str):
-        return split
-    layers: list[Layer] = []
-    reports: tuple[KindReport, ...] = ()
-    whole = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
-    for part, of in ((split.boxes, family), (split.flat, whole)):
-        if not part.trees:
-            continue
-        built = solve_layer(problem, of, part.capacities, problem.weights * part.trees, progress, deadline)
-        if not isinstance(built, tuple):
-            return f"a layer has no forest: {built if isinstance(built, str) else built.reason}"
-        layers.append(built[0])
-        reports += built[1]
-    number = split.boxes.trees + split.flat.trees
-    forest = FactoredForest(problem.direction, problem.weights * number, tuple(layers))
-    return Decomposition(forest, best, number, split.scale, best.algbw, reports)
