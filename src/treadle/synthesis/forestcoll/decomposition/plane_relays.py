@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.schedules.factored.trees import ragged
@@ -27,18 +26,6 @@ class Deliveries:
     block: Int64Array
     child: Int32Array
     by: Int32Array
-
-    def sent(self, trees: Int64Array, block: int) -> NDArray[np.signedinteger]:
-        """Unit trees that each child sends to each other, its own and for others, shape (n, n)."""
-        n = len(trees)
-        pairs, more = np.unique(self.by.astype(np.int64) * n + self.child, return_counts=True)
-        most = int(trees.max()) + block * int(more.max(initial=0))
-        table = np.repeat(trees.astype(np.min_scalar_type(-most - 1))[:, None], n, axis=1)
-        np.fill_diagonal(table, 0)
-        table[np.divmod(pairs, n)] += (more * block).astype(table.dtype)
-        pairs, less = np.unique(self.root.astype(np.int64) * n + self.child, return_counts=True)
-        table[np.divmod(pairs, n)] -= (less * block).astype(table.dtype)
-        return table
 
 
 def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Deliveries | str:

@@ -49,9 +49,8 @@ def without_partial_relays(
         joined |= met > 0
         partial |= met < len(children) - 1
     partial &= joined
-    if not partial.any() or np.count_nonzero(joined) < len(
-        children
-    ):  # closed forms serve few relays as they are
+    n_relays = np.count_nonzero(joined)
+    if not partial.any() or n_relays < len(children):  # closed forms serve few relays as they are
         return None
     left = np.where(partial[tails] | partial[heads], 0, capacities)
     sums = np.zeros((2, len(children) - 1), dtype=np.int64)
