@@ -171,17 +171,17 @@ std::int64_t split_amount(int n_nodes, Int32In compute, Int64In root, Int32In ta
     return splittable_amount(to_fabric(n_nodes, compute, root, tail, head, capacity), u, w, t);
 }
 
+PackingProblem to_packing_problem(int n_nodes, const Int32In& tail, const Int32In& head, const Int64In& capacity,
+                                  std::vector<std::int64_t> root = {}) {
+    return {n_nodes, std::move(root), to_vector<int>(tail), to_vector<int>(head), to_vector<std::int64_t>(capacity)};
+}
+
 auto pack(int n_nodes, Int64In root, Int32In tail, Int32In head, Int64In capacity, bool speculate, ControlIn control) {
     TreePacking packing;
     Status status;
     {
         nb::gil_scoped_release release;
-        PackingProblem problem;
-        problem.n_nodes = n_nodes;
-        problem.root = to_vector<std::int64_t>(root);
-        problem.tail = to_vector<int>(tail);
-        problem.head = to_vector<int>(head);
-        problem.capacity = to_vector<std::int64_t>(capacity);
+        const auto problem = to_packing_problem(n_nodes, tail, head, capacity, to_vector<std::int64_t>(root));
         status = pack_trees(problem, Control{control.data()}, speculate, packing);
     }
     std::vector<std::int64_t> counts{packing.speculative, packing.exact};
@@ -198,11 +198,7 @@ auto match_trees(int n_nodes, Int32In tree_root, Int64In tree_weight, Int32In ta
     Status status;
     {
         nb::gil_scoped_release release;
-        PackingProblem problem;
-        problem.n_nodes = n_nodes;
-        problem.tail = to_vector<int>(tail);
-        problem.head = to_vector<int>(head);
-        problem.capacity = to_vector<std::int64_t>(capacity);
+        const auto problem = to_packing_problem(n_nodes, tail, head, capacity);
         const MatchingOptions options{static_cast<Start>(start), detours, most_trees, first_height, last_height,
                                       max_work, seed};
         status = match_vertices(problem, to_vector<int>(tree_root), to_vector<std::int64_t>(tree_weight), options,
@@ -220,8 +216,7 @@ auto forest_of_shortest_paths(int n_nodes, Int64In root, Int32In tail, Int32In h
     Status status;
     {
         nb::gil_scoped_release release;
-        const PackingProblem problem{n_nodes, to_vector<std::int64_t>(root), to_vector<int>(tail),
-                                     to_vector<int>(head), to_vector<std::int64_t>(capacity)};
+        const auto problem = to_packing_problem(n_nodes, tail, head, capacity, to_vector<std::int64_t>(root));
         status = shortest_trees(problem, wanted, most_cells, most_trees, Control{control.data()}, found);
     }
     return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found.root)),
@@ -236,11 +231,7 @@ auto regrow_forest(int n_nodes, Int32In tail, Int32In head, Int64In capacity, In
     RegrowthCounts counts;
     {
         nb::gil_scoped_release release;
-        PackingProblem problem;
-        problem.n_nodes = n_nodes;
-        problem.tail = to_vector<int>(tail);
-        problem.head = to_vector<int>(head);
-        problem.capacity = to_vector<std::int64_t>(capacity);
+        const auto problem = to_packing_problem(n_nodes, tail, head, capacity);
         packing.root = to_vector<int>(root);
         packing.multiplicity = to_vector<std::int64_t>(multiplicity);
         packing.parent = to_vector<int>(parent);

@@ -99,6 +99,22 @@ def run_watched(
     return outcome[0]
 
 
+def run_until(
+    stage: str,
+    call: Callable[[Int64Array], Result],
+    *,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Result:
+    """As `run_watched`, of a call that returns the best so far when stopped: the deadline is no error."""
+    outcome: list[Result] = []
+    with contextlib.suppress(TimeLimitError):
+        run_watched(
+            stage, lambda control: outcome.append(call(control)), progress=progress, deadline=deadline
+        )
+    return outcome[0]
+
+
 def _wait_for(event: threading.Event) -> None:
     """Wait for a core that was told to stop, through any further Ctrl-C; the first one is on its way up.
 

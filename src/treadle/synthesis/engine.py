@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from treadle.engine import Progress, TimeLimitError, announce, core, run_watched
+from treadle.engine import Progress, TimeLimitError, announce, core, run_until, run_watched
 
-__all__ = ["Progress", "TimeLimitError", "announce", "core", "run_watched"]
+__all__ = ["Progress", "TimeLimitError", "announce", "core", "run_until", "run_watched"]

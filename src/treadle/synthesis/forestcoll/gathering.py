@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 
-from treadle.synthesis.engine import Progress, TimeLimitError, core, run_watched
+from treadle.synthesis.engine import Progress, core, run_until
 from treadle.synthesis.forestcoll.instance import Instance
 from treadle.synthesis.forestcoll.local_search import (
     RoutedArrays,
@@ -59,26 +57,17 @@ def gather_trees(
         return graph, packing
     height = packing_height(packing)
     routed = routed_input(problem, graph, packing, link_units(graph, len(problem.tails)))
-    kept: list[RoutedArrays] = []
-    with contextlib.suppress(TimeLimitError):
-        run_watched(
-            "equal trees",
-            lambda control: kept.append(
-                core.gather_forest(
-                    *routed,
-                    height,
-                    _WORK_PER_CELL * len(packing.root) * n,
-                    2 * MAX_CELLS,
-                    seed,
-                    control,
-                )
-            ),
-            progress=progress,
-            deadline=deadline,
-        )
-    if kept[0][0] != 0:
+    kept: RoutedArrays = run_until(
+        "equal trees",
+        lambda control: core.gather_forest(
+            *routed, height, _WORK_PER_CELL * len(packing.root) * n, 2 * MAX_CELLS, seed, control
+        ),
+        progress=progress,
+        deadline=deadline,
+    )
+    if kept[0] != 0:
         return graph, packing
-    new_graph, gathered = routed_forest(problem, kept[0])
+    new_graph, gathered = routed_forest(problem, kept)
     if len(gathered.root) >= len(packing.root):
         return graph, packing
     return new_graph, gathered

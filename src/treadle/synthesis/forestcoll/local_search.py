@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.synthesis.engine import Progress, TimeLimitError, core, run_watched
+from treadle.synthesis.engine import Progress, core, run_until
 from treadle.synthesis.forestcoll.instance import Instance
 from treadle.synthesis.forestcoll.switch_removal import LogicalGraph
 from treadle.synthesis.forestcoll.tree_packing import Packing
@@ -171,27 +170,18 @@ def lower_trees(
     routed = routed_input(problem, graph, packing, limits)
     trees = min(int(packing.multiplicity.sum()), _SPLIT * len(packing.root))
     work = default_steps(packing) if max_work is None else max_work
-    kept: list[RoutedArrays] = []
-    with contextlib.suppress(TimeLimitError):  # the core then returns the lowest forest so far
-        run_watched(
-            "local search",
-            lambda control: kept.append(
-                core.lower_forest(
-                    *routed,
-                    lowest,
-                    work,
-                    min(MAX_CELLS, max(trees * n, _LEAST_CELLS)),
-                    seed,
-                    control,
-                )
-            ),
-            progress=progress,
-            deadline=deadline,
-        )
-    if kept[0][0] != 0:
+    kept: RoutedArrays = run_until(
+        "local search",
+        lambda control: core.lower_forest(
+            *routed, lowest, work, min(MAX_CELLS, max(trees * n, _LEAST_CELLS)), seed, control
+        ),
+        progress=progress,
+        deadline=deadline,
+    )
+    if kept[0] != 0:
         return Lowered(graph, packing, before, before, failure="trees with one path per edge are too many")
-    lower_graph, lower_packing = routed_forest(problem, kept[0])
-    first, last, swaps, reversals, rehangs, splits, steps = kept[0][-1].tolist()
+    lower_graph, lower_packing = routed_forest(problem, kept)
+    first, last, swaps, reversals, rehangs, splits, steps = kept[-1].tolist()
     assert first == before
     return Lowered(lower_graph, lower_packing, before, last, swaps, reversals, rehangs, splits, steps)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
-from treadle.synthesis.engine import Progress, TimeLimitError, core, run_watched
+from treadle.synthesis.engine import Progress, core, run_until
 from treadle.synthesis.forestcoll.instance import Instance
 from treadle.synthesis.forestcoll.local_search import MAX_CELLS, default_steps, packing_height
 from treadle.synthesis.forestcoll.switch_removal import LogicalGraph
@@ -84,30 +82,25 @@ def regrow_trees(
         return Regrown(packing, before, before)
     rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
     rank_of[problem.terminals] = np.arange(n, dtype=np.int32)
-    found: list[tuple[Int32Array, Int64Array, Int32Array, Int64Array]] = []
-    with contextlib.suppress(TimeLimitError):  # the core then returns the lowest packing so far
-        run_watched(
-            "growing trees anew",
-            lambda control: found.append(
-                core.regrow_forest(
-                    n,
-                    rank_of[graph.tails],
-                    rank_of[graph.heads],
-                    graph.capacities,
-                    packing.root,
-                    packing.multiplicity,
-                    np.ascontiguousarray(packing.parent).ravel(),
-                    lowest,
-                    default_steps(packing) if max_work is None else max_work,
-                    min(MAX_CELLS, _SPLIT * trees * n),
-                    seed,
-                    control,
-                )
-            ),
-            progress=progress,
-            deadline=deadline,
-        )
-    root, multiplicity, parent, counts = found[0]
+    root, multiplicity, parent, counts = run_until(
+        "growing trees anew",
+        lambda control: core.regrow_forest(
+            n,
+            rank_of[graph.tails],
+            rank_of[graph.heads],
+            graph.capacities,
+            packing.root,
+            packing.multiplicity,
+            np.ascontiguousarray(packing.parent).ravel(),
+            lowest,
+            default_steps(packing) if max_work is None else max_work,
+            min(MAX_CELLS, _SPLIT * trees * n),
+            seed,
+            control,
+        ),
+        progress=progress,
+        deadline=deadline,
+    )
     first, after, regrown, exchanges, splits, work = counts.tolist()
     assert first == before
     if after == before:
