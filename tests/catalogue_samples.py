@@ -14,7 +14,7 @@ SAMPLES: Mapping[str, Sequence[t.Topology]] = {
     "dgx_a100_flat": [t.dgx_a100_flat(1)],
     "dgx_h100": [t.dgx_h100(2, nvls=True, sharp=True)],
     "dgx1_v100": [t.dgx1_v100()],
-    "gb200_nvl72": [t.gb200_nvl72(1, 4)],
+    "gb200_nvl72": [t.gb200_nvl72(1, 4), t.gb200_nvl72(2, 2, nvls=True, sharp=True)],
     "mi250": [t.mi250(2, 8)],
     "mi300x": [t.mi300x(1)],
     "leaf_spine": [t.leaf_spine(2, 2, gpus_per_leaf=3)],

@@ -137,6 +137,15 @@ def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
+def test_switches_that_copy_and_sum_say_for_whom(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topology", "show", "dgx_h100(2, nvls=True, sharp=True)"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "in-network box1.nvswitch: multicast and aggregation, for a rank that asks, itself included" in (
+        lines
+    )
+    assert "in-network ib0: multicast and aggregation, by itself, turning sums round" in lines
+
+
 def test_list_is_filtered_by_name_group_or_summary(capsys: pytest.CaptureFixture[str]) -> None:
     by_name = json.loads(listed(capsys, "kautz", "--json"))["catalogue"]
     assert [entry["name"] for entry in by_name] == ["kautz", "generalized_kautz"]

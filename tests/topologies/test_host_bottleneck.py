@@ -45,6 +45,10 @@ def test_switches_stay_as_they_are() -> None:
     star = t.leaf_spine(1, 1, gpus_per_leaf=2)
     slow = t.with_host_bottleneck(star, bandwidth=1)
     assert slow.n_nodes == star.n_nodes + 2 * len(star.compute_nodes)
+    able = t.dgx_h100(2, 1, nvls=True, sharp=True)
+    slow = t.with_host_bottleneck(able, bandwidth=1)
+    for key in ("multicast", "aggregation", "turns_round"):
+        assert getattr(slow, key).tolist() == [*getattr(able, key).tolist(), *[False] * 4]
 
 
 def test_the_name_is_the_expression() -> None:

@@ -28,7 +28,7 @@ from treadle.topologies.isomorphism import (
     transpose_isomorphism,
 )
 from treadle.topologies.kautz import diamond, generalized_kautz, kautz, modified_de_bruijn
-from treadle.topologies.platforms import dgx_a100
+from treadle.topologies.platforms import dgx_a100, dgx_h100
 from treadle.topologies.topology import Topology
 
 
@@ -47,6 +47,7 @@ def relabelled(topology: Topology, seed: int) -> Topology:
         latencies_ns=topology.latencies_ns[order],
         multicast=topology.multicast[places],
         aggregation=topology.aggregation[places],
+        turns_round=topology.turns_round[places],
         injection_bytes_per_s=topology.injection_bytes_per_s[places],
     )
 
@@ -123,6 +124,13 @@ def test_transitivity_agrees_with_all_automorphisms(graph: Topology) -> None:
         mapping = find_automorphism(graph, 0, node)
         assert (mapping is not None) == (node in images)
         assert mapping is None or (mapping[0] == node and is_isomorphism(graph, graph, mapping))
+
+
+def test_switches_that_turn_sums_round_are_of_a_kind_of_their_own() -> None:
+    by_itself = dgx_h100(2, 2, sharp=True)
+    for_askers = replace(by_itself, turns_round=by_itself.turns_round & False)
+    assert find_isomorphism(by_itself, relabelled(by_itself, 3)) is not None
+    assert find_isomorphism(by_itself, relabelled(for_askers, 3)) is None
 
 
 FABRICS = [

@@ -166,6 +166,10 @@ def test_capabilities_are_where_they_were_asked_for():
     assert np.array_equal(fabric.multicast, fabric.aggregation)
     top = dgx_h100(2, sharp=True)
     assert [top.node_names[v] for v in np.flatnonzero(top.aggregation)] == ["ib0"]
+    # NVSwitches work for GPUs that ask, InfiniBand switches by themselves
+    for fabric in (dgx_h100(2, nvls=True, sharp=True), gb200_nvl72(2, nvls=True, sharp=True)):
+        assert fabric.multicast.tolist() == fabric.aggregation.tolist() == (~fabric.is_compute).tolist()
+        assert [fabric.node_names[v] for v in np.flatnonzero(fabric.turns_round)] == ["ib0"]
 
 
 def test_published_totals_per_gpu():
@@ -236,6 +240,7 @@ def test_the_two_references_agree(fabric):
         (lambda: dgx_a100(2, nic_bandwidth=2**63), "expected 1 to 2"),
         (lambda: dgx_a100(10**5), "the catalogue builds at most"),
         (lambda: dgx_h100(1, sharp=True), "sharp needs at least 2 boxes"),
+        (lambda: gb200_nvl72(1, sharp=True), "sharp needs at least 2 racks"),
         (lambda: gb200_nvl72(0), "racks must be at least 1"),
         (lambda: mi250(1, 12), "8 or 16"),
         (lambda: mi300x(1, 9), "at most 8"),

@@ -2,6 +2,7 @@ import copy
 import json
 import os
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,6 +46,7 @@ def topologies(draw):
     linked = set(tails) | set(heads)
     compute = [v not in linked or draw(st.booleans()) for v in range(n)]
     capable = [not c and draw(st.booleans()) for c in compute]
+    sums = [not c and draw(st.booleans()) for c in compute]
     m = len(ends)
     return Topology(
         name=draw(st.text(letters)),
@@ -55,7 +57,8 @@ def topologies(draw):
         bandwidths=np.array(draw(st.lists(st.integers(1, 2**50), min_size=m, max_size=m))),
         latencies_ns=np.array(draw(st.lists(st.integers(0, 2**62), min_size=m, max_size=m))),
         multicast=np.array(capable),
-        aggregation=np.array([not c and draw(st.booleans()) for c in compute]),
+        aggregation=np.array(sums),
+        turns_round=np.array([(a or b) and draw(st.booleans()) for a, b in zip(capable, sums, strict=True)]),
         injection_bytes_per_s=np.array([draw(st.integers(0, 2**62)) if c else 0 for c in compute]),
     )
 
@@ -115,6 +118,8 @@ def test_optional_keys_and_extensions():
     topology = topology_from_json(parse_json(EXAMPLE))
     assert topology.injection_bytes_per_s.tolist() == [5, 0]
     assert topology.multicast.tolist() == [False, True]
+    # a switch works for the ranks that ask unless its file says more
+    assert topology.turns_round.tolist() == [False, False]
     assert topology.latencies_ns.tolist() == [0, 700]
     assert topology.n_links == 2
     assert "extensions" not in dump_topology(topology)
@@ -125,6 +130,10 @@ def test_hash_follows_content_not_name():
     assert topology_hash(one) == topology_hash(with_failed_nodes(one))
     assert topology_hash(one) != topology_hash(dgx_a100(2, nic_bandwidth=24 * 10**9))
     assert topology_hash(dgx_h100(1)) != topology_hash(dgx_h100(1, nvls=True))
+    by_itself = dgx_h100(2, sharp=True)
+    for_askers = replace(by_itself, turns_round=by_itself.turns_round & False)
+    assert topology_hash(by_itself) != topology_hash(for_askers)
+    assert by_itself != for_askers
     assert len(topology_hash(one)) == 64
 
 
@@ -172,6 +181,8 @@ def _changed(path, value):
         (["nodes", 0, "kind"], "gpu", 'expected "compute" or "switch", found "gpu"'),
         (["nodes", 0, "kind"], ["compute"], "found a list"),
         (["nodes", 0, "multicast"], True, "only switches multicast"),
+        (["nodes", 1, "turns_round"], "yes", r"nodes\[1\].turns_round: expected true or false, found a str"),
+        (["nodes", 0, "turns_round"], True, "'gpu0' turns round, but neither multicasts nor aggregates"),
         (["nodes", 1, "multicast"], 1, r"nodes\[1\].multicast: expected true or false, found 1"),
         (["nodes", 1, "injection_bytes_per_s"], 4, "is a switch"),
         (["nodes", 0, "injection_bytes_per_s"], 2**63, "expected 1 to"),

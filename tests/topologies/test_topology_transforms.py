@@ -120,6 +120,7 @@ def test_attributes_follow_their_nodes():
         "box1.nvswitch",
         "ib0",
     ]
+    assert [fabric.node_names[v] for v in np.flatnonzero(fabric.turns_round)] == ["ib0"]
     capped = Topology(
         "capped",
         ("a", "b", "c"),

@@ -166,5 +166,7 @@ def _capable(fabric: Topology) -> list[tuple[str, str]]:
     for node in fabric.switches.tolist():
         able = [name for name in ("multicast", "aggregation") if getattr(fabric, name)[node]]
         if able:
-            lines.append((fabric.node_names[node], " and ".join(able)))
+            by_itself = fabric.turns_round[node]
+            how = "by itself, turning sums round" if by_itself else "for a rank that asks, itself included"
+            lines.append((fabric.node_names[node], f"{' and '.join(able)}, {how}"))
     return lines[:20]

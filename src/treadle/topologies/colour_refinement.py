@@ -95,7 +95,11 @@ def merge_twins(topology: Topology) -> MergedFabric:
     """
     n = topology.n_nodes
     kinds = _words(
-        topology.is_compute, topology.multicast, topology.aggregation, topology.injection_bytes_per_s
+        topology.is_compute,
+        topology.multicast,
+        topology.aggregation,
+        topology.turns_round,
+        topology.injection_bytes_per_s,
     )
     rows, _ = sorted_links(topology, np.arange(n))
     order = np.lexsort((rows[3], rows[2], rows[0], rows[1]))

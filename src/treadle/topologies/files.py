@@ -23,7 +23,7 @@ _VERSION = 1
 _CANONICAL_HEAD = re.compile(r'\{"treadle": "topology", "version": 1, "name": "([^"\\\n]*)",\n')
 _CANONICAL_NODE = re.compile(
     r'  \{"name": "([^"\\\n]*)", "kind": "(compute|switch)"(, "multicast": true)?(, "aggregation": true)?'
-    r'(?:, "injection_bytes_per_s": ([0-9]{1,19}))?\}'
+    r'(, "turns_round": true)?(?:, "injection_bytes_per_s": ([0-9]{1,19}))?\}'
 )
 _CANONICAL_LINK = re.compile(
     r'  \{"tail": "([^"\\\n]*)", "head": "([^"\\\n]*)", "bandwidth_bytes_per_s": ([0-9]{1,16})'
@@ -34,7 +34,7 @@ _LONG_NUMBER = re.compile(rf"[0-9]{{{_MAX_DIGITS}}}")
 _MAX_INT64 = 2**63 - 1
 _FILE_KEYS = {"treadle", "version", "name", "nodes", "links"}
 _NODE_KEYS = {"name", "kind"}
-_NODE_OPTIONAL = {"multicast", "aggregation", "injection_bytes_per_s", "extensions"}
+_NODE_OPTIONAL = {"multicast", "aggregation", "turns_round", "injection_bytes_per_s", "extensions"}
 _LINK_KEYS = {"tail", "head", "bandwidth_bytes_per_s"}
 _LINK_OPTIONAL = {"latency_ns", "extensions"}
 
@@ -206,7 +206,7 @@ class _Reader:
     def nodes(self, values: Any) -> tuple[dict[str, int], dict[str, Any]]:
         """Index of each name, and the node columns of a Topology."""
         index: dict[str, int] = {}
-        rows: list[tuple[bool, bool, bool, int]] = []
+        rows: list[tuple[bool, bool, bool, bool, int]] = []
         for i, value in enumerate(values):
             place = f"nodes[{i}]"
             node = self.object(value, place, _NODE_KEYS, _NODE_OPTIONAL)
@@ -223,11 +223,12 @@ class _Reader:
                     node["kind"] == "compute",
                     self.flag(node.get("multicast", False), f"{place}.multicast"),
                     self.flag(node.get("aggregation", False), f"{place}.aggregation"),
+                    self.flag(node.get("turns_round", False), f"{place}.turns_round"),
                     self._injection(node, place),
                 )
             )
-        keys = ("is_compute", "multicast", "aggregation", "injection_bytes_per_s")
-        types = (np.bool_, np.bool_, np.bool_, np.int64)
+        keys = ("is_compute", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
+        types = (np.bool_, np.bool_, np.bool_, np.bool_, np.int64)
         return index, _columns(keys, types, rows)
 
     def _injection(self, node: Mapping[str, Any], place: str) -> int:
@@ -257,7 +258,7 @@ class _Reader:
 
 
 def _columns(
-    keys: tuple[str, ...], types: tuple[type[np.generic], ...], rows: Sequence[tuple[int, int, int, int]]
+    keys: tuple[str, ...], types: tuple[type[np.generic], ...], rows: Sequence[tuple[int, ...]]
 ) -> dict[str, Any]:
     columns = list(zip(*rows, strict=True)) or [()] * len(keys)
     return {key: np.array(column, dtype=kind) for key, kind, column in zip(keys, types, columns, strict=True)}
@@ -312,7 +313,7 @@ def _canonical(text: str) -> tuple[Topology, str] | None:
         return None
     nodes = _CANONICAL_NODE.findall(text, head.end(), start)
     links = _CANONICAL_LINK.findall(text, start)
-    names, kinds, multicast, aggregation, injection = zip(*nodes, strict=True) if nodes else [()] * 5
+    names, kinds, multicast, aggregation, turns, injection = zip(*nodes, strict=True) if nodes else [()] * 6
     tails, heads, bandwidths, latencies = zip(*links, strict=True) if links else [()] * 4
     index = {name: i for i, name in enumerate(names)}
     numbers = {text: int(text or 0) for text in {*bandwidths, *latencies, *injection}}
@@ -327,6 +328,7 @@ def _canonical(text: str) -> tuple[Topology, str] | None:
             latencies_ns=np.array(list(map(numbers.__getitem__, latencies)), dtype=np.int64),
             multicast=np.array(list(map(bool, multicast)), dtype=bool),
             aggregation=np.array(list(map(bool, aggregation)), dtype=bool),
+            turns_round=np.array(list(map(bool, turns)), dtype=bool),
             injection_bytes_per_s=np.array(list(map(numbers.__getitem__, injection)), dtype=np.int64),
         )
     except (KeyError, OverflowError, TopologyError):
@@ -352,8 +354,8 @@ def _body(topology: Topology) -> str:
     quoted = json.dumps(topology.node_names, ensure_ascii=False, separators=("\n", ":"))[1:-1].split("\n")
     kinds = np.where(topology.is_compute, '"compute"', '"switch"').tolist()
     nodes = [f'{{"name": {name}, "kind": {kind}' for name, kind in zip(quoted, kinds, strict=False)]
-    for flags, key in ((topology.multicast, "multicast"), (topology.aggregation, "aggregation")):
-        for node in np.flatnonzero(flags).tolist():
+    for key in ("multicast", "aggregation", "turns_round"):
+        for node in np.flatnonzero(getattr(topology, key)).tolist():
             nodes[node] += f', "{key}": true'
     for node in np.flatnonzero(topology.injection_bytes_per_s).tolist():
         nodes[node] += f', "injection_bytes_per_s": {topology.injection_bytes_per_s[node]}'

@@ -79,6 +79,7 @@ def with_host_bottleneck(topology: Topology, *, bandwidth: int = 0, nic_forwards
         latencies_ns=np.concatenate([topology.latencies_ns, np.zeros(2 * len(hosts), dtype=np.int64)]),
         multicast=np.concatenate([topology.multicast, more]),
         aggregation=np.concatenate([topology.aggregation, more]),
+        turns_round=np.concatenate([topology.turns_round, more]),
         injection_bytes_per_s=np.zeros(n + len(more), dtype=np.int64),
     )
 

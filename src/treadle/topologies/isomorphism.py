@@ -412,7 +412,7 @@ def _completed(
 
 def _is_isomorphism(topology: Topology, other: Topology, mapping: Int32Array) -> bool:
     """Whether the map carries every property of nodes and links over, compared exactly."""
-    for key in ("is_compute", "multicast", "aggregation", "injection_bytes_per_s"):
+    for key in ("is_compute", "multicast", "aggregation", "turns_round", "injection_bytes_per_s"):
         if not np.array_equal(getattr(topology, key), getattr(other, key)[mapping]):
             return False
     ours, _ = sorted_links(topology, mapping.astype(np.int64))

@@ -30,7 +30,7 @@ _DGX1_V100_LINKS = (
 def add_box(
     builder: TopologyBuilder, box: str, gpus: int, bandwidth: int, *, capable: bool = False
 ) -> list[str]:
-    """GPUs around one NVSwitch; returns the GPUs' names. `capable`: it multicasts and aggregates."""
+    """GPUs around one NVSwitch; returns the GPUs' names. `capable`: it copies and sums for GPUs that ask."""
     names = [builder.compute(f"{box}.gpu{i}") for i in range(gpus)]
     switch = builder.switch(f"{box}.nvswitch", multicast=capable, aggregation=capable)
     for name in names:
@@ -55,7 +55,10 @@ def _boxes_on_one_switch(
     check_count(function, f"gpus_per_{prefix}", gpus)
     check_size(function, boxes * (gpus + 1) + 1, 4 * boxes * gpus)
     if sharp and boxes == 1:
-        raise TopologyError(f"{function}: sharp needs at least 2 boxes, one box has no InfiniBand switch")
+        raise TopologyError(
+            f"{function}: sharp needs at least 2 {'boxes' if prefix == 'box' else 'racks'}, one has no "
+            f"InfiniBand switch"
+        )
     builder = TopologyBuilder(name)
     all_gpus = [
         gpu
@@ -63,7 +66,7 @@ def _boxes_on_one_switch(
         for gpu in add_box(builder, f"{prefix}{box}", gpus, box_bandwidth, capable=nvls)
     ]
     if boxes > 1:
-        top = builder.switch("ib0", multicast=sharp, aggregation=sharp)
+        top = builder.switch("ib0", multicast=sharp, aggregation=sharp, turns_round=sharp)
         for gpu in all_gpus:
             builder.duplex(gpu, top, nic_bandwidth)
     return builder.build()
@@ -204,9 +207,9 @@ def dgx_h100(
     gpus_per_box : int
         GPUs on the NVSwitch.
     nvls : bool
-        The NVSwitches multicast and aggregate (NVLink SHARP).
+        The NVSwitches multicast and aggregate for GPUs that ask (NVLink SHARP): a sum is handed to the asker.
     sharp : bool
-        The InfiniBand switch multicasts and aggregates; needs two boxes.
+        The InfiniBand switch multicasts and aggregates and turns sums round by itself; needs two boxes.
     nvlink_bandwidth, nic_bandwidth : int
         GPU to NVSwitch and GPU to InfiniBand switch, bytes/s.
 
@@ -217,7 +220,8 @@ def dgx_h100(
 
     Notes
     -----
-    450 and 50 GB/s: ForestColl dissertation, 4.6.3.
+    450 and 50 GB/s: ForestColl dissertation, 4.6.3. NVLink SHARP as PTX's multimem instructions have it: a
+    store reaches every GPU of the multicast group, ld_reduce reads every GPU's memory, the asker's included.
     """
     name = expression(
         "dgx_h100",
@@ -237,6 +241,8 @@ def gb200_nvl72(
     racks: int,
     gpus_per_rack: int = 72,
     *,
+    nvls: bool = False,
+    sharp: bool = False,
     nvlink_bandwidth: int = 900 * GB_PER_S,
     nic_bandwidth: int = 50 * GB_PER_S,
 ) -> Topology:
@@ -248,6 +254,8 @@ def gb200_nvl72(
         With one rack there is no InfiniBand switch.
     gpus_per_rack : int
         GPUs in the NVLink domain (36 in an NVL36).
+    nvls, sharp : bool
+        As of `dgx_h100`: what the NVSwitches do for GPUs that ask, and the InfiniBand switch by itself.
     nvlink_bandwidth, nic_bandwidth : int
         GPU to NVSwitch and GPU to InfiniBand switch, bytes/s.
 
@@ -265,10 +273,20 @@ def gb200_nvl72(
         "gb200_nvl72",
         racks,
         gpus_per_rack=(gpus_per_rack, 72),
+        nvls=(nvls, False),
+        sharp=(sharp, False),
         nvlink_bandwidth=(nvlink_bandwidth, 900 * GB_PER_S),
         nic_bandwidth=(nic_bandwidth, 50 * GB_PER_S),
     )
-    return _boxes_on_one_switch(name, (racks, gpus_per_rack), nvlink_bandwidth, nic_bandwidth, prefix="rack")
+    return _boxes_on_one_switch(
+        name,
+        (racks, gpus_per_rack),
+        nvlink_bandwidth,
+        nic_bandwidth,
+        prefix="rack",
+        nvls=nvls,
+        sharp=sharp,
+    )
 
 
 def dgx1_v100(*, nvlink_bandwidth: int = 25 * GB_PER_S) -> Topology:

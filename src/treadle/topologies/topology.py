@@ -45,6 +45,11 @@ class Topology:
         Nanoseconds, default 0.
     multicast, aggregation : array of bool, shape (n,), optional
         Switch capabilities, default False; False at compute nodes.
+    turns_round : array of bool, shape (n,), optional
+        Of switches that multicast or aggregate, default False. True: the switch works by itself; copies and
+        sums go wherever a schedule sends them, and a sum turns round into copies (SHARP over InfiniBand).
+        False: each operation is that of a rank at the switch which asks for it, and its group is all ranks at
+        the switch, the asker included; the sum is handed to the asker (NVLink SHARP's multimem).
     injection_bytes_per_s : array of int64, shape (n,), optional
         Cap into and out of a compute node's host; 0 (default) means none.
 
@@ -63,6 +68,7 @@ class Topology:
     latencies_ns: Int64Array = field(default_factory=_unset)
     multicast: BoolArray = field(default_factory=_unset)
     aggregation: BoolArray = field(default_factory=_unset)
+    turns_round: BoolArray = field(default_factory=_unset)
     injection_bytes_per_s: Int64Array = field(default_factory=_unset)
 
     def __post_init__(self) -> None:
@@ -76,6 +82,7 @@ class Topology:
         self._store("latencies_ns", self.latencies_ns, np.int64, m, optional=True)
         self._store("multicast", self.multicast, np.bool_, n, optional=True)
         self._store("aggregation", self.aggregation, np.bool_, n, optional=True)
+        self._store("turns_round", self.turns_round, np.bool_, n, optional=True)
         self._store("injection_bytes_per_s", self.injection_bytes_per_s, np.int64, n, optional=True)
         self._check_names()
         self._check_links()
@@ -140,6 +147,10 @@ class Topology:
             raise TopologyError(f"switch {self.node_names[node]!r} has no link; remove it or connect it")
         for node in np.flatnonzero((self.multicast | self.aggregation) & self.is_compute):
             raise TopologyError(f"{self.node_names[node]!r} is a compute node; only switches multicast")
+        for node in np.flatnonzero(self.turns_round & ~(self.multicast | self.aggregation)):
+            raise TopologyError(
+                f"{self.node_names[node]!r} turns round, but neither multicasts nor aggregates; give it both"
+            )
         for node in np.flatnonzero(self.injection_bytes_per_s < 0):
             raise TopologyError(f"{self.node_names[node]!r}: injection cap must not be negative")
         for node in np.flatnonzero((self.injection_bytes_per_s > 0) & ~self.is_compute):
@@ -230,6 +241,7 @@ _ARRAYS = (
     "latencies_ns",
     "multicast",
     "aggregation",
+    "turns_round",
     "injection_bytes_per_s",
 )
 
@@ -253,6 +265,7 @@ class TopologyBuilder:
         self._is_compute: list[bool] = []
         self._multicast: list[int] = []
         self._aggregation: list[int] = []
+        self._turns_round: list[int] = []
         self._injection: dict[int, int] = {}
         self._links: list[int] = []
         """Tail, head, bandwidth and latency of one link after the other."""
@@ -264,13 +277,17 @@ class TopologyBuilder:
             self._injection[node] = injection_bytes_per_s
         return name
 
-    def switch(self, name: str, *, multicast: bool = False, aggregation: bool = False) -> str:
+    def switch(
+        self, name: str, *, multicast: bool = False, aggregation: bool = False, turns_round: bool = False
+    ) -> str:
         """Add a switch; returns its name."""
         node = self._node(name, False)
         if multicast:
             self._multicast.append(node)
         if aggregation:
             self._aggregation.append(node)
+        if turns_round:
+            self._turns_round.append(node)
         return name
 
     def _node(self, name: str, is_compute: bool) -> int:
@@ -305,9 +322,11 @@ class TopologyBuilder:
         """The finished value; TopologyError if it is malformed."""
         tails, heads, bandwidths, latencies = np.array(self._links, dtype=np.int64).reshape(-1, 4).T
         n = len(self._index)
-        multicast, aggregation, injection = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n, np.int64)
+        multicast, aggregation, turns_round = np.zeros((3, n), dtype=bool)
         multicast[self._multicast] = True
         aggregation[self._aggregation] = True
+        turns_round[self._turns_round] = True
+        injection = np.zeros(n, dtype=np.int64)
         injection[list(self._injection)] = list(self._injection.values())
         return Topology(
             name=self._name,
@@ -319,5 +338,6 @@ class TopologyBuilder:
             latencies_ns=latencies,
             multicast=multicast,
             aggregation=aggregation,
+            turns_round=turns_round,
             injection_bytes_per_s=injection,
         )

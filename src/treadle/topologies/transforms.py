@@ -208,6 +208,7 @@ def _restricted(topology: Topology, name: str, nodes: BoolArray, links: BoolArra
         latencies_ns=topology.latencies_ns[links],
         multicast=topology.multicast[nodes],
         aggregation=topology.aggregation[nodes],
+        turns_round=topology.turns_round[nodes],
         injection_bytes_per_s=topology.injection_bytes_per_s[nodes],
     )
 
