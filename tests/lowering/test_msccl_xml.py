@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lxml import etree
 
 from program_cases import fabric, random_case
 from treadle.errors import FormatError, ScheduleError
@@ -89,6 +91,63 @@ def test_golden_text() -> None:
     text = emit_msccl_xml(chain3(in_place=False), name="chain3", max_bytes=2**20)
     assert interpret_msccl_xml(text).violations == ()
     assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def places_by_message(text: str) -> dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]]:
+    """For the plain receives and the sums of a text, what their step and the matching send's step name.
+
+    Told from the attributes alone: the i-th send from a to b on a channel meets the i-th receive there.
+    """
+    sent: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
+    received: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
+    for gpu in etree.fromstring(text):
+        for block in gpu:
+            for step in block:
+                names = ("type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt")
+                fields = tuple(step.get(name, "") for name in names)
+                if fields[0] == "s":
+                    sent[gpu.get("id"), block.get("send"), block.get("chan")].append(fields)
+                elif fields[0] in ("r", "rrc"):
+                    received[block.get("recv"), gpu.get("id"), block.get("chan")].append(fields)
+    assert sent.keys() == received.keys()
+    found: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = defaultdict(list)
+    for stream, steps in sent.items():
+        for send, receive in zip(steps, received[stream], strict=True):
+            found[receive[0]].append((send[1:], receive[1:]))
+    return found
+
+
+@pytest.mark.parametrize("consolidate", [False, True])
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+def test_both_ends_of_a_message_name_the_same_places(kind: CollectiveKind, *, consolidate: bool) -> None:
+    """As msccl-tools writes it: a receive's source is the sender's, a send's target the receiver's."""
+    plain = sums = differ = 0
+    for seed in range(16):
+        topology, collective, schedule = random_case(seed, kind)
+        if collective.weights is not None:
+            continue
+        program = lower(topology, collective, schedule, channels=1 + seed % 2, in_place=seed % 4 < 2)
+        found = places_by_message(emit_msccl_xml(program, consolidate=consolidate))
+        for send, receive in found["r"]:
+            assert send == receive
+            differ += receive[:2] != receive[2:4]
+        # a sum's source is the term that the runtime adds: the receiver's own
+        assert all(send[2:] == receive[2:] for send, receive in found["rrc"])
+        plain, sums = plain + len(found["r"]), sums + len(found["rrc"])
+    assert bool(plain) == (kind not in (CollectiveKind.REDUCE, CollectiveKind.REDUCE_SCATTER))
+    assert bool(sums) == kind.reduces
+    assert differ or kind not in (CollectiveKind.ALLGATHER, CollectiveKind.BROADCAST)
+
+
+def test_the_legacy_runtime_is_told_where_sizes_end() -> None:
+    """It takes sizes below maxBytes, so that 0 would mean none, and has scratch for maxBytes at once."""
+    seeds = (s for s in range(99) if random_case(s, CollectiveKind.REDUCE_SCATTER)[1].weights is None)
+    with_scratch = lower(*random_case(next(seeds), CollectiveKind.REDUCE_SCATTER))
+    cases = ((chain3(in_place=True), {}, 2**40), (with_scratch, {}, 2**30 + 1))
+    for program, sizes, expected in (*cases, (with_scratch, {"max_bytes": 4096}, 4097)):
+        legacy = emit_msccl_xml(program, profile=Profile.LEGACY, **sizes)
+        assert f'maxBytes="{expected}"' in legacy
+        assert f'maxBytes="{sizes.get("max_bytes", 0)}"' in emit_msccl_xml(program, **sizes)
 
 
 @pytest.mark.parametrize("in_place", [False, True])

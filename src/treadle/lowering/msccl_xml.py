@@ -17,7 +17,7 @@ from treadle.lowering.msccl_xml_blocks import (
     form_steps,
 )
 from treadle.lowering.msccl_xml_consolidation import consolidate_messages
-from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.lowering.program import OperationKind, Program
 from treadle.lowering.text_arguments import check_equal_shards, check_heading
 from treadle.schedules.collective import CollectiveKind
 
@@ -61,7 +61,8 @@ def emit_msccl_xml(
     protocol : str
         Simple, LL or LL128.
     min_bytes, max_bytes : int
-        Sizes for which the runtime may choose it; max_bytes 0 means no limit.
+        Sizes for which the runtime may choose it; max_bytes 0 means no limit. (The legacy runtime takes sizes
+        below ``maxBytes`` and knows no other way to say "no limit" than a large one.)
     consolidate : bool
         Gather scattered messages of one step in scratch and send them as one
         (`treadle.lowering.msccl_xml_consolidation`).
@@ -93,17 +94,20 @@ def emit_msccl_xml(
         pieces = consolidate_messages(pieces, limits)
     assign_channels(pieces, limits)
     ranks = [form_blocks(pieces, rank, program.n_ranks, limits) for rank in range(program.n_ranks)]
+    writer = _GpuWriter(pieces, limits)
     channels = 1 + max(block.channel for blocks in ranks for block in blocks)
     collective = _NAMES[program.kind]
     if profile is Profile.LEGACY and program.kind is CollectiveKind.REDUCE_SCATTER:
         collective = "reduce_scatter"
+    if profile is Profile.LEGACY:
+        max_bytes = _legacy_end(min_bytes, max_bytes, writer.uses_scratch)
     lines = [
         f'<algo name="{name}" proto="{protocol}" nchannels="{channels}" nchunksperloop="{program.n_chunks}" '
         f'ngpus="{program.n_ranks}" coll="{collective}" inplace="{int(program.in_place)}" '
         f'outofplace="{int(not program.in_place)}" minBytes="{min_bytes}" maxBytes="{max_bytes}">'
     ]
     for rank, blocks in enumerate(ranks):
-        lines.extend(_gpu_lines(program, pieces, rank, blocks, limits))
+        lines.extend(writer.lines(rank, blocks))
     return "\n".join([*lines, "</algo>", ""])
 
 
@@ -114,57 +118,87 @@ def _check_arguments(program: Program, name: str, protocol: str, min_bytes: int,
     check_equal_shards("MSCCL XML", program)
 
 
-def _gpu_lines(program: Program, pieces: Pieces, rank: int, blocks: list[Block], limits: Limits) -> list[str]:
-    steps, awaited = form_steps(pieces, blocks)
-    nodes = 1 + program.n_ranks + len(blocks) + sum(len(made) for made in steps)
-    longest = max(len(made) for made in steps)
-    for value, limit, what in ((nodes, limits.nodes, "XML nodes"), (longest, limits.steps, "steps")):
-        if value > limit:
-            raise ScheduleError(
-                f"MSCCL XML: rank {rank} needs {value} {what}, the limit is {limit}; {REMEDY}"
-            )
-    addresses = Addresses(program, rank)
-    lines = [
-        f'  <gpu id="{rank}" i_chunks="{addresses.input_chunks}" o_chunks="{addresses.output_chunks}" '
-        f's_chunks="{len(addresses.scratch) + pieces.stage_chunks[rank]}">'
-    ]
-    for number, (block, made) in enumerate(zip(blocks, steps, strict=True)):
-        lines.append(
-            f'    <tb id="{number}" send="{block.send}" recv="{block.receive}" chan="{block.channel}">'
-        )
-        for s, step in enumerate(made):
-            action = 'type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"'
-            if step.piece >= 0:
-                action = _action(pieces, step.piece, addresses)
+def _legacy_end(min_bytes: int, max_bytes: int, uses_scratch: bool) -> int:
+    """``maxBytes`` as the legacy runtime means it: the first size that is too large, never 0 for no limit.
+
+    Scratch for that size is allocated when the runtime starts, so texts with scratch end behind 1 GB.
+    """
+    if max_bytes:
+        return max_bytes + 1
+    return max(2**30, 4 * min_bytes) + 1 if uses_scratch else max(2**40, 4 * min_bytes)
+
+
+class _GpuWriter:
+    """Writes one rank after the other; a message's step at either end names both places."""
+
+    def __init__(self, pieces: Pieces, limits: Limits) -> None:
+        program = pieces.program
+        self._pieces, self._limits = pieces, limits
+        self._addresses = [Addresses(program, rank) for rank in range(program.n_ranks)]
+        self._owner = program.operation_rank.tolist()
+        self._other: dict[int, int] = {}
+        """The piece at the other end of each message."""
+        for sends, receives in pieces.streams().values():
+            self._other.update(zip(sends, receives, strict=True))
+            self._other.update(zip(receives, sends, strict=True))
+
+    @property
+    def uses_scratch(self) -> bool:
+        """Whether some rank needs memory besides input and output."""
+        return any(self._pieces.stage_chunks) or any(len(place.scratch) for place in self._addresses)
+
+    def lines(self, rank: int, blocks: list[Block]) -> list[str]:
+        """The rank's element."""
+        pieces, limits, n = self._pieces, self._limits, self._pieces.program.n_ranks
+        steps, awaited = form_steps(pieces, blocks)
+        nodes = 1 + n + len(blocks) + sum(len(made) for made in steps)
+        longest = max(len(made) for made in steps)
+        for value, limit, what in ((nodes, limits.nodes, "XML nodes"), (longest, limits.steps, "steps")):
+            if value > limit:
+                raise ScheduleError(
+                    f"MSCCL XML: rank {rank} needs {value} {what}, the limit is {limit}; {REMEDY}"
+                )
+        addresses = self._addresses[rank]
+        lines = [
+            f'  <gpu id="{rank}" i_chunks="{addresses.input_chunks}" o_chunks="{addresses.output_chunks}" '
+            f's_chunks="{len(addresses.scratch) + pieces.stage_chunks[rank]}">'
+        ]
+        for number, (block, made) in enumerate(zip(blocks, steps, strict=True)):
             lines.append(
-                f'      <step s="{s}" {action} depid="{step.block}" deps="{step.step}" '
-                f'hasdep="{int((number, s) in awaited)}"/>'
+                f'    <tb id="{number}" send="{block.send}" recv="{block.receive}" chan="{block.channel}">'
             )
-        lines.append("    </tb>")
-    return [*lines, "  </gpu>"]
+            for s, step in enumerate(made):
+                action = 'type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"'
+                if step.piece >= 0:
+                    action = self._action(step.piece)
+                lines.append(
+                    f'      <step s="{s}" {action} depid="{step.block}" deps="{step.step}" '
+                    f'hasdep="{int((number, s) in awaited)}"/>'
+                )
+            lines.append("    </tb>")
+        return [*lines, "  </gpu>"]
 
+    def _action(self, piece: int) -> str:
+        """What a step does, whence and whereto; a sum's source is the term that lies here."""
+        kind = self._pieces.kind(piece)
+        source, target = piece, piece
+        if kind is OperationKind.SEND:
+            target = self._other[piece]
+        elif kind is OperationKind.RECEIVE:
+            source = self._other[piece]
+        ends = f"{self._place('src', source)} {self._place('dst', target)}"
+        return f'type="{_STEP_TYPES[kind]}" {ends} cnt="{self._pieces.count[piece]}"'
 
-def _action(pieces: Pieces, piece: int, addresses: Addresses) -> str:
-    """What a step does; the end that its type does not use repeats the other."""
-    program, number, first = pieces.program, pieces.operation[piece], pieces.first[piece]
-    kind = pieces.kind(piece)
-    source, target = Buffer(program.source[number]), Buffer(program.target[number])
-    ends = [
-        _place(side, addresses, buffer, first, staged[piece])
-        for side, buffer, staged in (
-            ("src", source, pieces.staged_source),
-            ("dst", target, pieces.staged_target),
+    def _place(self, side: str, piece: int) -> str:
+        """Where a piece reads (src) or writes (dst), in the buffers of its own rank."""
+        pieces, number = self._pieces, self._pieces.operation[piece]
+        addresses = self._addresses[self._owner[number]]
+        buffers, staged = (
+            (pieces.program.source, pieces.staged_source)
+            if side == "src"
+            else (pieces.program.target, pieces.staged_target)
         )
-    ]
-    if kind is OperationKind.SEND:
-        ends[1] = ends[0].replace("src", "dst")
-    elif kind is OperationKind.RECEIVE:
-        ends[0] = ends[1].replace("dst", "src")
-    return f'type="{_STEP_TYPES[kind]}" {ends[0]} {ends[1]} cnt="{pieces.count[piece]}"'
-
-
-def _place(side: str, addresses: Addresses, buffer: Buffer, chunk: int, staged: int) -> str:
-    """Attributes of one end of a step."""
-    if staged >= 0:
-        return f'{side}buf="s" {side}off="{len(addresses.scratch) + staged}"'
-    return f'{side}buf="{"ios"[buffer]}" {side}off="{addresses.offset(buffer, chunk)}"'
+        if staged[piece] >= 0:
+            return f'{side}buf="s" {side}off="{len(addresses.scratch) + staged[piece]}"'
+        buffer = int(buffers[number])
+        return f'{side}buf="{"ios"[buffer]}" {side}off="{addresses.offset(buffer, pieces.first[piece])}"'
