@@ -246,6 +246,25 @@ def test_limits_are_kept_or_named() -> None:
     assert max(len(block["ops"]) for gpu in json.loads(roomy)["gpus"] for block in gpu["threadblocks"]) <= 12
 
 
+def test_the_copy_of_a_shard_ties_no_trees_together() -> None:
+    """Of 70 trees a root, each with messages of its own, no thread block needs all."""
+    trees = 70
+    ranks = [
+        [
+            Operation(OperationKind.COPY, rank * trees, trees),
+            *(Operation(OperationKind.SEND, rank * trees + i, 1, peer=1 - rank) for i in range(trees)),
+            *(Operation(OperationKind.RECEIVE, (1 - rank) * trees + i, 1, 1 - rank) for i in range(trees)),
+        ]
+        for rank in range(2)
+    ]
+    program = program_from_operations(
+        CollectiveKind.ALLGATHER, ranks, n_chunks=2 * trees, shard_offset=[0, trees, 2 * trees]
+    )
+    text = emit_mscclpp_json(program, fabric(2, star=False))
+    assert interpret_mscclpp_json(text).violations == ()
+    assert all(len(gpu["threadblocks"]) > 1 for gpu in json.loads(text)["gpus"])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

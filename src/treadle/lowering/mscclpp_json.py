@@ -11,6 +11,7 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.lowering.mscclpp_blocks import Fabric, Gpu
 from treadle.lowering.mscclpp_lanes import REMEDY, chunk_groups, make_lanes
 from treadle.lowering.mscclpp_writer import form_lane
+from treadle.lowering.passes import split_copies
 from treadle.lowering.program import Program
 from treadle.lowering.text_arguments import check_equal_shards, check_heading
 from treadle.schedules.collective import CollectiveKind
@@ -97,6 +98,7 @@ def emit_mscclpp_json(
     """
     limits = limits or MscclppLimits()
     _check_arguments(program, name, min_bytes, max_bytes, pipeline_bytes, domains)
+    program = split_copies(program)
     groups = chunk_groups(program)
     fabric = Fabric(program, topology, tuple(domains or [0] * program.n_ranks), switch_channels)
     room = limits.operations // 2

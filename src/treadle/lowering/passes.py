@@ -1,4 +1,4 @@
-"""Programs into equivalent programs: parallel instances, merged messages, balanced channels."""
+"""Programs into equivalent programs: instances, merged messages, copies cut like messages, other chunks."""
 
 from __future__ import annotations
 
@@ -84,6 +84,84 @@ def replicate(program: Program, instances: int) -> Program:
         sizes,
         n_chunks=program.n_chunks * instances,
         shard_offset=bounds * instances,
+    )
+
+
+def split_copies(program: Program) -> Program:
+    """Cut copies where no message straddles, so that they tie no messages together.
+
+    The copy of a rank's whole shard to its output touches the chunks of all its trees; in parts, each tree's
+    chunks can be moved by themselves.
+
+    Parameters
+    ----------
+    program : Program
+
+    Returns
+    -------
+    Program
+        The same data moved; the parts of a copy take its place, in rising order.
+    """
+    moves = program.operation_kind != OperationKind.COPY
+    order = np.argsort(program.first[moves], kind="stable")
+    first, past = program.first[moves][order], (program.first + program.count)[moves][order]
+    cuts = first[1:][first[1:] >= np.maximum.accumulate(past)[:-1]] if len(order) else first
+    rows: list[list[int]] = []
+    waits: list[list[int]] = []
+    parts: list[list[int]] = []
+    sizes = []
+    columns = list(zip(*(getattr(program, name).tolist() for name in _COLUMNS), strict=True))
+    for rank in range(program.n_ranks):
+        begin = len(rows)
+        for number in program.operations(rank):
+            *head, start, count = columns[number]
+            inside = cuts[(cuts > start) & (cuts < start + count)].tolist() if not moves[number] else []
+            parts.append([])
+            for low, past_ in pairwise([start, *inside, start + count]):
+                earlier = program.waits_of(number).tolist()
+                waits.append(
+                    [new for old in earlier for new in _touching(rows, parts[old], low, past_ - low)]
+                )
+                parts[number].append(len(rows))
+                rows.append([*head, low, past_ - low])
+        sizes.append(len(rows) - begin)
+    return _rebuilt(program, rows, waits, sizes, n_chunks=program.n_chunks, shard_offset=program.shard_offset)
+
+
+def recut(program: Program, bounds: Int64Array) -> Program:
+    """Move the same data in chunks of other sizes.
+
+    Parameters
+    ----------
+    program : Program
+    bounds : array of int64, shape (n_addresses + 1,)
+        Chunk c becomes the new chunks bounds[c] to bounds[c + 1]; strictly rising from 0. What a rank's
+        buffers hold must come to the same number of new chunks everywhere that it was the same before.
+
+    Returns
+    -------
+    Program
+        With the same operations in the same order.
+
+    Raises
+    ------
+    ScheduleError
+        If the bounds do not rise.
+
+    Notes
+    -----
+    Every element keeps its way if the new chunks are of one size; what changes is how much of a shard each
+    old chunk is, and with it how much a link carries.
+    """
+    if len(bounds) != program.n_addresses + 1 or bounds[0] != 0 or np.any(np.diff(bounds) < 1):
+        raise ScheduleError(f"new chunks: expected {program.n_addresses + 1} bounds that rise from 0")
+    n_chunks = int(bounds[program.n_chunks])
+    return replace(
+        program,
+        n_chunks=n_chunks,
+        shard_offset=bounds[program.shard_offset],
+        first=bounds[program.first],
+        count=bounds[program.first + program.count] - bounds[program.first],
     )
 
 
