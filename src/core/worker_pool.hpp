@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -25,7 +26,8 @@ public:
     WorkerPool(const WorkerPool&) = delete;
     WorkerPool& operator=(const WorkerPool&) = delete;
 
-    // Runs job(0) .. job(count - 1), each once, in any order, and returns when all are done.
+    // Runs job(0) .. job(count - 1), each once, in any order, and returns when all are done. If one throws, such
+    // as std::bad_alloc, the rest may be left undone, and one of the exceptions is thrown here.
     void run(int count, const std::function<void(int)>& job) {
         if (workers_.empty() || count < 2) {
             for (int i = 0; i < count; i++) job(i);
@@ -37,17 +39,25 @@ public:
             count_ = count;
             next_.store(0);
             busy_ = static_cast<int>(workers_.size());
+            failure_ = nullptr;
             round_++;
         }
         wake_.notify_all();
         take(job, count);
         std::unique_lock<std::mutex> lock(mutex_);
         done_.wait(lock, [this] { return busy_ == 0; });
+        if (failure_) std::rethrow_exception(failure_);
     }
 
 private:
     void take(const std::function<void(int)>& job, int count) {
-        for (int i = next_.fetch_add(1); i < count; i = next_.fetch_add(1)) job(i);
+        try {
+            for (int i = next_.fetch_add(1); i < count; i = next_.fetch_add(1)) job(i);
+        } catch (...) {
+            std::lock_guard<std::mutex> lock(mutex_);
+            if (!failure_) failure_ = std::current_exception();
+            next_.store(count);
+        }
     }
     void work() {
         std::int64_t seen = 0;
@@ -76,6 +86,7 @@ private:
     std::condition_variable wake_, done_;
     const std::function<void(int)>* job_ = nullptr;
     std::atomic<int> next_{0};
+    std::exception_ptr failure_;
     int count_ = 0, busy_ = 0;
     std::int64_t round_ = 0;
     bool stop_ = false;
