@@ -1,7 +1,6 @@
 import copy
 import json
 import os
-import stat
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.atomic import write_bytes
 from treadle.errors import FormatError
 from treadle.topologies import (
     Topology,
@@ -275,23 +273,6 @@ def test_written_files_appear_whole(tmp_path, monkeypatch):
         save_topology(target, ring(4))
     assert load_topology(target) == ring(3)
     assert os.listdir(tmp_path) == ["f.json"]
-
-
-def test_writing_follows_links_umask_and_devices(tmp_path):
-    (tmp_path / "real").write_bytes(b"old")
-    (tmp_path / "link").symlink_to("real")
-    write_bytes(tmp_path / "link", b"new")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_bytes() == b"new"
-    (tmp_path / "plain").write_bytes(b"")
-    write_bytes(tmp_path / "fresh", b"")
-    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "fresh")}
-    assert len(modes) == 1
-    write_bytes(os.devnull, b"gone")
-    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
-    for bad in (tmp_path, tmp_path / "no" / "folder", "a\0b"):
-        with pytest.raises(FormatError, match="cannot be written"):
-            write_bytes(bad, b"x")
 
 
 JSON = st.recursive(
