@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from treadle.lazy import load_lazily
 
+TYPE_CHECKING = False  # as typing's, which takes longer to load than everything else here
 if TYPE_CHECKING:
     from treadle._version import __version__ as __version__
     from treadle.planning import bound as bound

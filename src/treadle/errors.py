@@ -45,5 +45,9 @@ class FormatError(TreadleError):
         self.column = column
 
 
+class MemoryLimitError(TreadleError):
+    """Something needs more memory than there is, or than was granted; the message says what and how much."""
+
+
 class MissingDependencyError(TreadleError):
     """An optional dependency is absent; the message names the extra that brings it."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
 
 
 def load_lazily(
@@ -31,6 +32,8 @@ def load_lazily(
     home_of = {name: module for module, names in homes.items() for name in names}
 
     def find(name: str) -> object:
+        from importlib import import_module  # here, because the command line starts with this module
+
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(home_of[name]), name)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_programs import exchange, random_program
-from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.errors import MemoryLimitError, MissingDependencyError, ScheduleError
 from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.runtime.data import ElementType, Reduction, expected, make_pattern, numpy_dtype
 from treadle.runtime.in_process import Execution, PreparedProgram, execute
@@ -232,5 +232,5 @@ def test_inputs_of_the_wrong_shape_are_refused() -> None:
 
 def test_buffers_beyond_the_memory_are_refused() -> None:
     program = random_program(CollectiveKind.ALLREDUCE, 3, seed=1)
-    with pytest.raises(ScheduleError, match=r"the buffers of 3 ranks need .* use a smaller size"):
+    with pytest.raises(MemoryLimitError, match=r"the buffers of 3 ranks need .* use a smaller size"):
         Execution(PreparedProgram(program), 2**40, element=ElementType.INT32)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
@@ -14,10 +12,23 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import treadle
-from treadle.cli.status import INTERRUPTED, fail, interrupted
-from treadle.errors import InfeasibleError, MissingDependencyError, TreadleError
-
-USAGE, INFEASIBLE, MISSING = 2, 3, 5
+from treadle.cli.status import (
+    EXIT_STATUS,
+    INFEASIBLE,
+    INTERRUPTED,
+    MISSING,
+    OUT_OF_MEMORY,
+    UNREAD,
+    USAGE,
+    UnprintableError,
+    fail,
+    flush,
+    interrupted,
+    put,
+    say,
+    unprintable,
+)
+from treadle.errors import InfeasibleError, MemoryLimitError, MissingDependencyError, TreadleError
 
 _PLAIN_WORDS = {"Value error, ": "", "Input should be ": "expected "}
 """How the argument parser's validator words things, and how we do."""
@@ -25,7 +36,7 @@ _PLAIN_WORDS = {"Value error, ": "", "Input should be ": "expected "}
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"treadle {treadle.__version__}\n")
+        put(f"treadle {treadle.__version__}\n")
         raise typer.Exit
 
 
@@ -78,6 +89,7 @@ def _application() -> typer.Typer:
         name="treadle",
         cls=_Commands,
         help="Provably optimal, verified collective-communication schedules for any network fabric.",
+        epilog=f"Exit status: {EXIT_STATUS}.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -109,6 +121,16 @@ def _commands() -> Callable[..., object]:
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status; see `treadle.cli.main.main`."""
+    status = 0
+    try:
+        status = _run(arguments)
+        flush()  # here, where it still has an answer that it cannot be written
+    except UnprintableError as error:
+        return unprintable(error, status)
+    return status
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         status = _commands()(args=arguments, prog_name="treadle", standalone_mode=False)
         # typer turns Ctrl-C inside a command into this status
@@ -125,22 +147,23 @@ def run_command_line(arguments: Sequence[str]) -> int:
         return fail(str(error), INFEASIBLE)
     except MissingDependencyError as error:
         return fail(str(error), MISSING)
+    except MemoryLimitError as error:
+        return fail(str(error), OUT_OF_MEMORY)
     except TreadleError as error:
         return fail(str(error), USAGE)
-    except BrokenPipeError:
-        # the reader went away: nobody is left to tell, and the interpreter must not try at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except SystemExit:  # typer's answer to a broken pipe
+        return UNREAD
     except OSError as error:
-        name = f"{error.filename}: " if error.filename else ""
-        return fail(f"{name}{error.strerror or error}", USAGE)
+        flush()  # if it was of standard output, then in writing help
+        place = f"{error.filename}: " if error.filename else ""
+        return fail(f"{place}{error.strerror or error}", USAGE)
     except MemoryError:
-        return fail("out of memory; use a smaller fabric, size or number of trees", USAGE)
+        return fail("out of memory; use a smaller fabric, size or number of trees", OUT_OF_MEMORY)
 
 
 def _usage(message: str) -> int:
     if message.startswith("Usage:"):  # the help text, because there were no arguments
-        sys.stderr.write(f"{message}\n")
+        say(f"{message}\n")
         return USAGE
     for phrase, plain in _PLAIN_WORDS.items():
         message = message.replace(phrase, plain)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, late
 from treadle.cli.problem import (
     CollectiveArgument,
     DemandsOption,
@@ -24,8 +24,6 @@ from treadle.cli.report import print_bound, print_problem, print_rate, print_sec
 from treadle.cli.work import ClusterOption, JobsOption
 from treadle.planning.summary import bound_summary
 from treadle.planning.workers import workers
-
-TIME_LIMIT_REACHED = 4
 
 
 def command(
@@ -66,8 +64,7 @@ def command(
                 **problem_options(ranks, forward, root, weights, file_format, demands),
             )
     except planning.TimeLimitError:
-        warn("the time limit was reached before the bound was known; allow more time (--time-limit)")
-        return TIME_LIMIT_REACHED
+        return late("the bound is not known; allow more time (--time-limit)")
     print_problem(output, result.topology, result.collective)
     if result.rate is None:
         print_bound(output, result.topology, result.collective, result.bound)
@@ -75,4 +72,6 @@ def command(
         print_rate(output, result.rate)
     print_seconds(output, result.seconds)
     output.result(bound_summary(result))
-    return TIME_LIMIT_REACHED if result.rate is not None and result.rate.is_late else 0
+    if result.rate is not None and result.rate.is_late:
+        return late(f"the optimum is known but for a gap of {result.rate.gap:.3g}")
+    return 0

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, TimeLimitOption
+from treadle.cli.output import (
+    JsonOption,
+    Output,
+    ProgressLine,
+    QuietOption,
+    SeedOption,
+    TimeLimitOption,
+    late,
+)
 from treadle.cli.problem import (
     CollectiveArgument,
     DemandsOption,
@@ -22,16 +30,13 @@ from treadle.cli.problem import (
 )
 from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.report import print_bound, print_problem
+from treadle.cli.status import FAILED
 from treadle.cli.work import ClusterOption, JobsOption
 from treadle.planning import Comparison, ComparisonRow
 from treadle.planning.summary import comparison_summary
 from treadle.planning.workers import workers
 from treadle.schedules.collective import CollectiveKind
 from treadle.units import format_bandwidth
-
-FAILED = 1
-TIME_LIMIT_REACHED = 4
-
 
 _HEADINGS = ("algorithm", "algbw", "% optimum", "trees", "height", "steps", "CPU s", "verified")
 _ALLTOALL_HEADINGS = ("algorithm", "algbw", "time / optimum", "steps", "CPU s", "verified")
@@ -85,7 +90,8 @@ def command(
     output.result(comparison_summary(result))
     if any(row.report is not None and not row.report.is_ok for row in result.rows):
         return FAILED
-    return TIME_LIMIT_REACHED if any(row.is_late for row in result.rows) else 0
+    unfinished = ", ".join(row.algorithm for row in result.rows if row.is_late)
+    return late(f"without a schedule: {unfinished}") if unfinished else 0
 
 
 def _cells(result: Comparison, row: ComparisonRow) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from treadle.atomic import write_bytes
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
 from treadle.cli.quantities import counted
 from treadle.cli.report import print_seconds
+from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.finder.cabling import cables, cabling_csv
 from treadle.finder.workload import Network, Workload, allreduce_of, load_workload
@@ -22,7 +23,6 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.files import save_plan
 from treadle.units import format_bandwidth, format_size, parse_bandwidth, parse_size, parse_time_ns
 
-FAILED = 1
 _PLANNED = (CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,8 @@ from treadle.atomic import write_bytes
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
 from treadle.cli.quantities import counted
 from treadle.cli.report import describe_shortfall
-from treadle.cli.verify import FAILED, PlanArgument
+from treadle.cli.status import FAILED, put
+from treadle.cli.verify import PlanArgument
 from treadle.engine import announce
 from treadle.errors import ScheduleError
 from treadle.planning import Loading, Lowered, Profile, TargetFormat
@@ -84,13 +84,13 @@ def command(
         return FAILED
     if result.faults:
         for fault in result.faults[:20]:
-            sys.stderr.write(f"treadle: {fault}\n")
+            warn(str(fault))
         return FAILED
     if path is not None:
         for target, data in _targets(path, result.files):
             write_bytes(target, data)
     elif not (json or quiet):
-        sys.stdout.write(result.text)
+        put(result.text)
         if result.shortfall is not None:
             warn(describe_shortfall(loaded, result.shortfall, "the text"))
     _report(output, loaded, result, to, profile, path, rank)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treadle.cli.status import fail
+from treadle.cli.status import TIME_LIMIT_REACHED, fail, put
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +26,9 @@ TimeLimitOption = Annotated[
     str | None,
     typer.Option(help="Stop after this time, such as 30s, with the best found so far.", metavar="TIME"),
 ]
+
+STOPGAP = "this is a schedule that was at hand in place of the wanted one"
+"""What a search that is stopped leaves."""
 
 _WIDE = 200
 _REFRESH_S = 0.1
@@ -50,7 +53,7 @@ class Output:
     def line(self, text: str = "") -> None:
         """Print a line of the report."""
         if not (self.as_json or self.quiet):
-            sys.stdout.write(text + "\n")
+            put(text + "\n")
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
         """Print a table; all columns after the first `left` are aligned to the right."""
@@ -68,12 +71,12 @@ class Output:
         terminal = sys.stdout.isatty()
         console = Console(file=sys.stdout, width=None if terminal else _WIDE, markup=False, highlight=False)
         for text in _rendered(console, table):
-            sys.stdout.write(text + "\n")
+            put(text + "\n")
 
     def result(self, values: Mapping[str, object]) -> None:
         """Print the JSON object, if that was asked for."""
         if self.as_json:
-            sys.stdout.write(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
+            put(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _rendered(console: Console, table: Table) -> list[str]:
@@ -85,6 +88,11 @@ def _rendered(console: Console, table: Table) -> list[str]:
 def warn(text: str) -> None:
     """One line on stderr."""
     fail(text, 0)
+
+
+def late(outcome: str) -> int:
+    """Say in one line on stderr that the time limit was reached, and what there is; the exit status."""
+    return fail(f"the time limit was reached; {outcome}", TIME_LIMIT_REACHED)
 
 
 class ProgressLine:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, late
 from treadle.cli.problem import (
     CollectiveArgument,
     FormatOption,
@@ -15,7 +15,7 @@ from treadle.cli.problem import (
     TopologyArgument,
     problem_options,
 )
-from treadle.cli.quantities import parse_seconds
+from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.report import print_problem
 from treadle.engine import announce
 from treadle.planning.summary import front_summary, problem_summary
@@ -68,4 +68,5 @@ def command(
     if not rows:
         output.line("no schedule within these limits")
     output.result({**problem_summary(problem.topology, problem.collective), **front_summary(front)})
-    return 0
+    undecided = sum(entry.reason == "time limit" for entry in front.excluded)
+    return late(f"undecided: {counted(undecided, 'candidate')}") if undecided else 0

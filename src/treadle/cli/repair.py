@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, TimeLimitOption, warn
+from treadle.cli.output import (
+    STOPGAP,
+    JsonOption,
+    Output,
+    ProgressLine,
+    QuietOption,
+    TimeLimitOption,
+    late,
+    warn,
+)
 from treadle.cli.problem import TrimOption
 from treadle.cli.quantities import counted, exact_bandwidth, parse_seconds, shortfall
 from treadle.cli.report import (
@@ -19,6 +28,7 @@ from treadle.cli.report import (
     print_seconds,
     print_verification,
 )
+from treadle.cli.status import FAILED
 from treadle.cli.verify import PlanArgument
 from treadle.engine import announce
 from treadle.planning import RepairResult
@@ -26,8 +36,6 @@ from treadle.planning.summary import repair_summary
 from treadle.schedules.files import load_plan, save_plan
 from treadle.schedules.plan import Plan
 
-FAILED = 1
-TIME_LIMIT_REACHED = 4
 _SHOWN = 4
 
 
@@ -86,10 +94,8 @@ def command(
     print_seconds(output, result.seconds)
     if new is not None:
         output.line(f"plan        {new}")
-    if result.solved.is_late:
-        output.line("time limit  reached; this is a schedule that was at hand in place of the wanted one")
     output.result({**repair_summary(result), **({} if new is None else {"plan": str(new)})})
-    return TIME_LIMIT_REACHED if result.solved.is_late else 0
+    return late(STOPGAP) if result.solved.is_late else 0
 
 
 def _print_failure(output: Output, result: RepairResult) -> None:

@@ -17,18 +17,16 @@ from treadle.cli.output import (
     QuietOption,
     SeedOption,
     TimeLimitOption,
+    late,
     warn,
 )
 from treadle.cli.problem import DemandsOption, FormatOption, ForwardOption, RanksOption, problem_options
 from treadle.cli.quantities import exact_bandwidth, parse_seconds, shortfall
 from treadle.cli.report import print_problem, print_routes, print_seconds, print_verification
+from treadle.cli.status import FAILED
 from treadle.engine import announce
 from treadle.errors import FormatError
 from treadle.schedules.files import load_plan
-
-FAILED = 1
-TIME_LIMIT_REACHED = 4
-
 
 SourceArgument = Annotated[
     str,
@@ -97,10 +95,8 @@ def command(
         values["routes_file"] = str(output_path)
     if result.seconds:
         print_seconds(output, result.seconds)
-    if result.is_late:
-        output.line("time limit  reached; these are quick routes in place of the wanted ones")
     output.result(values)
-    return TIME_LIMIT_REACHED if result.is_late else 0
+    return late("these are quick routes in place of the wanted ones") if result.is_late else 0
 
 
 def _is_plan(text: str) -> bool:

@@ -10,6 +10,7 @@ from treadle import planning
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.cli.report import describe_shortfall
+from treadle.cli.status import FAILED
 from treadle.cli.verify import PlanArgument
 from treadle.engine import announce
 from treadle.planning import (
@@ -24,8 +25,6 @@ from treadle.planning import (
 from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.files import load_plan
 from treadle.schedules.plan import Plan
-
-FAILED = 1
 
 
 def command(

@@ -11,6 +11,7 @@ from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
 from treadle.cli.quantities import counted, exact_bandwidth
+from treadle.cli.status import FAILED
 from treadle.engine import announce
 from treadle.errors import FormatError
 from treadle.planning import (
@@ -26,8 +27,6 @@ from treadle.planning.summary import throughput
 from treadle.schedules.files import load_plan
 from treadle.schedules.plan import Plan
 from treadle.units import format_size, parse_bandwidth, parse_time_ns
-
-FAILED = 1
 
 
 def command(

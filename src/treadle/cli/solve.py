@@ -9,12 +9,14 @@ import typer
 
 from treadle import planning
 from treadle.cli.output import (
+    STOPGAP,
     JsonOption,
     Output,
     ProgressLine,
     QuietOption,
     SeedOption,
     TimeLimitOption,
+    late,
     warn,
 )
 from treadle.cli.problem import (
@@ -38,6 +40,7 @@ from treadle.cli.report import (
     print_seconds,
     print_verification,
 )
+from treadle.cli.status import FAILED
 from treadle.cli.work import ClusterOption, JobsOption
 from treadle.engine import announce
 from treadle.errors import FormatError
@@ -46,9 +49,6 @@ from treadle.planning.summary import solve_summary
 from treadle.planning.workers import workers
 from treadle.schedules.files import save_plan
 from treadle.units import parse_size, parse_time_ns
-
-FAILED = 1
-TIME_LIMIT_REACHED = 4
 
 
 def command(
@@ -168,10 +168,8 @@ def command(
     print_seconds(output, result.seconds)
     if plan is not None:
         output.line(f"plan        {plan}")
-    if result.is_late:
-        output.line("time limit  reached; this is a schedule that was at hand in place of the wanted one")
     output.result({**solve_summary(result), **({} if plan is None else {"plan": str(plan)})})
-    return TIME_LIMIT_REACHED if result.is_late else 0
+    return late(STOPGAP) if result.is_late else 0
 
 
 def _size(for_size: str | None, alpha: str | None) -> SizeRequest | None:

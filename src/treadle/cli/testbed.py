@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
+from treadle.cli.status import FAILED
 from treadle.engine import announce
 from treadle.errors import FormatError
 from treadle.planning import testbed
@@ -17,8 +18,6 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.files import load_plan
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth, format_size, parse_bandwidth
-
-FAILED = 1
 
 
 def command(

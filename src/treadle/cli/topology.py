@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 from treadle.atomic import write_bytes
 from treadle.cli.fabric import fact_lines
 from treadle.cli.output import JsonOption, Output, QuietOption
+from treadle.cli.status import put
 from treadle.planning import FactLimits, describe_fabric, fabric_summary
 from treadle.topologies import (
     CatalogueEntry,
@@ -117,7 +117,7 @@ def export_command(
     """Write a fabric as Treadle's JSON."""
     text = dump_topology(parse(topology, format=file_format))
     if path is None:
-        sys.stdout.write(text)
+        put(text)
     else:
         write_bytes(path, text.encode())
     return 0

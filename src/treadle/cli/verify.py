@@ -18,6 +18,7 @@ from treadle.cli.report import (
     print_problem,
     print_verification,
 )
+from treadle.cli.status import FAILED
 from treadle.engine import announce
 from treadle.errors import ScheduleError
 from treadle.planning import Profile
@@ -31,7 +32,6 @@ from treadle.units import format_size
 
 PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan that solve wrote.")]
 
-FAILED = 1
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A plan, or a text for a runtime, told by its content.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from treadle.errors import ScheduleError
+from treadle.errors import MemoryLimitError
 from treadle.lowering.lower import lower as lower_schedule
 from treadle.lowering.program import Program
 from treadle.planning.point_to_point import Shortfall, shortfall
@@ -103,7 +103,7 @@ def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
     """Refuse sizes that this process cannot hold: being killed for it half-way would tell nobody why."""
     needed = 2 * plan.collective.n_ranks * size_bytes  # input and output of every rank
     if available is not None and needed > available:
-        raise ScheduleError(
+        raise MemoryLimitError(
             f"size {format_size(size_bytes)}: the buffers of {plan.collective.n_ranks} ranks need "
             f"{format_size(needed)} on this host, and {format_size(available)} are free; "
             f"choose smaller sizes (--size)"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.errors import ScheduleError
+from treadle.errors import MemoryLimitError, ScheduleError
 from treadle.lowering.program import Buffer, OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction, finish_average, numpy_dtype
 from treadle.runtime.memory import Layout, RankMemory, allocate, is_same_memory, slices_for
@@ -191,7 +191,7 @@ def execute(
 
 
 def _check_memory(layout: Layout, element_bytes: int) -> None:
-    """Raise ScheduleError where the buffers of all ranks exceed the machine's memory."""
+    """Raise MemoryLimitError where the buffers of all ranks exceed the machine's memory."""
     program = layout.program
     elements = 0
     for rank in range(program.n_ranks):
@@ -203,7 +203,7 @@ def _check_memory(layout: Layout, element_bytes: int) -> None:
         elements += sum(sizes.values())
     needed, present = elements * element_bytes, physical_memory_bytes()
     if needed > present:
-        raise ScheduleError(
+        raise MemoryLimitError(
             f"size {layout.count * element_bytes} bytes: the buffers of {program.n_ranks} ranks need "
             f"{needed / 2**30:.1f} GB, this machine has {present / 2**30:.1f} GB; use a smaller size"
         )

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
-from treadle.errors import MissingDependencyError, ScheduleError, TreadleError
+from treadle.errors import MemoryLimitError, MissingDependencyError, ScheduleError, TreadleError
 from treadle.lowering.program import Buffer, Program
 from treadle.runtime.data import (
     ElementType,
@@ -26,6 +26,8 @@ from treadle.runtime.memory import count_wrong, fill_input
 from treadle.runtime.mpi_rank import SLICE_BYTES, PreparedRank, RankExecution
 from treadle.runtime.sweep import SweepRow, make_row
 from treadle.schedules.collective import CollectiveKind
+
+_OUT_OF_MEMORY = "out of memory"
 
 
 def load_mpi() -> Any:
@@ -196,10 +198,11 @@ def _prepare_everywhere(
             prepared, mpi, world, count, element=element, reduction=reduction, slice_bytes=slice_bytes
         )
     except (MemoryError, TreadleError) as error:
-        problem = str(error) or "out of memory"
+        problem = _OUT_OF_MEMORY if isinstance(error, MemoryError) else str(error)
     for rank, other in enumerate(world.allgather(problem)):
         if other:
-            raise ScheduleError(f"rank {rank}: {count * element.n_bytes} bytes: {other}")
+            kind = MemoryLimitError if other == _OUT_OF_MEMORY else ScheduleError
+            raise kind(f"rank {rank}: {count * element.n_bytes} bytes: {other}")
     assert run is not None
     return run
 
