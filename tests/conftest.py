@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from engines import missing_engines, skipped_against_orders
 from live_report import LiveReport
+from own_folders import WriteGuard
 
 settings.register_profile(
     "treadle", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("treadle")
 
-os.environ["TREADLE_CACHE_DIR"] = tempfile.mkdtemp(prefix="treadle-tests-")
-"""No test leaves plans in the user's cache."""
-atexit.register(shutil.rmtree, os.environ["TREADLE_CACHE_DIR"], ignore_errors=True)
+for _path in (Path.home() / ".config/pip/pip.conf", Path.home() / ".pip/pip.conf"):
+    if _path.is_file():  # where the user's pip finds packages
+        os.environ.setdefault("PIP_CONFIG_FILE", str(_path))
+
+_HOME = tempfile.mkdtemp(prefix="treadle-tests-")
+"""No test leaves anything in the user's home or caches, nor does a process that a test starts."""
+atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
+for _name, _folder in (
+    ("TREADLE_CACHE_DIR", "plans"),
+    ("XDG_CACHE_HOME", "cache"),
+    ("XDG_CONFIG_HOME", "config"),
+    ("XDG_DATA_HOME", "data"),
+    ("HOME", "home"),
+):
+    os.environ[_name] = str(Path(_HOME, _folder))
+    Path(_HOME, _folder).mkdir()
+
+_GUARD = WriteGuard()
+_GUARD.install()
 
 # A shell ignores Ctrl-C in what it starts in the background, and so would all that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -45,46 +62,28 @@ def repository() -> Path:
     return ROOT
 
 
-def missing_engines() -> Mapping[str, str]:
-    """Optional engines that tests on this machine cannot use, and why."""
-    missing: dict[str, str] = {}
-    if importlib.util.find_spec("mpi4py") is None:
-        missing["MPI"] = "mpi4py is not installed; pip install 'treadle[mpi]'"
-    elif mpirun() is None:
-        missing["MPI"] = "no mpirun on the PATH or beside the interpreter"
-    reason = testbed_refusal()
-    if reason is not None:
-        missing["testbed"] = reason
-    if importlib.util.find_spec("ortools") is None:
-        missing["CP-SAT"] = "ortools is not installed; pip install 'treadle[exact]'"
-    if importlib.util.find_spec("google.protobuf") is None:
-        missing["Chakra"] = "protobuf is not installed; pip install 'treadle[chakra]'"
-    if importlib.util.find_spec("ml_dtypes") is None:
-        missing["bfloat16"] = "ml_dtypes is not installed; pip install 'treadle[bfloat16]'"
-    if importlib.util.find_spec("torch") is None:
-        missing["torch"] = "PyTorch is not installed; pip install 'treadle[torch]'"
-    if importlib.util.find_spec("matplotlib") is None:
-        missing["matplotlib"] = "matplotlib is not installed; pip install 'treadle[plot]'"
-    if not (shutil.which("smpicc") and shutil.which("smpirun")):
-        missing["SimGrid"] = "no smpicc and smpirun on the PATH; Debian's libsimgrid-dev has them"
-    return missing
-
-
-def testbed_refusal() -> str | None:
-    """Why networks cannot be emulated here; None if they can."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """Let tests write in temporary folders only."""
+    _GUARD.is_on = True
     try:
-        from treadle.testbed.network import missing_requirement
-    except ImportError as error:  # what is wrong has been said by every test
-        return str(error)
-    return missing_requirement()
+        return (yield)
+    finally:
+        _GUARD.is_on = False
 
 
-def mpirun() -> str | None:
-    """The mpirun beside the running interpreter, else the one on the PATH."""
-    import sys
+def _forbidden_skips(config: pytest.Config) -> list[str]:
+    """Engines that had to be there and were skipped."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = [] if terminal is None else terminal.stats.get("skipped", [])
+    return skipped_against_orders(missing_engines(), [str(report.longrepr[2]) for report in skipped])
 
-    beside = Path(sys.executable).parent / "mpirun"
-    return str(beside) if beside.exists() else shutil.which("mpirun")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail a run that had orders to use an engine and skipped it."""
+    if not hasattr(session.config, "workerinput") and exitstatus == 0 and _forbidden_skips(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -94,4 +93,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
     missing = missing_engines()
     text = "; ".join(f"{engine} ({reason})" for engine, reason in missing.items())
     terminalreporter.write_line(f"engines skipped: {text or 'none'}")
+    for engine in _forbidden_skips(terminalreporter.config):
+        terminalreporter.write_line(f"FAILED: {engine} is required here and was skipped")
     return result

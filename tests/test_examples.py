@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from child_processes import finished
-from conftest import missing_engines, mpirun
+from engines import missing_engines, mpirun
 from treadle.lowering.program import Buffer
 
 FFT3D = Path(__file__).parent.parent / "examples" / "fft3d.py"

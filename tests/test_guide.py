@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from child_processes import finished, search_path
-from conftest import missing_engines
+from engines import missing_engines
 from treadle.cli.main import main
 from treadle.planning import solve
 from treadle.runtime.mpi_build import find_mpi

@@ -139,18 +139,18 @@ def test_bad_json(content: bytes, tmp_path: Path, refused: Callable[..., str]) -
         (["solve", "ring:4", "allgather", "--weights", "0,0,0,0"], 2),
         (["solve", "ring:4", "allgather", "--weights", "1,1,1,-1"], 2),
         (["solve", "ring:4", "allreduce", "--weights", "1,1,1,1"], 2),
-        (["solve", "ring:4", "allgather", "-o", "/nonexistent/folder/plan"], 2),
+        (["solve", "ring:4", "allgather", "-o", "{}/absent/folder/plan"], 2),
         (["solve", "ring:4", "allgather", "-o", "/"], 2),
         (["bound", "ring:1", "allgather"], 2),
-        (["verify", "/nonexistent"], 2),
+        (["verify", "{}/absent"], 2),
         (["verify", "/"], 2),
         (["compare", "ring:4", "allgather", "--algorithms", "ring,magic"], 2),
-        (["topology", "show", "/nonexistent.json"], 2),
-        (["topology", "export", "ring:4", "-o", "/nonexistent/x"], 2),
+        (["topology", "show", "{}/absent.json"], 2),
+        (["topology", "export", "ring:4", "-o", "{}/absent/x"], 2),
     ],
 )
-def test_bad_usage(argv: list[str], status: int, refused: Callable[..., str]) -> None:
-    refused(*argv, status=status)
+def test_bad_usage(argv: list[str], status: int, refused: Callable[..., str], tmp_path: Path) -> None:
+    refused(*(word.replace("{}", str(tmp_path)) for word in argv), status=status)
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def plan(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("argv", [["--size", "64"], ["--size", "1M..1K"], ["--size", "-1K"], ["--size", ""],
                                   ["--dtype", "float7"], ["--redop", "xor"], ["--runtime", "gpu"],
-                                  ["--iterations", "0"], ["--size", "1K,1024G"]])  # fmt: skip
+                                  ["--iterations", "0"]])  # fmt: skip
 def test_bad_run_options(argv: list[str], plan: Path, refused: Callable[..., str]) -> None:
     refused("run", str(plan), *argv)
 
@@ -265,15 +265,3 @@ def test_the_parser_speaks_plain_words(plan: Path, refused: Callable[..., str]) 
         assert "Value error" not in message
         assert "Input should" not in message
         assert argv[0] in message
-
-
-def test_a_closed_stdout_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdout", None)
-    status = main(["topology", "list"])
-    monkeypatch.undo()
-    assert status == 2
-    assert capsys.readouterr().err == (
-        "treadle: standard output is closed; expected a terminal, a file or a pipe\n"
-    )

@@ -227,13 +227,14 @@ def test_large_fabrics_keep_the_bound(capsys: pytest.CaptureFixture[str]) -> Non
         (["--nodes", "8", "--degree", "2", "--collective", "broadcast"], 2, "expected one of allreduce"),
         (["--nodes", "8", "--degree", "2", "--workload", "absent.toml"], 2, "no such workload file"),
         (["--nodes", "8"], 2, "--degree"),
-        (["--nodes", "8", "--degree", "2", "-o", "/nowhere/x.plan"], 2, "/nowhere"),
+        (["--nodes", "8", "--degree", "2", "-o", "{}/absent/x.plan"], 2, "/absent/x.plan"),
     ],
 )
 def test_bad_input_is_one_line(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, message: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], status: int, message: str
 ) -> None:
-    assert main(["design", *arguments]) == status
+    words = [word.replace("{}", str(tmp_path)) for word in arguments]
+    assert main(["design", *words]) == status
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1

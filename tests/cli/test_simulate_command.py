@@ -76,7 +76,7 @@ def test_a_trace_of_the_last_size(plan: Path, tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["/nowhere.plan"], 2, "nowhere.plan"),
+        (["{}/absent.plan"], 2, "absent.plan"),
         (["ring:4", "allgather", "--size", "64"], 2, "size with a unit"),
         (["ring:4", "allgather", "--slices", "some"], 2, "expected a number or auto"),
         (["ring:4", "allgather", "--slices", "0"], 2, "0 slices, expected 1 to"),
@@ -85,13 +85,13 @@ def test_a_trace_of_the_last_size(plan: Path, tmp_path: Path, capsys: pytest.Cap
         (["ring:4", "allgather", "--reduction", "fast"], 2, "fast"),
         (["ring:4", "nothing"], 2, "nothing"),
         (["ring:4", "allgather", "--size", "1K", "--slices", "1048576"], 2, "use fewer slices"),
-        (["ring:4", "allgather", "--size", "1K", "--trace", "/nowhere/trace.json"], 2, "/nowhere/trace.json"),
+        (["ring:4", "allgather", "--size", "1K", "--trace", "{}/absent/trace"], 2, "/absent/trace"),
     ],
 )
 def test_refusals_are_one_line(
-    words: list[str], status: int, says: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], status: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["simulate", *words]) == status
+    assert main(["simulate", *(word.replace("{}", str(tmp_path)) for word in words)]) == status
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1

@@ -192,7 +192,7 @@ def test_the_stated_command_reproduces_entries(capsys: pytest.CaptureFixture[str
         ["--degree", "4", "--sizes", "a"],
         ["--degree", "4", "--sizes", "8,"],
         ["--degree", "4", "--sizes", "8", "--trials", "0"],
-        ["--merge", "/nowhere/at/all.json"],
+        ["--merge", f"{__file__}/absent.json"],
     ],
 )
 def test_bad_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import exchange_samples as samples
 from child_processes import finished, search_path
-from conftest import missing_engines, mpirun
+from engines import missing_engines, mpirun
 from treadle.lowering.lower import lower
 from treadle.lowering.program import OperationKind, Program
 from treadle.runtime.data import ElementType

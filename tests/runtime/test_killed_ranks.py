@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from child_processes import search_path, started
-from conftest import missing_engines
+from engines import missing_engines
 from treadle import planning
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import launch_environment, local_launch

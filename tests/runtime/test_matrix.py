@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import matrix_table
-from conftest import missing_engines
+from engines import missing_engines
 from matrix_cases import ROWS, plans
 from matrix_columns import JOBS, Job
 

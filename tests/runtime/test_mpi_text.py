@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from child_processes import finished, search_path
-from conftest import missing_engines, mpirun
+from engines import missing_engines, mpirun
 from treadle import planning
 
 KINDS = ("allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce")

@@ -11,7 +11,7 @@ import pytest
 
 import text_mutants
 from child_processes import finished, search_path
-from conftest import missing_engines
+from engines import missing_engines
 from matrix_columns import TESTS
 from program_mutants import FAULTS, mutants, size_in_elements
 from treadle import planning

@@ -191,7 +191,9 @@ def test_what_simgrid_has_no_words_for_is_refused() -> None:
         platform_xml(doubled(), two_ways)
 
 
-def test_without_simgrid_the_message_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
+def test_without_simgrid_the_message_names_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingDependencyError, match="libsimgrid-dev"):
         find_simgrid()
