@@ -13,6 +13,17 @@ from treadle.topologies.topology import Topology, TopologyBuilder
 SHARDED = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 
 
+def wide_bandwidths() -> st.SearchStrategy[int]:
+    """Bytes/s over the whole range that a link may have, small, huge and odd ones together."""
+    return st.one_of(
+        st.integers(1, 9),
+        st.integers(0, 50).map(lambda power: 2**power),
+        st.integers(0, 15).map(lambda power: 10**power),
+        st.integers(2**50 - 9, 2**50),
+        st.integers(1, 2**50),
+    )
+
+
 def _nodes(
     draw: Any, compute: tuple[int, int], switches: tuple[int, int]
 ) -> tuple[TopologyBuilder, list[str]]:
@@ -34,6 +45,7 @@ def eulerian_topologies(
     compute: tuple[int, int] = (2, 6),
     switches: tuple[int, int] = (0, 3),
     max_bandwidth: int = 12,
+    bandwidths: st.SearchStrategy[int] | None = None,
     extra_cycles: int = 4,
 ) -> Topology:
     """Strongly connected fabrics whose every node has equal ingress and egress.
@@ -41,7 +53,7 @@ def eulerian_topologies(
     A cycle through all nodes in random order, and a few random shorter ones (of length 2: a duplex link).
     """
     builder, names = _nodes(draw, compute, switches)
-    bandwidths = st.integers(1, max_bandwidth)
+    bandwidths = st.integers(1, max_bandwidth) if bandwidths is None else bandwidths
     _add_cycle(builder, draw(st.permutations(names)), draw(bandwidths))
     for _ in range(draw(st.integers(0, extra_cycles))):
         length = draw(st.integers(2, len(names)))
@@ -83,12 +95,13 @@ def symmetric_topologies(
     compute: tuple[int, int] = (2, 6),
     switches: tuple[int, int] = (0, 3),
     max_bandwidth: int = 12,
+    bandwidths: st.SearchStrategy[int] | None = None,
     extra_links: int = 5,
 ) -> Topology:
     """Connected fabrics of duplex links, equal both ways: a random tree and a few links more."""
     builder, names = _nodes(draw, compute, switches)
     order = draw(st.permutations(names))
-    bandwidths = st.integers(1, max_bandwidth)
+    bandwidths = st.integers(1, max_bandwidth) if bandwidths is None else bandwidths
     for i in range(1, len(order)):
         builder.duplex(order[i], order[draw(st.integers(0, i - 1))], draw(bandwidths))
     for _ in range(draw(st.integers(0, extra_links))):
@@ -103,11 +116,12 @@ def digraphs(
     *,
     compute: tuple[int, int] = (2, 6),
     max_bandwidth: int = 12,
+    bandwidths: st.SearchStrategy[int] | None = None,
     extra_links: int = 10,
 ) -> Topology:
     """Strongly connected fabrics without switches, in general not Eulerian."""
     builder, names = _nodes(draw, compute, (0, 0))
-    bandwidths = st.integers(1, max_bandwidth)
+    bandwidths = st.integers(1, max_bandwidth) if bandwidths is None else bandwidths
     _add_cycle(builder, draw(st.permutations(names)), draw(bandwidths))
     for _ in range(draw(st.integers(0, extra_links))):
         tail, head = draw(st.permutations(names))[:2]
