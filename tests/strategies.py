@@ -1,27 +1,20 @@
-"""Hypothesis strategies for the whole suite: small random fabrics and collectives."""
+"""Hypothesis strategies of the suite and of the search for faults: fabrics, collectives, hostile input."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 
 SHARDED = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
-
-
-def wide_bandwidths() -> st.SearchStrategy[int]:
-    """Bytes/s over the whole range that a link may have, small, huge and odd ones together."""
-    return st.one_of(
-        st.integers(1, 9),
-        st.integers(0, 50).map(lambda power: 2**power),
-        st.integers(0, 15).map(lambda power: 10**power),
-        st.integers(2**50 - 9, 2**50),
-        st.integers(1, 2**50),
-    )
 
 
 def _nodes(
@@ -68,6 +61,7 @@ def relay_balanced_topologies(
     compute: tuple[int, int] = (2, 6),
     switches: tuple[int, int] = (1, 4),
     max_bandwidth: int = 3,
+    bandwidths: st.SearchStrategy[int] | None = None,
     extra_walks: int = 10,
 ) -> Topology:
     """Fabrics whose switches are balanced and whose compute nodes, in general, are not.
@@ -77,7 +71,7 @@ def relay_balanced_topologies(
     builder, names = _nodes(draw, compute, switches)
     ranks = [name for name in names if name.startswith("gpu")]
     relays = [name for name in names if not name.startswith("gpu")]
-    bandwidths = st.integers(1, max_bandwidth)
+    bandwidths = st.integers(1, max_bandwidth) if bandwidths is None else bandwidths
     _add_cycle(builder, draw(st.permutations(names)), draw(bandwidths))
     for _ in range(draw(st.integers(1, extra_walks))):
         one, other = draw(st.permutations(ranks))[:2]
@@ -147,3 +141,122 @@ def collectives(
             draw(st.lists(st.integers(0, 3), min_size=len(ranks), max_size=len(ranks)).filter(any))
         )
     return Collective(kind, ranks, root=root, weights=weights)
+
+
+EXTREME_BANDWIDTHS = st.one_of(
+    st.integers(1, 12),
+    st.builds(lambda digit, power: digit * 10**power, st.integers(1, 9), st.integers(0, 14)),
+    st.sampled_from([24_300_000_000, 46_875_000_000, 3_125_000_000, 999_999_999_989, 2**40, MAX_BANDWIDTH]),
+    st.integers(1, MAX_BANDWIDTH),
+)
+"""Bytes/s from 1 to the most that is accepted: small, round, real, prime, any."""
+
+
+@st.composite
+def extreme_topologies(
+    draw: Any, *, compute: tuple[int, int] = (2, 5), switches: tuple[int, int] = (0, 2)
+) -> Topology:
+    """Fabrics of all four kinds above with bandwidths from a palette of one to three extreme ones."""
+    palette = draw(st.lists(EXTREME_BANDWIDTHS, min_size=1, max_size=3, unique=True))
+    bandwidths = st.sampled_from(palette)
+    makers = [
+        symmetric_topologies(compute=compute, switches=switches, bandwidths=bandwidths),
+        eulerian_topologies(compute=compute, switches=switches, bandwidths=bandwidths),
+        digraphs(compute=compute, bandwidths=bandwidths),
+    ]
+    if switches[1]:
+        relays = (1, switches[1])
+        makers.append(
+            relay_balanced_topologies(compute=compute, switches=relays, bandwidths=bandwidths, extra_walks=4)
+        )
+    topology: Topology = draw(st.one_of(makers))
+    if not draw(st.booleans()):
+        return topology
+    is_switch = ~topology.is_compute
+    n = topology.n_nodes
+    flags = st.lists(st.booleans(), min_size=n, max_size=n).map(np.array)
+    latencies = st.lists(
+        st.sampled_from([0, 1, 700, 10**9]), min_size=topology.n_links, max_size=topology.n_links
+    )
+    return replace(
+        topology,
+        multicast=draw(flags) & is_switch,
+        aggregation=draw(flags) & is_switch,
+        latencies_ns=np.array(draw(latencies)),
+    )
+
+
+@st.composite
+def sparse_demands(draw: Any, n: int) -> list[list[int]]:
+    """A matrix of demands with zeros, empty rows and columns, or one pair only; some entry is positive."""
+    amount = st.one_of(st.integers(1, 4), st.sampled_from([2**20, 2**20 - 1, 1000]))
+    pairs = [(one, other) for one in range(n) for other in range(n) if one != other]
+    chosen = draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=len(pairs), unique=True))
+    matrix = [[0] * n for _ in range(n)]
+    for one, other in chosen:
+        matrix[one][other] = draw(amount)
+    if draw(st.booleans()):
+        for rank in range(n):
+            matrix[rank][rank] = draw(st.integers(0, 3))
+    return matrix
+
+
+DAMAGING_NUMBERS = (
+    *("-1", "0", "3", "71", "4000000", "4294967295", "9" * 19, "9" * 400),
+    *("1e9", "NaN", "0x7", ""),
+)
+DAMAGING_PIECES = (
+    *("\0", "&x;", "<!-- ", "]]>", "<?php ?>", "\ud800", "\t", '"', "{", "[[", "]", "<a>"),
+    *("\\u0000", "٣"),
+)
+Damage = tuple[str, float, float, str]
+"""What to do, where (a share of the text's places), with what share of its length, with what."""
+
+
+@st.composite
+def damages(draw: st.DrawFn) -> tuple[Damage, ...]:
+    """Up to three damages to a text, for `damaged`."""
+    share = st.floats(0, 1, allow_nan=False)
+    one = st.tuples(
+        st.sampled_from(["number", "number", "word", "cut", "repeat", "insert", "attribute", "line", "swap"]),
+        share,
+        share,
+        st.sampled_from(DAMAGING_NUMBERS + DAMAGING_PIECES),
+    )
+    return tuple(draw(st.lists(one, min_size=1, max_size=3)))
+
+
+def damaged(text: str, steps: Iterable[Damage]) -> str:
+    """A text with damages."""
+    for what, where, length, piece in steps:
+        if not text:
+            return text
+        at = min(int(where * len(text)), len(text) - 1)
+        past = min(len(text), at + 1 + int(length * 200))
+        lines = text.split("\n")
+        line = min(int(where * len(lines)), len(lines) - 1)
+        match what:
+            case "number":
+                places = [match.span() for match in re.finditer(r"-?\d+", text)]
+                low, high = places[int(where * (len(places) - 1))] if places else (at, past)
+                text = text[:low] + piece + text[high:]
+            case "word":
+                places = [match.span() for match in re.finditer(r"[A-Za-z_]+", text)]
+                one = places[int(where * (len(places) - 1))] if places else (at, past)
+                other = places[int(length * (len(places) - 1))] if places else (at, past)
+                text = text[: one[0]] + text[other[0] : other[1]] + text[one[1] :]
+            case "cut":
+                text = text[:at] + text[past:]
+            case "repeat":
+                text = text[:past] + text[at:past] * 20 + text[past:]
+            case "insert":
+                text = text[:at] + piece + text[at:]
+            case "attribute":
+                text = re.sub(r'(\w+)="(\w*)"', r'\1="\2" \1="\2"', text, count=1 + int(3 * where))
+            case "line":
+                text = "\n".join([*lines[:line], *lines[line : line + 1] * 3, *lines[line + 1 :]])
+            case _:
+                place = min(int(length * len(lines)), len(lines) - 1)
+                lines[line], lines[place] = lines[place], lines[line]
+                text = "\n".join(lines)
+    return text

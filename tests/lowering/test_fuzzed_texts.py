@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strategies import damaged, damages
 from treadle.errors import FormatError, TreadleError
 from treadle.lowering.cpu_interpret import interpret_cpu_xml
 from treadle.lowering.interpret import interpret_msccl_xml
@@ -74,58 +74,6 @@ def sound(name: str) -> str:
             return dump_topology(parse("torus(3, 2)"))
         case _:
             return _manifest()
-
-
-NUMBERS = ("-1", "0", "3", "71", "4000000", "4294967295", "9" * 19, "9" * 400, "1e9", "NaN", "0x7", "")
-PIECES = ("\0", "&x;", "<!-- ", "]]>", "<?php ?>", "\ud800", "\t", '"', "{", "[[", "]", "<a>", "\\u0000", "٣")
-
-
-@st.composite
-def damages(draw: st.DrawFn) -> tuple[tuple[str, float, float, str], ...]:
-    """What to do, where (a share of the text's places), with what share of its length, with what."""
-    share = st.floats(0, 1, allow_nan=False)
-    one = st.tuples(
-        st.sampled_from(["number", "number", "word", "cut", "repeat", "insert", "attribute", "line", "swap"]),
-        share,
-        share,
-        st.sampled_from(NUMBERS + PIECES),
-    )
-    return tuple(draw(st.lists(one, min_size=1, max_size=3)))
-
-
-def damaged(text: str, steps: tuple[tuple[str, float, float, str], ...]) -> str:
-    for what, where, length, piece in steps:
-        if not text:
-            return text
-        at = min(int(where * len(text)), len(text) - 1)
-        past = min(len(text), at + 1 + int(length * 200))
-        lines = text.split("\n")
-        line = min(int(where * len(lines)), len(lines) - 1)
-        match what:
-            case "number":
-                places = [match.span() for match in re.finditer(r"-?\d+", text)]
-                low, high = places[int(where * (len(places) - 1))] if places else (at, past)
-                text = text[:low] + piece + text[high:]
-            case "word":
-                places = [match.span() for match in re.finditer(r"[A-Za-z_]+", text)]
-                one = places[int(where * (len(places) - 1))] if places else (at, past)
-                other = places[int(length * (len(places) - 1))] if places else (at, past)
-                text = text[: one[0]] + text[other[0] : other[1]] + text[one[1] :]
-            case "cut":
-                text = text[:at] + text[past:]
-            case "repeat":
-                text = text[:past] + text[at:past] * 20 + text[past:]
-            case "insert":
-                text = text[:at] + piece + text[at:]
-            case "attribute":
-                text = re.sub(r'(\w+)="(\w*)"', r'\1="\2" \1="\2"', text, count=1 + int(3 * where))
-            case "line":
-                text = "\n".join([*lines[:line], *lines[line : line + 1] * 3, *lines[line + 1 :]])
-            case _:
-                other = min(int(length * len(lines)), len(lines) - 1)
-                lines[line], lines[other] = lines[other], lines[line]
-                text = "\n".join(lines)
-    return text
 
 
 @pytest.mark.parametrize("name", READERS)
