@@ -5,6 +5,10 @@ VENV ?= .venv
 DEMO ?= demo
 # Each process has half of the tests, in order; who is done first takes from the other, also where that one hangs.
 PYTEST_FLAGS ?= -n 2 --dist worksteal
+# Of `make fuzz`: how long, in how many processes, and other words for it (python -m tools.fuzz --help).
+MINUTES ?= 10
+FUZZ_JOBS ?= 2
+FUZZ_FLAGS ?= --database .hypothesis/fuzz
 
 PY := $(VENV)/bin/python
 TREADLE := $(VENV)/bin/treadle
@@ -14,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel demo simgrid test lint types bench clean
+.PHONY: install wheel demo simgrid test lint types fuzz bench clean
 
 install: $(VENV)/.installed
 
@@ -78,6 +82,10 @@ simgrid:
 
 test: lint types simgrid
 	$(PY) -m pytest $(PYTEST_FLAGS)
+
+# Random and hostile input until the time is up; what is found is kept in tests/tools/fuzz_examples.
+fuzz: $(VENV)/.test-tools
+	$(PY) -m tools.fuzz --minutes $(MINUTES) --jobs $(FUZZ_JOBS) $(FUZZ_FLAGS)
 
 bench: $(VENV)/.test-tools
 	$(PY) benchmarks/forestcoll.py
