@@ -99,7 +99,7 @@ def simulated(graph: TaskGraph, size: int, options: SimulationOptions, *, cut: b
     """One size; with `cut` at the best number of slices, up to `MOST_TASKS` messages where thin ones help."""
     if not cut:
         return simulate_graph(graph, size, options)
-    best = best_slices(graph, size, options)
+    best = best_slices(graph, size, options).simulation
     slices = 2 * best.options.slices
     if size < MIB or slices * graph.n_tasks <= MAX_AUTO_TASKS:
         return best  # small, or thinner slices were tried

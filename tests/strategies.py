@@ -17,6 +17,17 @@ from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 SHARDED = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 
 
+def wide_bandwidths() -> st.SearchStrategy[int]:
+    """Bytes/s over the whole range that a link may have, small, huge and odd ones together."""
+    return st.one_of(
+        st.integers(1, 9),
+        st.integers(0, 50).map(lambda power: 2**power),
+        st.integers(0, 15).map(lambda power: 10**power),
+        st.integers(2**50 - 9, 2**50),
+        st.integers(1, 2**50),
+    )
+
+
 def _nodes(
     draw: Any, compute: tuple[int, int], switches: tuple[int, int]
 ) -> tuple[TopologyBuilder, list[str]]:

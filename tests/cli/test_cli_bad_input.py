@@ -180,6 +180,25 @@ def test_truncated_plans(command: str, keep: int, plan: Path, refused: Callable[
     refused(command, str(plan))
 
 
+def test_ranks_without_links_are_infeasible(refused: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "apart.json"
+    path.write_text(json.dumps(fabric(links=[])))
+    for command in ("bound", "compare", "solve"):
+        for kind in CollectiveKind:
+            text = refused(command, str(path), kind.value, status=3)
+            assert "'a'" in text
+            assert "'b'" in text
+
+
+def test_bandwidths_end_at_the_promised_range(refused: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "wide.json"
+    path.write_text(json.dumps(fabric(links=link(2**50 + 1))))
+    for command in ("bound", "compare", "solve"):
+        text = refused(command, str(path), "allreduce")
+        assert "1125899906842625" in text
+    assert main(["bound", 'ring(4, bandwidth="1125899906842624B/s")', "allreduce"]) == 0
+
+
 def test_flipped_bits_are_refused_or_harmless(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = plan.read_bytes()
     for place in range(0, len(whole), max(1, len(whole) // 60)):

@@ -25,7 +25,7 @@ def run_json(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 0) ->
     """The one JSON object that a command prints; nothing else may appear."""
     assert main([*argv, "--json"]) == status
     out, err = capsys.readouterr()
-    assert err == ""
+    assert (err == "") == (status == 0)
     assert out.endswith("}\n")
     assert out.count("\n") == 1
     value = json.loads(out)

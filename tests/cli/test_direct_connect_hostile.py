@@ -116,7 +116,7 @@ def test_cache_that_cannot_be_is_done_without(tmp_path: Path, monkeypatch: pytes
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", homeless)
-    for place in ("x" * 5000, str(tmp_path / "file"), ""):
+    for place in (str(tmp_path / ("x" * 5000)), str(tmp_path / "file"), ""):
         monkeypatch.setenv("TREADLE_CACHE_DIR", place)
         monkeypatch.setenv("XDG_CACHE_HOME", "")
         assert main(command) == 0

@@ -62,6 +62,51 @@ def test_a_fabric_is_solved_first(sharing: str, capsys: pytest.CaptureFixture[st
     assert values["rows"][0]["time_s"] >= 64 / values["optimal_algbw_bytes_per_s"]
 
 
+def test_design_and_simulate_count_alpha_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A designed fabric's links have the latency of a hop; nothing comes on top unless it is asked for."""
+    path = str(tmp_path / "designed.plan")
+    assert main(["design", "--nodes", "9", "--degree", "2", "--no-cache", "-o", path, "--json"]) == 0
+    designed = json.loads(capsys.readouterr().out)
+    (best,) = (row for row in designed["frontier"] if row["topology"] == designed["best"])
+    seconds = best["allreduce_s"]
+    rows = {}
+    for alpha in ([], ["--alpha", "0us"], ["--alpha", "10us"]):
+        assert main(["simulate", path, "--size", "1MB", *alpha, "--json"]) == 0
+        values = json.loads(capsys.readouterr().out)
+        rows[tuple(alpha)] = values["rows"][0]["alpha_beta_s"]
+        assert (values["alpha_s"], values["link_latency_s"]) == (10e-6 if "10us" in alpha else 0, 10e-6)
+    assert rows[()] == rows["--alpha", "0us"] == pytest.approx(seconds, rel=1e-9)
+    assert rows["--alpha", "10us"] == pytest.approx(seconds + best["steps"] * 2 * 10e-6, rel=1e-9)
+    assert main(["simulate", path, "--size", "1MB"]) == 0
+    assert "alpha 0us a message and up to 10us a link, pipelined" in capsys.readouterr().out
+
+
+def test_a_fabric_without_latencies_has_those_of_the_software(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", 'path(4, bandwidth="1GB/s")', "allgather", "--size", "4K", "--json"]
+    for least, slices in ((4096, 1), (64, 16)):
+        assert main([*words, *(["--least-slice", f"{least}B"] if slices > 1 else [])]) == 0
+        values = json.loads(capsys.readouterr().out)
+        assert (values["alpha_s"], values["link_latency_s"]) == (10e-6, 0)
+        assert values["least_slice_bytes"] == least
+        (row,) = values["rows"]
+        assert (row["slices"], row["slices_limited_by"]) == (slices, "least slice")
+
+
+def test_sizes_with_fewer_slices_than_would_help_are_named(
+    plan: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treadle.simulation.sweep.MAX_AUTO_TASKS", 100)
+    words = ["simulate", str(plan), "--size", "64K..256K", "--alpha", "0us"]
+    assert main(words) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("slices  "))
+    assert line == "slices      64KB to 256KB: more would be too many messages to try; --slices N takes N"
+    assert main([*words, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["slices_limited_by"] for row in rows] == ["messages"] * 3
+    assert main([*words, "--slices", "8"]) == 0
+    assert "too many messages" not in capsys.readouterr().out
+
+
 def test_a_trace_of_the_last_size(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "trace.json"
     words = ["simulate", str(plan), "--size", "1K,2K", "--slices", "2", "--trace", str(target)]

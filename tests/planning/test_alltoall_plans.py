@@ -21,7 +21,7 @@ from treadle.units import parse_size
 def run_json(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 0) -> dict[str, Any]:
     assert main([*argv, "--json"]) == status
     out, err = capsys.readouterr()
-    assert err == ""
+    assert (err == "") == (status == 0)
     value = json.loads(out)
     assert isinstance(value, dict)
     return value

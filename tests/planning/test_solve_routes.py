@@ -28,7 +28,7 @@ from treadle.topologies import parse, subset
 def run_json(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 0) -> dict[str, Any]:
     assert main([*argv, "--json"]) == status
     out, err = capsys.readouterr()
-    assert err == ""
+    assert (err == "") == (status == 0)
     value = json.loads(out)
     assert isinstance(value, dict)
     return value

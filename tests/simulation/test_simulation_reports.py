@@ -25,7 +25,7 @@ from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.options import Forwarding, LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.picture import utilisation_over_time, utilisation_picture
 from treadle.simulation.simulate import simulate_program
-from treadle.simulation.sweep import best_slices
+from treadle.simulation.sweep import SliceLimit, best_slices
 from treadle.simulation.tasks import task_graph
 from treadle.simulation.trace import chrome_trace
 
@@ -143,10 +143,50 @@ def test_slices_suit_the_size() -> None:
     options = SimulationOptions(
         alpha_ns=1000, latency_model=LatencyModel.PER_MESSAGE, forwarding=Forwarding.STORE_AND_FORWARD
     )
-    assert best_slices(graph, 100, options).options.slices == 1
-    found = [best_slices(graph, size, options).options.slices for size in (10**4, 10**5, 10**6)]
+    options = dataclasses.replace(options, least_slice_bytes=1)
+    sized = [best_slices(graph, size, options) for size in (100, 10**4, 10**5, 10**6)]
+    found = [one.simulation.options.slices for one in sized]
     assert found == sorted(set(found))
-    assert found[-1] > 8
+    assert (found[0], found[-1] > 8) == (1, True)
+    assert [one.limit for one in sized[:3]] == [None] * 3
+
+
+def test_no_slice_is_below_the_least() -> None:
+    """Latencies that hold nothing: thinner slices always help, down to the least and up to the most."""
+    graph = task_graph(chain(4), relay(4))  # one chunk: messages are as large as the buffer
+    store = SimulationOptions(forwarding=Forwarding.STORE_AND_FORWARD)
+    for least, size, slices, limit in (
+        (4096, 1024, 1, SliceLimit.LEAST_SLICE),
+        (4096, 8191, 1, SliceLimit.LEAST_SLICE),
+        (4096, 8192, 2, SliceLimit.LEAST_SLICE),
+        (512, 8192, 16, SliceLimit.LEAST_SLICE),
+        (512, 2**20, 64, SliceLimit.MOST_SLICES),
+    ):
+        sized = best_slices(graph, size, dataclasses.replace(store, least_slice_bytes=least))
+        assert (sized.simulation.options.slices, sized.limit) == (slices, limit)
+        assert size / slices >= min(least, size)
+    assert store.least_slice_bytes == 4096
+    with pytest.raises(ScheduleError, match="at least 0 bytes, expected 1"):
+        SimulationOptions(least_slice_bytes=0)
+
+
+def test_the_smallest_message_counts() -> None:
+    """A broadcast round a ring, half of the buffer each way: parts of 4 KB are an eighth of 64 KB."""
+    plan = planning.solve('ring(5, bandwidth="1GB/s")', "broadcast", root=0).plan
+    run = planning.simulate(plan, [2**13, 2**14, 2**16], options=SimulationOptions())
+    chunks = run.last.graph.chunks
+    assert chunks.min() * 2 == run.last.graph.program.n_chunks
+    assert [row.slices for row in run.rows] == [1, 2, 8]
+
+
+def test_a_trial_of_too_many_messages_is_not_made_and_said() -> None:
+    graph = task_graph(chain(4), relay(4))
+    store = SimulationOptions(forwarding=Forwarding.STORE_AND_FORWARD)
+    most = 8 * graph.n_tasks
+    sized = best_slices(graph, 2**20, store, most_tasks=most)
+    assert (sized.simulation.options.slices, sized.limit) == (8, SliceLimit.MESSAGES)
+    sized = best_slices(graph, 2**20, store, most_tasks=0)
+    assert (sized.simulation.options.slices, sized.limit) == (1, SliceLimit.MESSAGES)
 
 
 def test_utilisation_over_time_adds_up() -> None:

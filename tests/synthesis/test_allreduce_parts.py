@@ -61,6 +61,24 @@ def test_huge_numbers_use_larger_primes() -> None:
     assert max(value.denominator for value in solution) > 2**200
 
 
+def _apart(*links: tuple[str, str]) -> Topology:
+    builder = TopologyBuilder("apart")
+    for name in "abc":
+        builder.compute(name)
+    for tail, head in links:
+        builder.link(tail, head, 5)
+    return builder.build()
+
+
+@pytest.mark.parametrize("links", [(), (("a", "a"),), (("a", "b"), ("b", "a")), (("a", "b"), ("b", "c"))])
+def test_ranks_that_are_not_joined_have_no_allreduce(links: tuple[tuple[str, str], ...]) -> None:
+    topology = _apart(*links)
+    with pytest.raises(InfeasibleError, match="so no allreduce exists; connect them or drop a rank"):
+        allreduce_bound(topology, allreduce(topology))
+    with pytest.raises(InfeasibleError, match="so no allreduce exists; connect them or drop a rank"):
+        solve_allreduce(topology, allreduce(topology), pack=pack_forest)
+
+
 def test_a_program_grows_by_rows_and_columns() -> None:
     lp = GrowingLp()
     first = lp.add_column(1)
@@ -69,12 +87,10 @@ def test_a_program_grows_by_rows_and_columns() -> None:
     lp.add_column(1, {0: 1})
     lp.add_row({0: 1, 1: 3}, 2)
     lp.solve()
-    vertex = lp.exact_vertex()
+    vertex = lp.exact_optimum()
     assert vertex is not None
     assert vertex.primal == (Fraction(1, 8), Fraction(5, 8))
     assert vertex.dual == (Fraction(1, 4), Fraction(1, 4))
-    assert lp.is_feasible(vertex.primal)
-    assert not lp.is_feasible((Fraction(1, 8), Fraction(5, 8) + Fraction(1, 10**30)))
     lp.add_row({0: 1}, -1)
     with pytest.raises(InfeasibleError, match="linear program: solver ended with kInfeasible"):
         lp.solve()

@@ -57,7 +57,7 @@ def topologies(draw):
         multicast=np.array(capable),
         aggregation=np.array(sums),
         turns_round=np.array([(a or b) and draw(st.booleans()) for a, b in zip(capable, sums, strict=True)]),
-        injection_bytes_per_s=np.array([draw(st.integers(0, 2**62)) if c else 0 for c in compute]),
+        injection_bytes_per_s=np.array([draw(st.integers(0, 2**50)) if c else 0 for c in compute]),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,12 +22,13 @@ from treadle.planning import (
     SimulatedRow,
     SimulationOptions,
     SimulationRun,
+    SliceLimit,
     parse_sizes,
 )
 from treadle.planning.summary import throughput
 from treadle.schedules.files import load_plan
 from treadle.schedules.plan import Plan
-from treadle.units import format_size, parse_bandwidth, parse_time_ns
+from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
 
 
 def command(
@@ -49,9 +51,17 @@ def command(
     slices: Annotated[
         str, typer.Option(help="Parts that every message is cut into, or auto.", metavar="N|auto")
     ] = "auto",
+    least_slice: Annotated[
+        str, typer.Option(help="With --slices auto: no message is cut into smaller parts.", metavar="SIZE")
+    ] = "4KB",
     alpha: Annotated[
-        str, typer.Option(help="Latency of every message on top of the links'.", metavar="TIME")
-    ] = "10us",
+        str | None,
+        typer.Option(
+            help="Latency of every message on top of the links'; default: 10us, or 0us on a fabric whose "
+            "links have latencies.",
+            metavar="TIME",
+        ),
+    ] = None,
     latency_model: Annotated[
         LatencyModel, typer.Option(help="Whether a latency delays its message or also holds the link.")
     ] = LatencyModel.PIPELINED,
@@ -79,7 +89,8 @@ def command(
     sizes = parse_sizes(size)
     options = SimulationOptions(
         slices=_slices(slices),
-        alpha_ns=parse_time_ns(alpha),
+        alpha_ns=0 if alpha is None else parse_time_ns(alpha),
+        least_slice_bytes=parse_size(least_slice),
         latency_model=latency_model,
         forwarding=forwarding,
         sharing=sharing,
@@ -89,6 +100,8 @@ def command(
     try:
         with ProgressLine(quiet=quiet or json) as progress:
             loaded = _plan(plan, collective, algorithm, multicast, seed, progress)
+            if alpha is None:
+                options = replace(options, alpha_ns=planning.default_alpha_ns(loaded.topology))
             announce(progress, "messages")
             result = planning.simulate(
                 loaded, sizes, options=options, auto_slices=slices == "auto", progress=progress
@@ -148,8 +161,8 @@ def _print(output: Output, plan: Plan, options: SimulationOptions, result: Simul
         f"{plan.topology.name} by {plan.algorithm}"
     )
     output.line(
-        f"model       alpha {options.alpha_ns / 1000:g}us a message, {options.latency_model}; "
-        f"{options.forwarding}; links shared {options.sharing}"
+        f"model       alpha {_alpha(plan, options)}, {options.latency_model}; {options.forwarding}; "
+        f"links shared {options.sharing}"
     )
     output.line(f"asymptotic  {exact_bandwidth(plan.algbw)}, verified")
     if plan.optimal_algbw is not None:
@@ -161,12 +174,33 @@ def _print(output: Output, plan: Plan, options: SimulationOptions, result: Simul
     output.line()
     headings = ("size", "slices", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "%opt", "alpha-beta (us)")
     output.table((*headings, "busiest link"), [_cells(row) for row in result.rows], left=0)
+    for line in _limits(result.rows):
+        output.line(line)
     lines = planning.critical_path_lines(result.last) if not (output.as_json or output.quiet) else ()
     if lines:
         output.line()
         output.line(f"critical path of {format_size(result.last.size_bytes)}: {lines[0]}")
         for line in lines[1:]:
             output.line(f"  {line}")
+
+
+def _alpha(plan: Plan, options: SimulationOptions) -> str:
+    """Who pays what for a message: the software, and the links where they have latencies."""
+    largest_ns = int(plan.topology.latencies_ns.max(initial=0))
+    links = f" and up to {largest_ns / 1000:g}us a link" if largest_ns else ""
+    return f"{options.alpha_ns / 1000:g}us a message{links}"
+
+
+def _limits(rows: tuple[SimulatedRow, ...]) -> list[str]:
+    """Sizes for which a limit of ours, not the times, ended the search for a number of slices."""
+    found = [format_size(row.size_bytes) for row in rows if row.slice_limit is SliceLimit.MESSAGES]
+    if not found:
+        return []
+    sizes = found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
+    return [
+        "",
+        f"slices      {sizes}: more would be too many messages to try; --slices N takes N",
+    ]
 
 
 def _cells(row: SimulatedRow) -> tuple[str, ...]:
@@ -189,6 +223,8 @@ def _summary(plan: Plan, options: SimulationOptions, result: SimulationRun) -> d
         "algorithm": plan.algorithm,
         "ranks": plan.collective.n_ranks,
         "alpha_s": options.alpha_ns / 1e9,
+        "link_latency_s": int(plan.topology.latencies_ns.max(initial=0)) / 1e9,
+        "least_slice_bytes": options.least_slice_bytes,
         "latency_model": options.latency_model.value,
         "forwarding": options.forwarding.value,
         "sharing": options.sharing.value,
@@ -211,4 +247,5 @@ def _row(row: SimulatedRow) -> dict[str, object]:
         "busiest_link": row.busiest,
         "utilisation": row.utilisation,
         "transfers": row.transfers,
+        **({} if row.slice_limit is None else {"slices_limited_by": row.slice_limit.value}),
     }

@@ -63,8 +63,10 @@ if TYPE_CHECKING:
     from treadle.planning.simulation import Simulation as Simulation
     from treadle.planning.simulation import SimulationOptions as SimulationOptions
     from treadle.planning.simulation import SimulationRun as SimulationRun
+    from treadle.planning.simulation import SliceLimit as SliceLimit
     from treadle.planning.simulation import chrome_trace as chrome_trace
     from treadle.planning.simulation import critical_path_lines as critical_path_lines
+    from treadle.planning.simulation import default_alpha_ns as default_alpha_ns
     from treadle.planning.simulation import simulate as simulate
     from treadle.planning.simulation import utilisation_picture as utilisation_picture
     from treadle.planning.solving import RejectedError as RejectedError
@@ -128,8 +130,10 @@ else:
                 "Simulation",
                 "SimulationOptions",
                 "SimulationRun",
+                "SliceLimit",
                 "chrome_trace",
                 "critical_path_lines",
+                "default_alpha_ns",
                 "simulate",
                 "utilisation_picture",
             ),

@@ -15,11 +15,17 @@ from treadle.schedules.cost import busbw_factor
 from treadle.schedules.plan import Plan
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
-from treadle.simulation.options import Forwarding, LatencyModel, Sharing, SimulationOptions
+from treadle.simulation.options import (
+    Forwarding,
+    LatencyModel,
+    Sharing,
+    SimulationOptions,
+    default_alpha_ns,
+)
 from treadle.simulation.picture import utilisation_picture
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import simulate_graph
-from treadle.simulation.sweep import simulate_sizes
+from treadle.simulation.sweep import SizedSimulation, SliceLimit, simulate_sizes
 from treadle.simulation.tasks import task_graph
 from treadle.simulation.trace import chrome_trace
 
@@ -31,8 +37,10 @@ __all__ = [
     "Simulation",
     "SimulationOptions",
     "SimulationRun",
+    "SliceLimit",
     "chrome_trace",
     "critical_path_lines",
+    "default_alpha_ns",
     "simulate",
     "utilisation_picture",
 ]
@@ -62,6 +70,8 @@ class SimulatedRow:
         The share of the time for which it is.
     transfers : int
         Messages over links, every link and slice counted.
+    slice_limit : SliceLimit, optional
+        What ended the search for a number of slices; None where more had not helped, or none was looked for.
     """
 
     size_bytes: int
@@ -75,6 +85,7 @@ class SimulatedRow:
     busiest: str
     utilisation: float
     transfers: int
+    slice_limit: SliceLimit | None = None
 
 
 @dataclass(frozen=True)
@@ -140,9 +151,9 @@ def simulate(
         found = simulate_sizes(
             graph, [sizes[place] for place in served], options, auto_slices=auto_slices, progress=progress
         )
-        for place, simulation in zip(served, found, strict=True):
-            rows[place] = _row(plan, simulation)
-            last = simulation if place == len(sizes) - 1 else last
+        for place, sized in zip(served, found, strict=True):
+            rows[place] = _row(plan, sized)
+            last = sized.simulation if place == len(sizes) - 1 else last
             if on_row is not None:
                 on_row(rows[place])
     if last is None:
@@ -150,7 +161,8 @@ def simulate(
     return SimulationRun(tuple(rows[place] for place in sorted(rows)), last)
 
 
-def _row(plan: Plan, simulation: Simulation) -> SimulatedRow:
+def _row(plan: Plan, sized: SizedSimulation) -> SimulatedRow:
+    simulation = sized.simulation
     size, algbw = simulation.size_bytes, simulation.algbw_bytes_per_s
     bound = plan.optimal_algbw
     busiest = int(np.argmax(simulation.busy)) if simulation.busy.size else -1
@@ -172,6 +184,7 @@ def _row(plan: Plan, simulation: Simulation) -> SimulatedRow:
         busiest=simulation.graph.resource_name(busiest) if busiest >= 0 else "",
         utilisation=float(simulation.utilisation[busiest]) if busiest >= 0 else 0.0,
         transfers=simulation.n_transfers,
+        slice_limit=sized.limit,
     )
 
 

@@ -6,11 +6,28 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from treadle.errors import ScheduleError
+from treadle.topologies.topology import Topology
 
 MAX_SLICES = 2**20
 """More than any runtime cuts a message into."""
 
 _MAX_ALPHA_NS = 10**12
+
+SOFTWARE_ALPHA_NS = 10_000
+"""Latency of a message where nothing else is known: the one the dissertation's analysis uses (3.3.2)."""
+
+LEAST_SLICE_BYTES = 4096
+"""A message of InfiniBand's largest MTU is one packet, so thinner slices would follow nothing."""
+
+
+def default_alpha_ns(topology: Topology) -> int:
+    """Software latency of a message on a fabric of which nothing else is said, nanoseconds.
+
+    A hop costs the latency of its links and the software's. Where a fabric states the latencies of its links
+    (fabrics of `design` and of `calibrate` do, those of the catalogue with `latency=`), they are meant to be
+    all: 0. Where no link has one, `SOFTWARE_ALPHA_NS`.
+    """
+    return 0 if topology.latencies_ns.any() else SOFTWARE_ALPHA_NS
 
 
 class LatencyModel(StrEnum):
@@ -60,6 +77,9 @@ class SimulationOptions:
     sharing : Sharing
     reduction_bytes_per_s : int
         Speed at which a rank adds what has come to what it has; 0: no time is counted for it.
+    least_slice_bytes : int
+        Where a number of slices is looked for, none is tried that cuts some message into smaller parts. What
+        the program itself sends is sent, however small.
 
     Raises
     ------
@@ -73,6 +93,7 @@ class SimulationOptions:
     forwarding: Forwarding = Forwarding.CUT_THROUGH
     sharing: Sharing = Sharing.SLICE_ORDER
     reduction_bytes_per_s: int = 0
+    least_slice_bytes: int = LEAST_SLICE_BYTES
 
     def __post_init__(self) -> None:
         if not 1 <= self.slices <= MAX_SLICES:
@@ -82,4 +103,8 @@ class SimulationOptions:
         if not 0 <= self.reduction_bytes_per_s < 2**63:
             raise ScheduleError(
                 f"simulation: sums at {self.reduction_bytes_per_s} bytes/s, expected 0 to 2**63 - 1"
+            )
+        if not 1 <= self.least_slice_bytes < 2**63:
+            raise ScheduleError(
+                f"simulation: slices of at least {self.least_slice_bytes} bytes, expected 1 to 2**63 - 1"
             )

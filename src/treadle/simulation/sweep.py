@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from treadle.engine import Progress
 from treadle.simulation.options import SimulationOptions
@@ -16,6 +17,32 @@ MAX_AUTO_TASKS = 2**19
 """Tasks of one trial: a few tenths of a second of CPU time."""
 
 
+class SliceLimit(StrEnum):
+    """Why no more slices were tried, though one more doubling might have helped."""
+
+    LEAST_SLICE = "least slice"
+    """The smallest message would be cut into parts below the options' least."""
+    MOST_SLICES = "most slices"
+    """`MAX_AUTO_SLICES`."""
+    MESSAGES = "messages"
+    """`MAX_AUTO_TASKS`: a trial would take too long."""
+
+
+@dataclass(frozen=True)
+class SizedSimulation:
+    """The simulation of one size.
+
+    Parameters
+    ----------
+    simulation : Simulation
+    limit : SliceLimit, optional
+        What ended the search for a number of slices; None where more had not helped, or none were looked for.
+    """
+
+    simulation: Simulation
+    limit: SliceLimit | None = None
+
+
 def simulate_sizes(
     graph: TaskGraph,
     sizes: Sequence[int],
@@ -23,7 +50,7 @@ def simulate_sizes(
     *,
     auto_slices: bool = False,
     progress: Progress | None = None,
-) -> Iterator[Simulation]:
+) -> Iterator[SizedSimulation]:
     """Simulate sizes one after another.
 
     Parameters
@@ -39,34 +66,63 @@ def simulate_sizes(
 
     Yields
     ------
-    Simulation
+    SizedSimulation
         For each size, in order.
     """
     for size in sizes:
         if auto_slices:
             yield best_slices(graph, size, options, progress=progress)
         else:
-            yield simulate_graph(graph, size, options, progress=progress)
+            yield SizedSimulation(simulate_graph(graph, size, options, progress=progress))
 
 
 def best_slices(
-    graph: TaskGraph, size_bytes: int, options: SimulationOptions, *, progress: Progress | None = None
-) -> Simulation:
-    """The fastest of 1, 2, 4, ... slices, up to `MAX_AUTO_SLICES` and `MAX_AUTO_TASKS`.
+    graph: TaskGraph,
+    size_bytes: int,
+    options: SimulationOptions,
+    *,
+    most_tasks: int | None = None,
+    progress: Progress | None = None,
+) -> SizedSimulation:
+    """The fastest of 1, 2, 4, ... slices.
 
     Stops when two more doublings have not helped: latencies then outweigh what thinner slices save. Among
-    equal times the fewest slices win.
+    equal times the fewest slices win. One slice is always tried.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+    size_bytes : int
+    options : SimulationOptions
+    most_tasks : int, optional
+        Of one trial; default `MAX_AUTO_TASKS`.
+    progress : callable, optional
     """
+    most_tasks = MAX_AUTO_TASKS if most_tasks is None else most_tasks
     best: Simulation | None = None
+    limit: SliceLimit | None = None
     slices, worse = 1, 0
-    while slices == 1 or (
-        worse < 2 and slices <= MAX_AUTO_SLICES and slices * graph.n_tasks <= MAX_AUTO_TASKS
-    ):
+    while worse < 2:
         found = simulate_graph(graph, size_bytes, replace(options, slices=slices), progress=progress)
         if best is None or found.time < best.time:
             best, worse = found, 0
         else:
             worse += 1
         slices *= 2
+        limit = _limit(graph, size_bytes, options, slices, most_tasks)
+        if limit is not None:
+            break
     assert best is not None
-    return best
+    return SizedSimulation(best, limit if worse < 2 else None)
+
+
+def _limit(
+    graph: TaskGraph, size_bytes: int, options: SimulationOptions, slices: int, most_tasks: int
+) -> SliceLimit | None:
+    """What forbids so many slices, if anything."""
+    smallest = int(graph.chunks[graph.resource >= 0].min(initial=graph.program.n_chunks))
+    if smallest * size_bytes < options.least_slice_bytes * slices * graph.program.n_chunks:
+        return SliceLimit.LEAST_SLICE
+    if slices > MAX_AUTO_SLICES:
+        return SliceLimit.MOST_SLICES
+    return SliceLimit.MESSAGES if slices * graph.n_tasks > most_tasks else None

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen
+from treadle.arrays import BoolArray, Int32Array, Int64Array, exact_sum, frozen
 from treadle.errors import TopologyError
 from treadle.topologies.naming import is_one_line
 
 MAX_BANDWIDTH = 2**50
-"""Largest bandwidth of a link, bytes/s."""
+"""Largest bandwidth of a link, and cap of a host, bytes/s; any from 1 on may meet in one fabric."""
+
+MAX_TOTAL_BANDWIDTH = 2**62
+"""All links of a fabric, and likewise all caps, add up to less than this, bytes/s: any sum fits 64 bits."""
 
 
 def _unset() -> NDArray[Any]:
@@ -40,7 +43,7 @@ class Topology:
     tails, heads : array of int32, shape (m,)
         Node indices of each link's ends.
     bandwidths : array of int64, shape (m,)
-        Bytes/s, 1 to 2**50.
+        Bytes/s, 1 to 2**50, less than 2**62 in all.
     latencies_ns : array of int64, shape (m,), optional
         Nanoseconds, default 0.
     multicast, aggregation : array of bool, shape (n,), optional
@@ -51,7 +54,7 @@ class Topology:
         False: each operation is that of a rank at the switch which asks for it, and its group is all ranks at
         the switch, the asker included; the sum is handed to the asker (NVLink SHARP's multimem).
     injection_bytes_per_s : array of int64, shape (n,), optional
-        Cap into and out of a compute node's host; 0 (default) means none.
+        Cap into and out of a compute node's host, up to 2**50; 0 (default) means none.
 
     Raises
     ------
@@ -135,6 +138,7 @@ class Topology:
                 f"link {self.link_name(int(wrong[0]))}: bandwidth {self.bandwidths[wrong[0]]} bytes/s, "
                 f"expected 1 to 2**50"
             )
+        self._check_total("links", self.bandwidths)
         wrong = np.flatnonzero(self.latencies_ns < 0)
         if wrong.size:
             raise TopologyError(f"link {self.link_name(int(wrong[0]))}: latency must not be negative")
@@ -151,11 +155,22 @@ class Topology:
             raise TopologyError(
                 f"{self.node_names[node]!r} turns round, but neither multicasts nor aggregates; give it both"
             )
-        for node in np.flatnonzero(self.injection_bytes_per_s < 0):
-            raise TopologyError(f"{self.node_names[node]!r}: injection cap must not be negative")
+        caps = self.injection_bytes_per_s
+        for node in np.flatnonzero((caps < 0) | (caps > MAX_BANDWIDTH)):
+            raise TopologyError(
+                f"{self.node_names[node]!r}: injection cap {caps[node]} bytes/s, expected 0 (none) to 2**50"
+            )
+        self._check_total("injection caps", caps)
         for node in np.flatnonzero((self.injection_bytes_per_s > 0) & ~self.is_compute):
             raise TopologyError(
                 f"{self.node_names[node]!r} is a switch; injection caps are for compute nodes"
+            )
+
+    def _check_total(self, what: str, amounts: Int64Array) -> None:
+        # no sum of less than 2**12 of them comes near
+        if len(amounts) >= MAX_TOTAL_BANDWIDTH // MAX_BANDWIDTH and exact_sum(amounts) >= MAX_TOTAL_BANDWIDTH:
+            raise TopologyError(
+                f"{self.name}: {what} add up to {exact_sum(amounts)} bytes/s, expected less than 2**62"
             )
 
     @property

@@ -105,9 +105,8 @@ class Analysis:
 def analyse(topology: Topology, collective: Collective, watch: Watch = UNWATCHED) -> Analysis:
     """The bound of `allreduce_bound`, and programs and trees towards a schedule."""
     network = network_of(topology, collective)
+    _check_reachable(topology, network)
     relaxed = solve_two_family_lp(network, watch=watch)
-    if not relaxed.rate:
-        raise InfeasibleError(f"{topology.name}: some rank cannot reach another, so no allreduce exists")
     witness: LengthWitness | CutCombinationWitness = relaxed.witness
     if not network.multicast and not network.aggregation:
         if network.is_symmetric:
@@ -125,6 +124,30 @@ def analyse(topology: Topology, collective: Collective, watch: Watch = UNWATCHED
                 witness = lengths
     bound = _concluded(topology, collective, network, witness, rate)
     return Analysis(network, bound, setting, setting_network, packing)
+
+
+def _check_reachable(topology: Topology, network: Network) -> None:
+    """InfeasibleError unless every rank reaches every other, by way of any nodes."""
+    first, names = network.ranks[0], topology.node_names
+    for tails, heads, word in (
+        (network.tails, network.heads, "reach"),
+        (network.heads, network.tails, "be reached from"),
+    ):
+        out: list[list[int]] = [[] for _ in range(network.n_nodes)]
+        for tail, head in zip(tails, heads, strict=True):
+            out[tail].append(head)
+        seen, stack = {first}, [first]
+        while stack:
+            for head in out[stack.pop()]:
+                if head not in seen:
+                    seen.add(head)
+                    stack.append(head)
+        for rank in network.ranks:
+            if rank not in seen:
+                raise InfeasibleError(
+                    f"{topology.name}: rank {names[first]!r} cannot {word} rank {names[rank]!r}, so no "
+                    f"allreduce exists; connect them or drop a rank"
+                )
 
 
 def _best_setting(network: Network, relaxed: LpOptimum, watch: Watch) -> tuple[LpOptimum, Network]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 
-from treadle.synthesis.allreduce.exact_lp import GrowingLp, Vertex
+from treadle.synthesis.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.allreduce.refinement import Vertex
 from treadle.synthesis.allreduce.separation import Number, violated_cuts
 from treadle.synthesis.watch import UNWATCHED, Watch
 
@@ -79,8 +80,8 @@ def maximise_over_cuts(
     vertex : Vertex
         The optimum; its dual is indexed by row.
     is_exact : bool
-        The primal side holds exactly, every cut included. False only when the float solver's basis is not
-        quite feasible; its dual still proves a bound.
+        The optimum, every cut included. False only where no exact optimum was found: what is returned then
+        is rounded from floats, and its dual still proves a bound.
     """
     for family in families:
         for done, rank in enumerate(network.ranks):
@@ -91,11 +92,9 @@ def maximise_over_cuts(
         values, duals = lp.solve()
         if _separate(lp, network, families, roots, values, _TOLERANCE, watch=watch):
             continue
-        vertex = lp.exact_vertex()
+        vertex = lp.exact_optimum(watch)
         if vertex is None:
             return _rounded(lp, values, duals), False
-        if not lp.is_feasible(vertex.primal):
-            return vertex, False
         scale = lcm(*(value.denominator for value in vertex.primal))
         exact = [int(value * scale) for value in vertex.primal]
         if not _separate(lp, network, families, roots, exact, 0, watch=watch, fixed_scale=scale):

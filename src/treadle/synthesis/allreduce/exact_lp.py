@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt, lcm
 from typing import Any
@@ -12,25 +11,20 @@ import highspy
 import numpy as np
 
 from treadle.errors import InfeasibleError
+from treadle.synthesis.allreduce.refinement import (
+    Basis,
+    Program,
+    Vertex,
+    refined_basis,
+    shortfall,
+    zoom_of,
+)
+from treadle.synthesis.watch import UNWATCHED, Watch
 
 _PRIMES = (2**127 - 1, 2**521 - 1, 2**2203 - 1)
 """Mersenne primes: rationals with numerator and denominator below sqrt(p / 2) are recovered from residues."""
 
-
-@dataclass(frozen=True)
-class Vertex:
-    """A basic solution in exact rationals.
-
-    Parameters
-    ----------
-    primal : tuple of Fraction
-        Per column.
-    dual : tuple of Fraction
-        Per row.
-    """
-
-    primal: tuple[Fraction, ...]
-    dual: tuple[Fraction, ...]
+_REFINEMENTS = 24
 
 
 class GrowingLp:
@@ -91,12 +85,47 @@ class GrowingLp:
         solution = self._solver.getSolution()
         return list(solution.col_value), [float(v) for v in solution.row_dual]
 
-    def exact_vertex(self) -> Vertex | None:
-        """The last solve's basic solution in exact rationals, unscaled; None if its system is singular."""
-        basis = self._solver.getBasis()
-        basic = highspy.HighsBasisStatus.kBasic
-        columns = [j for j, status in enumerate(basis.col_status) if status == basic]
-        tight = [i for i, status in enumerate(basis.row_status) if status != basic]
+    def exact_optimum(self, watch: Watch = UNWATCHED) -> Vertex | None:
+        """An optimal vertex of the program so far, unscaled, that exact arithmetic confirms.
+
+        The last solve's, mostly; where floats do not tell the program's numbers apart, of a basis found on a
+        closer look (`refinement`). None if that fails.
+
+        Raises
+        ------
+        TimeLimitError
+            If the watch's deadline passed.
+        """
+        program = Program(self._rows, self._rhs, self._equality, self._costs)
+        basis, zoom = self._basis(), (-self.scale.bit_length(), 0)
+        for done in range(_REFINEMENTS):
+            vertex = self._vertex(basis)
+            if vertex is None:
+                return None
+            found = shortfall(program, vertex)
+            if found.is_none:
+                if done:
+                    self._solver.setBasis(_highs_basis(basis))
+                return vertex
+            watch.beat("refinement", done, _REFINEMENTS)
+            zoom = zoom_of(found.primal, zoom[0]), zoom_of(found.dual, zoom[1])
+            finer = refined_basis(program, vertex, basis, found, zoom)
+            if finer is None:
+                return None
+            basis = finer
+        return None
+
+    def _basis(self) -> Basis:
+        """Of the last solve."""
+        basis, basic = self._solver.getBasis(), highspy.HighsBasisStatus.kBasic
+        return Basis(
+            tuple(status == basic for status in basis.col_status),
+            tuple(status == basic for status in basis.row_status),
+        )
+
+    def _vertex(self, basis: Basis) -> Vertex | None:
+        columns = [j for j, is_basic in enumerate(basis.columns) if is_basic]
+        tight = [i for i, is_basic in enumerate(basis.rows) if not is_basic]
         if len(columns) != len(tight):
             return None
         place = {j: position for position, j in enumerate(columns)}
@@ -121,17 +150,14 @@ class GrowingLp:
             dual[i] = value
         return Vertex(tuple(primal), tuple(dual))
 
-    def is_feasible(self, primal: Sequence[Fraction]) -> bool:
-        """Exact check of every row and sign."""
-        if any(value < 0 for value in primal):
-            return False
-        scale = lcm(*(value.denominator for value in primal))
-        scaled = [int(value * scale) for value in primal]
-        for row, rhs, equality in zip(self._rows, self._rhs, self._equality, strict=True):
-            slack = rhs * scale - sum(a * scaled[j] for j, a in row.items())
-            if slack < 0 or (equality and slack):
-                return False
-        return True
+
+def _highs_basis(basis: Basis) -> highspy.HighsBasis:
+    status = highspy.HighsBasisStatus
+    found = highspy.HighsBasis()
+    found.col_status = [status.kBasic if is_in else status.kLower for is_in in basis.columns]
+    found.row_status = [status.kBasic if is_in else status.kUpper for is_in in basis.rows]
+    found.valid = True
+    return found
 
 
 def _solve_near(

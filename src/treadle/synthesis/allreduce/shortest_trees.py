@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.allreduce.separation import Number
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,13 @@ class TreeFinder:
     def _adjacency(self) -> list[list[tuple[int, int]]]:
         return self.network.adjacency()
 
-    def spanning_tree(self, lengths: Sequence[float], terminals: Iterable[int]) -> FabricTree | None:
+    def spanning_tree(self, lengths: Sequence[Number], terminals: Iterable[int]) -> FabricTree | None:
         """The minimum spanning tree of `terminals`; None if they are not connected.
 
         Parameters
         ----------
-        lengths : sequence of float, length m
-            Per pair, not negative, equal for opposite pairs.
+        lengths : sequence of number, length m
+            Per pair, not negative, equal for opposite pairs; integers are added up exactly.
         terminals : iterable of int
 
         Notes
@@ -83,14 +84,14 @@ class TreeFinder:
         return tree if spanned.issuperset(self.network.ranks) and _is_tree(tree, spanned) else None
 
     def _regions(
-        self, lengths: Sequence[float], terminals: Iterable[int]
-    ) -> tuple[list[float], list[int], list[int]]:
+        self, lengths: Sequence[Number], terminals: Iterable[int]
+    ) -> tuple[list[Number], list[int], list[int]]:
         n = self.network.n_nodes
         distance, region, arrival = [float("inf")] * n, [-1] * n, [-1] * n
-        heap: list[tuple[float, int]] = []
+        heap: list[tuple[Number, int]] = []
         for terminal in terminals:
-            distance[terminal], region[terminal] = 0.0, terminal
-            heap.append((0.0, terminal))
+            distance[terminal], region[terminal] = 0, terminal
+            heap.append((0, terminal))
         heapq.heapify(heap)
         while heap:
             far, node = heapq.heappop(heap)

@@ -6,12 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
+from math import lcm
+from typing import TypeVar
 
 import numpy as np
 
 from treadle.errors import InfeasibleError
 from treadle.synthesis.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.allreduce.refinement import Vertex
+from treadle.synthesis.allreduce.separation import Number
 from treadle.synthesis.allreduce.shortest_trees import FabricTree, TreeFinder
 from treadle.synthesis.watch import UNWATCHED, Watch
 
@@ -20,6 +24,8 @@ MAX_ENUMERATED_SWITCHES = 7
 
 _TOLERANCE = 1e-9
 _TREES_PER_ROUND = 6
+_EXACT_ROUNDS = 64
+_Value = TypeVar("_Value", float, Fraction)
 
 
 @dataclass(frozen=True)
@@ -33,11 +39,10 @@ class TreePacking:
     trees : tuple of (FabricTree, Fraction)
         Rates > 0.
     lengths : tuple of Fraction, length m
-        The dual: a length per pair, equal for opposite pairs. When `is_priced`, no tree is shorter than 1,
-        up to rounding of the float search.
+        The dual: a length per pair, equal for opposite pairs. When `is_priced`, no tree is shorter than 1.
     is_priced : bool
-        No better tree exists, as far as the float search can tell; False if it stopped at `target`, or when
-        the search for branching switches was not exhaustive.
+        No better tree exists; False if the search stopped at `target`, or when that for branching switches
+        was not exhaustive.
     """
 
     rate: Fraction
@@ -86,34 +91,59 @@ def pack_fabric_trees(
     lengths = _hint_lengths(network, hint)
     if not search.add(search.candidates(lengths)):
         raise InfeasibleError("allreduce: the ranks are not connected by links that run both ways")
+    _price_in_floats(search, lengths, target, watch)
+    return _price_exactly(search, target, watch)
+
+
+def _price_in_floats(
+    search: _Search, lengths: Sequence[float], target: Fraction | None, watch: Watch
+) -> None:
+    """Add trees until none is shorter than 1 by much, or the target is reached, as far as floats tell."""
+    n_ranks = len(search.network.ranks)
     for spread in (0.02, 0.1, 0.5):
-        starts = max(4, len(network.ranks) // 4)
+        starts = max(4, n_ranks // 4)
         for start in range(starts):
             watch.beat("allreduce trees", start, starts)
             search.add(search.candidates(search.disturbed(lengths, spread)))
     stop = float("inf") if target is None else float(target) * (1 - _TOLERANCE)
-    is_priced = False
-    while not is_priced:
+    while True:
         rate, duals = search.solve()
         if rate >= stop:
-            break
+            return
         mixed = [0.5 * d + 0.5 * h for d, h in zip(duals, lengths, strict=True)]
         found = 0
         for trial in range(_TREES_PER_ROUND):
             watch.beat("allreduce trees", trial, _TREES_PER_ROUND)
             spread = 0.02 * trial
-            found += search.add(search.candidates(search.disturbed(mixed, spread)), better_than=duals)
-        if not found and not search.add(search.candidates(duals), better_than=duals):
-            is_priced = search.is_exhaustive
+            found += search.add(search.candidates(search.disturbed(mixed, spread)), duals, 1 - _TOLERANCE)
+        if not found and not search.add(search.candidates(duals), duals, 1 - _TOLERANCE):
+            return
+
+
+def _price_exactly(search: _Search, target: Fraction | None, watch: Watch) -> TreePacking:
+    """Add trees until exact lengths prove that none is missing, or the target is reached."""
+    for done in range(_EXACT_ROUNDS):
+        watch.beat("allreduce trees", done, _EXACT_ROUNDS)
+        vertex = search.exact_optimum(watch)
+        if vertex is None:
             break
-    return search.packing(is_priced)
+        rate = sum(vertex.primal, Fraction(0))
+        if target is not None and rate >= target:
+            return search.packing(vertex, is_priced=False)
+        per_pair = search.lengths_of(vertex)
+        scale = lcm(*(length.denominator for length in per_pair))
+        whole = [int(length * scale) for length in per_pair]
+        if not search.add(search.candidates(whole, 0), whole, scale - 1):
+            return search.packing(vertex, is_priced=search.is_exhaustive)
+        search.solve()
+    return search.packing(search.exact_optimum(watch), is_priced=False)
 
 
 class _Search:
     """The restricted master program and the pool of trees."""
 
     def __init__(self, network: Network, seed: int) -> None:
-        self._network = network
+        self.network = network
         self._finder = TreeFinder(network)
         self._random = np.random.default_rng(seed)
         self._lp = GrowingLp()
@@ -129,19 +159,27 @@ class _Search:
     def disturbed(self, lengths: Sequence[float], spread: float) -> list[float]:
         """Lengths times random factors up to 1 + spread, equal for opposite pairs."""
         factors = 1 + spread * self._random.random(len(lengths))
-        reverse = self._network.reverse
+        reverse = self.network.reverse
         return [length * float(factors[min(e, reverse[e])]) for e, length in enumerate(lengths)]
 
-    def candidates(self, lengths: Sequence[float]) -> Iterator[FabricTree]:
-        """Short trees under `lengths`; the shortest among them when `is_exhaustive`."""
-        branching = self._network.branching
+    def candidates(self, lengths: Sequence[Number], tolerance: Number = _TOLERANCE) -> Iterator[FabricTree]:
+        """Short trees under `lengths`; the shortest among them when `is_exhaustive`.
+
+        Parameters
+        ----------
+        lengths : sequence of number, length m
+            Floats, or integers with a tolerance of 0.
+        tolerance : number
+            Share by which another tree must be shorter to be worth it.
+        """
+        branching = self.network.branching
         if not self.is_exhaustive:
-            yield from self._locally_shortest(lengths)
+            yield from self._locally_shortest(lengths, tolerance)
             return
-        best: tuple[float, FabricTree] | None = None
+        best: tuple[Number, FabricTree] | None = None
         for size in range(len(branching) + 1):
             for chosen in combinations(branching, size):
-                tree = self._finder.spanning_tree(lengths, (*self._network.ranks, *chosen))
+                tree = self._finder.spanning_tree(lengths, (*self.network.ranks, *chosen))
                 if tree is not None:
                     length = self._length(tree, lengths)
                     if best is None or length < best[0]:
@@ -149,9 +187,9 @@ class _Search:
         if best is not None:
             yield best[1]
 
-    def _locally_shortest(self, lengths: Sequence[float]) -> Iterator[FabricTree]:
+    def _locally_shortest(self, lengths: Sequence[Number], tolerance: Number) -> Iterator[FabricTree]:
         """Put single switches in or out of the last subset while that shortens the tree."""
-        ranks = self._network.ranks
+        ranks = self.network.ranks
         best = self._finder.spanning_tree(lengths, (*ranks, *self._subset))
         if best is None:
             return
@@ -159,25 +197,31 @@ class _Search:
         improved = True
         while improved:
             improved = False
-            for switch in self._network.branching:
+            for switch in self.network.branching:
                 subset = self._subset ^ {switch}
                 tree = self._finder.spanning_tree(lengths, (*ranks, *subset))
-                if tree is not None and self._length(tree, lengths) < shortest * (1 - _TOLERANCE):
-                    self._subset, best, shortest, improved = subset, tree, self._length(tree, lengths), True
+                if tree is None:
+                    continue
+                length = self._length(tree, lengths)
+                if length < shortest - shortest * tolerance:
+                    self._subset, best, shortest, improved = subset, tree, length, True
         yield best
 
-    def _length(self, tree: FabricTree, lengths: Sequence[float]) -> float:
+    def _length(self, tree: FabricTree, lengths: Sequence[Number]) -> Number:
         return sum(lengths[pair] for _, _, pairs in tree.edges for pair in pairs)
 
-    def add(self, trees: Iterator[FabricTree], *, better_than: Sequence[float] | None = None) -> int:
-        """Add new trees (shorter than 1 under the lengths `better_than`); returns how many."""
+    def add(
+        self,
+        trees: Iterator[FabricTree],
+        lengths: Sequence[Number] | None = None,
+        limit: Number = 1,
+    ) -> int:
+        """Add new trees, with `lengths` those up to `limit` long; returns how many."""
         added = 0
         for tree in trees:
-            usage = tree.usage(self._network)
+            usage = tree.usage(self.network)
             key = frozenset(usage.items())
-            if key in self._pool:
-                continue
-            if better_than is not None and self._length(tree, better_than) > 1 - _TOLERANCE:
+            if key in self._pool or (lengths is not None and self._length(tree, lengths) > limit):
                 continue
             self._pool[key] = tree
             self._lp.add_column(1, {self._row[e]: count for e, count in usage.items()})
@@ -185,29 +229,31 @@ class _Search:
         return added
 
     def solve(self) -> tuple[float, list[float]]:
+        """The total rate and each pair's length over the trees so far, in floats."""
         values, duals = self._lp.solve()
         return sum(values) * self._lp.scale, self._per_pair([max(0.0, dual) for dual in duals])
 
-    def _per_pair(self, duals: Sequence[float]) -> list[float]:
-        reverse = self._network.reverse
-        return [duals[self._row[min(e, reverse[e])]] for e in range(self._network.n_pairs)]
+    def exact_optimum(self, watch: Watch) -> Vertex | None:
+        """The last solution exactly; None if that fails."""
+        return self._lp.exact_optimum(watch)
 
-    def packing(self, is_priced: bool) -> TreePacking:
-        """The last solution in exact rationals."""
-        vertex = self._lp.exact_vertex()
-        if vertex is not None and self._lp.is_feasible(vertex.primal):
-            rates: Sequence[Fraction] = vertex.primal
-        else:
-            rates = self._shrunk_to_fit()
-        reverse = self._network.reverse
-        duals = vertex.dual if vertex is not None else (Fraction(0),) * len(self._row)
+    def lengths_of(self, vertex: Vertex) -> list[Fraction]:
+        """Each pair's length at that vertex."""
+        return self._per_pair(vertex.dual)
+
+    def _per_pair(self, duals: Sequence[_Value]) -> list[_Value]:
+        reverse = self.network.reverse
+        return [duals[self._row[min(e, reverse[e])]] for e in range(self.network.n_pairs)]
+
+    def packing(self, vertex: Vertex | None, *, is_priced: bool) -> TreePacking:
+        """The rates of an optimum; without one, the last ones in floats, made to fit."""
+        rates = self._shrunk_to_fit() if vertex is None else vertex.primal
         trees = zip(self._pool.values(), rates, strict=True)
+        none = [Fraction(0)] * self.network.n_pairs
         return TreePacking(
             rate=sum(rates, Fraction(0)),
             trees=tuple((tree, rate) for tree, rate in trees if rate),
-            lengths=tuple(
-                max(Fraction(0), duals[self._row[min(e, reverse[e])]]) for e in range(self._network.n_pairs)
-            ),
+            lengths=tuple(none if vertex is None else self.lengths_of(vertex)),
             is_priced=is_priced and vertex is not None,
         )
 
@@ -218,7 +264,7 @@ class _Search:
         for usage, rate in zip(self._pool, rates, strict=True):
             for e, count in usage:
                 load[e] += count * rate
-        factor = max(Fraction(1), *(load[e] / self._network.capacity[e] for e in load))
+        factor = max(Fraction(1), *(load[e] / self.network.capacity[e] for e in load))
         return [rate / factor for rate in rates]
 
 

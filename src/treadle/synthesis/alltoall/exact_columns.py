@@ -128,7 +128,7 @@ class ColumnProgram:
             if self.n_columns > max_columns:
                 return None
             watch.beat("columns", self.n_columns, max_columns)
-            optimum, new = self._exactly()
+            optimum, new = self._exactly(watch)
             if optimum is not None or not new:
                 return optimum
             self._lp.solve()
@@ -213,10 +213,10 @@ class ColumnProgram:
         self._columns.append(column)
         return True
 
-    def _exactly(self) -> tuple[ColumnOptimum | None, int]:
-        """The optimum if the exact basis proves it, and how many columns it asks for otherwise."""
-        vertex = self._lp.exact_vertex()
-        if vertex is None or not self._lp.is_feasible(vertex.primal) or min(vertex.dual) < 0:
+    def _exactly(self, watch: Watch) -> tuple[ColumnOptimum | None, int]:
+        """The optimum if exact lengths prove it, and how many columns they ask for otherwise."""
+        vertex = self._lp.exact_optimum(watch)
+        if vertex is None:
             return None, 0
         orbits = self._symmetry.n_orbits
         lengths = [
@@ -238,7 +238,7 @@ class ColumnProgram:
             part * room * length
             for part, room, length in zip(self._divisors.tolist(), self._room, whole, strict=True)
         )
-        if Fraction(volume, needed) > vertex.primal[0]:
+        if volume > needed * vertex.primal[0]:
             values = vertex.dual[orbits:]
             unit = Fraction(divisor, scale)
             return None, self._add(trees, [c * unit < v for c, v in zip(costs, values, strict=True)])
