@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
+from shlex import quote
 
 from treadle.lowering.msccl_xml import Profile
+from treadle.lowering.selection.mscclpp_recipe import CALLED, direct_recipe, recipe
+from treadle.lowering.selection.served import Selector, TextFacts, served
 
 
 @dataclass(frozen=True)
@@ -20,16 +23,24 @@ class Loading:
     check : str
         How to see that the file is in use.
     fallback : str
-        When the runtime leaves the file aside without an error.
+        When the runtime leaves the file aside, or what it does instead.
+    prepare : tuple of str
+        Shell commands before that.
+    code : tuple of str
+        Lines of Python for every process.
     """
 
     runtime: str
     environment: tuple[tuple[str, str], ...]
     check: str
     fallback: str
+    prepare: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
 
 
-def msccl_loading(path: str, profile: Profile, n_chunks: int) -> Loading:
+def msccl_loading(
+    path: str, profile: Profile, facts: TextFacts, *, in_place: bool, in_own_folder: bool
+) -> Loading:
     """How the MSCCL runtimes load an XML.
 
     Parameters
@@ -37,19 +48,26 @@ def msccl_loading(path: str, profile: Profile, n_chunks: int) -> Loading:
     path : str
         Of the file, as it will be found on the cluster.
     profile : Profile
-    n_chunks : int
-        Element counts that do not divide by it are left to the runtime's own algorithms.
+    facts : TextFacts
+        Of the text.
+    in_place : bool
+        Which calls the text serves.
+    in_own_folder : bool
+        Whether the file's folder holds nothing but such texts: all but the legacy runtime parse every file.
 
     Examples
     --------
-    >>> dict(msccl_loading("two.xml", Profile.LEGACY, 4).environment)["MSCCL_XML_FILES"]
-    'two.xml'
+    >>> from treadle.schedules.collective import CollectiveKind
+    >>> facts = TextFacts(CollectiveKind.ALLREDUCE, 2, 4)
+    >>> loading = msccl_loading("two.xml", Profile.AZURE, facts, in_place=False, in_own_folder=False)
+    >>> loading.prepare
+    ('mkdir -p two.msccl', 'cp two.xml two.msccl/')
+    >>> dict(loading.environment)["MSCCL_ALGO_DIR"]
+    'two.msccl'
     """
-    fallback = (
-        f"buffers of a number of elements that {n_chunks} does not divide, sizes outside minBytes to "
-        "maxBytes, and calls in place where the text says out of place (or the other way)"
-    )
+    where = _where(facts, in_place)
     if profile is Profile.LEGACY:
+        rule = served(facts, Selector.LEGACY).rule
         return Loading(
             runtime="msccl (NCCL with the MSCCL interpreter)",
             environment=(
@@ -59,42 +77,80 @@ def msccl_loading(path: str, profile: Profile, n_chunks: int) -> Loading:
                 ("NCCL_DEBUG_SUBSYS", "INIT,ENV"),
             ),
             check="every rank logs 'Connected 1 MSCCL algorithms'",
-            fallback=fallback,
+            fallback=f"all but {rule}{where}; averages, and calls within a group of several",
         )
     folder = str(PurePath(path).parent)
-    is_rccl = profile is Profile.RCCL
+    prepare: tuple[str, ...] = ()
+    if not in_own_folder:
+        folder = str(PurePath(path).with_suffix(".msccl"))
+        prepare = (f"mkdir -p {quote(folder)}", f"cp {quote(path)} {quote(folder)}/")
+    if profile is Profile.RCCL:
+        return Loading(
+            runtime="RCCL (a release with MSCCL)",
+            environment=(
+                ("RCCL_MSCCL_FORCE_ENABLE", "1"),
+                ("MSCCL_ALGO_DIR", folder),
+                ("NCCL_DEBUG", "INFO"),
+            ),
+            check=f"every rank logs 'Using MSCCL files from {folder}'; it ends at a file that is none",
+            fallback=f"all but {served(facts, Selector.RCCL).rule}{where}; averages",
+            prepare=prepare,
+        )
     return Loading(
-        runtime="RCCL" if is_rccl else "msccl-executor-nccl, with msccl-scheduler in LD_PRELOAD",
-        environment=(
-            ("RCCL_MSCCL_FORCE_ENABLE" if is_rccl else "NCCL_MSCCL_ENABLE", "1"),
-            ("MSCCL_ALGO_DIR", folder),
-            ("NCCL_DEBUG", "INFO"),
-        ),
-        check="the log names the folder that MSCCL's files are read from "
-        f"(the scheduler: 'Using MSCCL Algo files from {folder}'); every file in it is read",
-        fallback=fallback,
+        runtime="msccl-executor-nccl (in place of NCCL)",
+        environment=(("NCCL_MSCCL_ENABLE", "1"), ("MSCCL_ALGO_DIR", folder), ("NCCL_DEBUG", "INFO")),
+        check=f"every rank logs 'Using MSCCL Algo files from {folder}'; it ends at a file that is none",
+        fallback=f"all but {served(facts, Selector.AZURE).rule}{where}; averages, and processes with several "
+        "GPUs",
+        prepare=prepare,
     )
 
 
-def mscclpp_loading(path: str, name: str) -> Loading:
+def _where(facts: TextFacts, in_place: bool) -> str:
+    """The calls that a text of MSCCL is for, besides the rule of their counts."""
+    limits = [f"of at least {facts.min_bytes} bytes"] if facts.min_bytes else []
+    limits += [f"of at most {facts.max_bytes} bytes"] if facts.max_bytes else []
+    return ", ".join(["", *limits, "in place" if in_place else "out of place"])
+
+
+def mscclpp_loading(path: str, name: str, facts: TextFacts, *, root: int, in_place: bool) -> Loading:
     """How MSCCL++ loads an execution plan.
+
+    Parameters
+    ----------
+    path, name : str
+        Of the plan.
+    facts : TextFacts
+    root : int
+        Of a broadcast or reduce, else -1.
+    in_place : bool
 
     Examples
     --------
-    >>> mscclpp_loading("plans/two.json", "two").environment[1]
-    ('MSCCLPP_EXECUTION_PLAN_DIR', 'plans')
+    >>> from treadle.schedules.collective import CollectiveKind
+    >>> facts = TextFacts(CollectiveKind.ALLREDUCE, 8, 8)
+    >>> mscclpp_loading("two.json", "two", facts, root=-1, in_place=False).code[1]
+    'plan = mscclpp.ExecutionPlan(\'two.json\', int(os.environ["RANK"]))'
     """
+    if facts.kind not in CALLED:
+        return Loading(
+            runtime=f"MSCCL++ (its executor: the NCCL interface hands no {facts.kind} to plans)",
+            environment=(("MSCCLPP_LOG_LEVEL", "INFO"),),
+            check=f"the log says 'Starting execution with plan: {name}'",
+            fallback=f"nothing: all but {served(facts, Selector.MSCCLPP).rule} is an error",
+            code=direct_recipe(path),
+        )
     return Loading(
-        runtime="MSCCL++ (its NCCL interface, libmscclpp_nccl.so)",
+        runtime="MSCCL++ (as NCCL; in every process, before init_process_group('nccl'))",
         environment=(
             ("LD_PRELOAD", "libmscclpp_nccl.so"),
-            ("MSCCLPP_EXECUTION_PLAN_DIR", str(PurePath(path).parent)),
-            ("MSCCLPP_DEBUG", "INFO"),
+            ("MSCCLPP_NCCL_LIB_PATH", "libnccl.so.2"),
+            ("MSCCLPP_LOG_LEVEL", "INFO"),
         ),
-        check=f"mscclpp's Python: ExecutionPlan({path!r}, rank).name is {name!r}; then compare times with "
-        "the folder's variable unset",
-        fallback="sizes outside min_message_size to max_message_size, or whose chunks are no multiples of 16 "
-        "bytes, and calls whose buffers are in place where the plan says out of place",
+        check=f"every call that it serves logs 'Starting execution with plan: {name}'",
+        fallback="what `select` leaves aside goes to NCCL; without `select` a size that the chunks do not "
+        "divide into whole 16 bytes is an error",
+        code=recipe(path, name, facts, root=root, in_place=in_place),
     )
 
 

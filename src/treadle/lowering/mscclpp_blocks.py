@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from treadle.lowering.addresses import Addresses
-from treadle.lowering.mscclpp_lanes import Lane, memory_of, touches
-from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.lowering.mscclpp_lanes import RECEIVE_REDUCE, SEND, Lane, memory_of, touches
+from treadle.lowering.program import Buffer, Program
 from treadle.topologies.topology import Topology
 
 PEERS = 8
@@ -66,6 +68,11 @@ class Block:
     def length(self) -> int:
         """Operations, those within pipelines too."""
         return sum(1 + len(operation.get("ops", ())) for operation in self.operations)
+
+    @property
+    def has_pipeline(self) -> bool:
+        """Whether slices flow through it."""
+        return any("iter_context" in operation for operation in self.operations)
 
     def resources(self) -> Iterator[tuple[str, int]]:
         """What of the executor's tables it takes."""
@@ -181,13 +188,13 @@ class Messages:
 def route_messages(fabric: Fabric, lane: Lane, gpus: Sequence[Gpu]) -> Messages:
     """Decide for every message of a lane how it travels."""
     program, found = lane.program, Messages()
-    owner = program.operation_rank
+    owner = lane.owner
     for send in lane.numbers:
         receive = lane.receive_of.get(send)
         if receive is None:
             continue
-        sender, receiver = int(owner[send]), int(owner[receive])
-        if program.operation_kind[receive] == OperationKind.RECEIVE_REDUCE:
+        sender, receiver = owner[send], owner[receive]
+        if program.operation_kind[receive] == RECEIVE_REDUCE:
             near = fabric.channel_type(sender, receiver) == "memory"
             if near and _is_stable(lane, send, receive):
                 found.pulled.add(send)
@@ -203,7 +210,7 @@ def _is_stable(lane: Lane, send: int, receive: int) -> bool:
     program = lane.program
     memory = memory_of(program, program.source[send])
     first, past = int(program.first[send]), int(program.first[send] + program.count[send])
-    rank = int(program.operation_rank[send])
+    rank = lane.owner[send]
     for later in lane.by_rank[rank][lane.place[send] :]:
         _, writes = touches(program, later, memory, first, past)
         # what another rank puts here may arrive as soon as that rank begins to
@@ -217,7 +224,7 @@ def _is_free(lane: Lane, send: int, receive: int) -> bool:
     program = lane.program
     memory = memory_of(program, program.target[receive])
     first, past = int(program.first[receive]), int(program.first[receive] + program.count[receive])
-    rank = int(program.operation_rank[receive])
+    rank = lane.owner[receive]
     return all(
         # what was sent is read until its receiver has it: by the receiver itself, or by the proxy
         lane.is_before(lane.receive_of.get(earlier, earlier), send)
@@ -235,19 +242,21 @@ def find_stars(fabric: Fabric, lane: Lane, messages: Messages) -> dict[int, tupl
         From the first receive-reduce of such a star to its ranks; its broadcast is added to `stored`.
     """
     program = lane.program
-    owner, kinds = program.operation_rank, program.operation_kind
+    owner, kinds = lane.owner, program.operation_kind
     stars: dict[int, tuple[int, ...]] = {}
+    if not fabric.switch_channels or not np.any(fabric.topology.multicast & fabric.topology.aggregation):
+        return stars
     for rank, numbers in lane.by_rank.items():
         by_range: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number in numbers:
             by_range[int(program.first[number]), int(program.count[number])].append(number)
         for same in by_range.values():
-            sums = [i for i in same if kinds[i] == OperationKind.RECEIVE_REDUCE]
-            sends = [i for i in same if kinds[i] == OperationKind.SEND]
+            sums = [i for i in same if kinds[i] == RECEIVE_REDUCE]
+            sends = [i for i in same if kinds[i] == SEND]
             if not sums or same != sums + sends or any(send in messages.staged for send in sends):
                 continue
             into = [lane.send_of[number] for number in sums]
-            ranks = {int(owner[send]) for send in into}
+            ranks = {owner[send] for send in into}
             at_inputs = all(program.source[i] == Buffer.INPUT for i in (sums[0], *into))
             at_outputs = all(
                 program.target[i] == Buffer.OUTPUT for i in (*sums, *(lane.receive_of[s] for s in sends))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from treadle.lowering.mscclpp_lanes import REMEDY, chunk_groups, make_lanes
 from treadle.lowering.mscclpp_writer import form_lane
 from treadle.lowering.passes import split_copies
 from treadle.lowering.program import Program
+from treadle.lowering.selection.mscclpp_recipe import MOST_BYTES
+from treadle.lowering.selection.served import ALIGNMENT
 from treadle.lowering.text_arguments import check_equal_shards, check_heading
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
@@ -67,10 +69,12 @@ def emit_mscclpp_json(
     name : str
         Letters, digits and ``_.-``.
     min_bytes, max_bytes : int
-        Sizes for which the runtime may choose it; max_bytes 0 means no limit.
+        Sizes for which the runtime may choose it; max_bytes 0 means no limit. The text names at least the
+        size at which chunks are 16 bytes, so that smaller calls are left to NCCL instead of failing, and at
+        most 4 GiB - 1.
     pipeline_bytes : int
         Wrap each lane whose operations move equal amounts in a pipeline of slices of so many bytes, a
-        multiple of 16. 0: no pipelines.
+        multiple of 16; there must be one. 0: no pipelines.
     switch_channels : bool
         Let switches with multicast (and aggregation) copy (and sum) where a rank sends the same to all ranks
         of a group through one of them, and an allreduce's tree is a star.
@@ -94,10 +98,16 @@ def emit_mscclpp_json(
     a signal and a wait on each of its channels, since peers write into memory that must be there, and ends so
     where a peer read its memory.
 
-    The runtime serves sizes whose chunks are multiples of 16 bytes; it refuses others.
+    The runtime serves sizes whose chunks are multiples of 16 bytes; others are errors.
     """
     limits = limits or MscclppLimits()
     _check_arguments(program, name, min_bytes, max_bytes, pipeline_bytes, domains)
+    least, most = max(min_bytes, ALIGNMENT * program.n_chunks), min(max_bytes or MOST_BYTES, MOST_BYTES)
+    if least > most:
+        raise ScheduleError(
+            f"MSCCL++: no size is served: {program.n_chunks} chunks of {ALIGNMENT} bytes need {least} bytes, "
+            f"the plan ends at {most}; {REMEDY}"
+        )
     program = split_copies(program)
     groups = chunk_groups(program)
     fabric = Fabric(program, topology, tuple(domains or [0] * program.n_ranks), switch_channels)
@@ -112,20 +122,47 @@ def emit_mscclpp_json(
                 f"{REMEDY}"
             )
         room = max(1, room * limits.operations // (longest + 1))
+    if pipeline_bytes and not any(block.has_pipeline for gpu in gpus for block in gpu.blocks):
+        raise ScheduleError(
+            "MSCCL++: --pipeline would change nothing: every thread block's operations move unequal amounts"
+        )
     plan: dict[str, Any] = {
         "name": name,
         "collective": _NAMES[program.kind],
         "protocol": "Simple",
         "inplace": program.in_place,
         "reuse_resources": False,
-        "gpus": [gpu.to_json() for gpu in gpus],
         "num_threads_per_block": 1024,
         "use_double_scratch_buffer": False,
-        "buffer_alignment": 16,
-        "min_message_size": min_bytes,
-        "max_message_size": max_bytes or 2**64 - 1,
+        "buffer_alignment": ALIGNMENT,
+        "min_message_size": least,
+        "max_message_size": most,
+        "gpus": [gpu.to_json() for gpu in gpus],
     }
-    return json.dumps(plan, indent=1) + "\n"
+    return "\n".join(_lines(plan)) + "\n"
+
+
+def _lines(plan: dict[str, Any]) -> Iterator[str]:
+    """A plan with a line for each operation: the fast encoder knows no indentation."""
+    yield "{"
+    for key, value in plan.items():
+        if key != "gpus":
+            yield f" {json.dumps(key)}: {json.dumps(value)},"
+    yield ' "gpus": ['
+    for place, gpu in enumerate(plan["gpus"]):
+        members = {key: value for key, value in gpu.items() if key != "threadblocks"}
+        yield f'  {json.dumps(members)[:-1]}, "threadblocks": ['
+        blocks = gpu["threadblocks"]
+        for number, block in enumerate(blocks):
+            rest = {key: value for key, value in block.items() if key != "ops"}
+            yield f'   {json.dumps(rest)[:-1]}, "ops": ['
+            ops = block["ops"]
+            yield from (f"    {json.dumps(entry)}," for entry in ops[:-1])
+            yield from (f"    {json.dumps(entry)}" for entry in ops[-1:])
+            yield f"   ]}}{',' if number + 1 < len(blocks) else ''}"
+        yield f"  ]}}{',' if place + 1 < len(plan['gpus']) else ''}"
+    yield " ]"
+    yield "}"
 
 
 def _gpus(
@@ -138,7 +175,8 @@ def _gpus(
 ) -> tuple[list[Gpu], int]:
     """All ranks' thread blocks with `room` program operations in each, and the longest block's length."""
     gpus = [Gpu(program, rank) for rank in range(program.n_ranks)]
-    for number, lane in enumerate(make_lanes(program, room, limits.thread_blocks, groups)):
+    lanes = make_lanes(program, room, limits.thread_blocks, groups, alike=pipeline_bytes > 0)
+    for number, lane in enumerate(lanes):
         form_lane(fabric, lane, number, gpus, pipeline_bytes)
     for gpu in gpus:
         for block in gpu.blocks:

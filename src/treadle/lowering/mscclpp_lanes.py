@@ -12,6 +12,10 @@ import numpy as np
 from treadle.errors import ScheduleError
 from treadle.lowering.program import Buffer, OperationKind, Program
 
+# members of an enumeration are looked up slowly, and these millions of times
+SEND, RECEIVE, RECEIVE_REDUCE, COPY = map(int, OperationKind)
+INPUT, OUTPUT = int(Buffer.INPUT), int(Buffer.OUTPUT)
+
 PARALLEL = 32
 """Thread blocks of a rank that work side by side, where there is work for so many."""
 REMEDY = "solve with fewer trees (--trees 1) or chunks, or write MSCCL XML instead"
@@ -34,10 +38,13 @@ def chunk_groups(program: Program) -> list[list[int]]:
     return members
 
 
-def deal_lanes(program: Program, groups: Sequence[Sequence[int]], room: int, most: int) -> list[list[int]]:
+def deal_lanes(
+    program: Program, groups: Sequence[Sequence[int]], room: int, most: int, *, alike: bool = False
+) -> list[list[int]]:
     """Groups dealt out to lanes evenly, at most `room` operations of a rank in each.
 
-    There are `PARALLEL` lanes, or fewer if there are fewer groups, or more if they don't hold all.
+    There are `PARALLEL` lanes, or fewer if there are fewer groups, or more if they don't hold all. `alike`: a
+    lane's groups move the same amounts, as pipelines ask.
 
     Raises
     ------
@@ -47,14 +54,20 @@ def deal_lanes(program: Program, groups: Sequence[Sequence[int]], room: int, mos
     owner = program.operation_rank
     lanes: list[list[int]] = [[] for _ in range(min(PARALLEL, most, len(groups)))]
     loads = np.zeros((len(lanes), program.n_ranks), dtype=np.int64)
+    amounts: list[frozenset[int] | None] = [None] * len(lanes)
     for group in groups:
+        amount = frozenset(program.count[list(group)].tolist()) if alike else None
         weight = np.bincount(owner[list(group)], minlength=program.n_ranks)
         after = (loads + weight).max(axis=1, initial=0)
+        others = np.array([found not in (None, amount) for found in amounts], dtype=bool)
+        after[others] = np.iinfo(np.int64).max
         place = int(after.argmin())
         if lanes[place] and after[place] > room:
             place = len(lanes)
             lanes.append([])
+            amounts.append(None)
             loads = np.concatenate([loads, np.zeros((1, program.n_ranks), dtype=np.int64)])
+        amounts[place] = amount
         lanes[place].extend(group)
         loads[place] += weight
     if len(lanes) > most:
@@ -71,12 +84,12 @@ def match_messages(program: Program) -> dict[int, int]:
     owner, kinds = program.operation_rank.tolist(), program.operation_kind.tolist()
     peers, channels = program.peer.tolist(), program.channel.tolist()
     for number, kind in enumerate(kinds):
-        if kind == OperationKind.SEND:
+        if kind == SEND:
             waiting[owner[number], peers[number], channels[number]].append(number)
     sends = {stream: iter(numbers) for stream, numbers in waiting.items()}
     matched: dict[int, int] = {}
     for number, kind in enumerate(kinds):
-        if kind in (OperationKind.RECEIVE, OperationKind.RECEIVE_REDUCE):
+        if kind in (RECEIVE, RECEIVE_REDUCE):
             send = next(sends.get((peers[number], owner[number], channels[number]), iter(())), None)
             if send is None:
                 raise ScheduleError(f"MSCCL++: operation {number} receives what nobody sends")
@@ -98,12 +111,17 @@ class Lane:
     _clock: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
+    def owner(self) -> list[int]:
+        """Rank of every operation of the program."""
+        owners: list[int] = self.program.operation_rank.tolist()
+        return owners
+
+    @cached_property
     def by_rank(self) -> dict[int, list[int]]:
         """Operations of each rank that has some, in order."""
         found: dict[int, list[int]] = defaultdict(list)
-        owner = self.program.operation_rank
         for number in self.numbers:
-            found[int(owner[number])].append(number)
+            found[self.owner[number]].append(number)
         return dict(found)
 
     @cached_property
@@ -123,7 +141,7 @@ class Lane:
         ScheduleError
             If blocks that run their lists in order would wait for each other.
         """
-        owner, kinds = self.program.operation_rank, self.program.operation_kind
+        owner, kinds = self.owner, self.program.operation_kind
         now = {rank: [0] * self.program.n_ranks for rank in self.by_rank}
         queues = {rank: iter(numbers) for rank, numbers in self.by_rank.items()}
         heads = {rank: next(queue) for rank, queue in queues.items()}
@@ -139,7 +157,7 @@ class Lane:
                     if number in self.send_of:
                         sent = self._clock[self.send_of[number]]
                         clock[:] = map(max, clock, sent)
-                    clock[int(owner[number])] = self.place[number]
+                    clock[owner[number]] = self.place[number]
                     self._clock[number] = tuple(clock)
                     moving = True
                     following = next(queues[rank], None)
@@ -156,9 +174,8 @@ class Lane:
 
     def is_before(self, one: int, other: int) -> bool:
         """Whether operation `one` is complete when `other` begins, whatever the blocks' speeds."""
-        rank = int(self.program.operation_rank[one])
-        own = rank == int(self.program.operation_rank[other])
-        if own:
+        rank = self.owner[one]
+        if rank == self.owner[other]:
             return self.place[one] < self.place[other]
         return self._clock[other][rank] >= self.place[one]
 
@@ -169,21 +186,23 @@ def touches(program: Program, number: int, memory: int, first: int, past: int) -
     if begin >= past or begin + int(program.count[number]) <= first:
         return False, False
     kind = program.operation_kind[number]
-    reads = kind != OperationKind.RECEIVE and memory_of(program, program.source[number]) == memory
-    writes = kind != OperationKind.SEND and memory_of(program, program.target[number]) == memory
+    reads = kind != RECEIVE and memory_of(program, program.source[number]) == memory
+    writes = kind != SEND and memory_of(program, program.target[number]) == memory
     return bool(reads), bool(writes)
 
 
 def memory_of(program: Program, buffer: int) -> int:
     """The memory that a buffer is: in place, INPUT and OUTPUT are one."""
-    return int(Buffer.INPUT) if program.in_place and buffer == Buffer.OUTPUT else int(buffer)
+    return INPUT if program.in_place and buffer == OUTPUT else int(buffer)
 
 
-def make_lanes(program: Program, room: int, most: int, groups: Sequence[Sequence[int]]) -> Iterator[Lane]:
-    """Lanes of a program, in order, each with its order found."""
+def make_lanes(
+    program: Program, room: int, most: int, groups: Sequence[Sequence[int]], *, alike: bool = False
+) -> Iterator[Lane]:
+    """Lanes of a program, in order, each with its order found; `alike` as for `deal_lanes`."""
     receive_of = match_messages(program)
     send_of = {receive: send for send, receive in receive_of.items()}
-    for numbers in deal_lanes(program, groups, room, most):
+    for numbers in deal_lanes(program, groups, room, most, alike=alike):
         lane = Lane(program, numbers, receive_of, send_of)
         lane.order()
         yield lane

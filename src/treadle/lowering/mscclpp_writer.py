@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from treadle.lowering.mscclpp_blocks import PEERS, Block, Fabric, Gpu, Messages, find_stars, route_messages
-from treadle.lowering.mscclpp_lanes import Lane, memory_of
+from treadle.lowering.mscclpp_lanes import COPY, RECEIVE, SEND, Lane, memory_of
 from treadle.lowering.program import Buffer, OperationKind, Program
 
 _T = TypeVar("_T")
@@ -48,7 +48,7 @@ class _BlockWriter:
     def write(self, numbers: Sequence[int], pipeline_bytes: int, count: int) -> Block:
         """The block of these operations, in a pipeline of slices unless `pipeline_bytes` is 0."""
         for number in numbers:
-            if self._program.operation_kind[number] != OperationKind.COPY:
+            if self._program.operation_kind[number] != COPY:
                 self._channel(number)
         self._greet()
         body = len(self._block.operations)
@@ -270,7 +270,7 @@ class _BlockWriter:
         """Nobody reads this rank's memory any more, and nothing sent is still under way."""
         kinds, pulled = self._program.operation_kind, self._messages.pulled
         read = [i for i in numbers if self._lane.send_of.get(i) in pulled]
-        lent = [i for i in numbers if kinds[i] == OperationKind.SEND and i in pulled]
+        lent = [i for i in numbers if kinds[i] == SEND and i in pulled]
         self._signal("signal", self._once(read))
         self._events("wait", self._once(lent))
         if lent:
@@ -339,7 +339,7 @@ class _BlockWriter:
 
     def _remote_source(self, send: int) -> _Json:
         """Where the sender keeps what is read from there."""
-        sender, buffer = int(self._program.operation_rank[send]), int(self._program.source[send])
+        sender, buffer = self._lane.owner[send], int(self._program.source[send])
         return {**self._buffer(sender, _LETTERS[buffer], "memory"), **self._span(send, sender, buffer)}
 
     def _buffer(self, peer: int, letter: str, kind: str) -> _Json:
@@ -356,9 +356,9 @@ class _BlockWriter:
         program = self._program
         first, past = int(program.first[number]), int(program.first[number] + program.count[number])
         kind, found = program.operation_kind[number], []
-        if kind != OperationKind.RECEIVE:
+        if kind != RECEIVE:
             found.append((memory_of(program, program.source[number]), first, past, False))
-        if kind != OperationKind.SEND:
+        if kind != SEND:
             found.append((memory_of(program, program.target[number]), first, past, True))
         return list(found)
 

@@ -30,10 +30,16 @@ def check_heading(what: str, name: str, min_bytes: int, max_bytes: int) -> None:
         raise FormatError(f"{what}: sizes {min_bytes} to {max_bytes} bytes are no range")
 
 
+def has_equal_shards(program: Program) -> bool:
+    """Whether all shards have as many chunks, where the collective has shards."""
+    sizes = np.diff(program.shard_offset)
+    return program.kind not in _WITH_SHARDS or sizes.min() == sizes.max()
+
+
 def check_equal_shards(what: str, program: Program) -> None:
     """Refuse programs with unequal shards, where the format has no weights; ScheduleError."""
-    sizes = np.diff(program.shard_offset)
-    if program.kind in _WITH_SHARDS and sizes.min() != sizes.max():
+    if not has_equal_shards(program):
+        sizes = np.diff(program.shard_offset)
         raise ScheduleError(
             f"{what}: {program.kind} with unequal shards ({sizes.min()} to {sizes.max()} chunks) cannot be "
             "expressed: the format has no weights; solve without them, or execute the plan by treadle run"
