@@ -21,6 +21,8 @@ from treadle.lowering.exchange import lower_exchange
 from treadle.lowering.forest import lower
 from treadle.lowering.mscclpp_interpret import interpret_mscclpp_json
 from treadle.lowering.mscclpp_json import MscclppLimits, emit_mscclpp_json
+from treadle.lowering.mscclpp_lanes import chunk_groups
+from treadle.lowering.passes import split_copies
 from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, on_all_ranks
 from treadle.schedules.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
@@ -79,6 +81,11 @@ def test_emitted_plan_does_what_the_collective_asks(kind: CollectiveKind, pipeli
         if collective.weights is not None and len(set(collective.weights)) > 1:
             with pytest.raises(ScheduleError, match="unequal shards"):
                 emit_mscclpp_json(program, topology)
+            continue
+        cut = split_copies(program)
+        if pipeline_bytes and all(len(set(cut.count[group].tolist())) > 1 for group in chunk_groups(cut)):
+            with pytest.raises(ScheduleError, match="--pipeline would change nothing"):
+                emit_mscclpp_json(program, topology, domains=domains, pipeline_bytes=pipeline_bytes)
             continue
         text = emit_mscclpp_json(program, topology, domains=domains, pipeline_bytes=pipeline_bytes)
         report = interpret_mscclpp_json(text, root=collective.root or 0)

@@ -35,7 +35,8 @@ PROGRAMS = (TargetFormat.MSCCL_XML, TargetFormat.MSCCLPP_JSON, TargetFormat.CPU_
 @pytest.mark.parametrize("target", PROGRAMS)
 def test_instances_multiply_chunks(target: TargetFormat) -> None:
     plan = planning.solve("ring(4)", "allreduce").plan
-    one, three = (planning.lower(plan, to=target, instances=i) for i in (1, 3))
+    asked = {} if target is TargetFormat.CPU_XML else {"chunks": "plan"}
+    one, three = (planning.lower(plan, to=target, instances=i, **asked) for i in (1, 3))
     assert three.faults == ()
     assert three.n_chunks == 3 * one.n_chunks
 
@@ -53,9 +54,9 @@ def test_loading_is_told(target: TargetFormat, tmp_path: Path, capsys: pytest.Ca
     assert str(tmp_path / "folder") in shown
     assert main(["lower", plan, "--to", target, "-o", out, *sized, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert values["interpreted"]
+    assert values["interpreted"] == (target is not TargetFormat.NCCL_GRAPH)
     assert not values["loaded_by_runtime"]
-    assert str(tmp_path / "folder") in json.dumps([values["environment"], values["check"]])
+    assert str(tmp_path / "folder") in json.dumps([values["environment"], values["check"], values["code"]])
 
 
 def test_every_profile_names_its_variables() -> None:
@@ -65,7 +66,14 @@ def test_every_profile_names_its_variables() -> None:
         for profile in Profile
     }
     assert shown[Profile.LEGACY]["MSCCL_XML_FILES"] == "a/b.xml"
-    assert shown[Profile.AZURE]["MSCCL_ALGO_DIR"] == shown[Profile.RCCL]["MSCCL_ALGO_DIR"] == "a"
+    assert shown[Profile.AZURE]["MSCCL_ALGO_DIR"] == shown[Profile.RCCL]["MSCCL_ALGO_DIR"] == "a/b.msccl"
+    assert planning.lower(plan, path="a/b.xml").loading.prepare == (
+        "mkdir -p a/b.msccl",
+        "cp a/b.xml a/b.msccl/",
+    )
+    alone = planning.lower(plan, path="a/b.xml", in_own_folder=True).loading
+    assert dict(alone.environment)["MSCCL_ALGO_DIR"] == "a"
+    assert alone.prepare == ()
     assert "RCCL_MSCCL_FORCE_ENABLE" in shown[Profile.RCCL]
 
 

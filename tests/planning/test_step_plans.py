@@ -47,11 +47,12 @@ def test_saved_plans_verify_run_and_lower(
     save_plan(path, greedy_plan(kind) if kind.is_rooted else bfb_plan("torus(3,3)", kind))
     assert main(["verify", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verified"] is True
-    assert main(["lower", str(path), "--to", "msccl-xml", "-o", str(xml)]) == 0
+    any_root = ["--accept-any-root"] if kind.is_rooted else []
+    assert main(["lower", str(path), "--to", "msccl-xml", "-o", str(xml), *any_root]) == 0
     assert f'coll="{kind.value.replace("-", "")}"' in xml.read_text()
     assert main(["run", str(path), "--size", "4B,1K..2K", "--iterations", "1", "--json"]) == 0
     assert main(["run", str(path), "--size", "36B", "--iterations", "1", "--in-place"]) == 0
-    lowered = lower(load_plan(path), in_place=True, channels=2)
+    lowered = lower(load_plan(path), in_place=True, channels=2, accept_any_root=kind.is_rooted)
     assert lowered.faults == ()
     assert lowered.shortfall is None
 
@@ -127,10 +128,11 @@ def test_what_programs_cannot_express_is_infeasible(
     whole = step_plan(topology, on_all_ranks(topology, CollectiveKind.ALLREDUCE), ring)
     for plan, message in ((relayed_plan(), "'relay' is no rank"), (whole, "whole buffer")):
         assert verify(plan).is_ok
+        rooted = plan.collective.root is not None
         with pytest.raises(InfeasibleError, match=message):
-            lower(plan)
+            lower(plan, accept_any_root=rooted)
         save_plan(tmp_path / "plan", plan)
-        for command in (["lower"], ["run", "--size", "1K"]):
+        for command in (["lower", *["--accept-any-root"] * rooted], ["run", "--size", "1K"]):
             assert main([command[0], str(tmp_path / "plan"), *command[1:]]) == 3
             error = capsys.readouterr().err
             assert message in error

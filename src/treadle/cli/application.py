@@ -53,7 +53,7 @@ SUMMARIES = {
     "bound": "Print the optimum and its witness, without building a schedule.",
     "verify": "Recompute every claim of a plan, or execute a text; list every violation, or none.",
     "repair": "Plan anew without failed links and nodes, and say what the failure costs.",
-    "lower": "Write a plan as text for a runtime, after our own interpreter has executed that text.",
+    "lower": "Write a plan as text for a runtime, once that text has been read back and checked.",
     "run": "Move real data by a plan, check every element, and print the columns of nccl-tests.",
     "simulate": "Predict how long a plan takes on its fabric, message by message.",
     "testbed": "Emulate a fabric with network namespaces (root on Linux), run plans on it, compare with the "

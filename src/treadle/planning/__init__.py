@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from treadle.planning.fabric import describe_fabric as describe_fabric
     from treadle.planning.fabric_facts import fabric_summary as fabric_summary
     from treadle.planning.generation import algorithm_names as algorithm_names
+    from treadle.planning.lowering import FriendlierTrees as FriendlierTrees
     from treadle.planning.lowering import Loading as Loading
     from treadle.planning.lowering import Lowered as Lowered
     from treadle.planning.lowering import Profile as Profile
@@ -110,7 +111,14 @@ else:
             ),
             "treadle.planning.fabric_facts": ("fabric_summary",),
             "treadle.planning.generation": ("algorithm_names",),
-            "treadle.planning.lowering": ("Loading", "Lowered", "Profile", "TargetFormat", "lower"),
+            "treadle.planning.lowering": (
+                "FriendlierTrees",
+                "Loading",
+                "Lowered",
+                "Profile",
+                "TargetFormat",
+                "lower",
+            ),
             "treadle.planning.point_to_point": ("Shortfall",),
             "treadle.planning.problem": ("Problem", "model_of", "pose"),
             "treadle.planning.repairing": ("RepairResult", "repair"),

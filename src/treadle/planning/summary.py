@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from treadle.planning.bounds import Bound, BoundResult
     from treadle.planning.comparison import Comparison, ComparisonRow
     from treadle.planning.designing import DesignResult, DesignRow
+    from treadle.planning.lowering import Lowered
     from treadle.planning.point_to_point import Shortfall
     from treadle.planning.repairing import RepairResult
     from treadle.planning.solving import SolveResult
@@ -285,6 +286,39 @@ def shortfall_summary(lacking: Shortfall | None) -> dict[str, object]:
         values["point_to_point_algbw_bytes_per_s"] = float(lacking.algbw)
         values["point_to_point_algbw_exact"] = exact_text(lacking.algbw)
     return values
+
+
+def text_summary(result: Lowered) -> dict[str, object]:
+    """What ``lower --json`` says of a text besides its contents: chunks, sizes, checks and loading."""
+    values: dict[str, object] = {"checked": result.checked, "interpreted": result.is_executed}
+    if result.n_operations is not None:
+        values["operations"] = result.n_operations
+    if result.n_chunks is not None:
+        values["chunks"] = result.n_chunks
+    if result.plan_chunks is not None:
+        values["plan_chunks"] = result.plan_chunks
+        values["rounding_loss"] = float(result.rounding_loss)
+    if result.served:
+        values["served_sizes_bytes"] = list(result.served[0].sizes)
+        values["served"] = [
+            {"by": one.selector.value, "rule": one.rule, "sizes_bytes": list(one.sizes)}
+            for one in result.served
+        ]
+    if result.friendlier is not None:
+        better = result.friendlier
+        values["friendlier_trees"] = {
+            "trees_per_root": better.trees,
+            "served_sizes": better.n_served,
+            "loss_at_least": float(better.loss),
+        }
+    loading = result.loading
+    return values | {
+        "cautions": list(result.cautions),
+        "prepare": list(loading.prepare),
+        "environment": dict(loading.environment),
+        "code": list(loading.code),
+        "check": loading.check,
+    }
 
 
 def _bound(bound: Bound, topology: Topology) -> dict[str, object]:

@@ -1,0 +1,90 @@
+"""Where ``treadle lower`` puts texts: files, or folders of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.errors import FormatError
+from treadle.planning import Profile, TargetFormat
+
+_HEAD = 4096
+"""Bytes of a file in which an MSCCL text has begun."""
+_MSCCL_TEXT = re.compile(rb"\s*(?:<!--.*?-->\s*)*<algo[\s>]", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a text goes.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file, or the prefix of several.
+    is_own_folder : bool
+        Whether a folder was named, and the file's name follows from the plan's.
+    """
+
+    path: Path
+    is_own_folder: bool
+
+    def make_folder(self) -> None:
+        """Make the folder that was named; FormatError if it cannot be."""
+        if not self.is_own_folder:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FormatError(f"cannot be made: {error.strerror}", source=str(self.path.parent)) from None
+
+    def targets(self, files: tuple[tuple[str, bytes], ...]) -> list[tuple[Path, bytes]]:
+        """Where each file goes: beside `path`, its suffix before the ending or instead of it."""
+        path = self.path
+        stem = path.with_suffix("") if path.suffix else path
+        found = []
+        for suffix, data in files:
+            ending = "" if suffix.endswith(".et") else path.suffix
+            found.append((path if not suffix else stem.with_name(f"{stem.name}{suffix}{ending}"), data))
+        return found
+
+
+def place_of(output: str, plan: Path, to: TargetFormat) -> Place:
+    """A file as it was named; in a folder, one that is named like the plan."""
+    path = Path(output)
+    if not (output.endswith(("/", os.sep)) or path.is_dir()):
+        return Place(path, is_own_folder=False)
+    ending = {TargetFormat.MSCCLPP_JSON: ".json", TargetFormat.CHAKRA: ""}.get(to, ".xml")
+    return Place(path / f"{plan.stem}{ending}", is_own_folder=True)
+
+
+def check_folder(place: Place, to: TargetFormat, profile: Profile | None) -> None:
+    """Refuse a folder with files that MSCCL cannot parse: it would end at the first one.
+
+    Raises
+    ------
+    FormatError
+        Names the file. The legacy runtime takes files by name, and other runtimes read no folder.
+    """
+    if not place.is_own_folder or to is not TargetFormat.MSCCL_XML or profile is Profile.LEGACY:
+        return
+    folder = place.path.parent
+    try:
+        others = [entry for entry in sorted(folder.iterdir()) if entry != place.path and entry.is_file()]
+        foreign = [entry for entry in others if not _is_msccl_text(entry)]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FormatError(f"cannot be read: {error.strerror}", source=str(folder)) from None
+    if foreign:
+        raise FormatError(
+            f"holds {foreign[0].name!r}, and MSCCL parses every file of its folder and ends at one that is "
+            "none of its texts; name a folder of its own (-o texts/)",
+            source=str(folder),
+        )
+
+
+def _is_msccl_text(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return _MSCCL_TEXT.match(stream.read(_HEAD)) is not None
