@@ -20,7 +20,8 @@ from child_processes import finished, search_path, started
 from runtime_programs import exchange, random_program
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.lowering.program import OperationKind
+from treadle.lowering.message_levels import continues, dataflow, needs_copy
+from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.lowering.program_text import program_text
 from treadle.planning import program_of, solve
 from treadle.runtime import mpi_build
@@ -37,7 +38,7 @@ from treadle.runtime.mpi_c import (
 from treadle.schedules.collective import CollectiveKind
 
 ONE_RANK = """\
-treadle-program 1
+treadle-program 2
 collective allgather
 ranks 1
 root -1
@@ -49,8 +50,8 @@ input 1 0 4
 output 1 0 4
 scratch 0
 operations 2
-3 -1 -1 0 1 0 3 0
-3 -1 -1 0 1 3 1 1 0
+3 -1 -1 0 1 0 3 -1 0 0
+3 -1 -1 0 1 3 1 -1 0 1 0
 end
 """
 
@@ -95,6 +96,140 @@ def test_every_element_is_right_at_every_size(
     assert [row.wrong for row in rows] == [0] * 5
     assert [row.size_bytes for row in rows] == [0, 4, 20, 4096, 100_004]
     assert all(row.reference_time_s is not None for row in rows)
+
+
+def interpreted(mpi: MpiInstallation, program: Program, sizes: list[int], **options: int) -> list[Any]:
+    """What the interpreter prints, with bare rounds."""
+    with written_program(program) as path:
+        arguments = interpreter_arguments(path, sizes, iterations=2, with_rounds=True, **options)
+        command = [*local_launch(mpi, program.n_ranks), str(build_interpreter(mpi)), *arguments]
+        return run_interpreter(command, environment=launch_environment(), n_sizes=len(sizes), limit_s=60)
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_place", "piece", "bundle"),
+    [
+        (CollectiveKind.ALLREDUCE, True, 2**14, 2**16),
+        (CollectiveKind.ALLREDUCE, False, 64, 2**16),
+        (CollectiveKind.REDUCE_SCATTER, False, 2**14, 128),
+        (CollectiveKind.ALLGATHER, False, 0, 4),
+    ],
+)
+def test_messages_travel_together_and_every_element_is_right(
+    kind: CollectiveKind, in_place: bool, piece: int, bundle: int, mpi: MpiInstallation
+) -> None:
+    """Bundles of all messages of a level, of short ones, bundles that fill up, and none."""
+    program = random_program(kind, 4, seed=11, trees_per_root=5, in_place=in_place)
+    sizes = [0, 4, 100, 4096, 20_000]
+    rows = interpreted(mpi, program, sizes, piece_bytes=piece, bundle_bytes=bundle)
+    assert [row.wrong for row in rows] == [0] * len(sizes)
+    assert all(len(row.times_s) == len(row.rounds_times_s) for row in rows)
+
+
+def test_a_rank_sends_one_small_message_to_a_peer_in_a_level(mpi: MpiInstallation) -> None:
+    """A hypercube has three levels and three peers; its all-to-all has thirty operations a rank."""
+    program = program_of(solve("hypercube(3)", "alltoall").plan, 0)
+    sends = np.bincount(program.operation_rank[program.operation_kind == OperationKind.SEND])
+    small, apart = interpreted(mpi, program, [4096, 2**20])
+    (alone,) = interpreted(mpi, program, [4096], piece_bytes=0)
+    assert (small.wrong, apart.wrong, alone.wrong) == (0, 0, 0)
+    assert small.messages == 9
+    (full,) = interpreted(mpi, program, [4096], bundle_bytes=256)  # three chunks of 85 bytes at most
+    assert small.messages < full.messages < alone.messages
+    assert alone.messages == apart.messages == sends.max()
+    assert sends.max() > 2 * small.messages
+
+
+def test_adjacent_messages_of_one_level_are_one_without_a_copy(mpi: MpiInstallation) -> None:
+    """In a pipelined schedule the chunks of a pair take one way in several steps."""
+    program = program_of(solve("de_bruijn(2, 3)", "alltoall", algorithm="pipelined").plan, 0)
+    flow = dataflow(program)
+    is_send = program.operation_kind == OperationKind.SEND
+    sends = np.bincount(program.operation_rank[is_send])
+    runs = np.bincount(program.operation_rank[is_send & ~continues(program, flow)])
+    assert runs.max() < sends.max()
+    long, alone, cut = (
+        interpreted(mpi, program, [2**20], piece_bytes=piece, slice_bytes=size)[0]
+        for piece, size in ((1, 2**20), (0, 2**20), (1, 2**12))
+    )
+    assert (long.wrong, alone.wrong, cut.wrong) == (0, 0, 0)
+    assert (long.messages, alone.messages) == (runs.max(), sends.max())
+    assert cut.messages > alone.messages  # chunks that are cut go each for itself
+
+
+def overwritten(sent: list[int]) -> Program:
+    """A broadcast whose root stores rubbish over what it has sent, long before the other rank looks at it.
+
+    Rubbish comes for chunks 0 and 1, which may be one message; `sent` are those of them that matter.
+    """
+    send, receive, copy = OperationKind.SEND, OperationKind.RECEIVE, OperationKind.COPY
+    scratch, output = Buffer.SCRATCH, Buffer.OUTPUT
+    root = [
+        Operation(copy, 0, 256),
+        Operation(copy, 0, 2, target=scratch),
+        Operation(copy, 2, 1, target=scratch),
+        *(Operation(copy, 2, 1, target=scratch, waits=(place,)) for place in (2, 3, 4)),
+    ]
+    places = {chunk: len(root) + i for i, chunk in enumerate(sent)}
+    root += [Operation(send, chunk, 1, peer=1, source=scratch, target=scratch, waits=(1,)) for chunk in sent]
+    root.append(Operation(send, len(sent), 256 - len(sent), peer=1))
+    root += [
+        Operation(
+            *(receive, chunk, 1, 1, scratch, scratch),
+            waits=(5, places[chunk]) if chunk in places else (5,),
+        )
+        for chunk in (0, 1)
+    ]
+    other = [Operation(send, chunk, 1, 0, scratch, scratch) for chunk in (0, 1)]
+    other.append(Operation(copy, 0, 256, source=scratch, target=output))
+    other += [Operation(receive, chunk, 1, peer=0, waits=(2,)) for chunk in sent]
+    other.append(Operation(receive, len(sent), 256 - len(sent), peer=0, waits=(2,)))
+    return program_from_operations(
+        CollectiveKind.BROADCAST, [root, other], n_chunks=256, shard_offset=[0, 256, 256], root=0
+    )
+
+
+@pytest.mark.parametrize("sent", [[0], [0, 1]])
+def test_nothing_is_stored_over_a_message_before_it_has_left(sent: list[int], mpi: MpiInstallation) -> None:
+    program = overwritten(sent)
+    assert not needs_copy(program, dataflow(program)).any()
+    assert continues(program, dataflow(program)).any()
+    (row,) = interpreted(mpi, program, [2**25], slice_bytes=2**30)
+    assert row.wrong == 0
+
+
+def test_sends_are_complete_before_anybody_receives(mpi: MpiInstallation) -> None:
+    """Two ranks swap a memory's contents: each stores what comes only after its own send."""
+    scratch = Buffer.SCRATCH
+    swap = [
+        Operation(OperationKind.SEND, 0, 1, peer=1, source=scratch, target=scratch, waits=(0,)),
+        Operation(OperationKind.RECEIVE, 0, 1, peer=1, source=scratch, target=scratch, waits=(1,)),
+    ]
+    root = [
+        Operation(OperationKind.COPY, 0, 1, target=scratch),
+        *swap,
+        Operation(OperationKind.COPY, 0, 1),
+    ]
+    other = [
+        Operation(OperationKind.COPY, 0, 1, source=scratch, target=Buffer.OUTPUT),
+        *(replace(operation, peer=0) for operation in swap),
+        Operation(OperationKind.COPY, 0, 1, source=scratch, waits=(0, 2)),
+    ]
+    program = program_from_operations(
+        CollectiveKind.BROADCAST, [root, other], n_chunks=1, shard_offset=[0, 1, 1], root=0
+    )
+    (row,) = interpreted(mpi, program, [2**20])
+    assert row.wrong == 0
+
+
+def test_what_nothing_waits_for_is_not_cut(mpi: MpiInstallation) -> None:
+    direct = program_of(solve("complete(4)", "alltoall").plan, 0)
+    (row,) = interpreted(mpi, direct, [2**16], slice_bytes=1024)
+    assert (row.wrong, row.messages) == (0, 3)
+    ring = program_of(solve("ring(4)", "allgather").plan, 0)
+    whole, cut = (interpreted(mpi, ring, [2**16], slice_bytes=size)[0] for size in (2**16, 1024))
+    assert (whole.wrong, cut.wrong) == (0, 0)
+    assert cut.messages > 4 * whole.messages
 
 
 @pytest.mark.usefixtures("mpi")
@@ -143,15 +278,15 @@ def spoiled(old: str, new: str) -> Callable[[str], str]:
     [
         (lambda text: text[: len(text) // 2], "expected"),
         (lambda text: "", "treadle-program"),
-        (spoiled("program 1", "program 2"), "version"),
+        (spoiled("program 2", "program 1"), "version"),
         (spoiled("allgather", "allsorts"), "unknown collective"),
         (spoiled("operations 2", "operations 99999999999999"), "number of operations"),
         (spoiled("shards 1 0 4", "shards 1 0 3"), "cover all chunks"),
         (spoiled("chunks 4", "chunks 99999999999999999999999"), "chunks"),
         (spoiled("input 1 0 4", "input 1 2 4"), "not in its buffers"),
-        (spoiled("0 1 0 3 0", "0 1 0 5 0"), "number of chunks"),
-        (spoiled("0 1 3 1 1 0", "0 1 3 1 1 1"), "awaited operation"),
-        (spoiled("3 -1 -1 0 1 0 3 0", "0 0 0 0 1 0 3 0"), "own peer"),
+        (spoiled("0 1 0 3 -1", "0 1 0 5 -1"), "number of chunks"),
+        (spoiled("-1 0 1 0\n", "-1 0 1 1\n"), "awaited operation"),
+        (spoiled("3 -1 -1 0 1 0 3 -1", "0 0 0 0 1 0 3 0"), "own peer"),
         (spoiled("ranks 1", "ranks 3"), "expected 3 processes"),
     ],
 )

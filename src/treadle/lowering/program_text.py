@@ -7,9 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.lowering.message_levels import continues, dataflow, needs_copy, stands_alone
+from treadle.lowering.program import Buffer, Program
 
-VERSION = 1
+VERSION = 2
+
+_WHOLE, _COPIED, _CONTINUES = 1, 2, 4
 
 
 def program_text(program: Program) -> str:
@@ -28,7 +31,7 @@ def program_text(program: Program) -> str:
 
     Notes
     -----
-    After a header (``treadle-program 1``, ``collective``, ``ranks``, ``root``, ``chunks``, ``in-place``,
+    After a header (``treadle-program 2``, ``collective``, ``ranks``, ``root``, ``chunks``, ``in-place``,
     ``shards`` with their number and offsets) come, for each rank, its buffers as chunk ranges::
 
         rank 0
@@ -36,18 +39,20 @@ def program_text(program: Program) -> str:
         output 1 0 16
         scratch 0
         operations 2
-        0 1 0 0 0 4 2 0
-        1 7 3 1 1 8 2 1 0
+        0 1 0 0 0 4 2 0 0 0
+        1 7 3 1 1 8 2 1 0 1 0
 
     that is ``input``, the number of ranges, then first and past chunk of each; and for each operation kind,
-    peer, message, source, target, first chunk, number of chunks, number of waits, places of the operations
-    of this rank that it waits for. ``message`` numbers the messages of one pair of ranks in one direction,
-    whatever their channel: a tag that both ends know, so that messages may be posted in any order. The last
-    line is ``end``. The size grows with operations and waits, not with the data.
+    peer, message, source, target, first chunk, number of chunks, level, mode, number of waits, places of the
+    operations of this rank that it waits for. ``message`` and ``level`` are those of
+    `treadle.lowering.message_levels.Dataflow`: the message is a tag that both ends know, so that messages may
+    be posted in any order. ``mode`` is the sum of 1 where both ends stand alone, 2 for sends that must be
+    complete before the receiver takes them, and 4 where a message may be one with the one numbered before.
+    The last line is ``end``. The size grows with operations and waits, not with the data.
 
     Examples
     --------
-    A COPY has peer and message -1.
+    A COPY has peer, message and level -1.
     """
     return "\n".join(_lines(program)) + "\n"
 
@@ -60,7 +65,12 @@ def _lines(program: Program) -> Iterator[str]:
     yield f"chunks {program.n_chunks}"
     yield f"in-place {int(program.in_place)}"
     yield " ".join(["shards", str(len(program.shard_offset) - 1), *map(str, program.shard_offset.tolist())])
-    messages = message_numbers(program)
+    flow = dataflow(program)
+    modes = sum(
+        bit * test(program, flow).astype(np.int64)
+        for bit, test in ((_WHOLE, stands_alone), (_COPIED, needs_copy), (_CONTINUES, continues))
+    )
+    facts = np.stack([flow.number, flow.level, modes])
     for rank in range(program.n_ranks):
         yield f"rank {rank}"
         for buffer in Buffer:
@@ -68,21 +78,22 @@ def _lines(program: Program) -> Iterator[str]:
             ranges = program.ranges(rank, buffer) if exists else []
             bounds = [str(bound) for span in ranges for bound in span]
             yield " ".join([buffer.name.lower(), str(len(ranges)), *bounds])
-        yield from _operation_lines(program, rank, messages)
+        yield from _operation_lines(program, rank, facts)
     yield "end"
 
 
-def _operation_lines(program: Program, rank: int, messages: Int64Array) -> Iterator[str]:
+def _operation_lines(program: Program, rank: int, facts: Int64Array) -> Iterator[str]:
     span = program.operations(rank)
     part = slice(span.start, span.stop)
     columns = (
         program.operation_kind[part],
         program.peer[part],
-        messages[part],
+        facts[0, part],
         program.source[part],
         program.target[part],
         program.first[part],
         program.count[part],
+        *facts[1:, part],
     )
     waits = program.wait_offset[span.start : span.stop + 1].tolist()
     awaited = (program.waits[waits[0] : waits[-1]] - span.start).tolist() if len(span) else []
@@ -90,21 +101,3 @@ def _operation_lines(program: Program, rank: int, messages: Int64Array) -> Itera
     for place, fields in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         low, high = waits[place] - waits[0], waits[place + 1] - waits[0]
         yield " ".join(map(str, (*fields, high - low, *awaited[low:high])))
-
-
-def message_numbers(program: Program) -> Int64Array:
-    """Number of each message among all from the same sender to the same receiver, shape (n,); COPY: -1.
-
-    Both ends count by channel and then in list order, so that they agree without looking at one another.
-    """
-    owner, peer = program.operation_rank.astype(np.int64), program.peer.astype(np.int64)
-    is_send = program.operation_kind == OperationKind.SEND
-    tails, heads = np.where(is_send, owner, peer), np.where(is_send, peer, owner)
-    numbers = np.full(program.n_operations, -1, dtype=np.int64)
-    for end in (is_send, ~is_send & (program.operation_kind != OperationKind.COPY)):
-        places = np.flatnonzero(end)
-        pair = tails[places] * program.n_ranks + heads[places]
-        order = np.lexsort((program.channel[places], pair))  # stable: list order comes last
-        ordered = pair[order]
-        numbers[places[order]] = np.arange(len(places)) - np.searchsorted(ordered, ordered, side="left")
-    return numbers

@@ -13,7 +13,10 @@ from pathlib import Path
 
 from treadle.errors import MissingDependencyError
 
-SOURCES = ("interpreter.c", "engine.h", "memory.h", "reader.h")
+SOURCES = (
+    *("interpreter.c", "engine.h", "state.h", "bundles.h"),
+    *("reference.h", "rounds.h", "memory.h", "reader.h"),
+)
 _FLAGS = ("-O3", "-std=c11", "-D_DEFAULT_SOURCE")
 _COMPILE_LIMIT_S = 120
 

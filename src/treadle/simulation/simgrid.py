@@ -205,7 +205,8 @@ def simulate_with_simgrid(
             *("-platform", str(files["platform.xml"]), "-hostfile", str(files["hosts"])),
             *MODEL,
             *(str(interpreter), str(files["program.txt"]), "--sizes", ",".join(map(str, sizes))),
-            *("--align", "--iterations", "1", "--warmup", "0", "--slice", str(2**40)),
+            *("--align", "--iterations", "1", "--warmup", "0"),
+            *("--slice", str(2**40), "--piece", "0"),  # a message for every one of the program
         ]
         out, log = _run(command, {**os.environ, "TMPDIR": folder}, limit_s)
     return _times(out, log, len(sizes))

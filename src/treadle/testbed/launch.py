@@ -89,6 +89,7 @@ def run_program(
         warmup=timing.warmup,
         budget_s=timing.budget_s,
         slice_bytes=slice_bytes,
+        piece_bytes=0,  # the model that this is compared with has a message for every one of the program
     )
     command = [str(agent), layout.host_name(0), *mpi_command(layout, agent, program, mpi)]
     quoted = [*command[:2], shlex.join([*command[2:], str(interpreter), *arguments])]

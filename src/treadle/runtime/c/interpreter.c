@@ -5,26 +5,32 @@
      --iterations N          timed runs of a size at most (20)
      --warmup N              runs before them at most (2)
      --budget SECONDS        no more runs of a size after so long (1)
-     --slice BYTES           largest message, more or less (131072)
+     --slice BYTES           largest message, more or less (524288)
      --window N              slices under way at once (4)
      --ahead BYTES           receives that reduce, posted before their turn (262144); 0: all at once
-     --reference             also time MPI's own collective
+     --piece BYTES           longest message that is packed with others (16384); 0: every operation is a message
+     --bundle BYTES          longest message packed of several (65536)
+     --reference             also time MPI's own collective, on the same buffers
+     --rounds                also time the same bytes between the same ranks in bare rounds: see rounds.h
      --no-data               move messages of the right size without filling or checking buffers
      --align                 MPI_Wtime is one clock for all ranks (a simulator): all start at the same time
 
-   Rank 0 prints one JSON object a line for each size; times are the slowest rank's, in seconds. */
+   Rank 0 prints one JSON object a line for each size; times are the slowest rank's, in seconds, and `messages`
+   are those that the rank with the most sends in a run. */
 #include <mpi.h>
 
 #include <time.h>
 
 #include "engine.h"
+#include "reference.h"
+#include "rounds.h"
 
 typedef struct {
     const char *program, *sizes;
     ElementType type;
-    int iterations, warmup, has_reference, has_data, is_aligned;
+    int iterations, warmup, has_reference, has_rounds, has_data, is_aligned;
     double budget_s;
-    int64_t slice_bytes, window, ahead_bytes;
+    int64_t slice_bytes, window, ahead_bytes, piece_bytes, bundle_bytes;
 } Options;
 
 #define ALIGN_S 1e-3
@@ -51,7 +57,8 @@ static ElementType parse_type(const char *text) {
 
 static Options parse_options(int n, char **arguments) {
     Options options = {.type = FLOAT32, .iterations = 20, .warmup = 2, .has_data = 1, .budget_s = 1.0,
-                       .slice_bytes = 1 << 17, .window = 4, .ahead_bytes = 1 << 18};
+                       .slice_bytes = 1 << 19, .window = 4, .ahead_bytes = 1 << 18,
+                       .piece_bytes = 1 << 14, .bundle_bytes = 1 << 16};
     for (int i = 1; i < n; i++) {
         const char *name = arguments[i], *value = i + 1 < n ? arguments[i + 1] : NULL;
         i++; /* most take a value */
@@ -71,10 +78,16 @@ static Options parse_options(int n, char **arguments) {
             options.window = parse_number(value, name, 1, (int64_t)1 << 40);
         } else if (strcmp(name, "--ahead") == 0) {
             options.ahead_bytes = parse_number(value, name, 0, (int64_t)1 << 40);
+        } else if (strcmp(name, "--piece") == 0) {
+            options.piece_bytes = parse_number(value, name, 0, 1 << 30);
+        } else if (strcmp(name, "--bundle") == 0) {
+            options.bundle_bytes = parse_number(value, name, ELEMENT_BYTES, 1 << 30);
         } else {
             i--;
             if (strcmp(name, "--reference") == 0) {
                 options.has_reference = 1;
+            } else if (strcmp(name, "--rounds") == 0) {
+                options.has_rounds = 1;
             } else if (strcmp(name, "--no-data") == 0) {
                 options.has_data = 0;
             } else if (strcmp(name, "--align") == 0) {
@@ -88,6 +101,9 @@ static Options parse_options(int n, char **arguments) {
     }
     if (options.program == NULL || options.sizes == NULL) {
         fail("expected: interpreter PROGRAM --sizes BYTES");
+    }
+    if (options.has_reference && !options.has_data) {
+        fail("--reference needs the buffers that --no-data leaves out");
     }
     return options;
 }
@@ -140,104 +156,47 @@ static int64_t checked_run(const Options *options, Engine *engine, const Pattern
     return total;
 }
 
-/* Arguments of MPI's own collective on data of the same shape. */
-typedef struct {
-    char *sent, *received;
-    int *send_counts, *send_starts, *receive_counts, *receive_starts;
-} Reference;
-
-static int fit(int64_t value) {
-    if (value > INT32_MAX) {
-        fail("MPI's own collective does not take so large a buffer");
-    }
-    return (int)value;
-}
-
-static Reference make_reference(const Memory *memory) {
-    const Program *program = memory->program;
-    int ranks = program->ranks, rank = program->rank;
-    Reference reference = {.send_counts = allocate(ranks + 1, sizeof(int)),
-                           .send_starts = allocate(ranks + 1, sizeof(int)),
-                           .receive_counts = allocate(ranks + 1, sizeof(int)),
-                           .receive_starts = allocate(ranks + 1, sizeof(int))};
-    int64_t sent = 0, received = 0;
-    for (int64_t peer = 0; peer < ranks; peer++) {
-        int64_t out = program->collective == ALLTOALL ? rank * (int64_t)ranks + peer : peer;
-        int64_t in = program->collective == ALLTOALL ? peer * (int64_t)ranks + rank : peer;
-        int64_t n_out = element(memory, program->shards[out + 1]) - element(memory, program->shards[out]);
-        int64_t n_in = element(memory, program->shards[in + 1]) - element(memory, program->shards[in]);
-        reference.send_counts[peer] = fit(n_out);
-        reference.receive_counts[peer] = fit(n_in);
-        reference.send_starts[peer] = fit(sent);
-        reference.receive_starts[peer] = fit(received);
-        sent += n_out;
-        received += n_in;
-    }
-    int64_t room = sent > memory->count ? sent : memory->count;
-    reference.sent = allocate_large(room, ELEMENT_BYTES);
-    room = received > memory->count ? received : memory->count;
-    reference.received = allocate_large(room, ELEMENT_BYTES);
-    memset(reference.received, 0, (size_t)room * ELEMENT_BYTES);
-    return reference;
-}
-
-static void call_reference(const Memory *memory, const Reference *r, MPI_Datatype type) {
-    const Program *program = memory->program;
-    MPI_Comm world = MPI_COMM_WORLD;
-    int count = (int)memory->count, rank = program->rank;
-    switch (program->collective) {
-    case ALLGATHER:
-        MPI_Allgatherv(r->sent, r->send_counts[rank], type, r->received, r->receive_counts,
-                       r->receive_starts, type, world);
-        break;
-    case REDUCE_SCATTER:
-        MPI_Reduce_scatter(r->sent, r->received, r->receive_counts, type, MPI_SUM, world);
-        break;
-    case ALLREDUCE:
-        MPI_Allreduce(r->sent, r->received, count, type, MPI_SUM, world);
-        break;
-    case BROADCAST:
-        MPI_Bcast(r->received, count, type, program->root, world);
-        break;
-    case REDUCE:
-        MPI_Reduce(r->sent, r->received, count, type, MPI_SUM, program->root, world);
-        break;
-    default:
-        MPI_Alltoallv(r->sent, r->send_counts, r->send_starts, type, r->received, r->receive_counts,
-                      r->receive_starts, type, world);
-    }
-}
-
-static void free_reference(Reference *reference) {
-    free(reference->sent);
-    free(reference->received);
-    free(reference->send_counts);
-    free(reference->send_starts);
-    free(reference->receive_counts);
-    free(reference->receive_starts);
-}
-
 static double timed_reference(const Options *options, const Engine *engine, const Reference *reference) {
     double begin = together(options);
     call_reference(engine->memory, reference, engine->type);
     return slowest(MPI_Wtime() - begin);
 }
 
-/* Fill in n times of each; alternating, so that both meet the same load of the machine. */
-static void time_runs(const Options *options, Engine *engine, const Pattern *pattern, double *times,
-                      double *references, int n) {
+static double timed_rounds(const Options *options, const Engine *engine, const Rounds *rounds) {
+    double begin = together(options);
+    execute_rounds(rounds, engine->type);
+    return slowest(MPI_Wtime() - begin);
+}
+
+/* Seconds of every run, by what was run. */
+typedef struct {
+    int n;
+    double *own, *reference, *rounds;
+} Times;
+
+/* Alternating, so that all meet the same load of the machine. */
+static void time_runs(const Options *options, Engine *engine, const Pattern *pattern, Times *times) {
     Reference reference = {0};
+    Rounds rounds = {0};
     if (options->has_reference) {
         reference = make_reference(engine->memory);
         timed_reference(options, engine, &reference);
     }
-    for (int i = 0; i < n; i++) {
-        times[i] = timed_run(options, engine, pattern, 0);
+    if (options->has_rounds) {
+        rounds = make_rounds(engine->memory);
+        timed_rounds(options, engine, &rounds);
+    }
+    for (int i = 0; i < times->n; i++) {
+        times->own[i] = timed_run(options, engine, pattern, 0);
         if (options->has_reference) {
-            references[i] = timed_reference(options, engine, &reference);
+            times->reference[i] = timed_reference(options, engine, &reference);
+        }
+        if (options->has_rounds) {
+            times->rounds[i] = timed_rounds(options, engine, &rounds);
         }
     }
     free_reference(&reference);
+    free_rounds(&rounds);
 }
 
 static void print_times(const char *key, const double *times, int n) {
@@ -275,9 +234,13 @@ static int64_t measure(const Options *options, const Program *program, int64_t s
     Memory memory = make_memory(program, options->type, count, slices, options->has_data);
     Pattern pattern = make_pattern(options->has_data ? program->ranks : 1, count);
     int polls = options->has_data && !options->is_aligned; /* polling costs simulated time */
-    Engine engine = make_engine(&memory, options->window, polls ? options->ahead_bytes : 0);
+    Limits limits = {options->piece_bytes, options->bundle_bytes, options->slice_bytes};
+    Engine engine = make_engine(&memory, make_bundles(&memory, limits), options->window,
+                                polls ? options->ahead_bytes : 0);
+    engine.copies_all = options->is_aligned; /* a copy costs no simulated time */
     double first_s;
-    int64_t wrong = checked_run(options, &engine, &pattern, &first_s);
+    int64_t wrong = checked_run(options, &engine, &pattern, &first_s), messages = 0;
+    MPI_Reduce(&engine.n_sent, &messages, 1, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
     double pace_s = first_s; /* the first run also connects the ranks */
     int warmed = 0;
     for (; warmed < options->warmup && first_s < options->budget_s && warmed * pace_s < options->budget_s;
@@ -288,20 +251,26 @@ static int64_t measure(const Options *options, const Program *program, int64_t s
     most = pace_s > 0 ? (int64_t)(options->budget_s / pace_s) : options->iterations;
     most = most < 1 ? 1 : most;
     int n = options->iterations < most ? options->iterations : (int)most;
-    double *times = allocate(n, sizeof(double)), *references = allocate(n, sizeof(double));
-    time_runs(options, &engine, &pattern, times, references, n);
+    Times times = {.n = n, .own = allocate(n, sizeof(double)), .reference = allocate(n, sizeof(double)),
+                   .rounds = allocate(n, sizeof(double))};
+    time_runs(options, &engine, &pattern, &times);
     if (program->rank == 0) {
-        printf("{\"size_bytes\": %lld, \"wrong\": %lld, \"checked\": %s", (long long)count * ELEMENT_BYTES,
-               (long long)wrong, options->has_data ? "true" : "false");
-        print_times("times_s", times, n);
+        printf("{\"size_bytes\": %lld, \"wrong\": %lld, \"checked\": %s, \"messages\": %lld",
+               (long long)count * ELEMENT_BYTES, (long long)wrong, options->has_data ? "true" : "false",
+               (long long)messages);
+        print_times("times_s", times.own, n);
         if (options->has_reference) {
-            print_times("reference_times_s", references, n);
+            print_times("reference_times_s", times.reference, n);
+        }
+        if (options->has_rounds) {
+            print_times("rounds_times_s", times.rounds, n);
         }
         printf("}\n");
         fflush(stdout);
     }
-    free(times);
-    free(references);
+    free(times.own);
+    free(times.reference);
+    free(times.rounds);
     free_engine(&engine);
     free_memory(&memory);
     free(pattern.values);

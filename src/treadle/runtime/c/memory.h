@@ -60,9 +60,10 @@ static int64_t longest_piece(const Program *program, int64_t count, int64_t slic
     int64_t longest = 0;
     for (int64_t i = 0; i < program->n_operations; i++) {
         Operation o = program->operations[i];
-        int64_t past = slices == 1 ? o.first + o.count : o.first + 1;
+        int is_whole = slices == 1 || (o.mode & WHOLE) != 0;
+        int64_t past = is_whole ? o.first + o.count : o.first + 1;
         int64_t length = scaled(past, count, program->chunks) - scaled(o.first, count, program->chunks) + 1;
-        length = slices == 1 ? length : length / slices + 1;
+        length = is_whole ? length : length / slices + 1;
         longest = length > longest ? length : longest;
     }
     return longest;
@@ -83,7 +84,8 @@ static Memory make_memory(const Program *program, ElementType type, int64_t coun
     int large = memory.lengths[INPUT] > memory.lengths[OUTPUT] ? INPUT : OUTPUT, small = 1 - large;
     for (int buffer = 0; buffer < BUFFERS; buffer++) {
         if (!(program->in_place && buffer == small)) {
-            memory.allocated[buffer] = allocate_large(memory.lengths[buffer], ELEMENT_BYTES);
+            memory.allocated[buffer] = (buffer == SCRATCH ? allocate_own : allocate_large)(
+                memory.lengths[buffer], ELEMENT_BYTES);
             memory.arrays[buffer] = memory.allocated[buffer];
         }
     }

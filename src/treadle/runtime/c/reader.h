@@ -18,6 +18,8 @@ enum { ALLGATHER, REDUCE_SCATTER, ALLREDUCE, BROADCAST, REDUCE, ALLTOALL, COLLEC
 static const char *const COLLECTIVE_NAMES[COLLECTIVES] = {"allgather", "reduce-scatter", "allreduce",
                                                           "broadcast", "reduce",         "alltoall"};
 
+enum { WHOLE = 1, COPIED = 2, CONTINUES = 4 };
+
 enum { MAX_RANKS = 1 << 16 };
 #define MAX_CHUNKS ((int64_t)1 << 40)
 
@@ -30,6 +32,10 @@ typedef struct {
     int kind, peer, source, target;
     int is_awaited;          /* another operation waits for it */
     int64_t message;         /* number among all messages of this pair of ranks in this direction */
+    int64_t level;           /* messages wait for messages of lower levels only */
+    int mode;                /* WHOLE: nothing waits for either end, no need of slices; COPIED: a send that
+                                must be complete before its receive has started; CONTINUES: may be one message
+                                with the one numbered before */
     int64_t first, count;    /* chunks */
     int64_t wait_offset;     /* its waits are waits[wait_offset] up to waits[next operation's] */
     int64_t n_followers;     /* and followers: who waits for it */
@@ -75,16 +81,18 @@ static void *allocate(int64_t count, size_t bytes) {
     return memory;
 }
 
-/* Zeros on huge pages where the system has them: copies between processes pin every page.
-   Freed like any other memory. */
-static void *allocate_large(int64_t count, size_t bytes) {
-    enum { HUGE = 1 << 21 };
+enum { HUGE_PAGE = 1 << 21, OWN_LARGE = 1 << 18 };
+
+/* Zeros, from `least` bytes on in huge pages where the system has them: copies between processes pin every
+   page. Freed like any other memory. */
+static void *allocate_huge(int64_t count, size_t bytes, size_t least) {
     void *memory = NULL;
     size_t total = (size_t)count * bytes;
-    if (count < 0 || (uint64_t)count >= SIZE_MAX / 2 / bytes || total < 2 * HUGE) {
+    if (count < 0 || (uint64_t)count >= SIZE_MAX / 2 / bytes || total < least) {
         return allocate(count, bytes);
     }
-    if (posix_memalign(&memory, HUGE, total) != 0) {
+    total = (total + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE; /* others' data would share the last page */
+    if (posix_memalign(&memory, HUGE_PAGE, total) != 0) {
         fail("out of memory for %zu bytes; use smaller sizes", total);
     }
 #ifdef MADV_HUGEPAGE
@@ -92,6 +100,16 @@ static void *allocate_large(int64_t count, size_t bytes) {
 #endif
     memset(memory, 0, total);
     return memory;
+}
+
+/* Buffers as an application has them: small ones in ordinary pages. */
+static void *allocate_large(int64_t count, size_t bytes) {
+    return allocate_huge(count, bytes, 2 * HUGE_PAGE);
+}
+
+/* Memory that the interpreter alone uses. */
+static void *allocate_own(int64_t count, size_t bytes) {
+    return allocate_huge(count, bytes, OWN_LARGE);
 }
 
 static int next_character(Reader *reader) {
@@ -225,6 +243,8 @@ static void read_operation(Reader *reader, Program *program, int rank, int64_t p
     operation->target = (int)read_number(reader, "target", INPUT, SCRATCH);
     operation->first = read_number(reader, "first chunk", 0, program->addresses - 1);
     operation->count = read_number(reader, "number of chunks", 1, program->addresses - operation->first);
+    operation->level = read_number(reader, "level", low, kind == COPY ? -1 : INT32_MAX);
+    operation->mode = (int)read_number(reader, "mode", 0, kind == COPY ? 0 : WHOLE + COPIED + CONTINUES);
     operation->wait_offset = *n_waits;
     int64_t waits = read_number(reader, "number of waits", 0, place);
     program->waits = realloc(program->waits, (size_t)(*n_waits + waits + 1) * sizeof(int64_t));
@@ -327,7 +347,7 @@ static Program read_program(const char *path, int rank, int ranks) {
     reader.bytes = ftell(reader.file);
     rewind(reader.file);
     expect_word(&reader, "treadle-program");
-    read_number(&reader, "version", 1, 1);
+    read_number(&reader, "version", 2, 2);
     expect_word(&reader, "collective");
     program.collective = read_collective(&reader);
     expect_word(&reader, "ranks");
