@@ -94,7 +94,8 @@ def test_emitted_plan_does_what_the_collective_asks(kind: CollectiveKind, pipeli
         ways += names(text)
         emitted += 1
     assert emitted >= 5
-    assert ways["pws"]
+    assert ways["pws"] + ways["pwsf"]
+    assert not ways["flush"]
     assert ways["rre"] or not kind.reduces
     assert bool(ways["pipeline"]) == bool(pipeline_bytes)
 
@@ -106,7 +107,7 @@ def test_alltoall_in_steps(domains: list[int]) -> None:
     program = lower_exchange(topology, collective, over_shortest_paths(topology, collective), merge=False)
     text = emit_mscclpp_json(program, topology, domains=domains)
     assert interpret_mscclpp_json(text).violations == ()
-    assert bool(names(text)["pws"]) == (len(set(domains)) > 1)
+    assert bool(names(text)["pws"] + names(text)["pwsf"]) == (len(set(domains)) > 1)
 
 
 @pytest.mark.parametrize("in_place", [False, True])
@@ -143,7 +144,7 @@ def mutants(base: dict[str, Any], seed: int, count: int) -> list[tuple[str, dict
             operations = pipelines[0]
         place = rng.randrange(len(operations))
         entry = operations[place]
-        if entry["name"] in ("nop", "flush", "pipeline"):
+        if entry["name"] in ("nop", "pipeline"):
             continue  # some barriers are implied by others; `test_barriers_matter` drops those that are not
         how = rng.choice(("drop", "double", "shift"))
         if how == "drop":
@@ -179,6 +180,34 @@ def is_broken(plan: dict[str, Any]) -> bool:
         return bool(interpret_mscclpp_json(json.dumps(plan)).violations)
     except FormatError:
         return True
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("kind", [CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER])
+def test_no_rank_ends_while_a_proxy_reads_its_memory(kind: CollectiveKind, *, in_place: bool) -> None:
+    """The last put of a channel waits; a ``flush`` of the executor's waits for nothing."""
+    program, topology = star_case(3, kind, in_place=in_place, capable=False)
+    text = emit_mscclpp_json(program, topology, domains=[0, 1, 2])
+    assert interpret_mscclpp_json(text).violations == ()
+    base = json.loads(text)
+    waits = [
+        (block, place)
+        for gpu in base["gpus"]
+        for block in gpu["threadblocks"]
+        for place, entry in enumerate(block["ops"])
+        if entry["name"] == "pwsf"
+    ]
+    assert len(waits) >= 3
+    for block, place in waits:
+        block["ops"][place]["name"] = "pws"
+        found = interpret_mscclpp_json(json.dumps(base)).violations
+        assert found
+        assert all("may end while port channel" in violation for violation in found)
+        flush = {"name": "flush", "channel_ids": block["ops"][place]["channel_ids"], "channel_type": "port"}
+        block["ops"].append(flush)
+        assert interpret_mscclpp_json(json.dumps(base)).violations == found
+        block["ops"].pop()
+        block["ops"][place]["name"] = "pwsf"
 
 
 def test_barriers_matter() -> None:

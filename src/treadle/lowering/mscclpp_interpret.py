@@ -62,8 +62,9 @@ def interpret_mscclpp_json(text: str, *, root: int = 0, source: str = "MSCCL++ p
     PlanInterpretation
         Violations are: limits exceeded, channels without a counterpart, blocks that wait for ever, signals
         that nobody waits for, races (two moves of the same chunk, one writing, that neither ``nop`` nor
-        signals order), a peer's memory touched before the peer is there or after it may have left, undefined
-        data read, and wrong results: each output chunk must hold every contribution just once.
+        signals order), a peer's memory touched before the peer is there or after it may have left, a rank
+        that may end while a proxy still reads its memory, undefined data read, and wrong results: each output
+        chunk must hold every contribution just once.
 
     Raises
     ------
@@ -74,8 +75,8 @@ def interpret_mscclpp_json(text: str, *, root: int = 0, source: str = "MSCCL++ p
     -----
     The threads of a block run apart: what one move did is known to the next, and to a signal's receiver, only
     after a ``nop``. Relaxed signals tell that a peer is there, nothing about its data. What a proxy (port
-    channels) moves is known to be over by whoever waited for its signal, and at home after a ``flush``.
-    Order is judged by vector clocks over blocks and proxies.
+    channels) moves is known to be over by whoever waited for its signal, and at home after a ``pwsf``; a
+    ``flush`` does nothing, as in the executor. Order is judged by vector clocks over blocks and proxies.
     """
     plan = parse_mscclpp_json(text, source)
     if not 0 <= root < len(plan.sizes):
@@ -279,6 +280,9 @@ class _Machine:
         for mover, count, rank, where in self.visits:
             if last[rank].get(mover, 0) < count:
                 self.found.append(f"{where}: touches gpu {rank}'s memory, which may have left by then")
+        for (rank, kind, number), (proxy, count) in self.proxies.items():
+            if last[rank].get(proxy, 0) < count:
+                self.found.append(f"gpu {rank}: may end while {kind} channel {number} still reads its memory")
 
     # --- operations
 
@@ -299,10 +303,7 @@ class _Machine:
             for queue in queues:
                 block.hear(queue.popleft())
         elif name == "flush":
-            for kind, number in operation.channels:
-                proxy = self.proxies.get((block.rank, kind, number))
-                if proxy:
-                    _merge(block.heard, {proxy[0]: proxy[1]})
+            pass  # the executor waits for as many channels as it has outputs: none
         elif name == "barrier":
             return self._meet(block, operation)
         else:

@@ -43,6 +43,8 @@ class _BlockWriter:
         self._block = Block()
         self._moved: list[_Access] = []
         self._lent: list[_Access] = []
+        self._puts: list[_Json] = []
+        """What the proxy was given, in order."""
         self._has_waited = False
 
     def write(self, numbers: Sequence[int], pipeline_bytes: int, count: int) -> Block:
@@ -117,6 +119,7 @@ class _BlockWriter:
         self._move(operation, self._touched(sends[0]))
         if kind == "port":
             self._lent.extend(self._touched(sends[0]))
+            self._puts.append(operation)
 
     def _multicast(self, sends: list[int]) -> bool:
         """One store to all ranks of a group through a switch, where that is what these sends are."""
@@ -279,12 +282,17 @@ class _BlockWriter:
             self._flush()
 
     def _flush(self) -> None:
-        """What the proxy was given has left this rank's memory."""
-        ids = list(range(len(self._block.channels["port"])))
-        for start in range(0, len(ids), PEERS):
-            self._block.operations.append(
-                {"name": "flush", "channel_ids": ids[start : start + PEERS], "channel_type": "port"}
-            )
+        """Let what the proxy was given have left this rank's memory.
+
+        The last put of each channel waits for that: ``flush`` by itself does nothing in the executor, which
+        counts its outputs (handleFlush of src/core/include/execution_kernel.hpp), and a flush has none.
+        """
+        seen: set[int] = set()
+        for operation in reversed(self._puts):
+            ids = set(operation["channel_ids"])
+            if ids - seen:
+                operation["name"] = "pwsf"
+            seen |= ids
         self._lent = []
 
     def _once(self, messages: list[int]) -> list[int]:
