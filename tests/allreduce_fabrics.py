@@ -45,7 +45,7 @@ def fano() -> Topology:
     points = [builder.compute(f"point{p}") for p in range(7)]
     everywhere = builder.compute("everywhere")
     for number, line in enumerate(lines):
-        switch = builder.switch(f"line{number}", multicast=True, aggregation=True)
+        switch = builder.switch(f"line{number}", multicast=True, aggregation=True, turns_round=True)
         builder.duplex(everywhere, switch, 1)
         for p, point in enumerate(points):
             if p not in line:

@@ -22,11 +22,15 @@ def ring(n: int = 4, bandwidth: int = 6) -> Topology:
     return builder.build()
 
 
-def star(n: int = 4, bandwidth: int = 12, *, capable: bool = False) -> Topology:
-    """Link i goes from rank i to the switch, link n + i back."""
+def star(n: int = 4, bandwidth: int = 12, *, capable: bool = False, asked: bool = False) -> Topology:
+    """Link i goes from rank i to the switch, link n + i back.
+
+    A capable switch works by itself, or, if `asked`, for a rank that asks.
+    """
     builder = TopologyBuilder("star")
     names = [builder.compute(f"g{i}") for i in range(n)]
-    builder.switch("w", multicast=capable, aggregation=capable)
+    able = capable or asked
+    builder.switch("w", multicast=able, aggregation=able, turns_round=able and not asked)
     for name in names:
         builder.link(name, "w", bandwidth)
     for name in names:
@@ -113,7 +117,7 @@ def pruned_broadcast() -> Sample:
     for name in ("a", "b", "c", "d"):
         builder.compute(name)
     for name in ("v", "w"):
-        builder.switch(name, multicast=True)
+        builder.switch(name, multicast=True, turns_round=True)
     for one, other in (("a", "v"), ("b", "v"), ("v", "w"), ("c", "w"), ("d", "w"), ("b", "w")):
         builder.duplex(one, other, 4)
     topology = builder.build()
@@ -136,9 +140,53 @@ def pruned_reduce() -> Sample:
     return turned, collective, ForestSchedule(CollectiveKind.REDUCE, reduce=reverse(schedule.broadcast))
 
 
+def asked_allreduce() -> Sample:
+    """Five ranks at a switch that works for those that ask; rank 1 has a way to rank 4 of its own.
+
+    Three units of root 0: two that rank 0 sums and stores, one for which rank 1 does.
+    """
+    builder = TopologyBuilder("asked")
+    names = [builder.compute(f"g{i}") for i in range(5)]
+    builder.switch("w", multicast=True, aggregation=True)
+    for name in names:
+        builder.duplex(name, "w", 30)
+    builder.duplex("g1", "g4", 12)
+    topology = builder.build()
+    by_root = {v: [(walk(topology, "w", f"g{v}"), 2)] for v in (2, 3)}
+    by_root[1] = [(walk(topology, "g0", "w", "g1"), 2)]
+    by_root[4] = [(walk(topology, "g1", "g4"), 2)]
+    by_other = {v: [(walk(topology, "w", f"g{v}"), 1)] for v in (2, 4)}
+    by_other[1] = [(walk(topology, "g0", "w", "g1"), 1)]
+    by_other[3] = [(walk(topology, "g1", "w", "g3"), 1)]
+    specs = [(2, [-1, 0, 0, 0, 1], by_root), (1, [-1, 0, 1, 1, 1], by_other)]
+    out = [TreeSpec(0, units, parent, paths) for units, parent, paths in specs]
+    into = [
+        TreeSpec(
+            0, units, parent, {v: [(_mirror(topology, path), u) for path, u in row] for v, row in p.items()}
+        )
+        for units, parent, p in specs
+    ]
+    return (
+        topology,
+        on_all_ranks(topology, CollectiveKind.ALLREDUCE),
+        ForestSchedule(
+            CollectiveKind.ALLREDUCE,
+            reduce=forest_from_trees(Direction.REDUCE, 5, into),
+            broadcast=forest_from_trees(Direction.BROADCAST, 5, out),
+        ),
+    )
+
+
 SAMPLES = {
     sample.__name__: sample
-    for sample in (ring_allgather, star_reduce_scatter, boxes_allreduce, pruned_broadcast, pruned_reduce)
+    for sample in (
+        ring_allgather,
+        star_reduce_scatter,
+        boxes_allreduce,
+        pruned_broadcast,
+        pruned_reduce,
+        asked_allreduce,
+    )
 }
 
 
@@ -238,6 +286,17 @@ def _flows(
 ) -> bool:
     """Send the unit out from the root (in-trees run backwards) until nothing more moves."""
     capable = topology.multicast if direction is Direction.BROADCAST else topology.aggregation
+    for rank, stops in walks.items():
+        if capable[stops[0]] and not topology.turns_round[stops[0]]:
+            group = _group(topology, stops[0], nodes)
+            asker = nodes[tree.parent[rank]]
+            stores = [
+                w for other, w in walks.items() if tree.parent[other] == tree.parent[rank] and w[0] == asker
+            ]
+            if len(stops) != 2 or not {stops[1], asker} <= group:
+                return False
+            if not any(w[1] == stops[0] and len(w) == 3 for w in stores):
+                return False
     holders = {nodes[tree.root]}
     for _ in range(len(walks) + 1):
         for rank, stops in walks.items():
@@ -252,6 +311,46 @@ def _flows(
     return all(stops[0] in holders for stops in walks.values())
 
 
+def _group(topology: Topology, switch: int, nodes: tuple[int, ...]) -> set[int]:
+    ends = set(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
+    return {node for node in nodes if (node, switch) in ends and (switch, node) in ends}
+
+
+def unnamed_crossings(topology: Topology, forest: Forest, tree: Tree, unit: int) -> Iterator[int]:
+    """Links that groups cross for a unit without a path that names them; ranks are the first nodes."""
+    turned = forest.direction is Direction.REDUCE
+    capable = topology.aggregation if turned else topology.multicast
+    nodes = tuple(topology.compute_nodes.tolist()[: forest.n_ranks])
+    crossed: dict[tuple[int, int], set[int]] = {}
+    calls: dict[tuple[int, int], tuple[int, int]] = {}
+    for rank in range(len(nodes)):
+        path = _path_of_unit(tree, rank, unit)
+        stops = None if path is None else _nodes_of(topology, forest.path(path).tolist())
+        if stops is None:
+            continue
+        stops = stops[::-1] if turned else stops
+        nearest = forest.path(path).tolist()[-1 if turned else 0]
+        key = nodes[tree.parent[rank]], stops[-2]
+        if stops[:-2] in ([], [key[0]]) and capable[key[1]] and not topology.turns_round[key[1]]:
+            crossed.setdefault(key, set())
+            if len(stops) == 2:
+                crossed[key].add(stops[-1])
+            else:
+                calls[key] = min(calls.get(key, (stops[-1], nearest)), (stops[-1], nearest))
+    for (asker, switch), served in crossed.items():
+        if served and (asker, switch) in calls:
+            child, link = calls[asker, switch]
+            place = _parallel(topology, asker, switch, turned).index(link)
+            for member in _group(topology, switch, nodes) - served - {child}:
+                lanes = _parallel(topology, switch, member, turned)
+                yield lanes[place % len(lanes)]
+
+
+def _parallel(topology: Topology, one: int, other: int, turned: bool) -> list[int]:
+    tail, head = (other, one) if turned else (one, other)
+    return [e for e in range(topology.n_links) if topology.tails[e] == tail and topology.heads[e] == head]
+
+
 def slow_algbw(topology: Topology, schedule: ForestSchedule) -> Fraction:
     loads = [0] * topology.n_links
     for forest in schedule.forests:
@@ -260,6 +359,9 @@ def slow_algbw(topology: Topology, schedule: ForestSchedule) -> Fraction:
                 for path, units in zip(tree.entry_path, tree.entry_units, strict=True):
                     for link in forest.path(int(path)):
                         loads[link] += int(units)
+                for unit in range(tree.multiplicity):
+                    for link in unnamed_crossings(topology, forest, tree, unit):
+                        loads[link] += 1
     rates = [Fraction(int(b), load) for b, load in zip(topology.bandwidths, loads, strict=True) if load]
     for node, cap in enumerate(topology.injection_bytes_per_s.tolist()):
         for ends in (topology.tails, topology.heads):

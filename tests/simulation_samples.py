@@ -54,7 +54,7 @@ def star(n: int, *, capable: bool = False, cap: int = 0) -> Topology:
     """Ranks around a switch; link 2i goes from rank i to the switch, link 2i + 1 back."""
     builder = TopologyBuilder("star")
     names = [builder.compute("abcdef"[i], injection_bytes_per_s=cap) for i in range(n)]
-    builder.switch("sw", multicast=capable, aggregation=capable)
+    builder.switch("sw", multicast=capable, aggregation=capable, turns_round=capable)
     for name in names:
         builder.duplex(name, "sw", RATE)
     return builder.build()

@@ -68,7 +68,13 @@ def test_an_allreduce_names_its_model_by_the_fabric(
         assert model in out
         assert "warp" not in out
     capable = json_of(capsys, "bound", "dgx_h100(1, nvls=True)", "allreduce")
-    assert capable["model"] == "allreduce with in-network multicast and aggregation"
+    assert capable["model"] == "allreduce with in-network multicast and aggregation, for ranks that ask"
+    for fabric, how in (
+        ("dgx_h100(2, sharp=True)", ""),
+        ("dgx_h100(2, nvls=True, sharp=True)", ", by themselves or for ranks that ask"),
+    ):
+        model = json_of(capsys, "bound", fabric, "allreduce")["model"]
+        assert model == f"allreduce with in-network multicast and aggregation{how}"
 
 
 def test_compare_chooses_readable_units(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +127,7 @@ def test_lowered_text_disclaims_what_only_switches_can_do(
     assert main(["lower", str(plan), "-o", xml]) == 0
     out = capsys.readouterr().out
     assert "sends point to point where the plan leaves copies or sums to switches" in out
-    assert "450 GB/s do not hold" in out
+    assert "400 GB/s do not hold" in out
     assert main(["lower", str(plan)]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("<algo ")
@@ -130,7 +136,7 @@ def test_lowered_text_disclaims_what_only_switches_can_do(
     assert values["in_network_sends"] > 0
     assert 0 < values["point_to_point_algbw_bytes_per_s"] < values["algbw_bytes_per_s"]
     assert main(["run", str(plan), "--size", "1K", "--iterations", "1"]) == 0
-    assert "450 GB/s do not hold" in capsys.readouterr().out
+    assert "400 GB/s do not hold" in capsys.readouterr().out
     values = json_of(capsys, "run", str(plan), "--size", "1K", "--iterations", "1")
     assert values["in_network_sends"] > 0
 
@@ -150,7 +156,7 @@ def test_point_to_point_algbw_is_that_of_the_unpruned_trees(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # one switch: the completed routes are the only ones, so they are those from before the pruning
-    fabric = "dgx_h100(1, nvls=True)"
+    fabric = "dgx_h100(4, 1, sharp=True)"
     before = json_of(capsys, "solve", fabric, "allgather")
     plan = solved(tmp_path, fabric, "allgather", "--multicast")
     values = json_of(capsys, "lower", str(plan), "-o", str(tmp_path / "x.xml"))

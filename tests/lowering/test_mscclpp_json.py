@@ -32,9 +32,19 @@ from treadle.topologies.topology import Topology
 GOLDEN = Path(__file__).parents[1] / "golden" / "allreduce_star3.mscclpp.json"
 
 
-def star_case(n: int, kind: CollectiveKind, *, in_place: bool, capable: bool) -> tuple[Program, Topology]:
-    """One tree per root, all ranks its children, through one switch."""
-    topology = star(n, capable=capable)
+def star_case(
+    n: int, kind: CollectiveKind, *, in_place: bool, capable: bool, asked: bool = True, sends: bool = False
+) -> tuple[Program, Topology]:
+    """One tree per root, all ranks its children, through one switch; if that can, it copies and sums.
+
+    It works for ranks that ask, or by itself unless `asked`; with `sends` the trees leave it unused.
+    """
+    topology = star(n, capable=capable, asked=capable and asked)
+
+    def path(root: int, v: int, down: bool) -> tuple[int, ...]:
+        links = (root, n + v) if down else (v, n + root)
+        is_call = not capable or sends or v == (root + 1) % n
+        return links if is_call else links[1:] if down else links[:1]
 
     def forest(direction: Direction) -> list[TreeSpec]:
         down = direction is Direction.BROADCAST
@@ -43,7 +53,7 @@ def star_case(n: int, kind: CollectiveKind, *, in_place: bool, capable: bool) ->
                 root,
                 1,
                 [-1 if v == root else root for v in range(n)],
-                {v: [((root, n + v) if down else (v, n + root), 1)] for v in range(n) if v != root},
+                {v: [(path(root, v, down), 1)] for v in range(n) if v != root},
             )
             for root in range(n)
         ]
@@ -114,9 +124,18 @@ def test_alltoall_in_steps(domains: list[int]) -> None:
 @pytest.mark.parametrize(
     ("kind", "operation"), [(CollectiveKind.ALLREDUCE, "glres"), (CollectiveKind.ALLGATHER, "gstore")]
 )
-def test_switches_copy_and_sum_where_they_can(kind: CollectiveKind, operation: str, in_place: bool) -> None:
-    for capable, wanted in ((True, 5), (False, 0)):
-        program, topology = star_case(5, kind, in_place=in_place, capable=capable)
+def test_switches_copy_and_sum_where_the_plan_asks_them(
+    kind: CollectiveKind, operation: str, in_place: bool
+) -> None:
+    for options, wanted in (
+        ({"capable": True}, 5),
+        ({"capable": False}, 0),
+        # a switch that turns sums round by itself is none of NVLink
+        ({"capable": True, "asked": False}, 0),
+        # an operation would cross links that sends from rank to rank do not
+        ({"capable": True, "sends": True}, 0),
+    ):
+        program, topology = star_case(5, kind, in_place=in_place, **options)
         text = emit_mscclpp_json(program, topology)
         assert names(text)[operation] == wanted
         assert interpret_mscclpp_json(text).violations == ()

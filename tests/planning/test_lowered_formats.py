@@ -25,7 +25,34 @@ def test_mscclpp_plans_of_platforms(fabric: str, collective: str) -> None:
             channel["channel_type"] for gpu in json.loads(result.text)["gpus"] for channel in gpu["channels"]
         }
         assert ("port" in kinds) == ("mi250" not in fabric)  # boxes reach each other through cards
-        assert ("switch" in kinds) == ("nvls" in fabric and collective != "reduce-scatter")
+        # copies alone are worth no operation here: links into GPUs are full
+        assert ("switch" in kinds) == ("nvls" in fabric and collective == "allreduce")
+
+
+def test_every_rank_asks_for_its_part() -> None:
+    """One box with NVLink SHARP: one operation of one rank would carry all over that rank's link, twice."""
+    plan = planning.solve("dgx_h100(1, nvls=True)", "allreduce").plan
+    text = json.loads(planning.lower(plan, to="mscclpp-json").text)
+    parts = []
+    for gpu in text["gpus"]:
+        (operation,) = [
+            operation
+            for block in gpu["threadblocks"]
+            for operation in block["ops"]
+            if operation["name"] == "glres"
+        ]
+        (part,) = operation["dst_buff"]
+        parts.append((part["index"], part["size"]))
+        groups = [group for channel in gpu["channels"] for group in channel.get("rank_groups", ())]
+        assert groups == [{"size": 8, "ranks": list(range(8))}] * 2
+    assert sorted(parts) == [(rank, 1) for rank in range(8)]
+
+
+def test_multicast_alone_is_lowered_to_stores() -> None:
+    plan = planning.solve("dgx_h100(1, nvls=True)", "broadcast", multicast=True).plan
+    result = planning.lower(plan, to="mscclpp-json")
+    assert result.faults == ()
+    assert '"gstore"' in result.text
 
 
 PROGRAMS = (TargetFormat.MSCCL_XML, TargetFormat.MSCCLPP_JSON, TargetFormat.CPU_XML)

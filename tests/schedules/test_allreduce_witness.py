@@ -28,7 +28,7 @@ def star(*, capable: bool) -> Topology:
     builder = TopologyBuilder("star")
     for i in range(4):
         builder.compute(f"gpu{i}")
-    builder.switch("hub", multicast=capable, aggregation=capable)
+    builder.switch("hub", multicast=capable, aggregation=capable, turns_round=capable)
     for i in range(4):
         builder.duplex(f"gpu{i}", "hub", 6)
     return builder.build()
@@ -57,6 +57,46 @@ def test_cuts_by_hand() -> None:
     assert potential.bound(topology, collective) == Fraction(8 * 6 * HALF, 6)
     with pytest.raises(ScheduleError, match="node 4 may have no potential"):
         potential.bound(star(capable=True), collective)
+
+
+def asked_star() -> Topology:
+    """A star of 4 at 6 whose hub works for ranks that ask."""
+    topology = star(capable=True)
+    return replace(topology, turns_round=topology.turns_round & False)
+
+
+def test_lengths_by_hand_with_operations() -> None:
+    """An operation of one rank crosses 1 + 4 links, so a pair of trees is 10 long; sends alone 12."""
+    topology = asked_star()
+    assert LengthWitness((Fraction(1),) * 8).bound(topology, allreduce(topology)) == Fraction(48, 10)
+    aggregating = replace(topology, multicast=topology.multicast & False)
+    assert LengthWitness((Fraction(1),) * 8).bound(aggregating, allreduce(aggregating)) == Fraction(48, 11)
+    # long links to one rank: it is better asked by another, and the group's are paid once all the same
+    unequal = LengthWitness((Fraction(3),) * 2 + (Fraction(1),) * 6)
+    assert unequal.bound(topology, allreduce(topology)) == Fraction(6 * 12, 2 * (3 + 3 + 1))
+
+
+def test_prices_must_pay_for_operations() -> None:
+    """All but one rank, both ways: an operation of a rank parts it from the others in three of four sets."""
+    topology, collective = asked_star(), allreduce(asked_star())
+    everyone = frozenset(range(5))
+    cuts = tuple((tuple(sorted(everyone - {i})), Fraction(1)) for i in range(4))
+    potentials = ((4, HALF),), ((4, -HALF),)
+    for price, bound in ((Fraction(3, 5), Fraction(8 * 6 * 3, 5 * 6)), (Fraction(7, 12), None)):
+        prices = tuple((link, price) for link in range(8))
+        witness = CutCombinationWitness(cuts, cuts, *potentials, prices)
+        if bound is not None:
+            assert witness.bound(topology, collective) == bound == Fraction(24, 5)
+            assert allreduce_bound(topology, collective).algbw == bound
+            continue
+        with pytest.raises(ScheduleError, match="operations of 'gpu0' at switch 'hub' are worth more"):
+            witness.bound(topology, collective)
+    # without prices the switch counts as one that works by itself
+    with pytest.raises(ScheduleError, match="node 4 may have no potential"):
+        CutCombinationWitness(cuts, cuts, *potentials).bound(topology, collective)
+    singles = tuple(((i,), Fraction(1)) for i in range(4))
+    rooted = CutCombinationWitness((*cuts, (tuple(range(1, 5)), Fraction(1))), singles)
+    assert rooted.bound(topology, collective) == rooted.bound(star(capable=True), collective)
 
 
 def test_roots_at_branching_switches_must_be_covered() -> None:
@@ -113,6 +153,8 @@ ONE = Fraction(1)
         (CutCombinationWitness((), ()), "some root lies in no set"),
         (CutCombinationWitness((), (), ((0, ONE),)), "node 0 may have no potential"),
         (CutCombinationWitness((), (), ((9, ONE),)), "node 9 may have no potential"),
+        (CutCombinationWitness((), (), prices=((4, ONE),)), "a price for link 4 of 4"),
+        (CutCombinationWitness((), (), prices=((0, -ONE),)), "prices must not be negative"),
     ],
 )
 def test_false_witnesses_prove_nothing(witness: Witness, message: str) -> None:
@@ -129,7 +171,7 @@ def test_other_collectives_are_refused() -> None:
 
 
 def test_too_many_branching_switches_are_refused() -> None:
-    topology = dgx_h100(13, nvls=True)
+    topology = dgx_h100(13, 3, nvls=True)
     with pytest.raises(ScheduleError, match="13 switches branch, expected at most 12"):
         LengthWitness((ONE,) * topology.n_links).bound(topology, allreduce(topology))
 
@@ -148,6 +190,9 @@ NO_CUTS: dict[str, object] = CutCombinationWitness((), ()).to_json()
         {"kind": "lengths", "lengths": ["1"], "more": 1},
         {"kind": "cut-combination"},
         {**NO_CUTS, "broadcast_cuts": 1},
+        {**NO_CUTS, "prices": {}},
+        {**NO_CUTS, "prices": [{"link": 0, "multiplier": "1"}]},
+        {**NO_CUTS, "prices": [{"link": -1, "price": "1"}]},
         {**NO_CUTS, "broadcast_cuts": [[]]},
         {**NO_CUTS, "reduce_cuts": [{"nodes": 1, "multiplier": "1"}]},
         {**NO_CUTS, "reduce_cuts": [{"nodes": [True], "multiplier": "1"}]},

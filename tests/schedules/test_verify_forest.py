@@ -13,7 +13,9 @@ import pytest
 import forest_samples as samples
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.cost import algbw
 from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree, TreeSpec, forest_from_trees
+from treadle.schedules.transforms import reverse
 from treadle.schedules.verify import Report, ViolationKind, verify
 from treadle.schedules.witness import CutWitness
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -52,6 +54,8 @@ def test_hand_made_forest_is_accepted(name: str) -> None:
         ("ring_allgather", Fraction(8), 3),  # every link carries 3 of the 4 units at 6 bytes/s
         ("boxes_allreduce", Fraction(50, 9), 2),  # 9 of 5 units leave a0 at 10 bytes/s
         ("pruned_broadcast", Fraction(4), 2),
+        # each way rank 0's link carries 2 sums, 2 + 1 stores and, of others' stores and its own, 3 of 3 units
+        ("asked_allreduce", Fraction(15), 2),
     ],
 )
 def test_algbw_and_height_by_hand(name: str, algbw: Fraction, height: int) -> None:
@@ -229,7 +233,7 @@ def test_injection_caps_count() -> None:
 
 def test_pruned_path_needs_a_capable_switch() -> None:
     topology, collective, schedule = samples.pruned_broadcast()
-    plain = replace(topology, multicast=np.zeros(6, dtype=bool))
+    plain = replace(topology, multicast=np.zeros(6, dtype=bool), turns_round=np.zeros(6, dtype=bool))
     assert kinds(verify(plain, collective, schedule)) == {ViolationKind.ENDS}
 
 
@@ -309,34 +313,118 @@ def test_unused_paths_name_links_that_exist() -> None:
         assert kinds(report) == expected
 
 
-def _random_pruned(seed: int) -> samples.Sample:
-    """A random tree on two joined multicasting switches; each path begins at a switch or at its parent."""
+def _random_pruned(seed: int, *, asked: bool = False) -> samples.Sample:
+    """A random tree on two joined multicasting switches; each path begins at a switch or at its parent.
+
+    If `asked`, one switch or both work for ranks that ask, and some links are double.
+    """
     rng = np.random.default_rng(seed)
     builder = TopologyBuilder("random")
     n = 5
     for i in range(n):
         builder.compute(f"g{i}")
     for name in ("v", "w"):
-        builder.switch(name, multicast=True)
+        builder.switch(name, multicast=True, turns_round=not asked or (name == "v" and seed % 2 == 0))
         for i in range(n):
-            builder.duplex(f"g{i}", name, 7)
+            for _ in range(1 + int(asked and rng.random() < 0.3)):
+                builder.duplex(f"g{i}", name, 7)
     builder.duplex("v", "w", 7)
     topology = builder.build()
     units = int(rng.integers(1, 4))
-    parent = [-1, *(int(rng.integers(0, i)) for i in range(1, n))]
-    walks = [("v",), ("w",), ("v", "w"), ("w", "v")]
+    parent = [-1, *(int(rng.integers(0, min(i, 2 if asked else i))) for i in range(1, n))]
+    walks = [("v",), ("w",), ("v", "w"), ("w", "v")][: 2 if asked else 4]
     paths: dict[int, list[tuple[tuple[int, ...], int]]] = {}
     for i in range(1, n):
         cuts = sorted({0, units, int(rng.integers(0, units + 1))})
         paths[i] = []
         for low, high in itertools.pairwise(cuts):
-            stops = (*walks[rng.integers(4)], f"g{i}")
+            stops = (*walks[rng.integers(len(walks))], f"g{i}")
             if rng.random() < 0.55:
                 stops = (f"g{parent[i]}", *stops)
-            paths[i].append((samples.walk(topology, *stops), high - low))
+            links = samples.walk(topology, *stops)
+            if asked:
+                links = tuple(int(rng.choice(_alike(topology, link))) for link in links)
+            paths[i].append((links, high - low))
     forest = forest_from_trees(Direction.BROADCAST, n, [TreeSpec(0, units, parent, paths)])
     collective = on_all_ranks(topology, CollectiveKind.BROADCAST, root=0)
     return topology, collective, ForestSchedule(CollectiveKind.BROADCAST, broadcast=forest)
+
+
+def _alike(topology: Topology, link: int) -> list[int]:
+    """The links parallel to a link, itself included."""
+    ends = topology.tails[link], topology.heads[link]
+    return np.flatnonzero((topology.tails == ends[0]) & (topology.heads == ends[1])).tolist()
+
+
+def _turned(sample: samples.Sample) -> samples.Sample:
+    """The reduction that is a broadcast's mirror image."""
+    topology, _, schedule = sample
+    assert schedule.broadcast is not None
+    back = topology.transpose()
+    collective = on_all_ranks(back, CollectiveKind.REDUCE, root=0)
+    return back, collective, ForestSchedule(CollectiveKind.REDUCE, reduce=reverse(schedule.broadcast))
+
+
+def test_random_operations_against_the_slow_checker() -> None:
+    """Copies at switches that work for ranks that ask: verdicts, and loads in costs and verifier."""
+    verdicts, dearer = [], 0
+    for seed in range(400):
+        for sample in (_random_pruned(seed, asked=True), _turned(_random_pruned(seed, asked=True))):
+            verdicts.append(samples.is_correct(*sample))
+            report = verify(*sample)
+            assert report.is_ok == verdicts[-1], seed
+            assert kinds(report) <= {ViolationKind.SUPPLY}
+            if report.is_ok:
+                topology, _, schedule = sample
+                assert report.algbw == samples.slow_algbw(topology, schedule) == algbw(topology, schedule)
+                able = topology.multicast | topology.aggregation
+                dearer += algbw(replace(topology, turns_round=able), schedule) > report.algbw
+    assert 100 < sum(verdicts) < 700
+    assert dearer > 20
+
+
+def test_a_copy_is_of_an_operation_of_its_parent() -> None:
+    topology = samples.star(4, asked=True)
+    collective = on_all_ranks(topology, CollectiveKind.BROADCAST, root=0)
+
+    def report(paths: dict[int, tuple[int, ...]], parent: list[int]) -> Report:
+        specs = [TreeSpec(0, 1, parent, {v: [(links, 1)] for v, links in paths.items()})]
+        forest = forest_from_trees(Direction.BROADCAST, 4, specs)
+        return verify(topology, collective, ForestSchedule(CollectiveKind.BROADCAST, broadcast=forest))
+
+    # all links down are full: that of the asker, too
+    good = report({1: (0, 5), 2: (6,), 3: (7,)}, [-1, 0, 0, 0])
+    assert good.algbw == 12
+    # the data do pass through the switch, but rank 1 asks for nothing
+    bad = report({1: (0, 5), 2: (0, 6), 3: (7,)}, [-1, 0, 0, 1])
+    assert kinds(bad) == {ViolationKind.SUPPLY}
+    assert "leaves w" not in bad.violations[0].message
+    assert "reaches w by another edge of its parent's; the switch works for ranks that ask" in (
+        bad.violations[0].message
+    )
+
+
+def test_an_asker_is_of_the_group_itself() -> None:
+    """A rank without a link back cannot ask, and one without a link up is not served."""
+    for missing, fine in ((("w", "g0"), False), (("g3", "w"), False), (None, True)):
+        builder = TopologyBuilder("one way")
+        for i in range(4):
+            builder.compute(f"g{i}")
+        builder.switch("w", multicast=True)
+        for i in range(4):
+            for tail, head in ((f"g{i}", "w"), ("w", f"g{i}")):
+                if (tail, head) != missing:
+                    builder.link(tail, head, 5)
+        builder.link("g0", "g3", 5)
+        topology = builder.build()
+        paths = {1: [(samples.walk(topology, "g0", "w", "g1"), 1)]}
+        paths |= {v: [(samples.walk(topology, "w", f"g{v}"), 1)] for v in (2, 3)}
+        forest = forest_from_trees(Direction.BROADCAST, 4, [TreeSpec(0, 1, [-1, 0, 0, 0], paths)])
+        collective = on_all_ranks(topology, CollectiveKind.BROADCAST, root=0)
+        schedule = ForestSchedule(CollectiveKind.BROADCAST, broadcast=forest)
+        report = verify(topology, collective, schedule)
+        assert report.is_ok == samples.is_correct(topology, collective, schedule) == fine
+        assert kinds(report) <= {ViolationKind.SUPPLY}
 
 
 def test_random_pruned_trees_against_the_slow_checker() -> None:

@@ -190,7 +190,7 @@ def test_stations_are_left_unit_by_unit() -> None:
     for name in "abc":
         builder.compute(name)
     for name in "st":
-        builder.switch(name, multicast=True, aggregation=True)
+        builder.switch(name, multicast=True, aggregation=True, turns_round=True)
     for bandwidth in (1, 2):
         builder.duplex("a", "s", bandwidth)
     builder.duplex("s", "b", 3)

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from allreduce_fabrics import GB, allreduce, boxes, fano, undirected
+from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.cost import algbw
+from treadle.schedules.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.schedules.verify import verify
 from treadle.synthesis.allreduce import (
     AllreduceSolution,
@@ -29,7 +31,7 @@ from treadle.synthesis.allreduce.two_family_lp import solve_two_family_lp
 from treadle.synthesis.forestcoll import TreeBudget, pack_forest, synthesise
 from treadle.topologies import Topology
 from treadle.topologies.graphs import hypercube, path, ring, star, torus
-from treadle.topologies.platforms import dgx_a100_flat, dgx_h100, mi250
+from treadle.topologies.platforms import dgx_a100_flat, dgx_h100, gb200_nvl72, mi250
 
 TRIANGLE = undirected(3, [(0, 1, 3), (0, 2, 1), (1, 2, 2)])
 FIVE = undirected(5, [(0, 1, 3), (0, 2, 1), (1, 3, 1), (2, 3, 1), (2, 4, 2), (3, 4, 2)])
@@ -111,7 +113,7 @@ def test_phases_are_optimal_on_fabrics_with_alike_ranks(topology: Topology, opti
 
 H100 = [
     (1, {}, "1800/7"),
-    (1, {"nvls": True}, "450"),
+    (1, {"nvls": True}, "400"),
     (2, {}, "800/3"),
     (2, {"nvls": True}, "400"),
     (2, {"sharp": True}, "275"),
@@ -127,6 +129,40 @@ H100 = [
 ]
 
 
+def test_one_asker_for_all_pays_half() -> None:
+    """One box with NVLink SHARP: its own data and what it stores for all cross the asker's link both ways."""
+    topology = dgx_h100(1, nvls=True)
+    number = {topology.link_name(e): e for e in range(topology.n_links)}
+    up = [number[f"box0.gpu{i}->box0.nvswitch"] for i in range(8)]
+    down = [number[f"box0.nvswitch->box0.gpu{i}"] for i in range(8)]
+    forests = []
+    for direction, first, copies in (
+        (Direction.REDUCE, (up[1], down[0]), up),
+        (Direction.BROADCAST, (up[0], down[1]), down),
+    ):
+        paths = {1: [(first, 1)], **{v: [((copies[v],), 1)] for v in range(2, 8)}}
+        forests.append(forest_from_trees(direction, 8, [TreeSpec(0, 1, [-1] + [0] * 7, paths)]))
+    alone = ForestSchedule(CollectiveKind.ALLREDUCE, *forests)
+    report = verify(topology, allreduce(topology), alone)
+    assert report.algbw == algbw(topology, alone) == 225 * GB
+    by_itself = replace(topology, turns_round=topology.multicast)
+    assert verify(by_itself, allreduce(topology), alone).algbw == algbw(by_itself, alone) == 450 * GB
+
+
+def test_sharp_in_one_box_would_reach_the_link() -> None:
+    """A switch that turns sums round by itself: no rank's link carries anything twice."""
+    topology = dgx_h100(1, nvls=True)
+    solution = solved(replace(topology, turns_round=topology.multicast))
+    assert solution.algbw == solution.bound.algbw == 450 * GB
+
+
+def test_a_rack_of_72() -> None:
+    solution = solved(gb200_nvl72(1, nvls=True))
+    assert solution.algbw == solution.bound.algbw == Fraction(900 * 72, 73) * GB
+    assert solution.bound.is_attained
+    assert set(solution.schedule.root_multiplicity.tolist()) == {1}
+
+
 @pytest.mark.parametrize(("n_boxes", "capabilities", "optimum"), H100)
 def test_h100_boxes_in_network(n_boxes: int, capabilities: dict[str, bool], optimum: str) -> None:
     topology = dgx_h100(n_boxes, **capabilities)
@@ -135,6 +171,8 @@ def test_h100_boxes_in_network(n_boxes: int, capabilities: dict[str, bool], opti
     assert solution.bound.is_attained
     # the trees fit few units, so that they can be executed
     assert solution.schedule.total_units <= 512
+    # what only cuts can tell is kept in the plan: both are proved without a solver
+    assert solution.bound.witness.bound(topology, allreduce(topology)) == solution.bound.algbw
 
 
 @pytest.mark.parametrize(
@@ -149,7 +187,14 @@ def test_a100_boxes_in_network(names: tuple[str, ...], optimum: str) -> None:
 
 def _capable(topology: Topology, names: tuple[str, ...]) -> Topology:
     flags = np.array([name in names for name in topology.node_names])
-    return replace(topology, multicast=flags, aggregation=flags)
+    return replace(topology, multicast=flags, aggregation=flags, turns_round=flags)
+
+
+@pytest.mark.parametrize(("names", "optimum"), [(("nvswitch0", "nvswitch1"), "200"), (("nvswitch0",), "175")])
+def test_a100_boxes_whose_switches_are_asked(names: tuple[str, ...], optimum: str) -> None:
+    topology = _capable(boxes([8, 8]), names)
+    solution = solved(replace(topology, turns_round=topology.multicast & False))
+    assert solution.algbw == solution.bound.algbw == Fraction(optimum) * GB
 
 
 def test_one_capability_alone_gains_nothing_at_a_star() -> None:

@@ -88,7 +88,7 @@ def two_boxes_of_four(b: int, *, multicast: bool = False) -> Topology:
             builder.compute(f"c{box},{gpu}")
     builder.switch("w0")
     for box in (1, 2):
-        builder.switch(f"w{box}", multicast=multicast)
+        builder.switch(f"w{box}", multicast=multicast, turns_round=multicast)
         for gpu in range(1, 5):
             builder.duplex(f"c{box},{gpu}", f"w{box}", 10 * b)
             builder.duplex(f"c{box},{gpu}", "w0", b)

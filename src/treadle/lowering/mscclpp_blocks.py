@@ -46,13 +46,20 @@ class Fabric:
                 return node
         return -1
 
-    def common_switch(self, sends: Sequence[int], *, sums: bool) -> bool:
-        """Whether all sends pass first one switch that multicasts (and aggregates)."""
+    def is_operation(self, sends: Sequence[int], *, sums: bool) -> bool:
+        """Whether the plan makes the sends one operation of a switch that works for ranks that ask.
+
+        One passes the switch, and the others' paths begin (sums: end) there. What the plan sends from rank to
+        rank goes so: an operation would cross links that the plan's throughput does not count.
+        """
         switches = {self.switch_of(send) for send in sends}
         if not self.switch_channels or len(switches) != 1 or -1 in switches:
             return False
         switch = switches.pop()
-        return bool(self.topology.multicast[switch] and (self.topology.aggregation[switch] or not sums))
+        able = self.topology.aggregation if sums else self.topology.multicast
+        hops = sorted(len(self.program.links(int(self.program.path[send]))) for send in sends)
+        is_one = hops == [1] * (len(sends) - 1) + [2]
+        return bool(is_one and able[switch] and not self.topology.turns_round[switch])
 
 
 @dataclass
@@ -234,7 +241,7 @@ def _is_free(lane: Lane, send: int, receive: int) -> bool:
 
 
 def find_stars(fabric: Fabric, lane: Lane, messages: Messages) -> dict[int, tuple[int, ...]]:
-    """Sums of an allreduce that one switch can make and hand out at once.
+    """Sums of an allreduce that one switch makes for a rank, which hands them out through it at once.
 
     Returns
     -------
@@ -267,7 +274,9 @@ def find_stars(fabric: Fabric, lane: Lane, messages: Messages) -> dict[int, tupl
                 and at_inputs
                 and at_outputs
                 and all(send in messages.pulled for send in into)
-                and fabric.common_switch([*into, *sends], sums=True)
+                and fabric.is_operation(into, sums=True)
+                and fabric.is_operation(sends, sums=False)
+                and fabric.switch_of(into[0]) == fabric.switch_of(sends[0])
                 and len({fabric.domains[other] for other in (*ranks, rank)}) == 1
             ):
                 stars[sums[0]] = tuple(sorted({*ranks, rank}))

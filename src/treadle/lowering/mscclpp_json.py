@@ -76,8 +76,8 @@ def emit_mscclpp_json(
         Wrap each lane whose operations move equal amounts in a pipeline of slices of so many bytes, a
         multiple of 16; there must be one. 0: no pipelines.
     switch_channels : bool
-        Let switches with multicast (and aggregation) copy (and sum) where a rank sends the same to all ranks
-        of a group through one of them, and an allreduce's tree is a star.
+        Use switch channels for operations of switches that work for ranks that ask: copies, and copies of
+        sums where an allreduce's tree is a star. Without, and at other switches, ranks send to each other.
     limits : MscclppLimits, optional
 
     Raises

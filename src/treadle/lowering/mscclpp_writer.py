@@ -131,7 +131,7 @@ class _BlockWriter:
             or len(set(peers)) < len(peers)
             or any(send in self._messages.staged for send in sends)
             or any(program.target[receive] != Buffer.OUTPUT for receive in receives)
-            or not self._fabric.common_switch(sends, sums=False)
+            or not self._fabric.is_operation(sends, sums=False)
         ):
             return False
         group = tuple(sorted((self._rank, *peers)))

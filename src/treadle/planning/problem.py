@@ -52,7 +52,12 @@ def model_of(topology: Topology, collective: Collective) -> str:
     able = [name for name in ("multicast", "aggregation") if getattr(topology, name).any()]
     if not able:
         return "allreduce without in-network multicast and aggregation"
-    return f"allreduce with in-network {' and '.join(able)}"
+    capable = topology.multicast | topology.aggregation
+    asked = capable & ~topology.turns_round
+    how = ", for ranks that ask" if asked.any() else ""
+    if asked.any() and not asked[capable].all():
+        how = ", by themselves or for ranks that ask"
+    return f"allreduce with in-network {' and '.join(able)}{how}"
 
 
 def resolve_topology(topology: Topology | str, *, file_format: str | None = None) -> Topology:

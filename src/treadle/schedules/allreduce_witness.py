@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
 from math import lcm
 from typing import ClassVar, TypeVar
 
@@ -16,13 +14,12 @@ import numpy as np
 from treadle.arrays import BoolArray
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.shortest_connection import AskedGroup, asked_groups, shortest_connection
 from treadle.topologies.topology import Topology
-
-MAX_BRANCHING_SWITCHES = 12
-"""A length witness tries every subset of the switches that branch; more of them are refused."""
 
 WeightedCut = tuple[tuple[int, ...], Fraction]
 Potential = tuple[int, Fraction]
+Price = tuple[int, Fraction]
 _T = TypeVar("_T")
 
 
@@ -41,9 +38,10 @@ class LengthWitness:
     point, their lengths are at least those of the shortest connections St_RE and St_BC of the ranks, so rate
     T needs
     ``T * (St_RE + St_BC) <= sum of b(e) * l(e)``. A connection branches at ranks, and at switches that
-    aggregate (reducing) or multicast (broadcasting): without such switches it is a minimum spanning tree
-    of the ranks under shortest-path distances. Tight on symmetric fabrics (duality of tree packing, after
-    Tutte and Nash-Williams).
+    aggregate (reducing) or multicast (broadcasting) by themselves; and it may use operations of switches that
+    do so for ranks that ask, each as long as the asker's link and all links of its group together. Without
+    any such switch it is a minimum spanning tree of the ranks under shortest-path distances. Tight on
+    symmetric fabrics (duality of tree packing, after Tutte and Nash-Williams).
     """
 
     kind: ClassVar[str] = "lengths"
@@ -62,10 +60,10 @@ class LengthWitness:
         scale = lcm(*(length.denominator for length in self.lengths))
         lengths = [int(length * scale) for length in self.lengths]
         distance = _pair_lengths(topology, lengths)
-        aggregating = _shortest_connection(topology, collective, distance, topology.aggregation)
+        aggregating = shortest_connection(topology, collective, distance, topology.aggregation)
         multicasting = aggregating
         if not np.array_equal(topology.aggregation, topology.multicast):
-            multicasting = _shortest_connection(topology, collective, distance, topology.multicast)
+            multicasting = shortest_connection(topology, collective, distance, topology.multicast)
         if not aggregating + multicasting:
             raise ScheduleError("length witness: the ranks are connected at length 0, which proves nothing")
         volume = sum(
@@ -101,7 +99,9 @@ class CutCombinationWitness:
         of S, reducing must carry x(S) into S, where x(S) is the rate rooted in S.
     broadcast_potentials, reduce_potentials : tuple of (node, potential)
         Only at nodes that pass on what they receive: switches and forwarders, except those that multicast
-        (broadcast) or aggregate (reduce).
+        (broadcast) or aggregate (reduce) by themselves.
+    prices : tuple of (link, price), optional
+        Where switches work for ranks that ask.
 
     Notes
     -----
@@ -109,6 +109,12 @@ class CutCombinationWitness:
     that it leaves, plus f(v) - f(u); likewise reducing, with the S that it enters. The link's price is the
     larger worth, or 0. Every possible root lies in sets of total multiplier at least q, so
     ``T * q <= sum of b(e) * price(e)``. Roots are ranks and switches that both multicast and aggregate.
+
+    An operation of rank r at a switch that works for ranks that ask is worth the sum of p(S) over the S that
+    hold r but not all ranks at the switch, and must not be worth more than the prices of the links that it
+    crosses. `prices` raise those of links until that is so. Without them such switches count as ones that
+    work by themselves: these can do all that the others can, and load no more. Where only two ranks are at a
+    switch, an operation crosses all that a send crosses, so none matters.
     """
 
     kind: ClassVar[str] = "cut-combination"
@@ -117,18 +123,23 @@ class CutCombinationWitness:
     reduce_cuts: tuple[WeightedCut, ...]
     broadcast_potentials: tuple[Potential, ...] = ()
     reduce_potentials: tuple[Potential, ...] = ()
+    prices: tuple[Price, ...] = ()
 
     def bound(self, topology: Topology, collective: Collective) -> Fraction:
         """The upper bound on algbw, bytes/s, that the cuts prove; ScheduleError if they prove none."""
         _check_allreduce(collective)
         cuts = (*self.broadcast_cuts, *self.reduce_cuts)
         potentials = (*self.broadcast_potentials, *self.reduce_potentials)
-        scale = lcm(*(value.denominator for _, value in (*cuts, *potentials)))
+        scale = lcm(*(value.denominator for _, value in (*cuts, *potentials, *self.prices)))
         coverage = np.zeros(topology.n_nodes, dtype=object)
-        price = np.zeros(topology.n_links, dtype=object)
+        price = _priced(topology, self.prices, scale)
+        groups = [group for group in asked_groups(topology, collective) if len(group.members) > 2]
+        by_itself = topology.turns_round.copy()
+        if not self.prices:
+            by_itself[[group.switch for group in groups]] = True
         for weighted, values, leaving, branches in (
-            (self.broadcast_cuts, self.broadcast_potentials, True, topology.multicast),
-            (self.reduce_cuts, self.reduce_potentials, False, topology.aggregation),
+            (self.broadcast_cuts, self.broadcast_potentials, True, topology.multicast & by_itself),
+            (self.reduce_cuts, self.reduce_potentials, False, topology.aggregation & by_itself),
         ):
             potential = _potentials(topology, collective, values, branches, scale)
             worth = potential[topology.heads] - potential[topology.tails]
@@ -138,7 +149,9 @@ class CutCombinationWitness:
                 here, there = inside[topology.tails], inside[topology.heads]
                 worth[here & ~there if leaving else ~here & there] += int(multiplier * scale)
             price = np.maximum(price, worth)
-        roots = [*collective.ranks, *np.flatnonzero(topology.multicast & topology.aggregation)]
+        if self.prices:
+            self._check_operations(topology, groups, price, scale)
+        roots = [*collective.ranks, *np.flatnonzero(topology.multicast & topology.aggregation & by_itself)]
         covered = min(coverage[node] for node in roots)
         if not covered:
             raise ScheduleError("cut combination: some root lies in no set, so nothing is proved")
@@ -146,27 +159,74 @@ class CutCombinationWitness:
         volume = (topology.bandwidths.astype(object) * price)[carries].sum()
         return Fraction(int(volume), int(covered))
 
+    def _check_operations(
+        self,
+        topology: Topology,
+        groups: Sequence[AskedGroup],
+        price: np.ndarray[tuple[int, ...], np.dtype[np.object_]],
+        scale: int,
+    ) -> None:
+        """Raise ScheduleError if some operation is worth more than the links that it crosses cost."""
+        for switch, members, up, down in groups:
+            for weighted, able, calls, others in (
+                (self.broadcast_cuts, topology.multicast, up, down),
+                (self.reduce_cuts, topology.aggregation, down, up),
+            ):
+                if not able[switch]:
+                    continue
+                # of parallel links the cheapest
+                cost = {v: min(price[e] for e in links) for v, links in others.items()}
+                worth = dict.fromkeys(members, 0)
+                for nodes, multiplier in weighted:
+                    inside = set(nodes).intersection(members)
+                    if len(inside) < len(members):
+                        for rank in inside:
+                            worth[rank] += int(multiplier * scale)
+                for rank in members:
+                    if worth[rank] > min(price[e] for e in calls[rank]) + sum(cost.values()):
+                        raise ScheduleError(
+                            f"cut combination: operations of {topology.node_names[rank]!r} at switch "
+                            f"{topology.node_names[switch]!r} are worth more than the links that they cross"
+                        )
+
     def to_json(self) -> dict[str, object]:
-        """Kind, cuts and potentials; multipliers as strings ``p/q``."""
+        """Kind, cuts, potentials and prices, if there are any; multipliers as strings ``p/q``."""
         value: dict[str, object] = {"kind": self.kind}
         for key in ("broadcast_cuts", "reduce_cuts"):
             value[key] = [{"nodes": list(nodes), "multiplier": str(p)} for nodes, p in getattr(self, key)]
         for key in ("broadcast_potentials", "reduce_potentials"):
             value[key] = [{"node": node, "potential": str(f)} for node, f in getattr(self, key)]
+        if self.prices:
+            value["prices"] = [{"link": link, "price": str(price)} for link, price in self.prices]
         return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> CutCombinationWitness:
         """Read what `to_json` wrote; FormatError if it is anything else."""
         keys = ("broadcast_cuts", "reduce_cuts", "broadcast_potentials", "reduce_potentials")
-        if set(value) != {"kind", *keys}:
+        if set(value) - {"prices"} != {"kind", *keys}:
             raise FormatError(f"cut combination: expected the keys kind, {', '.join(keys)}")
         return cls(
             _entries(value[keys[0]], "nodes", "multiplier", _nodes),
             _entries(value[keys[1]], "nodes", "multiplier", _nodes),
             _entries(value[keys[2]], "node", "potential", _node),
             _entries(value[keys[3]], "node", "potential", _node),
+            _entries(value.get("prices", []), "link", "price", _node),
         )
+
+
+def _priced(
+    topology: Topology, prices: Iterable[Price], scale: int
+) -> np.ndarray[tuple[int, ...], np.dtype[np.object_]]:
+    """The prices given, times `scale`, shape (m,)."""
+    found = np.zeros(topology.n_links, dtype=object)
+    for link, price in prices:
+        if not 0 <= link < topology.n_links:
+            raise ScheduleError(f"cut combination: a price for link {link} of {topology.n_links}")
+        if price < 0:
+            raise ScheduleError("cut combination: prices must not be negative")
+        found[link] = max(found[link], int(price * scale))
+    return found
 
 
 def _check_allreduce(collective: Collective) -> None:
@@ -182,54 +242,6 @@ def _pair_lengths(topology: Topology, lengths: Sequence[int]) -> dict[tuple[int,
             shortest = min(length, pairs.get((tail, head), length))
             pairs[tail, head] = pairs[head, tail] = shortest
     return pairs
-
-
-def _shortest_connection(
-    topology: Topology, collective: Collective, distance: Mapping[tuple[int, int], int], branches: BoolArray
-) -> int:
-    """Length of the shortest tree on the ranks that branches at ranks and at the switches in `branches`."""
-    ranks = frozenset(collective.ranks)
-    optional = [int(node) for node in np.flatnonzero(branches) if node not in ranks]
-    if len(optional) > MAX_BRANCHING_SWITCHES:
-        raise ScheduleError(
-            f"length witness: {len(optional)} switches branch, expected at most {MAX_BRANCHING_SWITCHES}"
-        )
-    neighbours: dict[int, list[tuple[int, int]]] = {node: [] for node in range(topology.n_nodes)}
-    for (tail, head), length in distance.items():
-        neighbours[tail].append((head, length))
-    lengths = [
-        _spanning_length(neighbours, ranks | frozenset(chosen))
-        for size in range(len(optional) + 1)
-        for chosen in combinations(optional, size)
-    ]
-    shortest = min((length for length in lengths if length is not None), default=None)
-    if shortest is None:
-        raise ScheduleError("length witness: the ranks are not connected")
-    return shortest
-
-
-def _spanning_length(
-    neighbours: Mapping[int, Sequence[tuple[int, int]]], terminals: frozenset[int]
-) -> int | None:
-    """Length of a minimum spanning tree of `terminals` under path distances (Prim); None if there is none."""
-    total, left = 0, set(terminals)
-    best: dict[int, int] = {}
-    heap = [(0, min(terminals))]
-    # A terminal that joins the tree restarts at distance 0, so distances are from the tree, not a source.
-    while heap and left:
-        far, node = heapq.heappop(heap)
-        if far > best.get(node, far):
-            continue
-        if node in left:
-            left.discard(node)
-            total += far
-            far = 0
-            best[node] = 0
-        for other, length in neighbours[node]:
-            if far + length < best.get(other, far + length + 1):
-                best[other] = far + length
-                heapq.heappush(heap, (far + length, other))
-    return None if left else total
 
 
 def _cut(

@@ -9,19 +9,22 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.forest import ForestSchedule, Tree
+from treadle.schedules.groups import group_crossings
 from treadle.topologies.topology import Topology
 
 
 def link_loads(topology: Topology, schedule: ForestSchedule) -> Int64Array:
     """Units that cross each link, all forests together, shape (m,).
 
-    A unit is 1/R of the data, R = `schedule.total_units`.
+    A unit is 1/R of the data, R = `schedule.total_units`. What the groups of operations cross besides the
+    trees' paths counts too (`treadle.schedules.groups`).
     """
     loads = np.zeros(topology.n_links, dtype=np.int64)
     for forest in schedule.forests:
         units = np.zeros(forest.n_paths, dtype=np.int64)  # on each path, over all trees
         np.add.at(units, forest.entry_path, forest.entry_units)
         np.add.at(loads, forest.path_links, np.repeat(units, np.diff(forest.path_offset)))
+        loads += group_crossings(topology, forest)
     return loads
 
 

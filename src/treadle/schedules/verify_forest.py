@@ -12,6 +12,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.forest import Direction, Forest, Tree
+from treadle.schedules.verify_groups import GroupCheck, WalkEnds
 from treadle.schedules.violations import Findings, ViolationKind
 from treadle.topologies.topology import Topology
 
@@ -91,6 +92,7 @@ class ForestCheck:
         self._nodes = np.array([*collective.ranks, -2], dtype=np.int64)
         self._low = np.zeros(forest.n_paths, dtype=np.int64)
         self._high = np.zeros(forest.n_paths, dtype=np.int64)
+        self._groups = GroupCheck(topology, collective, forest.direction, self._walks())
         self._block: list[tuple[str, int, Int32Array]] = []
         self._height = 0
         self._total = sum(forest.root_multiplicity.tolist())  # Python's sum: the array's own could wrap
@@ -119,6 +121,19 @@ class ForestCheck:
 
     def _add(self, kind: ViolationKind, message: str) -> None:
         self._found.add(kind, message)
+
+    def _walks(self) -> WalkEnds:
+        paths, m = self._paths, self._topology.n_links
+        outward = self._forest.direction is Direction.BROADCAST
+        lengths = np.diff(paths.offset)
+        of_two = lengths == 2
+        # a last entry for paths without links and for links that do not exist
+        links = np.append(np.where((paths.links >= 0) & (paths.links < m), paths.links, 0), 0)
+        middle = np.full(len(lengths), -1, dtype=np.int64)
+        if m:
+            middle[of_two] = self._topology.heads[links[paths.offset[:-1][of_two]]]
+        at_parent = links[paths.offset[:-1]] if outward else links[paths.offset[1:] - 1]
+        return WalkEnds(paths.near, paths.far, middle, at_parent, lengths)
 
     def _check_unknown_links(self) -> None:
         """Link numbers must exist even in paths that no tree takes."""
@@ -230,6 +245,7 @@ class ForestCheck:
         low = np.searchsorted(cuts, begin)
         high = np.searchsorted(cuts, begin + tree.entry_units)
         starved = np.zeros(len(ranks), dtype=bool)
+        starved[self._groups.unasked(tree, ranks, begin)] = True
         # classes are taken some at a time to bound the memory
         step = min(len(cuts), max(1, 2**20 // self._topology.n_nodes))
         for first in range(0, len(cuts), step):
@@ -245,8 +261,12 @@ class ForestCheck:
             lambda i: (
                 f"{place}, rank {ranks[entries[i]]}: no data of the unit tree {verb} "
                 f"{self._topology.node_names[self._paths.near[tree.entry_path[entries[i]]]]} by another edge"
+                + self._asks(int(self._paths.near[tree.entry_path[entries[i]]]))
             ),
         )
+
+    def _asks(self, switch: int) -> str:
+        return " of its parent's; the switch works for ranks that ask" if self._groups.asked[switch] else ""
 
     def _is_supplied(
         self, tree: Tree, entries: Int64Array, unit_class: Int64Array, n_classes: int
@@ -317,7 +337,10 @@ class ForestCheck:
         loads = np.zeros(m, dtype=units.dtype)
         exists = (paths.links >= 0) & (paths.links < m)
         np.add.at(loads, paths.links[exists], np.repeat(units, lengths)[exists])
-        return loads.astype(object)
+        total = loads.astype(object)
+        for link, crossings in self._groups.extra.items():
+            total[link] += crossings
+        return total
 
 
 def _running_sums(units: Int64Array) -> Int64Array:

@@ -29,7 +29,8 @@ def simulate_fluid(
     The slices of a send follow each other. A latency (links of the path and alpha) comes before the flow if
     every message pays it, else after; it holds no link, but where every message pays, it keeps the next slice
     of the same send waiting. Sends are buffered from their start. A copy made at a switch flows beside what
-    brings its data and ends no earlier; a sum likewise.
+    brings its data and ends no earlier; a sum likewise. What an operation's group crosses besides flows with
+    the asker's send.
 
     Parameters
     ----------
@@ -117,8 +118,9 @@ def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> _Fl
     onto = graph.resource >= 0
     uses = np.unique(graph.operation[onto] * graph.n_resources + graph.resource[onto])
     owner, resource = np.divmod(uses, graph.n_resources)
+    along = onto & ~graph.is_aside
     latency_ns = np.bincount(
-        graph.operation[onto], weights=graph.resource_latency_ns[graph.resource[onto]], minlength=n
+        graph.operation[along], weights=graph.resource_latency_ns[graph.resource[along]], minlength=n
     )
     is_send = program.operation_kind == OperationKind.SEND
     latency = (latency_ns + options.alpha_ns * is_send) * 1e-9

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,10 +13,11 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.lowering.in_network import in_network_sends
 from treadle.lowering.program import OperationKind, Program
+from treadle.schedules.groups import lanes_of, members_at, unnamed_crossings
 from treadle.topologies.topology import Topology
 
-_Key = tuple[bool, int, int]
-"""Whether sums are sent, a switch, a chunk."""
+_Key = tuple[bool, int, int, int]
+"""Whether sums are sent, a switch, a chunk, and who asks for it: -1 where the switch works by itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,8 @@ def network_joins(topology: Topology, program: Program, partner: Int64Array) -> 
     A path that begins at a switch is a copy of what another send of the same chunks brings there; a path that
     ends at a switch is added to what another send of the same chunks carries on from there. The program does
     not name the other send. Trees bring a chunk to a switch once, and take its sum away once; where a program
-    has several, the first (copies) or the last (sums) by step is taken.
+    has several, the first (copies) or the last (sums) by step is taken. At a switch that works for ranks that
+    ask it is one of the same rank, which asks: the sender of copies, the receiver of sums.
 
     Parameters
     ----------
@@ -68,12 +71,83 @@ def network_joins(topology: Topology, program: Program, partner: Int64Array) -> 
         chunks = range(int(program.first[number]), int(program.first[number] + program.count[number]))
         adds = bool(program.operation_kind[partner[number]] == OperationKind.RECEIVE_REDUCE)
         if begin >= 0:
-            givers = {_only(copies, (adds, begin, chunk), topology, "brings", number) for chunk in chunks}
+            asker = _asker(topology, program, number, begin, adds=adds)
+            givers = {
+                _only(copies, (adds, begin, chunk, asker), topology, "brings", number) for chunk in chunks
+            }
             joins += [NetworkJoin(giver, link, number, int(path[0])) for giver, link in sorted(givers)]
         if end >= 0:
-            takers = {_only(sums, (adds, end, chunk), topology, "takes", number) for chunk in chunks}
+            asker = _asker(topology, program, number, end, adds=adds)
+            takers = {_only(sums, (adds, end, chunk, asker), topology, "takes", number) for chunk in chunks}
             joins += [NetworkJoin(number, int(path[-1]), taker, link) for taker, link in sorted(takers)]
     return tuple(joins)
+
+
+def _asker(topology: Topology, program: Program, number: int, switch: int, *, adds: bool) -> int:
+    """The rank that asks for a copy or sum, -1 at switches that work by themselves."""
+    if topology.turns_round[switch]:
+        return -1
+    return int(program.peer[number] if adds else program.operation_rank[number])
+
+
+@dataclass(frozen=True)
+class GroupCrossing:
+    """A link that an operation's group crosses while a send is under way, and that no path names.
+
+    Parameters
+    ----------
+    send : int
+        The asker's call: the send that stores, or that takes the sum along.
+    call : int
+        The link of its path between asker and switch.
+    link : int
+    chunks : int
+    """
+
+    send: int
+    call: int
+    link: int
+    chunks: int
+
+
+def group_crossings(
+    topology: Topology, program: Program, joins: Sequence[NetworkJoin]
+) -> tuple[GroupCrossing, ...]:
+    """What operations of switches that work for ranks that ask cross besides the program's paths."""
+    lanes = lanes_of(topology)
+    served: dict[tuple[int, int, int, bool], defaultdict[int, set[int]]] = {}
+    for join in joins:
+        stores = int(topology.tails[join.taker_link]) == _first_node(topology, program, join.taker)
+        switch = int(topology.tails[join.taker_link])
+        if topology.turns_round[switch]:
+            continue
+        call, other = (join.giver, join.taker) if stores else (join.taker, join.giver)
+        key = call, join.giver_link if stores else join.taker_link, switch, stores
+        first = max(int(program.first[call]), int(program.first[other]))
+        past = min(int(program.first[i] + program.count[i]) for i in (call, other))
+        for chunk in range(first, past):
+            for send in (call, other):
+                end = _last_node(topology, program, send) if stores else _first_node(topology, program, send)
+                served.setdefault(key, defaultdict(set))[chunk].add(end)
+    found: list[GroupCrossing] = []
+    for (send, link, switch, stores), by_chunk in served.items():
+        group = members_at(lanes, switch, program.nodes.tolist())
+        asker = int(topology.tails[link] if stores else topology.heads[link])
+        crossed = Counter(
+            other
+            for nodes in by_chunk.values()
+            for other in unnamed_crossings(lanes, group, nodes, (asker, switch, link), outward=stores)
+        )
+        found += [GroupCrossing(send, link, other, chunks) for other, chunks in sorted(crossed.items())]
+    return tuple(found)
+
+
+def _first_node(topology: Topology, program: Program, send: int) -> int:
+    return int(topology.tails[program.links(int(program.path[send]))[0]])
+
+
+def _last_node(topology: Topology, program: Program, send: int) -> int:
+    return int(topology.heads[program.links(int(program.path[send]))[-1]])
 
 
 def _switches(topology: Topology, program: Program, number: int) -> tuple[int, int]:
@@ -112,11 +186,12 @@ def _passing(
         first = int(program.first[number])
         adds = bool(program.operation_kind[partner[number]] == OperationKind.RECEIVE_REDUCE)
         for node, link, is_in in through[int(program.path[number])]:
+            asker = _asker(topology, program, number, node, adds=adds)
             for chunk in range(first, first + int(program.count[number])):
                 if is_in:
-                    enters.setdefault((adds, node, chunk), (number, link))
+                    enters.setdefault((adds, node, chunk, asker), (number, link))
                 else:
-                    leaves[adds, node, chunk] = number, link
+                    leaves[adds, node, chunk, asker] = number, link
     return enters, leaves
 
 
@@ -129,7 +204,8 @@ def _links_at(
         links = program.links(path).tolist()
         for link, after in pairwise(links):
             node = int(topology.heads[link])
-            if node in switches:
+            # who asks calls the switch by a path to a rank at it
+            if node in switches and (topology.turns_round[node] or len(links) == 2):
                 through[path] += [(node, link, True), (node, after, False)]
     return through
 

@@ -90,9 +90,9 @@ class Simulation:
         A send ends when its last byte has left the last link of its path; latencies that delay a message
         without holding a link come after.
         """
-        n = self.graph.program.n_operations
+        n, own = self.graph.program.n_operations, ~self.graph.is_aside
         begin = np.full(n, np.iinfo(np.int64).max, dtype=np.int64)
         end = np.zeros(n, dtype=np.int64)
-        np.minimum.at(begin, self.graph.operation, self.start.min(axis=0))
-        np.maximum.at(end, self.graph.operation, self.end.max(axis=0))
+        np.minimum.at(begin, self.graph.operation[own], self.start[:, own].min(axis=0))
+        np.maximum.at(end, self.graph.operation[own], self.end[:, own].max(axis=0))
         return begin, end

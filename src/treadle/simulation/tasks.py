@@ -11,7 +11,7 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.lowering.program import OperationKind, Program
 from treadle.runtime.order import describe, is_receive, match_messages
-from treadle.simulation.in_network import NetworkJoin, network_joins
+from treadle.simulation.in_network import GroupCrossing, NetworkJoin, group_crossings, network_joins
 from treadle.topologies.topology import Topology
 
 
@@ -47,6 +47,8 @@ class TaskGraph:
         -1: none; receives and copies.
     pays_alpha : array of bool, shape (tasks,)
         Tasks with which a rank's software starts a message.
+    is_aside : array of bool, shape (tasks,)
+        What an operation's group crosses beside the paths of the program, as part of the asker's send.
     edge_offset : array of int64, shape (tasks + 1,)
         Edges of task i are edge_offset[i] up to edge_offset[i + 1].
     edge_target, edge_kind : arrays of int32
@@ -62,6 +64,7 @@ class TaskGraph:
     chunks: Int64Array
     resource: Int32Array
     pays_alpha: BoolArray
+    is_aside: BoolArray
     edge_offset: Int64Array
     edge_target: Int32Array
     edge_kind: Int32Array
@@ -110,6 +113,9 @@ def task_graph(topology: Topology, program: Program) -> TaskGraph:
     buffered. Where a path begins at a switch, the data come from the send that brings them there, whatever
     the program's own waits: nobody at a rank acts. Where it ends at a switch, its receive waits for no
     message: what arrives comes with the send that takes the sum along.
+
+    Where a switch works for a rank that asks, its group's other links are crossed too: those of a store once
+    the data are at the switch, those of a sum before it leaves, the asker's own when the asker could add up.
     """
     partner = match_messages(program)
     _check_paths(topology, program)
@@ -126,6 +132,11 @@ def task_graph(topology: Topology, program: Program) -> TaskGraph:
     moves = is_send[operation]
     resource[moves] = hop_resource[hop_offset[path[operation[moves]]] + hop[moves]]
     edges = _edges(topology, program, partner, begin, resource, joins)
+    aside = _aside(topology, program, partner, capped, begin, resource, joins)
+    operation = np.concatenate([operation, aside.operation])
+    resource = np.concatenate([resource, aside.resource])
+    chunks = np.concatenate([program.count[operation[: begin[-1]]], aside.chunks])
+    edges = np.concatenate([edges, aside.edges], axis=1)
     order = np.lexsort((np.arange(len(operation)), program.step[operation]))
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
@@ -143,9 +154,10 @@ def task_graph(topology: Topology, program: Program) -> TaskGraph:
         np.concatenate([topology.bandwidths, *[topology.injection_bytes_per_s[capped]] * 2]),
         np.concatenate([topology.latencies_ns, np.zeros(2 * len(capped), dtype=np.int64)]),
         operation[order],
-        program.count[operation[order]],
+        chunks[order],
         resource[order].astype(np.int32),
         first_link[order],
+        order >= begin[-1],
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         target[by_source].astype(np.int32),
         kind[by_source].astype(np.int32),
@@ -200,6 +212,67 @@ def _hops(topology: Topology, program: Program, capped: Int64Array) -> tuple[Int
     before = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
     offsets: Int64Array = before[program.path_offset].astype(np.int64)
     return offsets, slots[used]
+
+
+@dataclass(frozen=True, eq=False)
+class _Aside:
+    """Tasks beside the program's paths, arrays of shape (tasks,), and their edges as `_edges` has them."""
+
+    operation: Int64Array
+    chunks: Int64Array
+    resource: Int64Array
+    edges: Int64Array
+
+
+def _aside(
+    topology: Topology,
+    program: Program,
+    partner: Int64Array,
+    capped: Int64Array,
+    begin: Int64Array,
+    resource: Int64Array,
+    joins: tuple[NetworkJoin, ...],
+) -> _Aside:
+    rows: list[tuple[int, int, int]] = []
+    edges: list[tuple[int, int, int]] = []
+    total = int(begin[-1])
+    for crossing in group_crossings(topology, program, joins):
+        first = total + len(rows)
+        rows += [
+            (crossing.send, crossing.chunks, place) for place in _places(topology, capped, crossing.link)
+        ]
+        last = total + len(rows) - 1
+        edges += [(task, task + 1, Follows.HOST) for task in range(first, last)]
+        called = _task_on(crossing.send, crossing.call, begin, resource)
+        if topology.is_compute[topology.heads[crossing.call]]:
+            edges.append((last, called, Follows.HOP))
+            edges += [
+                (begin[wait], first, Follows.WAIT)
+                for wait in _own_waits(topology, program, partner, crossing)
+            ]
+        else:
+            edges.append((called, first, Follows.HOP))
+    operation, chunks, places = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return _Aside(operation, chunks, places, np.array(edges, dtype=np.int64).reshape(-1, 3).T)
+
+
+def _places(topology: Topology, capped: Int64Array, link: int) -> list[int]:
+    """A link as a resource, with the ports of capped hosts that it leaves and enters."""
+    port = {node: topology.n_links + i for i, node in enumerate(capped.tolist())}
+    tail, head = int(topology.tails[link]), int(topology.heads[link])
+    leaves = [port[tail]] if tail in port else []
+    return [*leaves, link, *([port[head] + len(capped)] if head in port else [])]
+
+
+def _own_waits(
+    topology: Topology, program: Program, partner: Int64Array, crossing: GroupCrossing
+) -> list[int]:
+    """What the asker of a sum waits for before it adds up, where `crossing` is of its own data."""
+    if topology.tails[crossing.link] != topology.heads[crossing.call]:
+        return []
+    receive = int(partner[crossing.send])
+    waits = program.waits[program.wait_offset[receive] : program.wait_offset[receive + 1]]
+    return [int(wait) for wait in waits]
 
 
 def _edges(

@@ -87,6 +87,7 @@ def _rank_events(simulation: Simulation) -> Iterator[_Event]:
     graph, program = simulation.graph, simulation.graph.program
     microseconds = float(simulation.tick_s) * 1e6
     order = np.argsort(graph.operation, kind="stable")
+    order = order[~graph.is_aside[order]]
     starts = np.searchsorted(graph.operation[order], np.arange(program.n_operations))
     begin = np.minimum.reduceat(simulation.start[:, order], starts, axis=1) * microseconds
     end = np.maximum.reduceat(simulation.end[:, order], starts, axis=1) * microseconds

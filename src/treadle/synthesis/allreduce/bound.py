@@ -43,7 +43,8 @@ def allreduce_bound(
     Parameters
     ----------
     topology : Topology
-        Its capabilities are part of the model: switches that multicast and aggregate may copy and combine.
+        Its capabilities are part of the model: switches that multicast and aggregate may copy and combine,
+        by themselves or in operations of ranks that ask (`treadle.schedules.groups`).
         For the optimum without that, pass `without_capabilities(topology)`. Injection caps are not modelled.
     collective : Collective
         An allreduce.
@@ -70,7 +71,7 @@ def allreduce_bound(
 def without_capabilities(topology: Topology) -> Topology:
     """The fabric with switches that only forward."""
     none = topology.multicast & False
-    return replace(topology, multicast=none, aggregation=none)
+    return replace(topology, multicast=none, aggregation=none, turns_round=none)
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Analysis:
     setting : LpOptimum
         The better program that rooted trees can attain: of `setting_network`.
     setting_network : Network
-        Without capabilities, or with the capable switches as stations.
+        Without capabilities, or with capable switches and groups as stations.
     packing : TreePacking, optional
         Where the setting falls short of the bound and the fabric is symmetric.
     """
@@ -108,16 +109,21 @@ def analyse(topology: Topology, collective: Collective, watch: Watch = UNWATCHED
     _check_reachable(topology, network)
     relaxed = solve_two_family_lp(network, watch=watch)
     witness: LengthWitness | CutCombinationWitness = relaxed.witness
-    if not network.multicast and not network.aggregation:
+    if not (network.multicast or network.aggregation or network.groups):
         if network.is_symmetric:
             witness = _length_witness(topology, network, relaxed.prices)
         bound = _concluded(topology, collective, network, witness, _feasible_rate(relaxed))
         return Analysis(network, bound, relaxed, network)
     setting, setting_network = _best_setting(network, relaxed, watch)
     rate, packing = _feasible_rate(setting), None
-    if rate < relaxed.rate and network.is_symmetric and network.branching:
+    # what the links between nodes allow in sum, operations may miss where parallel ones divide unlike
+    is_even = not network.has_uneven_groups(topology)
+    if setting_network.groups and not is_even:
+        rate = Fraction(0)
+    if rate < relaxed.rate and network.is_symmetric and (network.branching or network.full_groups):
         packing = pack_fabric_trees(network, hint=relaxed.prices, target=relaxed.rate, watch=watch)
-        rate = max(rate, packing.rate)
+        if is_even or not any(tree.operations for tree, _ in packing.trees):
+            rate = max(rate, packing.rate)
         if packing.is_priced:
             lengths = _length_witness(topology, network, packing.lengths)
             if lengths.bound(topology, collective) < witness.bound(topology, collective):
@@ -151,13 +157,19 @@ def _check_reachable(topology: Topology, network: Network) -> None:
 
 
 def _best_setting(network: Network, relaxed: LpOptimum, watch: Watch) -> tuple[LpOptimum, Network]:
-    incapable = replace(network, multicast=frozenset(), aggregation=frozenset())
-    plain = solve_two_family_lp(incapable, watch=watch)
-    if not network.branching or _feasible_rate(plain) == relaxed.rate:
-        return plain, incapable
-    visiting = station_network(network)
-    stations = solve_two_family_lp(visiting, roots=network.ranks, watch=watch)
-    return (stations, visiting) if stations.rate > plain.rate else (plain, incapable)
+    """The best of no capabilities, and of trees that visit all stations, or those of one kind."""
+    incapable = replace(network, multicast=frozenset(), aggregation=frozenset(), groups=())
+    best = solve_two_family_lp(incapable, watch=watch), incapable
+    switches, groups = network.with_groups(()), incapable.with_groups(network.full_groups)
+    both = network.with_groups(network.full_groups)
+    for choice in (both, switches, groups) if switches.branching and groups.groups else (both,):
+        if _feasible_rate(best[0]) == relaxed.rate or not (choice.branching or choice.groups):
+            break
+        visiting = station_network(choice)
+        found = solve_two_family_lp(visiting, roots=network.ranks, watch=watch)
+        if found.rate > best[0].rate:
+            best = found, visiting
+    return best
 
 
 def _feasible_rate(program: LpOptimum) -> Fraction:

@@ -30,11 +30,14 @@ class Shares:
     root_rates : sequence of Fraction, length N
     broadcast, reduce : sequence of Fraction, length m
         Bandwidth of each pair; all in units of `Network.unit`.
+    parts : sequence of Fraction
+        Further rates that are to be whole numbers of trees.
     """
 
     root_rates: Sequence[Fraction]
     broadcast: Sequence[Fraction]
     reduce: Sequence[Fraction]
+    parts: Sequence[Fraction] = ()
 
 
 def halves(network: Network, root_rates: Sequence[Fraction]) -> Shares:
@@ -75,7 +78,7 @@ def pack_shares(
         From `pack`, if the shares do not hold the trees.
     """
     links = [_per_link(topology, network, pairs) for pairs in (shares.broadcast, shares.reduce)]
-    values = [*shares.root_rates, *links[0], *links[1]]
+    values = [*shares.root_rates, *links[0], *links[1], *shares.parts]
     scale = lcm(*(value.denominator for value in values))
     divisor = gcd(*(int(value * scale) for value in values))
     roots = [int(rate * scale) // divisor for rate in shares.root_rates]

@@ -29,16 +29,21 @@ class CutFamily:
         True: capacity out of S (broadcast); False: into S (reduce).
     columns : tuple of int or None
         The column of each pair's capacity; None when capacities are fixed at the network's.
+    asked : mapping of group node to tuple of int
+        Per member the column of the operations that it asks for, of the groups whose operations the family
+        may use. They cross a cut that parts the asker from another member.
     rows : dict of node set to row number
-        The cuts added so far.
+        The cuts added so far, closed by `Network.with_whole_groups`.
     """
 
     leaving: bool
     columns: tuple[int, ...] | None
+    asked: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     rows: dict[frozenset[int], int] = field(default_factory=dict)
 
     def add(self, lp: GrowingLp, network: Network, roots: Mapping[int, int], nodes: frozenset[int]) -> bool:
         """Add the row of S = `nodes`; False if it is there already."""
+        nodes = network.with_whole_groups(nodes)
         if nodes in self.rows:
             return False
         coefficients = {column: 1 for root, column in roots.items() if root in nodes}
@@ -50,6 +55,11 @@ class CutFamily:
                     rhs += network.capacity[e]
                 else:
                     coefficients[self.columns[e]] = -1
+        for group in network.groups:
+            if group.node in self.asked and group.node not in nodes:
+                for member, column in zip(group.members, self.asked[group.node], strict=True):
+                    if member in nodes:
+                        coefficients[column] = -1
         self.rows[nodes] = lp.add_row(coefficients, rhs)
         return True
 
@@ -86,8 +96,9 @@ def maximise_over_cuts(
     for family in families:
         for done, rank in enumerate(network.ranks):
             watch.beat("cuts of ranks", done, len(network.ranks))
-            family.add(lp, network, roots, frozenset([rank]))
-            family.add(lp, network, roots, frozenset(range(network.n_nodes)) - {rank})
+            if rank in roots:
+                family.add(lp, network, roots, frozenset([rank]))
+            family.add(lp, network, roots, _all_but(network, rank))
     while True:
         values, duals = lp.solve()
         if _separate(lp, network, families, roots, values, _TOLERANCE, watch=watch):
@@ -99,6 +110,12 @@ def maximise_over_cuts(
         exact = [int(value * scale) for value in vertex.primal]
         if not _separate(lp, network, families, roots, exact, 0, watch=watch, fixed_scale=scale):
             return vertex, True
+
+
+def _all_but(network: Network, rank: int) -> frozenset[int]:
+    """The largest set that leaves out a rank and lets no operation out of its group."""
+    apart = {group.node for group in network.groups if rank in group.members}
+    return frozenset(range(network.n_vertices)) - apart - {rank}
 
 
 def _separate(
@@ -115,6 +132,7 @@ def _separate(
     """Add cuts that `values` violate; returns how many are new."""
     added = 0
     supply = {root: values[column] for root, column in roots.items()}
+    total = sum(supply.values())
     for family in families:
         if family.columns is not None:
             room: list[Number] = [values[column] for column in family.columns]
@@ -124,7 +142,13 @@ def _separate(
             room = [b / lp.scale for b in network.capacity]
         ends = zip(network.tails, network.heads, room, strict=True)
         arcs = [(t, h, c) if family.leaving else (h, t, c) for t, h, c in ends if c > 0]
-        cuts = violated_cuts(network.n_nodes, arcs, supply, network.ranks, tolerance=tolerance, watch=watch)
+        for group in network.groups:
+            columns = family.asked.get(group.node, ())
+            arcs += [(v, group.node, values[j]) for v, j in zip(group.members, columns, strict=False)]
+            arcs += [(group.node, v, total) for v in group.members if columns]
+        cuts = violated_cuts(
+            network.n_vertices, arcs, supply, network.ranks, tolerance=tolerance, watch=watch
+        )
         added += sum(family.add(lp, network, roots, nodes) for nodes in cuts)
     return added
 

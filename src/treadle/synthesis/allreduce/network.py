@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from math import gcd
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class Group:
+    """A switch that multicasts or sums for ranks that ask, with the ranks at it.
+
+    Parameters
+    ----------
+    node : int
+        Stands for the operations in graphs: asker -> node -> every member. Numbers follow the nodes'.
+    switch : int
+    members : tuple of int
+        Nodes of the ranks at the switch: an operation's group, 3 or more. With 2, an operation crosses what a
+        send crosses and the asker's own link besides, so none is ever worth while.
+    up, down : tuple of int
+        Pairs (member, switch) and (switch, member).
+    multicasts, aggregates : bool
+    """
+
+    node: int
+    switch: int
+    members: tuple[int, ...]
+    up: tuple[int, ...]
+    down: tuple[int, ...]
+    multicasts: bool
+    aggregates: bool
 
 
 @dataclass(frozen=True)
@@ -28,7 +55,9 @@ class Network:
     links : tuple of tuple of int
         The parallel links of each pair.
     multicast, aggregation : frozenset of int
-        Switches with the capability.
+        Switches with the capability that work by themselves.
+    groups : tuple of Group, optional
+        Those that work for ranks that ask.
     """
 
     n_nodes: int
@@ -40,6 +69,12 @@ class Network:
     links: tuple[tuple[int, ...], ...]
     multicast: frozenset[int]
     aggregation: frozenset[int]
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def n_vertices(self) -> int:
+        """Nodes, and those that stand for groups' operations."""
+        return self.n_nodes + len(self.groups)
 
     @property
     def n_pairs(self) -> int:
@@ -67,6 +102,38 @@ class Network:
         """Ranks, then branching switches."""
         return (*self.ranks, *self.branching)
 
+    @cached_property
+    def full_groups(self) -> tuple[Group, ...]:
+        """Groups whose switch both multicasts and aggregates."""
+        return tuple(group for group in self.groups if group.multicasts and group.aggregates)
+
+    def has_uneven_groups(self, topology: Topology) -> bool:
+        """Whether parallel links at some group do not divide alike for all members, both ways."""
+        for group in self.groups:
+            shapes = {
+                tuple(Fraction(int(topology.bandwidths[e]), total * self.unit) for e in self.links[pair])
+                for pair in (*group.up, *group.down)
+                for total in [self.capacity[pair]]
+            }
+            if len(shapes) > 1:
+                return True
+        return False
+
+    def with_groups(self, groups: Iterable[Group]) -> Network:
+        """The network with these of its groups only, numbered anew."""
+        numbered = (replace(group, node=self.n_nodes + i) for i, group in enumerate(groups))
+        return replace(self, groups=tuple(numbered))
+
+    def with_whole_groups(self, nodes: Iterable[int]) -> frozenset[int]:
+        """Nodes, and the groups all of whose members are among them, unless they are among the ranks.
+
+        Of all ways to put operations on one side of a cut, the one that is crossed least.
+        """
+        chosen = frozenset(nodes)
+        free = {group.node: group for group in self.groups if group.node not in self.ranks}
+        whole = {node for node, group in free.items() if chosen.issuperset(group.members)}
+        return (chosen - frozenset(free)) | whole
+
     def adjacency(self) -> list[list[tuple[int, int]]]:
         """(pair, head) for every pair that leaves each node."""
         out: list[list[tuple[int, int]]] = [[] for _ in range(self.n_nodes)]
@@ -87,9 +154,10 @@ def network_of(topology: Topology, collective: Collective) -> Network:
     bandwidths: Sequence[int] = topology.bandwidths.tolist()
     unit = gcd(*(bandwidths[e] for members in links.values() for e in members)) or 1
     capable = [
-        frozenset(v for v in topology.switches.tolist() if flags[v])
+        frozenset(v for v in topology.switches.tolist() if flags[v] and topology.turns_round[v])
         for flags in (topology.multicast, topology.aggregation)
     ]
+    number = {ends: e for e, ends in enumerate(links)}
     return Network(
         n_nodes=topology.n_nodes,
         ranks=collective.ranks,
@@ -100,4 +168,25 @@ def network_of(topology: Topology, collective: Collective) -> Network:
         links=tuple(tuple(members) for members in links.values()),
         multicast=capable[0],
         aggregation=capable[1],
+        groups=tuple(_groups(topology, collective, number)),
     )
+
+
+def _groups(
+    topology: Topology, collective: Collective, number: Mapping[tuple[int, int], int]
+) -> Iterator[Group]:
+    node = topology.n_nodes
+    able = (topology.multicast | topology.aggregation) & ~topology.turns_round
+    for switch in (int(v) for v in topology.switches if able[v]):
+        members = tuple(v for v in collective.ranks if (v, switch) in number and (switch, v) in number)
+        if len(members) > 2:
+            yield Group(
+                node=node,
+                switch=switch,
+                members=members,
+                up=tuple(number[v, switch] for v in members),
+                down=tuple(number[switch, v] for v in members),
+                multicasts=bool(topology.multicast[switch]),
+                aggregates=bool(topology.aggregation[switch]),
+            )
+            node += 1

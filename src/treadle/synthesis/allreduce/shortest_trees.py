@@ -7,30 +7,45 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.allreduce.network import Group, Network
 from treadle.synthesis.allreduce.separation import Number
 
 
 @dataclass(frozen=True)
 class FabricTree:
-    """An undirected tree whose nodes are ranks and branching switches.
+    """An undirected tree whose nodes are ranks, branching switches and groups.
 
     Parameters
     ----------
     edges : tuple of (one, other, pairs)
         `pairs` is the path from `one` to `other`; the way back takes the opposite pairs.
+    root : int, optional
+        The rank from which operations are asked as `operations` says. Without operations any may be it.
+    operations : tuple of (group, asker), optional
+        The groups among the nodes, and the rank on the root's side of each.
     """
 
     edges: tuple[tuple[int, int, tuple[int, ...]], ...]
+    root: int | None = None
+    operations: tuple[tuple[Group, int], ...] = ()
 
     def usage(self, network: Network) -> dict[int, int]:
         """How often the tree crosses each pair; the lower of two opposite pair numbers stands for both."""
+        groups = {group.node for group, _ in self.operations}
+        crossed = [
+            pair for one, other, pairs in self.edges if groups.isdisjoint((one, other)) for pair in pairs
+        ]
+        for group, asker in self.operations:
+            crossed += [*group.up, group.up[group.members.index(asker)]]
         count: dict[int, int] = {}
-        for _, _, pairs in self.edges:
-            for pair in pairs:
-                undirected = min(pair, network.reverse[pair])
-                count[undirected] = count.get(undirected, 0) + 1
+        for pair in crossed:
+            undirected = min(pair, network.reverse[pair])
+            count[undirected] = count.get(undirected, 0) + 1
         return count
+
+    def length(self, network: Network, lengths: Sequence[Number]) -> Number:
+        """The sum of the crossings' lengths, equal for opposite pairs."""
+        return sum(count * lengths[pair] for pair, count in self.usage(network).items())
 
 
 @dataclass(frozen=True)

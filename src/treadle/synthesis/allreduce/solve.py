@@ -14,7 +14,7 @@ from treadle.schedules.forest import ForestSchedule
 from treadle.synthesis.allreduce.bound import AllreduceBound, Analysis, analyse
 from treadle.synthesis.allreduce.capacities import Packer, Shares, halves, pack_shares
 from treadle.synthesis.allreduce.free_roots import solve_free_roots
-from treadle.synthesis.allreduce.stations import leave_stations, station_fabric
+from treadle.synthesis.allreduce.stations import leave_stations, station_fabric, station_shares
 from treadle.synthesis.allreduce.tree_packing import pack_fabric_trees
 from treadle.synthesis.allreduce.tree_schedule import MAX_UNITS, trees_to_schedule
 from treadle.synthesis.watch import UNWATCHED, Watch
@@ -147,25 +147,31 @@ class _LimitedPacker:
 
     def __call__(self, shares: Shares) -> ForestSchedule | None:
         analysis, topology, collective = self.analysis, self.topology, self.collective
+        network = visiting = analysis.setting_network
         if analysis.has_stations:
-            topology, collective = station_fabric(topology, collective, analysis.network)
+            topology, collective, network = station_fabric(topology, collective, visiting)
         try:
             schedule = pack_shares(
                 topology,
                 collective,
-                analysis.setting_network,
+                network,
                 shares,
                 self.pack,
                 max_units=self.max_units,
             )
         except ScheduleError:  # a huge common denominator; another construction may do
             return None
-        return leave_stations(schedule, len(analysis.network.ranks)) if analysis.has_stations else schedule
+        if not analysis.has_stations:
+            return schedule
+        n_ranks = len(analysis.network.ranks)
+        return leave_stations(schedule, n_ranks, topology=self.topology, visiting=visiting)
 
 
 def _free_roots(analysis: Analysis, packer: _LimitedPacker, watch: Watch) -> ForestSchedule | None:
     """Halves with free roots, if they meet the bound."""
     network = analysis.setting_network
+    if network.groups:  # halves of the links say nothing of operations
+        return None
     free = solve_free_roots(network, len(analysis.network.ranks), watch=watch)
     if free is None or free.rate * network.unit != analysis.bound.algbw:
         return None
@@ -173,9 +179,7 @@ def _free_roots(analysis: Analysis, packer: _LimitedPacker, watch: Watch) -> For
 
 
 def _two_families(analysis: Analysis, packer: _LimitedPacker) -> ForestSchedule | None:
-    best = analysis.setting
-    rates = [best.root_rates.get(node, Fraction(0)) for node in analysis.setting_network.ranks]
-    return packer(Shares(rates, best.broadcast, best.reduce))
+    return packer(station_shares(packer.topology, analysis.setting_network, analysis.setting))
 
 
 def _trees(topology: Topology, analysis: Analysis, max_units: int | None, watch: Watch) -> ForestSchedule:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -14,13 +14,14 @@ import numpy as np
 from treadle.errors import InfeasibleError
 from treadle.synthesis.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.allreduce.operating_trees import OperatingTreeFinder
 from treadle.synthesis.allreduce.refinement import Vertex
 from treadle.synthesis.allreduce.separation import Number
 from treadle.synthesis.allreduce.shortest_trees import FabricTree, TreeFinder
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 MAX_ENUMERATED_SWITCHES = 7
-"""Up to so many branching switches every subset is tried; with more, subsets are searched locally."""
+"""Up to so many branching switches and groups every subset is tried; with more, they are searched locally."""
 
 _TOLERANCE = 1e-9
 _TREES_PER_ROUND = 6
@@ -64,7 +65,7 @@ def pack_fabric_trees(
     Parameters
     ----------
     network : Network
-        Symmetric. Trees branch at ranks and at `network.branching`.
+        Symmetric. Trees branch at ranks, at `network.branching` and in operations of `network.full_groups`.
     hint : sequence of Fraction, length m, optional
         Pair lengths near the dual optimum, say of the cut program; speeds the search up.
     target : Fraction, optional
@@ -84,8 +85,10 @@ def pack_fabric_trees(
     ``min of b.l / shortest tree under l``. That is the allreduce optimum of a symmetric fabric: under
     symmetric lengths an in-tree and an out-tree are at least as long as two shortest trees, so the dual
     bounds every two-family solution too. Columns are priced by minimum spanning trees under path
-    distances, over subsets of the branching switches. Duals are mixed with the hint while that still finds
-    improving trees, which damps their oscillation.
+    distances, over subsets of the branching switches and groups; with groups by minimum arborescences, since
+    what an operation crosses depends on the side it is asked from. The in-tree is then the out-tree turned
+    round, and together they cross either direction of a pair as often as the tree's `usage` says. Duals are
+    mixed with the hint while that still finds improving trees, which damps their oscillation.
     """
     search = _Search(network, seed)
     lengths = _hint_lengths(network, hint)
@@ -145,6 +148,9 @@ class _Search:
     def __init__(self, network: Network, seed: int) -> None:
         self.network = network
         self._finder = TreeFinder(network)
+        self._operating = OperatingTreeFinder(network)
+        self._groups = {group.node: group for group in network.full_groups}
+        self._branching = (*network.branching, *self._groups)
         self._random = np.random.default_rng(seed)
         self._lp = GrowingLp()
         self._lp.scale = max(network.capacity)
@@ -153,8 +159,8 @@ class _Search:
             if e < opposite:
                 self._row[e] = self._lp.add_row({}, network.capacity[e])
         self._pool: dict[frozenset[tuple[int, int]], FabricTree] = {}
-        self._subset = frozenset(network.branching)
-        self.is_exhaustive = len(network.branching) <= MAX_ENUMERATED_SWITCHES
+        self._subset = frozenset(self._branching)
+        self.is_exhaustive = len(self._branching) <= MAX_ENUMERATED_SWITCHES
 
     def disturbed(self, lengths: Sequence[float], spread: float) -> list[float]:
         """Lengths times random factors up to 1 + spread, equal for opposite pairs."""
@@ -172,14 +178,13 @@ class _Search:
         tolerance : number
             Share by which another tree must be shorter to be worth it.
         """
-        branching = self.network.branching
         if not self.is_exhaustive:
             yield from self._locally_shortest(lengths, tolerance)
             return
         best: tuple[Number, FabricTree] | None = None
-        for size in range(len(branching) + 1):
-            for chosen in combinations(branching, size):
-                tree = self._finder.spanning_tree(lengths, (*self.network.ranks, *chosen))
+        for size in range(len(self._branching) + 1):
+            for chosen in combinations(self._branching, size):
+                tree = self._tree(lengths, chosen)
                 if tree is not None:
                     length = self._length(tree, lengths)
                     if best is None or length < best[0]:
@@ -189,17 +194,16 @@ class _Search:
 
     def _locally_shortest(self, lengths: Sequence[Number], tolerance: Number) -> Iterator[FabricTree]:
         """Put single switches in or out of the last subset while that shortens the tree."""
-        ranks = self.network.ranks
-        best = self._finder.spanning_tree(lengths, (*ranks, *self._subset))
+        best = self._tree(lengths, self._subset)
         if best is None:
             return
         shortest = self._length(best, lengths)
         improved = True
         while improved:
             improved = False
-            for switch in self.network.branching:
+            for switch in self._branching:
                 subset = self._subset ^ {switch}
-                tree = self._finder.spanning_tree(lengths, (*ranks, *subset))
+                tree = self._tree(lengths, subset)
                 if tree is None:
                     continue
                 length = self._length(tree, lengths)
@@ -207,8 +211,16 @@ class _Search:
                     self._subset, best, shortest, improved = subset, tree, length, True
         yield best
 
+    def _tree(self, lengths: Sequence[Number], chosen: Collection[int]) -> FabricTree | None:
+        """The shortest tree that may branch at the chosen switches and groups."""
+        groups = [self._groups[node] for node in sorted(chosen) if node in self._groups]
+        switches = [node for node in sorted(chosen) if node not in self._groups]
+        if groups:
+            return self._operating.tree(lengths, switches, groups)
+        return self._finder.spanning_tree(lengths, (*self.network.ranks, *switches))
+
     def _length(self, tree: FabricTree, lengths: Sequence[Number]) -> Number:
-        return sum(lengths[pair] for _, _, pairs in tree.edges for pair in pairs)
+        return tree.length(self.network, lengths)
 
     def add(
         self,

@@ -44,7 +44,8 @@ def trees_to_schedule(
 
     Notes
     -----
-    At a branching switch the first child continues the path that arrives there;
+    A tree with operations keeps its root, which decides who asks for them.
+    At a branching switch, and at that of a group, the first child continues the path that arrives there;
     the paths of the other children begin (broadcasting) or end (reducing) at the switch.
     """
     trees = _with_few_units(network, trees, max_units)
@@ -62,7 +63,7 @@ def trees_to_schedule(
     specs: dict[Direction, list[TreeSpec]] = {direction: [] for direction in Direction}
     for (tree, _), amount in zip(trees, units, strict=True):
         neighbours = _neighbours(network, tree)
-        root = _centre(neighbours, rank_of)
+        root = _centre(neighbours, rank_of) if tree.root is None else tree.root
         parent, paths = _orient(neighbours, rank_of, root)
         for direction in Direction:
             specs[direction].append(

@@ -1,0 +1,225 @@
+"""How short trees on the ranks can be under given link lengths, for the length witness of an allreduce."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import BoolArray, Int32Array
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.topologies.topology import Topology
+
+MAX_BRANCHING_SWITCHES = 12
+"""A length witness tries every subset of the switches that branch; more of them are refused."""
+
+_T = TypeVar("_T")
+
+Distances = Mapping[tuple[int, int], int]
+"""Length between joined nodes, in both orders."""
+
+
+class AskedGroup(NamedTuple):
+    """A switch that works for ranks that ask, the nodes of the ranks at it, and their links up and down."""
+
+    switch: int
+    members: tuple[int, ...]
+    up: Mapping[int, tuple[int, ...]]
+    down: Mapping[int, tuple[int, ...]]
+
+
+def asked_groups(topology: Topology, collective: Collective) -> Iterator[AskedGroup]:
+    """The groups of all switches that multicast or aggregate for ranks that ask."""
+    able = (topology.multicast | topology.aggregation) & ~topology.turns_round
+    for switch in np.flatnonzero(able).tolist():
+        up, down = (
+            _links_by_end(here, np.flatnonzero(there == switch))
+            for here, there in ((topology.tails, topology.heads), (topology.heads, topology.tails))
+        )
+        members = tuple(v for v in collective.ranks if v in up and v in down)
+        ways = ({v: tuple(links[v]) for v in members} for links in (up, down))
+        yield AskedGroup(switch, members, *ways)
+
+
+def _links_by_end(ends: Int32Array, links: NDArray[np.intp]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for link in links.tolist():
+        found.setdefault(int(ends[link]), []).append(link)
+    return found
+
+
+def shortest_connection(
+    topology: Topology, collective: Collective, distance: Distances, branches: BoolArray
+) -> int:
+    """Length of the shortest tree on the ranks.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    distance : mapping of (node, node) to int
+    branches : array of bool, shape (n,)
+        Switches with the capability that trees need to branch there: those that work by themselves may be
+        nodes of the tree, the others' operations hyperarcs.
+
+    Raises
+    ------
+    ScheduleError
+        If there are more than `MAX_BRANCHING_SWITCHES`, or the ranks are not connected.
+
+    Notes
+    -----
+    For each subset of the switches: without operations a minimum spanning tree. With operations, which have a
+    direction, a minimum arborescence from a source before all ranks; an operation is a node that any member
+    of its group enters over its own link and that leads to all members at no cost, and the links of the whole
+    group are paid once for all.
+    """
+    ranks = frozenset(collective.ranks)
+    optional = [int(v) for v in np.flatnonzero(branches & topology.turns_round) if v not in ranks]
+    groups = [
+        group
+        for group in asked_groups(topology, collective)
+        if branches[group.switch] and len(group.members) > 2  # with two, a send is as short
+    ]
+    if len(optional) + len(groups) > MAX_BRANCHING_SWITCHES:
+        raise ScheduleError(
+            f"length witness: {len(optional) + len(groups)} switches branch, expected at most "
+            f"{MAX_BRANCHING_SWITCHES}"
+        )
+    neighbours: dict[int, list[tuple[int, int]]] = {node: [] for node in range(topology.n_nodes)}
+    for (tail, head), length in distance.items():
+        neighbours[tail].append((head, length))
+    far = {v: _distances(neighbours, v) for v in (*ranks, *optional)} if groups else {}
+    lengths = [
+        _operating_length(distance, far, ranks | frozenset(chosen), ranks, asked)
+        if asked
+        else _spanning_length(neighbours, ranks | frozenset(chosen))
+        for chosen in _subsets(optional)
+        for asked in _subsets(groups)
+    ]
+    shortest = min((length for length in lengths if length is not None), default=None)
+    if shortest is None:
+        raise ScheduleError("length witness: the ranks are not connected")
+    return shortest
+
+
+def _subsets(values: Sequence[_T]) -> Iterator[tuple[_T, ...]]:
+    for size in range(len(values) + 1):
+        yield from combinations(values, size)
+
+
+def _spanning_length(
+    neighbours: Mapping[int, Sequence[tuple[int, int]]], terminals: frozenset[int]
+) -> int | None:
+    """Length of a minimum spanning tree of `terminals` under path distances (Prim); None if there is none."""
+    total, left = 0, set(terminals)
+    best: dict[int, int] = {}
+    heap = [(0, min(terminals))]
+    # A terminal that joins the tree restarts at distance 0, so distances are from the tree, not a source.
+    while heap and left:
+        far, node = heapq.heappop(heap)
+        if far > best.get(node, far):
+            continue
+        if node in left:
+            left.discard(node)
+            total += far
+            far = 0
+            best[node] = 0
+        for other, length in neighbours[node]:
+            if far + length < best.get(other, far + length + 1):
+                best[other] = far + length
+                heapq.heappush(heap, (far + length, other))
+    return None if left else total
+
+
+def _distances(neighbours: Mapping[int, Sequence[tuple[int, int]]], start: int) -> dict[int, int]:
+    """Path lengths from a node to all that it reaches (Dijkstra)."""
+    found: dict[int, int] = {}
+    heap = [(0, start)]
+    while heap:
+        far, node = heapq.heappop(heap)
+        if node in found:
+            continue
+        found[node] = far
+        for other, length in neighbours[node]:
+            if other not in found:
+                heapq.heappush(heap, (far + length, other))
+    return found
+
+
+def _operating_length(
+    distance: Distances,
+    far: Mapping[int, Mapping[int, int]],
+    terminals: frozenset[int],
+    ranks: frozenset[int],
+    asked: Sequence[AskedGroup],
+) -> int | None:
+    """Length of a shortest tree that uses one operation of each group in `asked`."""
+    nodes = sorted(terminals)
+    number = {node: i for i, node in enumerate(nodes)}
+    arcs = [(number[u], number[v], far[u][v]) for u in nodes for v in nodes if u != v and v in far[u]]
+    paid = 0
+    for i, group in enumerate(asked, start=len(nodes)):
+        reach = {v: distance[v, group.switch] for v in group.members}
+        paid += sum(reach.values())
+        arcs += [(number[v], i, length) for v, length in reach.items()]
+        arcs += [(i, number[v], 0) for v in group.members]
+    source = len(nodes) + len(asked)
+    # one arc from the source is needed; each is dearer than all others together, so there is only one
+    dear = sum(length for _, _, length in arcs) + 1
+    arcs += [(source, number[v], dear) for v in ranks]
+    total = _arborescence(source + 1, arcs, source)
+    return None if total is None or total >= 2 * dear else total - dear + paid
+
+
+def _arborescence(n: int, arcs: Sequence[tuple[int, int, int]], root: int) -> int | None:
+    """Least total length of arcs from the root to all n nodes (Chu, Liu, Edmonds); None if one is cut off."""
+    total = 0
+    while True:
+        least: list[tuple[int, int] | None] = [None] * n
+        for tail, head, length in arcs:
+            known = least[head]
+            if head != root and tail != head and (known is None or length < known[0]):
+                least[head] = length, tail
+        total += sum(entry[0] for entry in least if entry is not None)
+        if any(entry is None and v != root for v, entry in enumerate(least)):
+            return None
+        before = [root if entry is None else entry[1] for entry in least]
+        name, count = _contracted(n, before, root)
+        if count == n:
+            return total
+        lowered = (
+            (name[tail], name[head], length - entry[0])
+            for tail, head, length in arcs
+            if (entry := least[head]) is not None and name[tail] != name[head]
+        )
+        shortest: dict[tuple[int, int], int] = {}
+        for tail, head, length in lowered:
+            shortest[tail, head] = min(length, shortest.get((tail, head), length))
+        arcs = [(tail, head, length) for (tail, head), length in shortest.items()]
+        n, root = count, name[root]
+
+
+def _contracted(n: int, before: Sequence[int], root: int) -> tuple[list[int], int]:
+    """New numbers of the nodes when each circle of `before` becomes one, and how many there are."""
+    name, seen, count = [-1] * n, [-1] * n, 0
+    for start in range(n):
+        node = start
+        while seen[node] < 0 and node != root:
+            seen[node] = start
+            node = before[node]
+        if node != root and seen[node] == start and name[node] < 0:
+            while name[node] < 0:
+                name[node] = count
+                node = before[node]
+            count += 1
+    for node in range(n):
+        if name[node] < 0:
+            name[node] = count
+            count += 1
+    return name, count
