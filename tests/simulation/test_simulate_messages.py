@@ -51,6 +51,12 @@ def test_a_slow_link_after_a_fast_one_and_before_one() -> None:
         assert stored == 1800
 
 
+def test_ticks_need_not_measure_chunks() -> None:
+    """Two of three chunks in one message: 80 ns on the first link, 200 on the second, a tick of 40."""
+    program = messages(2, [(0, 1, 2, 0)], [(0, 1)], 3)
+    assert time_of(chain(2, rates=(30 * 10**9, 12 * 10**9)), program, size=3600) == 200
+
+
 def test_latencies_that_delay_and_latencies_that_hold() -> None:
     """Three hops of two links, 7 ns each, and 100 ns of software a message; four slices."""
     topology, program = chain(4, latency_ns=7), relay(4)

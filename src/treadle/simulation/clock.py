@@ -68,8 +68,12 @@ def timed_graph(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -
     held, delay = _latencies_ns(graph, options)
     tick, is_exact = _tick(graph, per_chunk, place, held, delay, options.slices)
     if is_exact:
-        factors = np.array([int(seconds / tick) for seconds in per_chunk], dtype=np.int64)
-        cost = graph.chunks * factors[place]
+        cost = np.zeros(graph.n_tasks, dtype=np.int64)
+        for number, seconds in enumerate(per_chunk):
+            # the tick measures the messages, not always a chunk of them
+            counts = graph.chunks[place == number]
+            common = int(np.gcd.reduce(counts))
+            cost[place == number] = counts // common * int(common * seconds / tick)
     else:
         seconds = np.array([float(seconds / tick) for seconds in per_chunk])
         cost = np.rint(graph.chunks * seconds[place]).astype(np.int64)
