@@ -29,8 +29,7 @@ def simulate_fluid(
     The slices of a send follow each other. A latency (links of the path and alpha) comes before the flow if
     every message pays it, else after; it holds no link, but where every message pays, it keeps the next slice
     of the same send waiting. Sends are buffered from their start. A copy made at a switch flows beside what
-    brings its data and ends no earlier; a sum likewise. What an operation's group crosses besides flows with
-    the asker's send.
+    brings its data and ends no earlier; a sum likewise, and what an operation's group crosses besides.
 
     Parameters
     ----------
@@ -67,21 +66,19 @@ def simulate_fluid(
         ),
         progress=progress,
     )
-    n = graph.program.n_operations
+    n, flow = len(flows.work), flows.of_task
     if int(ends[0]) < n * options.slices:
-        begun = start.reshape(options.slices, n)[:, graph.operation].ravel()
+        begun = start.reshape(options.slices, n)[:, flow].ravel()
         raise deadlock_error(graph, begun, int(np.count_nonzero(begun < 0)))
     start, end = (times.reshape(options.slices, n) for times in (start, end))
     finish_s = float(end.max(initial=0.0))
     tick = Fraction(2) ** (math.frexp(finish_s)[1] - 53) if finish_s else Fraction(1, 10**9)
     begins, leaves = (np.rint(times / float(tick)).astype(np.int64) for times in (start, end - flows.after))
     used = graph.resource >= 0
-    work = np.bincount(
-        graph.resource[used], weights=flows.work[graph.operation[used]], minlength=graph.n_resources
-    )
+    work = np.bincount(graph.resource[used], weights=flows.work[flow[used]], minlength=graph.n_resources)
     busy = np.rint(work * options.slices / graph.resource_bytes_per_s / float(tick)).astype(np.int64)
     last = np.unravel_index(int(end.argmax()), end.shape)
-    task = int(np.flatnonzero(graph.operation == last[1])[-1])
+    task = int(np.flatnonzero(flow == last[1])[-1])
     return Simulation(
         graph,
         size_bytes,
@@ -90,8 +87,8 @@ def simulate_fluid(
         False,
         round(finish_s / tick),
         int(last[0]) * graph.n_tasks + task,
-        begins[:, graph.operation],
-        (leaves - begins)[:, graph.operation],
+        begins[:, flow],
+        (leaves - begins)[:, flow],
         busy,
         frozen(np.zeros((0, 0)), np.int64),
     )
@@ -99,8 +96,9 @@ def simulate_fluid(
 
 @dataclass(frozen=True, eq=False)
 class _Flows:
-    """The operations of a program as flows; see src/core/fluid.hpp."""
+    """The operations of a program as flows, then what is crossed aside; see src/core/fluid.hpp."""
 
+    of_task: Int64Array
     resource_offset: Int64Array
     resource: NDArray[np.int32]
     work: NDArray[np.float64]
@@ -113,25 +111,28 @@ class _Flows:
 
 def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> _Flows:
     program = graph.program
-    n = program.n_operations
-    slice_bytes = program.count * (size_bytes / (program.n_chunks * options.slices))
+    of_task, chunks = _numbered(graph)
+    n = len(chunks)
+    slice_bytes = chunks * (size_bytes / (program.n_chunks * options.slices))
     onto = graph.resource >= 0
-    uses = np.unique(graph.operation[onto] * graph.n_resources + graph.resource[onto])
+    uses = np.unique(of_task[onto] * graph.n_resources + graph.resource[onto])
     owner, resource = np.divmod(uses, graph.n_resources)
-    along = onto & ~graph.is_aside
     latency_ns = np.bincount(
-        graph.operation[along], weights=graph.resource_latency_ns[graph.resource[along]], minlength=n
+        of_task[onto], weights=graph.resource_latency_ns[graph.resource[onto]], minlength=n
     )
-    is_send = program.operation_kind == OperationKind.SEND
+    kinds = np.full(n, -1)
+    kinds[: program.n_operations] = program.operation_kind
+    is_send = kinds == OperationKind.SEND
     latency = (latency_ns + options.alpha_ns * is_send) * 1e-9
     pays_first = options.latency_model is LatencyModel.PER_MESSAGE
     before = latency if pays_first else np.zeros(n)
     if options.reduction_bytes_per_s:
-        adds = program.operation_kind == OperationKind.RECEIVE_REDUCE
+        adds = kinds == OperationKind.RECEIVE_REDUCE
         before = before + adds * slice_bytes / options.reduction_bytes_per_s
-    source, target, from_start = _edges(graph, is_send)
+    source, target, from_start = _edges(graph, of_task, is_send)
     order = np.argsort(source, kind="stable")
     return _Flows(
+        of_task,
         _offsets(np.bincount(owner, minlength=n)),
         resource.astype(np.int32),
         slice_bytes.astype(np.float64),
@@ -143,10 +144,32 @@ def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> _Fl
     )
 
 
-def _edges(graph: TaskGraph, is_send: NDArray[np.bool_]) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Between operations: source, target, and whether the start of the source is enough."""
-    source = graph.operation[graph.edge_source]
-    target = graph.operation[graph.edge_target]
+def _numbered(graph: TaskGraph) -> tuple[Int64Array, Int64Array]:
+    """The flow of each task, and the chunks of each flow; what is crossed aside has a flow for each link."""
+    n = graph.program.n_operations
+    of_task = graph.operation.copy()
+    aside = np.flatnonzero(graph.is_aside)
+    if not aside.size:
+        return of_task, graph.program.count
+    # a link and its hosts' ports follow each other without storing anything
+    joined = graph.is_aside[graph.edge_source] & graph.is_aside[graph.edge_target]
+    before = np.full(graph.n_tasks, -1, dtype=np.int64)
+    before[graph.edge_target[joined]] = graph.edge_source[joined]
+    heads = aside[before[aside] < 0]
+    of_task[heads] = n + np.arange(len(heads))
+    for _ in range(2):
+        later = aside[before[aside] >= 0]
+        of_task[later] = of_task[before[later]]
+    chunks = np.concatenate([graph.program.count, graph.chunks[heads]]).astype(np.int64)
+    return of_task, chunks
+
+
+def _edges(
+    graph: TaskGraph, of_task: Int64Array, is_send: NDArray[np.bool_]
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Between flows: source, target, and whether the start of the source is enough."""
+    source = of_task[graph.edge_source]
+    target = of_task[graph.edge_target]
     kind = graph.edge_kind
     passes = (kind == Follows.HOP) & (source != target)
     joins = list(zip(source[passes].tolist(), target[passes].tolist(), strict=True))
