@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import ScheduleError
 from treadle.lowering.interpret import interpret_msccl_xml
+from treadle.lowering.lower import lower
 from treadle.planning import Profile, TargetFormat
+from treadle.planning.point_to_point import Asked, shortfall
 
 
 @pytest.mark.parametrize("fabric", ["dgx_h100(2, nvls=True)", "dgx_a100(2)", "mi250(1)"])
@@ -25,8 +28,8 @@ def test_mscclpp_plans_of_platforms(fabric: str, collective: str) -> None:
             channel["channel_type"] for gpu in json.loads(result.text)["gpus"] for channel in gpu["channels"]
         }
         assert ("port" in kinds) == ("mi250" not in fabric)  # boxes reach each other through cards
-        # copies alone are worth no operation here: links into GPUs are full
-        assert ("switch" in kinds) == ("nvls" in fabric and collective == "allreduce")
+        # links into GPUs are full here, and MSCCL++ has no sum by a switch without its copies
+        assert "switch" not in kinds
 
 
 def test_every_rank_asks_for_its_part() -> None:
@@ -46,6 +49,24 @@ def test_every_rank_asks_for_its_part() -> None:
         groups = [group for channel in gpu["channels"] for group in channel.get("rank_groups", ())]
         assert groups == [{"size": 8, "ranks": list(range(8))}] * 2
     assert sorted(parts) == [(rank, 1) for rank in range(8)]
+
+
+def test_texts_say_what_they_do_not_leave_to_switches() -> None:
+    """Two boxes: sums cross the network before they are copied, so switches cannot do both at once."""
+    whole = planning.lower(planning.solve("dgx_h100(1, nvls=True)", "allreduce").plan, to="mscclpp-json")
+    assert whole.shortfall is None
+    plan = planning.solve("dgx_h100(2, nvls=True)", "allreduce").plan
+    result = planning.lower(plan, to="mscclpp-json")
+    assert result.shortfall is not None
+    assert result.shortfall.algbw == Fraction(1800, 7) * 10**9
+    # with stores in switches and sums in ranks: 7/8 of the sums' parts into each asker, and copies for all
+    program = lower(plan.topology, plan.collective, plan.entries[-1].schedule)
+    stores = frozenset((rank, chunk) for rank in range(16) for chunk in range(program.n_chunks))
+    partial = shortfall(plan.topology, plan.collective, program, Asked(stores))
+    assert partial is not None
+    assert partial.algbw == 450 * 10**9 / (Fraction(7, 8) + 1)
+    assert partial.n_sends == result.shortfall.n_sends / 2
+    assert shortfall(plan.topology, plan.collective, program, Asked(stores, stores)) is None
 
 
 def test_multicast_alone_is_lowered_to_stores() -> None:

@@ -28,10 +28,11 @@ from treadle.lowering.nccl_graph import emit_nccl_graph, find_rings, joined_ring
 from treadle.lowering.program import Program
 from treadle.lowering.selection.grids import facts_of
 from treadle.lowering.selection.served import Selector, served
-from treadle.planning.point_to_point import shortfall
+from treadle.planning.point_to_point import Shortfall, shortfall
 from treadle.planning.text_writers.friendlier import friendlier_trees
 from treadle.planning.text_writers.lowered import Lowered, TargetFormat
 from treadle.planning.text_writers.request import TextRequest
+from treadle.planning.text_writers.switch_channels import asked_in
 from treadle.schedules.forest import ForestSchedule
 from treadle.synthesis.baselines.boxes import find_boxes
 
@@ -112,8 +113,8 @@ def _mscclpp_json(request: TextRequest) -> Lowered:
         for rank in box:
             domains[rank] = number
 
-    def emit(program: Program) -> str:
-        return emit_mscclpp_json(
+    def written(program: Program, *, switch_channels: bool) -> tuple[str, Shortfall | None]:
+        text = emit_mscclpp_json(
             program,
             plan.topology,
             domains=domains,
@@ -121,7 +122,18 @@ def _mscclpp_json(request: TextRequest) -> Lowered:
             min_bytes=entry.min_bytes,
             max_bytes=request.max_bytes,
             pipeline_bytes=request.options.pipeline_bytes,
+            switch_channels=switch_channels,
         )
+        return text, shortfall(plan.topology, plan.collective, program, asked_in(text))
+
+    def emit(program: Program) -> str:
+        text, lacking = written(program, switch_channels=True)
+        if lacking is None or lacking.algbw is None or not asked_in(text).stores:
+            return text
+        # stores without the sums that belong to them may cost the askers' links more than they save
+        plain, other = written(program, switch_channels=False)
+        is_better = other is not None and other.algbw is not None and other.algbw > lacking.algbw
+        return plain if is_better else text
 
     # messages of several trees in one would tie the trees' thread blocks together
     grid, text = request.write(request.program(merge=False), Selector.MSCCLPP, emit)
@@ -147,11 +159,7 @@ def _mscclpp_json(request: TextRequest) -> Lowered:
         served=(served(facts, Selector.MSCCLPP),),
         friendlier=friendlier_trees(plan, entry.schedule, facts, Selector.MSCCLPP),
         cautions=cautions,
-        shortfall=(
-            None
-            if "gstore" in text or "glres" in text
-            else shortfall(plan.topology, plan.collective, program)
-        ),
+        shortfall=shortfall(plan.topology, plan.collective, program, asked_in(text)),
     )
 
 
