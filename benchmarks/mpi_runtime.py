@@ -17,6 +17,7 @@ import argparse
 import statistics
 
 from treadle.lowering.message_levels import dataflow
+from treadle.lowering.passes import merge_levels
 from treadle.planning import parse_sizes, program_of, solve
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import (
@@ -63,7 +64,7 @@ def main() -> None:
     print("|---" * len(COLUMNS) + "|")
     for fabric, kind, algorithm in CASES:
         plan = solve(fabric, kind, algorithm=algorithm).plan
-        program = program_of(plan, max(sizes))
+        program = merge_levels(program_of(plan, max(sizes)))
         hops = int(dataflow(program).level.max()) + 1
         with written_program(program) as path:
             command = [

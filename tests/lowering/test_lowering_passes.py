@@ -14,8 +14,17 @@ from treadle.lowering.forest import lower
 from treadle.lowering.interpret import interpret_msccl_xml
 from treadle.lowering.msccl_xml import emit_msccl_xml
 from treadle.lowering.mscclpp_lanes import chunk_groups
-from treadle.lowering.passes import MAX_INSTANCES, merge_messages, recut, replicate, split_copies
-from treadle.lowering.program import OperationKind, Program
+from treadle.lowering.passes import (
+    MAX_INSTANCES,
+    merge_levels,
+    merge_messages,
+    recut,
+    replicate,
+    split_copies,
+)
+from treadle.lowering.program import Operation, OperationKind, Program, program_from_operations
+from treadle.planning import program_of, solve
+from treadle.runtime.sweep import measure
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.topologies.graphs import torus
 
@@ -95,6 +104,64 @@ def test_merging_leaves_no_more_than_lowering_does() -> None:
     assert check_program(merged) == ()
     assert interpret_msccl_xml(emit_msccl_xml(merged)).violations == ()
     assert sends(merged) <= sends(exchange(merge=True))
+
+
+def legal(program: Program) -> list[str]:
+    """Complaints about a program: checked, and run rank by rank in the order of its lists."""
+    return [*map(str, check_program(program)), *reference_errors(program)]
+
+
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+def test_messages_of_a_level_are_joined_across_channels(kind: CollectiveKind) -> None:
+    fewer = 0
+    for seed in range(20):
+        case = random_case(seed, kind)
+        program = lower(*case, in_place=bool(seed % 2), channels=3, merge=False)
+        joined = merge_levels(program)
+        assert legal(joined) == []
+        assert int(joined.count.sum()) == int(program.count.sum())
+        assert merge_levels(joined) is joined
+        fewer += sends(program) - sends(joined)
+    assert (fewer > 0) == kind.broadcasts
+
+
+def test_messages_of_a_level_are_joined_across_steps() -> None:
+    program = program_of(solve("de_bruijn(2, 3)", "alltoall", algorithm="pipelined").plan, 0)
+    joined = merge_levels(program)
+    assert 3 * sends(joined) < 2 * sends(program)
+    assert sends(merge_messages(program)) > sends(joined)
+    assert check_program(joined) == ()
+    assert [row.wrong for row in measure(joined, [0, 4, 1000, 4096], iterations=1, warmup=0)] == [0] * 4
+    between = [
+        np.bincount(
+            joined_or_not.operation_rank[is_send] * 8 + joined_or_not.peer[is_send],
+            joined_or_not.count[is_send],
+        ).tolist()
+        for joined_or_not in (program, joined)
+        for is_send in [joined_or_not.operation_kind == OperationKind.SEND]
+    ]
+    assert between[0] == between[1]
+
+
+def test_what_comes_together_waits_for_all_its_parts() -> None:
+    """Each of two sends waits for a copy, and between them a third copy waits for the first send."""
+    send, receive, copy = OperationKind.SEND, OperationKind.RECEIVE, OperationKind.COPY
+    own = [
+        Operation(copy, 0, 1),
+        Operation(send, 0, 1, peer=1, channel=1, waits=(0,)),
+        Operation(copy, 2, 1, waits=(1,)),
+        Operation(copy, 1, 1),
+        Operation(send, 1, 1, peer=1, waits=(3,)),
+    ]
+    other = [Operation(receive, 1, 1, peer=0), Operation(receive, 0, 1, peer=0, channel=1)]
+    program = program_from_operations(
+        CollectiveKind.BROADCAST, [own, other], n_chunks=3, shard_offset=[0, 3, 3], root=0
+    )
+    joined = merge_levels(program)
+    assert joined.operation_kind.tolist() == [copy, copy, send, copy, receive]
+    assert joined.first.tolist() == [0, 1, 0, 2, 0]
+    assert joined.count.tolist() == [1, 1, 2, 1, 2]
+    assert [joined.waits_of(operation).tolist() for operation in range(5)] == [[], [], [0, 1], [2], []]
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)

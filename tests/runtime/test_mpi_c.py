@@ -20,7 +20,7 @@ from child_processes import finished, search_path, started
 from runtime_programs import exchange, random_program
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.lowering.message_levels import continues, dataflow, needs_copy
+from treadle.lowering.message_levels import dataflow, needs_copy
 from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.lowering.program_text import program_text
 from treadle.planning import program_of, solve
@@ -28,6 +28,7 @@ from treadle.runtime import mpi_build
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
 from treadle.runtime.mpi_c import (
+    InterpreterTimes,
     interpreter_arguments,
     launch_environment,
     local_launch,
@@ -140,60 +141,34 @@ def test_a_rank_sends_one_small_message_to_a_peer_in_a_level(mpi: MpiInstallatio
     assert sends.max() > 2 * small.messages
 
 
-def test_adjacent_messages_of_one_level_are_one_without_a_copy(mpi: MpiInstallation) -> None:
-    """In a pipelined schedule the chunks of a pair take one way in several steps."""
-    program = program_of(solve("de_bruijn(2, 3)", "alltoall", algorithm="pipelined").plan, 0)
-    flow = dataflow(program)
-    is_send = program.operation_kind == OperationKind.SEND
-    sends = np.bincount(program.operation_rank[is_send])
-    runs = np.bincount(program.operation_rank[is_send & ~continues(program, flow)])
-    assert runs.max() < sends.max()
-    long, alone, cut = (
-        interpreted(mpi, program, [2**20], piece_bytes=piece, slice_bytes=size)[0]
-        for piece, size in ((1, 2**20), (0, 2**20), (1, 2**12))
-    )
-    assert (long.wrong, alone.wrong, cut.wrong) == (0, 0, 0)
-    assert (long.messages, alone.messages) == (runs.max(), sends.max())
-    assert cut.messages > alone.messages  # chunks that are cut go each for itself
-
-
-def overwritten(sent: list[int]) -> Program:
-    """A broadcast whose root stores rubbish over what it has sent, long before the other rank looks at it.
-
-    Rubbish comes for chunks 0 and 1, which may be one message; `sent` are those of them that matter.
-    """
+def overwritten() -> Program:
+    """A broadcast whose root stores rubbish over what it has sent, long before the other rank looks at it."""
     send, receive, copy = OperationKind.SEND, OperationKind.RECEIVE, OperationKind.COPY
     scratch, output = Buffer.SCRATCH, Buffer.OUTPUT
     root = [
         Operation(copy, 0, 256),
         Operation(copy, 0, 2, target=scratch),
+        Operation(send, 0, 1, peer=1, source=scratch, target=scratch, waits=(1,)),
+        Operation(send, 1, 255, peer=1),
         Operation(copy, 2, 1, target=scratch),
-        *(Operation(copy, 2, 1, target=scratch, waits=(place,)) for place in (2, 3, 4)),
+        Operation(copy, 2, 1, target=scratch, waits=(4,)),
+        Operation(copy, 2, 1, target=scratch, waits=(5,)),
+        Operation(receive, 0, 1, peer=1, source=scratch, target=scratch, waits=(2, 6)),
     ]
-    places = {chunk: len(root) + i for i, chunk in enumerate(sent)}
-    root += [Operation(send, chunk, 1, peer=1, source=scratch, target=scratch, waits=(1,)) for chunk in sent]
-    root.append(Operation(send, len(sent), 256 - len(sent), peer=1))
-    root += [
-        Operation(
-            *(receive, chunk, 1, 1, scratch, scratch),
-            waits=(5, places[chunk]) if chunk in places else (5,),
-        )
-        for chunk in (0, 1)
+    other = [
+        Operation(send, 0, 1, peer=0, source=scratch, target=scratch),
+        Operation(copy, 1, 255, source=scratch, target=output),
+        Operation(receive, 0, 1, peer=0, waits=(1,)),
+        Operation(receive, 1, 255, peer=0, waits=(1,)),
     ]
-    other = [Operation(send, chunk, 1, 0, scratch, scratch) for chunk in (0, 1)]
-    other.append(Operation(copy, 0, 256, source=scratch, target=output))
-    other += [Operation(receive, chunk, 1, peer=0, waits=(2,)) for chunk in sent]
-    other.append(Operation(receive, len(sent), 256 - len(sent), peer=0, waits=(2,)))
     return program_from_operations(
         CollectiveKind.BROADCAST, [root, other], n_chunks=256, shard_offset=[0, 256, 256], root=0
     )
 
 
-@pytest.mark.parametrize("sent", [[0], [0, 1]])
-def test_nothing_is_stored_over_a_message_before_it_has_left(sent: list[int], mpi: MpiInstallation) -> None:
-    program = overwritten(sent)
+def test_nothing_is_stored_over_a_message_before_it_has_left(mpi: MpiInstallation) -> None:
+    program = overwritten()
     assert not needs_copy(program, dataflow(program)).any()
-    assert continues(program, dataflow(program)).any()
     (row,) = interpreted(mpi, program, [2**25], slice_bytes=2**30)
     assert row.wrong == 0
 
@@ -220,6 +195,24 @@ def test_sends_are_complete_before_anybody_receives(mpi: MpiInstallation) -> Non
     )
     (row,) = interpreted(mpi, program, [2**20])
     assert row.wrong == 0
+
+
+def test_the_runtime_joins_what_goes_the_same_way_in_several_steps(
+    mpi: MpiInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No message is short enough to be packed; chunks of a pair take one way in several steps."""
+    program = program_of(solve("de_bruijn(2, 3)", "alltoall", algorithm="pipelined").plan, 0)
+    seen: list[InterpreterTimes] = []
+
+    def watched(*arguments: Any, **options: Any) -> list[InterpreterTimes]:
+        seen.extend(run_interpreter(*arguments, **options))
+        return seen
+
+    monkeypatch.setattr("treadle.runtime.mpi_c.run_interpreter", watched)
+    (row,) = measure_mpi_c(program, [2**22], iterations=1)
+    (apart,) = interpreted(mpi, program, [2**22])
+    assert (row.wrong, apart.wrong) == (0, 0)
+    assert 3 * seen[0].messages < 2 * apart.messages
 
 
 def test_what_nothing_waits_for_is_not_cut(mpi: MpiInstallation) -> None:

@@ -184,3 +184,47 @@ def needs_copy(program: Program, flow: Dataflow) -> BoolArray:
     result = np.zeros(program.n_operations, dtype=np.bool_)
     result[send[early]] = True
     return result
+
+
+def packed_together(
+    program: Program, flow: Dataflow, rank: int, lengths: Sequence[int], *, longest: int, most: int
+) -> list[list[int]]:
+    """Operations of a rank whose messages go in one that is packed of them; both ends find the same.
+
+    Parameters
+    ----------
+    program : Program
+    flow : Dataflow
+    rank : int
+    lengths : sequence of int
+        Of what each of the rank's operations moves, in any unit.
+    longest, most : int
+        Length of what is packed, and of what it is packed into, at most.
+
+    Returns
+    -------
+    list of lists of int
+        Numbers of operations in the order in which they are packed: two or more, not all empty.
+    """
+    own = program.operations(rank)
+    part = slice(own.start, own.stop)
+    is_send = program.operation_kind[part] == OperationKind.SEND
+    order = np.lexsort((flow.number[part], flow.level[part], program.peer[part], is_send))
+    ends = zip(is_send.tolist(), program.peer[part].tolist(), flow.level[part].tolist(), strict=True)
+    keys = list(ends)
+    found: list[list[int]] = []
+    key, length = None, 0
+    for place in order.tolist():
+        if keys[place][1] < 0 or lengths[place] > longest:
+            continue
+        if keys[place] == key and length + lengths[place] <= most:
+            found[-1].append(own.start + place)
+            length += lengths[place]
+        else:
+            found.append([own.start + place])
+            key, length = keys[place], lengths[place]
+    return [
+        together
+        for together in found
+        if len(together) > 1 and any(lengths[operation - own.start] for operation in together)
+    ]

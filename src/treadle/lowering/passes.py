@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
+from treadle.lowering.message_levels import continues, dataflow
 from treadle.lowering.program import OperationKind, Program
 
 MAX_INSTANCES = 256
@@ -216,6 +218,81 @@ def merge_messages(program: Program) -> Program:
         n_chunks=program.n_chunks,
         shard_offset=program.shard_offset,
     )
+
+
+def merge_levels(program: Program) -> Program:
+    """Join messages of one level that carry adjacent chunks from and to the same buffers.
+
+    Chunks that go the same way in different steps or on different channels then travel together, where
+    `merge_messages` leaves each stream to itself.
+
+    Parameters
+    ----------
+    program : Program
+
+    Returns
+    -------
+    Program
+        Every message has a channel of its own. Steps and paths are those of a message's first part: this is
+        for runtimes, which heed neither.
+
+    Notes
+    -----
+    A message waits for all that its parts wait for: `treadle.lowering.message_levels.Dataflow` says why no
+    circle arises. The lists follow one order of all operations that waits and messages allow.
+    """
+    flow = dataflow(program)
+    follows = continues(program, flow)
+    if not follows.any():
+        return program
+    is_send = program.operation_kind == OperationKind.SEND
+    by_number = np.lexsort((flow.number, program.peer, is_send, program.operation_rank))
+    begins = np.maximum.accumulate(np.where(follows[by_number], 0, np.arange(len(by_number))))
+    head = np.empty_like(by_number)
+    head[by_number] = by_number[begins]
+    waiting = np.repeat(np.arange(program.n_operations), np.diff(program.wait_offset))
+    pairs = np.unique(np.stack([head[program.waits], head[waiting]]), axis=1)
+    sends = np.flatnonzero(is_send & ~follows)
+    messages = np.stack([sends, flow.partner[sends]])
+    order = _legal_order(np.unique(head), np.concatenate([pairs, messages], axis=1))
+    order = order[np.argsort(program.operation_rank[order], kind="stable")]
+    place = np.full(program.n_operations, -1, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    waits: list[list[int]] = [[] for _ in order]
+    for awaited, operation in place[pairs].T.tolist():
+        waits[operation].append(awaited)
+    joined = replace(
+        program,
+        channel=np.maximum(flow.number, 0),
+        count=np.maximum(1, np.bincount(head, program.count, program.n_operations)).astype(np.int64),
+    )
+    return _rebuilt(
+        program,
+        np.stack([getattr(joined, name)[order] for name in _COLUMNS], axis=1).tolist(),
+        waits,
+        np.bincount(program.operation_rank[order], minlength=program.n_ranks).tolist(),
+        n_chunks=program.n_chunks,
+        shard_offset=program.shard_offset,
+    )
+
+
+def _legal_order(operations: Int64Array, pairs: Int64Array) -> Int64Array:
+    """The operations ordered by pairs (earlier, later), and as they are numbered where these allow it."""
+    followers: dict[int, list[int]] = defaultdict(list)
+    missing = dict.fromkeys(operations.tolist(), 0)
+    for earlier, later in pairs.T.tolist():
+        followers[earlier].append(later)
+        missing[later] += 1
+    ready = [operation for operation, before in missing.items() if before == 0]
+    order: list[int] = []
+    while ready:  # a heap
+        order.append(heappop(ready))
+        for later in followers[order[-1]]:
+            missing[later] -= 1
+            if missing[later] == 0:
+                heappush(ready, later)
+    assert len(order) == len(operations)
+    return np.array(order, dtype=np.int64)
 
 
 def _joins(program: Program, count: Int64Array, one: int, other: int) -> bool:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.lowering.message_levels import continues, dataflow, needs_copy, stands_alone
+from treadle.lowering.message_levels import dataflow, needs_copy, stands_alone
 from treadle.lowering.program import Buffer, Program
 
 VERSION = 2
 
-_WHOLE, _COPIED, _CONTINUES = 1, 2, 4
+_COPIED = 2
 
 
 def program_text(program: Program) -> str:
@@ -46,9 +46,9 @@ def program_text(program: Program) -> str:
     peer, message, source, target, first chunk, number of chunks, level, mode, number of waits, places of the
     operations of this rank that it waits for. ``message`` and ``level`` are those of
     `treadle.lowering.message_levels.Dataflow`: the message is a tag that both ends know, so that messages may
-    be posted in any order. ``mode`` is the sum of 1 where both ends stand alone, 2 for sends that must be
-    complete before the receiver takes them, and 4 where a message may be one with the one numbered before.
-    The last line is ``end``. The size grows with operations and waits, not with the data.
+    be posted in any order. ``mode`` is 1 where both ends stand alone, 2 for sends that must be complete
+    before the receiver takes them, else 0. The last line is ``end``. The size grows with operations and
+    waits, not with the data.
 
     Examples
     --------
@@ -66,10 +66,7 @@ def _lines(program: Program) -> Iterator[str]:
     yield f"in-place {int(program.in_place)}"
     yield " ".join(["shards", str(len(program.shard_offset) - 1), *map(str, program.shard_offset.tolist())])
     flow = dataflow(program)
-    modes = sum(
-        bit * test(program, flow).astype(np.int64)
-        for bit, test in ((_WHOLE, stands_alone), (_COPIED, needs_copy), (_CONTINUES, continues))
-    )
+    modes = np.where(needs_copy(program, flow), _COPIED, stands_alone(program, flow))
     facts = np.stack([flow.number, flow.level, modes])
     for rank in range(program.n_ranks):
         yield f"rank {rank}"

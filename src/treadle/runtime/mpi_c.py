@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.errors import ScheduleError
+from treadle.lowering.passes import merge_levels
 from treadle.lowering.program import Program
 from treadle.lowering.program_text import program_text
 from treadle.runtime.data import ElementType, Reduction
@@ -117,7 +118,7 @@ def measure_mpi_c(
     mpi = find_mpi()
     interpreter = build_interpreter(mpi)
     rows: list[SweepRow] = []
-    with written_program(program) as path:
+    with written_program(merge_levels(program)) as path:
         arguments = interpreter_arguments(
             path,
             sizes,

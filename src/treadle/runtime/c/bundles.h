@@ -1,24 +1,21 @@
-/* Messages between the same two ranks that are ready together travel as one: a bundle.
+/* Short messages between the same two ranks that are ready together travel as one: a bundle.
 
    Messages of one level wait for messages of lower levels only (treadle/lowering/message_levels.py), so a send
    that waits for the others of its level adds no deadlock. Both ends form the same bundles, because they know
-   the same messages, levels and lengths.
-   Messages whose data are adjacent at both ends make a run. A run that is a bundle of its own is direct: it goes
-   from and to the operations' own memory. Short runs are packed by the sender into memory of the bundle, and
-   stored or added by the receiver as each of its operations starts; such sends are thereby buffered. */
+   the same messages, levels and lengths. A bundle goes through memory of its own: packed by the sender, and
+   stored or added by the receiver as each of its operations starts. Sends are thereby buffered. */
 #ifndef TREADLE_BUNDLES_H
 #define TREADLE_BUNDLES_H
 
 #include "memory.h"
 
 typedef struct {
-    int is_send, peer, tag, is_direct;
-    int is_awaited;        /* of a send: something waits for a member */
+    int is_send, peer, tag;
     int64_t first, past;   /* members[first] up to members[past] */
     int64_t elements;
-    int64_t missing;       /* members that have not started */
+    int64_t missing;       /* of a send: members that have not started */
     int has_arrived;       /* of a receive */
-    char *data;            /* memory of its own; if it is direct, that of the operations */
+    char *data;
 } Bundle;
 
 /* An operation in a bundle. */
@@ -38,14 +35,8 @@ typedef struct {
 } Bundles;
 
 typedef struct {
-    int64_t piece_bytes;   /* longest run that is packed; 0: no bundles at all */
-    int64_t bundle_bytes;  /* longest packed bundle */
-    int64_t run_bytes;     /* longest direct one */
-} Limits;
-
-typedef struct {
     int is_send, peer;
-    int64_t level, message, place, elements, run;
+    int64_t level, message, place, elements;
 } Candidate;
 
 static int compare_candidates(const void *one, const void *other) {
@@ -60,14 +51,14 @@ static int compare_candidates(const void *one, const void *other) {
     return 0;
 }
 
-/* All messages in the order in which bundles are filled. */
-static int64_t list_candidates(const Memory *memory, Candidate *candidates) {
+/* Messages of so many elements at most, in the order in which bundles are filled. */
+static int64_t list_candidates(const Memory *memory, int64_t most, Candidate *candidates) {
     const Program *program = memory->program;
     int64_t n = 0;
     for (int64_t place = 0; place < program->n_operations; place++) {
         const Operation *o = &program->operations[place];
         int64_t elements = element(memory, o->first + o->count) - element(memory, o->first);
-        if (o->kind != COPY) {
+        if (o->kind != COPY && elements <= most) {
             candidates[n++] = (Candidate){.is_send = o->kind == SEND, .peer = o->peer, .level = o->level,
                                           .message = o->message, .place = place, .elements = elements};
         }
@@ -76,38 +67,18 @@ static int64_t list_candidates(const Memory *memory, Candidate *candidates) {
     return n;
 }
 
-static int is_same_level(const Candidate *one, const Candidate *other) {
-    return one->is_send == other->is_send && one->peer == other->peer && one->level == other->level;
-}
-
-/* How many of the n candidates from the first on are one run, or (`packs`) one packed bundle. */
-static int64_t count_together(const Program *program, const Candidate *first, int64_t n, int packs,
-                              int64_t most) {
+/* How many of the n candidates from the first on fill one bundle of so many elements at most. */
+static int64_t count_together(const Candidate *first, int64_t n, int64_t most) {
     int64_t taken = 1, elements = first->elements;
-    for (; taken < n && is_same_level(first, &first[taken]); taken++) {
-        int joins = packs || (program->operations[first[taken].place].mode & CONTINUES) != 0;
-        if (!joins || elements + first[taken].elements > most) {
+    for (; taken < n; elements += first[taken++].elements) {
+        const Candidate *next = &first[taken];
+        int is_same = first->is_send == next->is_send && first->peer == next->peer
+                      && first->level == next->level;
+        if (!is_same || elements + next->elements > most) {
             break;
         }
-        elements += first[taken].elements;
     }
     return taken;
-}
-
-/* Whether the operations' chunks lie one after another in one range of a buffer. */
-static int is_contiguous(const Program *program, const Candidate *one, int64_t n) {
-    const Operation *first = &program->operations[one->place];
-    int buffer = one->is_send ? first->source : first->target;
-    int64_t past = first->first;
-    for (int64_t i = 0; i < n; i++) {
-        const Operation *o = &program->operations[one[i].place];
-        if (o->first != past || (one->is_send ? o->source : o->target) != buffer || o->kind == RECEIVE_REDUCE
-            || (o->mode & COPIED) != 0) {
-            return 0;
-        }
-        past += o->count;
-    }
-    return find_range(program, buffer, first->first, past - first->first) >= 0;
 }
 
 static char *address_of(const Memory *memory, const Operation *operation, int buffer) {
@@ -115,11 +86,10 @@ static char *address_of(const Memory *memory, const Operation *operation, int bu
     return address(memory, buffer, range, element(memory, operation->first));
 }
 
-static void add_bundle(Bundles *all, const Memory *memory, const Candidate *one, int64_t n, int is_run) {
+static void add_bundle(Bundles *all, const Memory *memory, const Candidate *one, int64_t n) {
     Bundle *bundle = &all->bundles[all->n];
     *bundle = (Bundle){.is_send = one->is_send, .peer = one->peer, .tag = (int)one->message,
-                       .first = all->n_members, .past = all->n_members + n,
-                       .is_direct = is_run && is_contiguous(memory->program, one, n)};
+                       .first = all->n_members, .past = all->n_members + n};
     for (int64_t i = 0; i < n; i++) {
         const Operation *o = &memory->program->operations[one[i].place];
         Member *member = &all->members[all->n_members + i];
@@ -130,7 +100,6 @@ static void add_bundle(Bundles *all, const Memory *memory, const Candidate *one,
             member->added = address_of(memory, o, o->source);
         }
         bundle->elements += one[i].elements;
-        bundle->is_awaited |= o->is_awaited;
     }
     for (int64_t i = 0; i < n && bundle->elements > 0; i++) { /* else nothing is sent */
         all->member_of[one[i].place] = all->n_members + i;
@@ -139,58 +108,33 @@ static void add_bundle(Bundles *all, const Memory *memory, const Candidate *one,
     all->n += bundle->elements > 0;
 }
 
-/* Bundles of runs, which are left out of the candidates; how many of these are left. */
-static int64_t bundle_runs(Bundles *all, const Memory *memory, Candidate *candidates, int64_t n,
-                           const Limits *limits) {
-    int64_t left = 0, most = limits->run_bytes / ELEMENT_BYTES;
-    for (int64_t at = 0, taken; at < n; at += taken) {
-        int64_t elements = 0;
-        taken = count_together(memory->program, &candidates[at], n - at, 0, most);
-        for (int64_t i = 0; i < taken; i++) {
-            elements += candidates[at + i].elements;
-            candidates[at + i].run = at;
-        }
-        if (elements * ELEMENT_BYTES <= limits->piece_bytes) {
-            memmove(&candidates[left], &candidates[at], (size_t)taken * sizeof *candidates);
-            left += taken;
-        } else if (taken > 1) {
-            add_bundle(all, memory, &candidates[at], taken, 1);
-        }
-    }
-    return left;
-}
-
-static Bundles make_bundles(const Memory *memory, Limits limits) {
-    const Program *program = memory->program;
-    int64_t width = program->n_operations, total = 0, most = limits.bundle_bytes / ELEMENT_BYTES;
+/* `piece_bytes`: longest message that is packed, 0: none is; `bundle_bytes`: longest bundle. */
+static Bundles make_bundles(const Memory *memory, int64_t piece_bytes, int64_t bundle_bytes) {
+    int64_t width = memory->program->n_operations;
     Bundles all = {.member_of = allocate(width, sizeof(int64_t))};
     for (int64_t place = 0; place < width; place++) {
         all.member_of[place] = -1;
     }
-    if (memory->slices > 1 || limits.piece_bytes == 0) { /* sliced messages are long ones */
+    if (memory->slices > 1 || piece_bytes == 0) { /* sliced messages are long ones */
         return all;
     }
     Candidate *candidates = allocate(width, sizeof(Candidate));
-    int64_t n = list_candidates(memory, candidates);
+    int64_t n = list_candidates(memory, piece_bytes / ELEMENT_BYTES, candidates), elements = 0;
     all.bundles = allocate(n + 1, sizeof(Bundle));
     all.members = allocate(n, sizeof(Member));
-    n = bundle_runs(&all, memory, candidates, n, &limits);
     for (int64_t at = 0, taken; at < n; at += taken) {
-        taken = count_together(program, &candidates[at], n - at, 1, most);
+        taken = count_together(&candidates[at], n - at, bundle_bytes / ELEMENT_BYTES);
         if (taken > 1) {
-            int is_run = candidates[at].run == candidates[at + taken - 1].run;
-            add_bundle(&all, memory, &candidates[at], taken, is_run);
+            add_bundle(&all, memory, &candidates[at], taken);
         }
     }
     free(candidates);
     for (int64_t i = 0; i < all.n; i++) {
-        total += all.bundles[i].is_direct ? 0 : all.bundles[i].elements;
+        elements += all.bundles[i].elements;
     }
-    char *data = all.memory = allocate_own(total, ELEMENT_BYTES);
-    for (int64_t i = 0; i < all.n; i++) {
-        Bundle *bundle = &all.bundles[i];
-        bundle->data = bundle->is_direct ? all.members[bundle->first].data : data;
-        data += bundle->is_direct ? 0 : bundle->elements * ELEMENT_BYTES;
+    char *data = all.memory = allocate_own(elements, ELEMENT_BYTES);
+    for (int64_t i = 0; i < all.n; data += all.bundles[i++].elements * ELEMENT_BYTES) {
+        all.bundles[i].data = data;
     }
     return all;
 }

@@ -85,21 +85,11 @@ static void take_from_bundle(Engine *engine, const Bundle *bundle, const Member 
     complete(engine, member->place);
 }
 
-static void complete_members(Engine *engine, const Bundle *bundle) {
-    for (int64_t i = bundle->first; i < bundle->past; i++) {
-        complete(engine, engine->bundles.members[i].place);
-    }
-}
-
 /* All messages of a unit, or a bundle's, have come or gone. */
 static void settled(Engine *engine, int64_t unit) {
     if (unit >= engine->n_units) {
         Bundle *bundle = &engine->bundles.bundles[unit - engine->n_units];
         bundle->has_arrived = 1;
-        if (bundle->is_direct) {
-            complete_members(engine, bundle);
-            return;
-        }
         for (int64_t i = bundle->first; i < bundle->past; i++) {
             const Member *member = &engine->bundles.members[i];
             if (engine->started[member->place]) {
@@ -113,46 +103,37 @@ static void settled(Engine *engine, int64_t unit) {
     }
 }
 
-static void post_bundle(Engine *engine, const Bundle *bundle) {
-    MPI_Request request;
-    MPI_Irecv(bundle->data, (int)bundle->elements, engine->type, bundle->peer, bundle->tag, MPI_COMM_WORLD,
-              &request);
-    add_request(&engine->awaited, request, engine->n_units + (bundle - engine->bundles.bundles));
-}
-
-static void post_packed_bundles(Engine *engine) {
+static void post_bundles(Engine *engine) {
     for (int64_t i = 0; i < engine->bundles.n; i++) {
         const Bundle *bundle = &engine->bundles.bundles[i];
-        if (!bundle->is_send && !bundle->is_direct) {
-            post_bundle(engine, bundle);
+        if (!bundle->is_send) {
+            MPI_Request request;
+            MPI_Irecv(bundle->data, (int)bundle->elements, engine->type, bundle->peer, bundle->tag,
+                      MPI_COMM_WORLD, &request);
+            add_request(&engine->awaited, request, engine->n_units + i);
         }
     }
 }
 
 static void send_bundle(Engine *engine, const Bundle *bundle) {
-    int is_settled = !bundle->is_direct || !bundle->is_awaited;
     MPI_Request request;
-    if (!bundle->is_direct && engine->memory->has_data) {
+    if (engine->memory->has_data) {
         pack(&engine->bundles, bundle);
     }
     MPI_Isend(bundle->data, (int)bundle->elements, engine->type, bundle->peer, bundle->tag, MPI_COMM_WORLD,
               &request);
-    add_request(is_settled ? &engine->sends : &engine->awaited, request,
-                engine->n_units + (bundle - engine->bundles.bundles));
+    add_request(&engine->sends, request, -1);
     engine->n_sent++;
-    if (is_settled) {
-        complete_members(engine, bundle);
+    for (int64_t i = bundle->first; i < bundle->past; i++) {
+        complete(engine, engine->bundles.members[i].place);
     }
 }
 
 /* One more of the bundle's operations has started. */
 static void start_member(Engine *engine, const Member *member) {
     Bundle *bundle = &engine->bundles.bundles[member->bundle];
-    bundle->missing--;
-    if (bundle->is_send && bundle->missing == 0) {
+    if (bundle->is_send && --bundle->missing == 0) {
         send_bundle(engine, bundle);
-    } else if (!bundle->is_send && bundle->is_direct && bundle->missing == 0) {
-        post_bundle(engine, bundle);
     } else if (bundle->has_arrived) {
         take_from_bundle(engine, bundle, member);
     }
@@ -187,7 +168,7 @@ static void send(Engine *engine, int64_t unit) {
     const Memory *memory = engine->memory;
     const Operation *operation = &memory->program->operations[unit % engine->width];
     int64_t range = range_of(engine, operation, operation->source);
-    int is_copied = operation->is_awaited && ((operation->mode & COPIED) != 0 || engine->copies_all);
+    int is_copied = operation->is_awaited && (operation->mode == COPIED || engine->copies_all);
     int is_settled = is_copied || !operation->is_awaited;
     for (Piece piece = first_piece(engine, unit); next_piece(memory, &piece);) {
         int64_t n = piece.past - piece.first;
@@ -323,7 +304,7 @@ static void collect(Engine *engine) {
 
 /* Execute once, from INPUT to OUTPUT; all ranks call it after `reset`. */
 static void execute(Engine *engine) {
-    post_packed_bundles(engine);
+    post_bundles(engine);
     open_slices(engine);
     while (engine->left > 0) {
         while (engine->ready_head < engine->ready_tail) {

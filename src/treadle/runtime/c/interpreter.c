@@ -234,9 +234,8 @@ static int64_t measure(const Options *options, const Program *program, int64_t s
     Memory memory = make_memory(program, options->type, count, slices, options->has_data);
     Pattern pattern = make_pattern(options->has_data ? program->ranks : 1, count);
     int polls = options->has_data && !options->is_aligned; /* polling costs simulated time */
-    Limits limits = {options->piece_bytes, options->bundle_bytes, options->slice_bytes};
-    Engine engine = make_engine(&memory, make_bundles(&memory, limits), options->window,
-                                polls ? options->ahead_bytes : 0);
+    Engine engine = make_engine(&memory, make_bundles(&memory, options->piece_bytes, options->bundle_bytes),
+                                options->window, polls ? options->ahead_bytes : 0);
     engine.copies_all = options->is_aligned; /* a copy costs no simulated time */
     double first_s;
     int64_t wrong = checked_run(options, &engine, &pattern, &first_s), messages = 0;

@@ -60,7 +60,7 @@ static int64_t longest_piece(const Program *program, int64_t count, int64_t slic
     int64_t longest = 0;
     for (int64_t i = 0; i < program->n_operations; i++) {
         Operation o = program->operations[i];
-        int is_whole = slices == 1 || (o.mode & WHOLE) != 0;
+        int is_whole = slices == 1 || o.mode == WHOLE;
         int64_t past = is_whole ? o.first + o.count : o.first + 1;
         int64_t length = scaled(past, count, program->chunks) - scaled(o.first, count, program->chunks) + 1;
         length = is_whole ? length : length / slices + 1;

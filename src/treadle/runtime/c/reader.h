@@ -18,7 +18,7 @@ enum { ALLGATHER, REDUCE_SCATTER, ALLREDUCE, BROADCAST, REDUCE, ALLTOALL, COLLEC
 static const char *const COLLECTIVE_NAMES[COLLECTIVES] = {"allgather", "reduce-scatter", "allreduce",
                                                           "broadcast", "reduce",         "alltoall"};
 
-enum { WHOLE = 1, COPIED = 2, CONTINUES = 4 };
+enum { SLICED = 0, WHOLE = 1, COPIED = 2 };
 
 enum { MAX_RANKS = 1 << 16 };
 #define MAX_CHUNKS ((int64_t)1 << 40)
@@ -34,8 +34,7 @@ typedef struct {
     int64_t message;         /* number among all messages of this pair of ranks in this direction */
     int64_t level;           /* messages wait for messages of lower levels only */
     int mode;                /* WHOLE: nothing waits for either end, no need of slices; COPIED: a send that
-                                must be complete before its receive has started; CONTINUES: may be one message
-                                with the one numbered before */
+                                must be complete before its receive has started */
     int64_t first, count;    /* chunks */
     int64_t wait_offset;     /* its waits are waits[wait_offset] up to waits[next operation's] */
     int64_t n_followers;     /* and followers: who waits for it */
@@ -244,7 +243,7 @@ static void read_operation(Reader *reader, Program *program, int rank, int64_t p
     operation->first = read_number(reader, "first chunk", 0, program->addresses - 1);
     operation->count = read_number(reader, "number of chunks", 1, program->addresses - operation->first);
     operation->level = read_number(reader, "level", low, kind == COPY ? -1 : INT32_MAX);
-    operation->mode = (int)read_number(reader, "mode", 0, kind == COPY ? 0 : WHOLE + COPIED + CONTINUES);
+    operation->mode = (int)read_number(reader, "mode", SLICED, kind == SEND ? COPIED : WHOLE);
     operation->wait_offset = *n_waits;
     int64_t waits = read_number(reader, "number of waits", 0, place);
     program->waits = realloc(program->waits, (size_t)(*n_waits + waits + 1) * sizeof(int64_t));

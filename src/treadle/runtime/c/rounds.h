@@ -27,7 +27,7 @@ static Rounds make_rounds(const Memory *memory) {
     int64_t width = memory->program->n_operations, ends[2] = {0, 0};
     Rounds rounds = {.messages = allocate(width, sizeof(Candidate)),
                      .requests = allocate(width, sizeof(MPI_Request))};
-    int64_t n = list_candidates(memory, rounds.messages);
+    int64_t n = list_candidates(memory, INT64_MAX, rounds.messages);
     qsort(rounds.messages, (size_t)n, sizeof(Candidate), compare_levels);
     for (int64_t i = 0; i < n; i++) {
         Candidate next = rounds.messages[i];

@@ -80,7 +80,7 @@ typedef struct {
 static Piece first_piece(const Engine *engine, int64_t unit) {
     const Operation *operation = &engine->memory->program->operations[unit % engine->width];
     int64_t slice = unit / engine->width, past = operation->first + operation->count;
-    if ((operation->mode & WHOLE) != 0) { /* all with the first slice */
+    if (operation->mode == WHOLE) { /* all with the first slice */
         return (Piece){.chunk = slice > 0 ? past : operation->first, .past_chunk = past, .slices = 1};
     }
     return (Piece){.chunk = operation->first, .past_chunk = past, .slice = slice,
