@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import exchange_samples
 import greedy_steps as samples
 import route_samples
 from treadle.lowering.lower import lower
-from treadle.lowering.program import Program
+from treadle.lowering.message_levels import dataflow
+from treadle.lowering.passes import merge_levels
+from treadle.lowering.program import OperationKind, Program
+from treadle.runtime.data import ElementType
 from treadle.runtime.mpi import load_mpi, measure_mpi
+from treadle.runtime.mpi_rank import PreparedRank, RankExecution
 from treadle.schedules.collective import SPANNING_KINDS
 from treadle.synthesis.alltoall.timed_routes import timed_routes
 
@@ -38,14 +43,69 @@ def cases(n: int) -> Iterator[tuple[str, Program]]:
             yield f"routes demands={demands} flows={flows}", lower(ring, collective, rounds)
 
 
+class Counted:
+    """A communicator that counts what it sends."""
+
+    def __init__(self, world: Any) -> None:
+        self._world, self.sent = world, 0
+
+    def __getattr__(self, name: str) -> Any:
+        self.sent += name == "Isend"
+        return getattr(self._world, name)
+
+
+def messages(program: Program, count: int, slice_bytes: int) -> int:
+    """What all ranks send in one run on so many elements."""
+    mpi = load_mpi()
+    communicator = Counted(mpi.COMM_WORLD)
+    rank = PreparedRank(program, mpi.COMM_WORLD.Get_rank())
+    execution = RankExecution(
+        rank, mpi, communicator, count, element=ElementType.FLOAT32, slice_bytes=slice_bytes
+    )
+    execution.run()
+    return int(mpi.COMM_WORLD.allreduce(communicator.sent))
+
+
+def counts(n: int) -> dict[str, list[int]]:
+    """Of two programs: sends before and after they are joined, pairs of ranks and levels, and messages of
+    short chunks, of longer ones, and of those that would be too long if they were joined.
+    """
+    found: dict[str, list[int]] = {
+        key: [] for key in ("sends", "joined", "levels", "small", "medium", "large")
+    }
+    ring = samples.ring(n, both=True)
+    collective = exchange_samples.alltoall(ring)
+    for channels in (1, 3):
+        schedule = exchange_samples.over_shortest_paths(ring, collective, rounds=3)
+        program = lower(ring, collective, schedule, channels=channels)
+        is_send = program.operation_kind == OperationKind.SEND
+        ends = (program.operation_rank, program.peer, dataflow(program).level)
+        found["sends"].append(int(is_send.sum()))
+        found["levels"].append(len(set(zip(*(end[is_send].tolist() for end in ends), strict=True))))
+        joined = merge_levels(program).operation_kind == OperationKind.SEND
+        found["joined"].append(int(joined.sum()))
+        for key, count, slice_bytes in (
+            ("small", 1000, 2**20),
+            ("medium", 2**17, 2**20),
+            ("large", 2**17, 2**16),
+        ):
+            found[key].append(messages(program, count, slice_bytes))
+    return found
+
+
 def main() -> None:
     world = load_mpi().COMM_WORLD
     wrong = {}
     for label, program in cases(world.Get_size()):
-        rows = measure_mpi(program, SIZES, iterations=1, warmup=0, slice_bytes=256)
+        rows = [
+            row
+            for slice_bytes in (256, 2**20)
+            for row in measure_mpi(program, SIZES, iterations=1, warmup=0, slice_bytes=slice_bytes)
+        ]
         wrong[label] = [row.wrong for row in rows]
+    report = {"wrong": wrong, **counts(world.Get_size())}
     if world.Get_rank() == 0:
-        json.dump(wrong, sys.stdout)
+        json.dump(report, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from runtime_programs import exchange, random_program
+from runtime_programs import exchange, overwritten, random_program
 from treadle.errors import TreadleError
 from treadle.lowering.program import OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction
@@ -68,6 +68,7 @@ def main() -> None:
     mutant = measure_mpi(wrong_reduction(n), [4096], iterations=1)
     # far beyond what MPI sends before the receiver is ready
     swap = measure_mpi(exchange(n, in_place=True), [2**22], iterations=1, slice_bytes=2**30)
+    left = measure_mpi(overwritten(n), [2**24], iterations=1, warmup=0, slice_bytes=2**30)
     library = measure_mpi(exchange(n, in_place=False), [4096], iterations=3, with_reference=True)
     misfit = problem(random_program(CollectiveKind.ALLREDUCE, n + 1, seed=1))
     other = problem(random_program(CollectiveKind.ALLREDUCE, n, seed=world.Get_rank() // (n - 1)))
@@ -78,6 +79,7 @@ def main() -> None:
             "wrong": wrong,
             "mutant": mutant[0].wrong,
             "swap": swap[0].wrong,
+            "left": left[0].wrong,
             "library_s": library[0].reference_time_s,
             "problems": problems,
             "others": others,

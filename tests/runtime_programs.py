@@ -92,3 +92,30 @@ def exchange(n: int, *, in_place: bool) -> Program:
     return program_from_operations(
         CollectiveKind.ALLREDUCE, ranks, n_chunks=1, shard_offset=[0] + [1] * n, in_place=in_place
     )
+
+
+def overwritten(n: int) -> Program:
+    """A broadcast whose root stores rubbish over what it has sent, long before rank 1 looks at it."""
+    send, receive, copy = OperationKind.SEND, OperationKind.RECEIVE, OperationKind.COPY
+    scratch, output = Buffer.SCRATCH, Buffer.OUTPUT
+    root = [
+        Operation(copy, 0, 256),
+        Operation(copy, 0, 2, target=scratch),
+        Operation(send, 0, 1, peer=1, source=scratch, target=scratch, waits=(1,)),
+        Operation(send, 1, 255, peer=1),
+        Operation(copy, 2, 1, target=scratch),
+        Operation(copy, 2, 1, target=scratch, waits=(4,)),
+        Operation(copy, 2, 1, target=scratch, waits=(5,)),
+        Operation(receive, 0, 1, peer=1, source=scratch, target=scratch, waits=(2, 6)),
+    ]
+    other = [
+        Operation(send, 0, 1, peer=0, source=scratch, target=scratch),
+        Operation(copy, 1, 255, source=scratch, target=output),
+        Operation(receive, 0, 1, peer=0, waits=(1,)),
+        Operation(receive, 1, 255, peer=0, waits=(1,)),
+    ]
+    root += [Operation(send, 0, 256, peer=peer) for peer in range(2, n)]
+    rest = [[Operation(receive, 0, 256, peer=0)]] * (n - 2)
+    return program_from_operations(
+        CollectiveKind.BROADCAST, [root, other, *rest], n_chunks=256, shard_offset=[0] + [256] * n, root=0
+    )

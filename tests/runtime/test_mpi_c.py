@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from child_processes import finished, search_path, started
-from runtime_programs import exchange, random_program
+from runtime_programs import exchange, overwritten, random_program
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.lowering.message_levels import dataflow, needs_copy
@@ -141,33 +141,8 @@ def test_a_rank_sends_one_small_message_to_a_peer_in_a_level(mpi: MpiInstallatio
     assert sends.max() > 2 * small.messages
 
 
-def overwritten() -> Program:
-    """A broadcast whose root stores rubbish over what it has sent, long before the other rank looks at it."""
-    send, receive, copy = OperationKind.SEND, OperationKind.RECEIVE, OperationKind.COPY
-    scratch, output = Buffer.SCRATCH, Buffer.OUTPUT
-    root = [
-        Operation(copy, 0, 256),
-        Operation(copy, 0, 2, target=scratch),
-        Operation(send, 0, 1, peer=1, source=scratch, target=scratch, waits=(1,)),
-        Operation(send, 1, 255, peer=1),
-        Operation(copy, 2, 1, target=scratch),
-        Operation(copy, 2, 1, target=scratch, waits=(4,)),
-        Operation(copy, 2, 1, target=scratch, waits=(5,)),
-        Operation(receive, 0, 1, peer=1, source=scratch, target=scratch, waits=(2, 6)),
-    ]
-    other = [
-        Operation(send, 0, 1, peer=0, source=scratch, target=scratch),
-        Operation(copy, 1, 255, source=scratch, target=output),
-        Operation(receive, 0, 1, peer=0, waits=(1,)),
-        Operation(receive, 1, 255, peer=0, waits=(1,)),
-    ]
-    return program_from_operations(
-        CollectiveKind.BROADCAST, [root, other], n_chunks=256, shard_offset=[0, 256, 256], root=0
-    )
-
-
 def test_nothing_is_stored_over_a_message_before_it_has_left(mpi: MpiInstallation) -> None:
-    program = overwritten()
+    program = overwritten(2)
     assert not needs_copy(program, dataflow(program)).any()
     (row,) = interpreted(mpi, program, [2**25], slice_bytes=2**30)
     assert row.wrong == 0

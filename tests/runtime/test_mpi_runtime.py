@@ -52,9 +52,14 @@ def run_worker(worker: Path, n: int) -> Any:
 
 
 def test_steps_move_the_right_data_between_processes() -> None:
-    wrong = run_worker(STEPS_WORKER, 4)
-    assert len(wrong) == 2 * 5 * 2 + 1 + 2 * 4
-    assert {label: found for label, found in wrong.items() if found != [0] * 5} == {}
+    report = run_worker(STEPS_WORKER, 4)
+    assert len(report["wrong"]) == 2 * 5 * 2 + 1 + 2 * 4
+    assert {label: found for label, found in report["wrong"].items() if found != [0] * 10} == {}
+    assert report["small"] == report["levels"]  # one message for each peer on each level
+    assert report["medium"] == report["joined"]
+    assert report["large"] == report["sends"]
+    for small, medium, large in zip(report["small"], report["medium"], report["large"], strict=True):
+        assert small < medium < large
 
 
 @pytest.mark.parametrize("n", [4, 8])
@@ -64,6 +69,7 @@ def test_mpi_processes_move_the_right_data(n: int) -> None:
     assert {label: wrong for label, wrong in report["wrong"].items() if wrong != [0] * 5} == {}
     assert report["mutant"] > 0
     assert report["swap"] == 0
+    assert report["left"] == 0
     assert report["library_s"] > 0
     assert len(report["others"]) == n
     assert all(f"rank {n - 1} has another program than rank 0" in other for other in report["others"])

@@ -168,8 +168,15 @@ def _measure_size(
     wrong, first_s = _checked_run(run, pattern)
     affordable = max(1, int(budget_s / max(first_s, 1e-9)))
     timed, untimed = max(1, min(iterations, affordable)), min(warmup, affordable - 1)
-    times = [_timed_run(run, pattern) for _ in range(untimed + timed)][untimed:]
-    reference = _reference_times(run, pattern, timed) if with_reference else None
+    library = _reference(run, pattern) if with_reference else None
+    times: list[float] = []
+    reference: list[float] = []
+    for number in range(-untimed, timed):  # in turn, so that both meet the same load of the machine
+        seconds = _timed_run(run, pattern)
+        library_seconds = None if library is None else _timed(run, library)
+        if number >= 0:
+            times.append(seconds)
+            reference += [] if library_seconds is None else [library_seconds]
     return make_row(
         run.prepared.program,
         run.layout.count,
@@ -177,7 +184,7 @@ def _measure_size(
         wrong,
         element=run.element,
         reduction=run.reduction,
-        reference_time_s=None if reference is None else float(np.median(reference)),
+        reference_time_s=float(np.median(reference)) if reference else None,
     )
 
 
@@ -220,15 +227,20 @@ def _timed_run(run: RankExecution, pattern: Pattern, *, refill: bool = False) ->
     """Seconds of the slowest process, the same everywhere."""
     if refill or run.prepared.program.in_place:
         fill_input(run.prepared.rank, run.memory, pattern)
+    with np.errstate(all="ignore"):  # a wrong program may combine poison
+        return _timed(run, run.run)
+
+
+def _timed(run: RankExecution, call: Callable[[], None]) -> float:
+    """Seconds of the slowest process in a call, the same everywhere."""
     run.communicator.Barrier()
     start = run.mpi.Wtime()
-    with np.errstate(all="ignore"):  # a wrong program may combine poison
-        run.run()
+    call()
     return float(run.communicator.allreduce(run.mpi.Wtime() - start, op=run.mpi.MAX))
 
 
-def _reference_times(run: RankExecution, pattern: Pattern, iterations: int) -> list[float] | None:
-    """Seconds of MPI's own collective on data of the same shape, or None where MPI has none such."""
+def _reference(run: RankExecution, pattern: Pattern) -> Callable[[], None] | None:
+    """MPI's own collective on data of the same shape, called once; None where MPI has none such."""
     program, rank, count = run.prepared.program, run.prepared.rank, run.layout.count
     mpi, world = run.mpi, run.communicator
     types = {ElementType.FLOAT32: mpi.FLOAT, ElementType.INT32: mpi.INT32_T}
@@ -243,10 +255,10 @@ def _reference_times(run: RankExecution, pattern: Pattern, iterations: int) -> l
         n = program.n_ranks
         sent, received = shards[rank * n : rank * n + n], shards[rank::n]
         ends = [
-            [np.zeros(sum(counts), dtype=numpy_dtype(run.element)), counts, kind]
+            [np.ones(sum(counts), dtype=numpy_dtype(run.element)), counts, kind]
             for counts in (sent, received)
         ]
-        return _times(run, lambda: world.Alltoallv(*ends), iterations)
+        return _called(lambda: world.Alltoallv(*ends))
     whole = np.zeros(count, dtype=numpy_dtype(run.element))
     pattern.fill(rank, whole, start=0)
     part, other = np.ones(shards[rank], dtype=whole.dtype), np.ones_like(whole)
@@ -259,15 +271,10 @@ def _reference_times(run: RankExecution, pattern: Pattern, iterations: int) -> l
         CollectiveKind.BROADCAST: lambda: world.Bcast([other, kind], program.root),
         CollectiveKind.REDUCE: lambda: world.Reduce([whole, kind], [other, kind], operation, program.root),
     }
-    return _times(run, calls[program.kind], iterations)
+    return _called(calls[program.kind])
 
 
-def _times(run: RankExecution, call: Callable[[], None], iterations: int) -> list[float]:
-    """Seconds of the slowest process of each call but the first."""
-    times: list[float] = []
-    for _ in range(iterations + 1):
-        run.communicator.Barrier()
-        start = run.mpi.Wtime()
-        call()
-        times.append(float(run.communicator.allreduce(run.mpi.Wtime() - start, op=run.mpi.MAX)))
-    return times[1:]
+def _called(call: Callable[[], None]) -> Callable[[], None]:
+    """The call, after a first one that no time counts."""
+    call()
+    return call

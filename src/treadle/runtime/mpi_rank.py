@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
+from treadle.lowering.message_levels import dataflow, needs_copy, packed_together
+from treadle.lowering.passes import merge_levels
 from treadle.lowering.program import Buffer, OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction, finish_average, numpy_dtype
 from treadle.runtime.memory import Layout, allocate, is_same_memory, slices_for
@@ -17,6 +20,12 @@ from treadle.runtime.order import check_extents, execution_order, is_awaited, ma
 
 SLICE_BYTES = 2**20
 """Default largest message: below, the cost of a message in Python shows; above, trees pipeline less."""
+
+PIECE_BYTES = 2**14
+"""Longest message that is packed with others: copying more costs as much as a message."""
+
+PACKED_BYTES = 2**16
+"""Longest message packed of several."""
 
 EARLY_BYTES = 2**24
 """Receives that will be reduced are posted before their turn into so many bytes of spare memory at most."""
@@ -46,28 +55,40 @@ class PreparedRank:
         self.kinds = program.operation_kind[first : self.operations.stop].tolist()
         self.peers = program.peer[first : self.operations.stop].tolist()
         self.awaited = is_awaited(program)[first : self.operations.stop].tolist()
-        self.message = _message_numbers(program, partner)[first : self.operations.stop].tolist()
+        self.flow = dataflow(program)
+        self.message = self.flow.number[first : self.operations.stop].tolist()
+        self.copied = needs_copy(program, self.flow)[first : self.operations.stop].tolist()
         self.waits = [len(program.waits_of(operation)) for operation in self.operations]
         self.followers: list[list[int]] = [[] for _ in self.operations]
         for operation in self.operations:
             for awaited in program.waits_of(operation).tolist():
                 self.followers[awaited - first].append(operation - first)
 
+    @cached_property
+    def merged(self) -> PreparedRank:
+        """The same rank of `merge_levels` of the program."""
+        program = merge_levels(self.program)
+        return self if program is self.program else PreparedRank(program, self.rank)
 
-def _message_numbers(program: Program, partner: Int64Array) -> Int64Array:
-    """Number of each message among all from the same sender to the same receiver; -1 for copies.
+    def suited(self, count: int, *, element_bytes: int, slice_bytes: int) -> PreparedRank:
+        """This or, where no message of it is longer than a slice, the merged one."""
+        program = self.merged.program
+        longest = int(program.count.max(initial=1))
+        longest_bytes = -(-count * longest // program.n_chunks) * element_bytes
+        return self.merged if longest_bytes <= slice_bytes else self
 
-    A number of its own for each message, whatever its channel, lets messages be posted in any order.
-    """
-    sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
-    rank, peer = program.operation_rank[sends].astype(np.int64), program.peer[sends]
-    pair = rank * program.n_ranks + peer
-    order = np.argsort(pair, kind="stable")
-    starts = np.searchsorted(pair[order], pair[order], side="left")
-    numbers = np.full(program.n_operations, -1, dtype=np.int64)
-    numbers[sends[order]] = np.arange(len(sends)) - starts
-    numbers[partner[sends]] = numbers[sends]
-    return numbers
+    def packed(self, layout: Layout, *, element_bytes: int) -> list[list[int]]:
+        """Operations whose messages are packed into one, by `packed_together`."""
+        if layout.n_slices > 1:  # what is sliced is long
+            return []
+        return packed_together(
+            self.program,
+            self.flow,
+            self.rank,
+            [sum(end - start for start, end in layout.ranges(number, 0)) for number in self.operations],
+            longest=PIECE_BYTES // element_bytes,
+            most=PACKED_BYTES // element_bytes,
+        )
 
 
 class RankExecution:
@@ -90,9 +111,11 @@ class RankExecution:
     -----
     A unit of work is one slice of one operation. Receives that store are posted when the units that they
     wait for are complete, straight into their target. Receives that reduce go into spare memory, some before
-    their turn, so that a rank that is still adding does not hold up its children. Sends that another
-    operation waits for are sent from a copy: they complete at once, as `Program` demands, even where
-    MPI waits for the receiver.
+    their turn, so that a rank that is still adding does not hold up its children. Short messages of one level
+    and pair of ranks go packed in one, which is received early: each part is stored or reduced in its turn.
+
+    A program's sends complete without the receiver: what waits for one waits until MPI has taken the message,
+    or, where it may come before the receive, the send goes from a copy.
     """
 
     def __init__(
@@ -106,13 +129,18 @@ class RankExecution:
         reduction: Reduction = Reduction.SUM,
         slice_bytes: int = SLICE_BYTES,
     ) -> None:
-        dtype, program = numpy_dtype(element), prepared.program
+        dtype = numpy_dtype(element)
+        prepared = prepared.suited(count, element_bytes=dtype.itemsize, slice_bytes=slice_bytes)
+        program = prepared.program
         n_slices = slices_for(program, count, element_bytes=dtype.itemsize, slice_bytes=slice_bytes)
         self.prepared, self.mpi, self.communicator = prepared, mpi, communicator
         self.element, self.reduction = element, reduction
         self.layout = Layout(program, count, n_slices)
         self.memory = allocate(self.layout, prepared.rank, dtype)
         self._units = [self._unit(place, piece) for piece in range(n_slices) for place in range(self._width)]
+        self._parcels: list[_Parcel] = []
+        for operations in prepared.packed(self.layout, element_bytes=dtype.itemsize):
+            self._pack(operations, dtype)
         self._check_tags()
 
     @property
@@ -131,7 +159,21 @@ class RankExecution:
             reads, writes = [], []
         # pieces of one slice have the same tag: MPI keeps the order of those
         tag = prepared.message[place] * self.layout.n_slices + piece
-        return _Unit(kind, prepared.peers[place], tag, prepared.awaited[place], reads, writes)
+        copied = prepared.awaited[place] and prepared.copied[place]
+        return _Unit(kind, prepared.peers[place], tag, prepared.awaited[place], copied, reads, writes)
+
+    def _pack(self, operations: list[int], dtype: np.dtype[Any]) -> None:
+        """Let the messages of these operations go in one."""
+        places = [operation - self.prepared.operations.start for operation in operations]
+        units = [self._units[place] for place in places]
+        views = [unit.reads if unit.kind == OperationKind.SEND else unit.writes for unit in units]
+        bounds = list(accumulate((sum(map(len, parts)) for parts in views), initial=0))
+        room = np.empty(bounds[-1], dtype=dtype)
+        for unit, (low, high) in zip(units, pairwise(bounds), strict=True):
+            unit.parcel = len(self._parcels)
+            unit.packed = [room[low:high]] if high > low else []
+        is_send = units[0].kind == OperationKind.SEND
+        self._parcels.append(_Parcel(is_send, units[0].peer, units[0].tag, places, room))
 
     def _check_tags(self) -> None:
         limit = self.mpi.COMM_WORLD.Get_attr(self.mpi.TAG_UB)
@@ -152,7 +194,7 @@ class RankExecution:
 class _Unit:
     """One slice of one operation: its views of this rank's memory, and its messages' peer and tag."""
 
-    __slots__ = ("awaited", "kind", "peer", "reads", "tag", "writes")
+    __slots__ = ("awaited", "copied", "kind", "packed", "parcel", "peer", "reads", "tag", "writes")
 
     def __init__(
         self,
@@ -160,15 +202,28 @@ class _Unit:
         peer: int,
         tag: int,
         awaited: bool,
+        copied: bool,
         reads: list[NDArray[Any]],
         writes: list[NDArray[Any]],
     ) -> None:
-        self.kind, self.peer, self.tag, self.awaited = kind, peer, tag, awaited
+        self.kind, self.peer, self.tag, self.awaited, self.copied = kind, peer, tag, awaited, copied
         self.reads, self.writes = reads, writes
+        self.parcel = -1
+        self.packed: list[NDArray[Any]] = []  # its part of the parcel
 
     @property
     def n_bytes(self) -> int:
         return sum(view.nbytes for view in self.writes)
+
+
+class _Parcel(NamedTuple):
+    """A message packed of the messages of several units."""
+
+    is_send: bool
+    peer: int
+    tag: int
+    units: list[int]
+    room: NDArray[Any]
 
 
 class _Progress:
@@ -178,25 +233,33 @@ class _Progress:
         prepared = execution.prepared
         self._mpi, self._communicator = execution.mpi, execution.communicator
         self._units, self._width = execution._units, execution._width
+        self._parcels = execution._parcels
+        self._unpacked = [len(parcel.units) for parcel in self._parcels]  # units that have not started
+        self._delivered = bytearray(len(self._parcels))
         self._combine = execution.reduction.ufunc
         self._followers = prepared.followers
         self._missing = prepared.waits * execution.layout.n_slices
         self._ready = deque(unit for unit, missing in enumerate(self._missing) if missing == 0)
         self._sends: list[Any] = []
         self._kept: list[NDArray[Any]] = []  # copies that are being sent
-        self._receives: list[Any] = []
-        self._receiver: list[int] = []  # unit of each request in _receives
-        self._outstanding = [0] * len(self._units)  # messages that a posted unit has not received
+        self._awaited: list[Any] = []  # requests that some unit waits for
+        self._waiting: list[int] = []  # unit of each, or -1 - parcel
+        self._outstanding = [0] * len(self._units)  # messages of a unit that have not come or gone
         self._spare: dict[int, list[NDArray[Any]]] = {}  # posted units that will be reduced
         self._started = bytearray(len(self._units))
         self._early_bytes = 0
         self._early = iter(
-            unit for unit, work in enumerate(self._units) if work.kind == OperationKind.RECEIVE_REDUCE
+            number
+            for number, unit in enumerate(self._units)
+            if unit.kind == OperationKind.RECEIVE_REDUCE and unit.parcel < 0
         )
         self._next_early = next(self._early, None)
         self._left = len(self._units)
 
     def run(self) -> None:
+        for number, parcel in enumerate(self._parcels):
+            if not parcel.is_send:
+                self._receive(parcel.room, parcel.peer, parcel.tag, -1 - number)
         while self._left:
             while self._ready:
                 self._start(self._ready.popleft())
@@ -204,7 +267,7 @@ class _Progress:
             if not self._left:
                 break
             # the program has no deadlock, so that a rank with nothing ready has something under way
-            assert self._receives
+            assert self._awaited
             self._collect()
         self._mpi.Request.Waitall(self._sends)
 
@@ -212,13 +275,10 @@ class _Progress:
         """Everything that the unit waits for is complete."""
         unit = self._units[number]
         self._started[number] = True
-        if unit.kind == OperationKind.SEND:
-            for view in unit.reads:
-                data = view.copy() if unit.awaited else view
-                if unit.awaited:
-                    self._kept.append(data)
-                self._sends.append(self._communicator.Isend(self._bytes(data), unit.peer, unit.tag))
-            self._complete(number)
+        if unit.parcel >= 0:
+            self._start_packed(number, unit)
+        elif unit.kind == OperationKind.SEND:
+            self._send(number, unit)
         elif unit.kind == OperationKind.COPY:
             for source, target in zip(unit.reads, unit.writes, strict=True):
                 np.copyto(target, source)
@@ -230,14 +290,56 @@ class _Progress:
         elif not self._outstanding[number]:
             self._reduce(number)
 
+    def _send(self, number: int, unit: _Unit) -> None:
+        holds_up = unit.awaited and not unit.copied
+        for view in unit.reads:
+            data = view.copy() if unit.copied else view
+            request = self._communicator.Isend(self._bytes(data), unit.peer, unit.tag)
+            if unit.copied:
+                self._kept.append(data)
+            if holds_up:
+                self._awaited.append(request)
+                self._waiting.append(number)
+                self._outstanding[number] += 1
+            else:
+                self._sends.append(request)
+        if not self._outstanding[number]:
+            self._complete(number)
+
+    def _start_packed(self, number: int, unit: _Unit) -> None:
+        if unit.kind != OperationKind.SEND:
+            if self._delivered[unit.parcel]:
+                self._unpack(number)
+            return
+        for view, part in zip(unit.reads, unit.packed, strict=True):
+            np.copyto(part, view)
+        self._unpacked[unit.parcel] -= 1
+        if not self._unpacked[unit.parcel]:
+            parcel = self._parcels[unit.parcel]
+            self._sends.append(self._communicator.Isend(self._bytes(parcel.room), parcel.peer, parcel.tag))
+        self._complete(number)
+
+    def _unpack(self, number: int) -> None:
+        unit = self._units[number]
+        if unit.kind == OperationKind.RECEIVE:
+            for part, target in zip(unit.packed, unit.writes, strict=True):
+                np.copyto(target, part)
+        else:
+            for source, part, target in zip(unit.reads, unit.packed, unit.writes, strict=True):
+                self._combine(source, part, out=target)
+        self._complete(number)
+
+    def _receive(self, target: NDArray[Any], peer: int, tag: int, number: int) -> None:
+        self._awaited.append(self._communicator.Irecv(self._bytes(target), peer, tag))
+        self._waiting.append(number)
+
     def _post(self, number: int, targets: list[NDArray[Any]]) -> None:
         unit = self._units[number]
         self._outstanding[number] = len(targets)
         for target in targets:
-            self._receives.append(self._communicator.Irecv(self._bytes(target), unit.peer, unit.tag))
-            self._receiver.append(number)
+            self._receive(target, unit.peer, unit.tag, number)
         if not targets:
-            self._arrived(number)
+            self._settled(number)
 
     def _post_reduction(self, number: int) -> None:
         unit = self._units[number]
@@ -255,20 +357,27 @@ class _Progress:
             self._next_early = next(self._early, None)
 
     def _collect(self) -> None:
-        """Wait until at least one message has arrived."""
-        done = self._mpi.Request.Waitsome(self._receives) or []
-        arrived = [self._receiver[place] for place in done]
+        """Wait until at least one message has come or gone."""
+        done = self._mpi.Request.Waitsome(self._awaited) or []
+        settled = [self._waiting[place] for place in done]
         for place in sorted(done, reverse=True):
-            last, receiver = self._receives.pop(), self._receiver.pop()
-            if place < len(self._receives):
-                self._receives[place], self._receiver[place] = last, receiver
-        for number in arrived:
+            last, waiting = self._awaited.pop(), self._waiting.pop()
+            if place < len(self._awaited):
+                self._awaited[place], self._waiting[place] = last, waiting
+        for number in settled:
+            if number < 0:
+                self._delivered[-1 - number] = True
+                for unit in self._parcels[-1 - number].units:
+                    if self._started[unit]:
+                        self._unpack(unit)
+                continue
             self._outstanding[number] -= 1
             if not self._outstanding[number]:
-                self._arrived(number)
+                self._settled(number)
 
-    def _arrived(self, number: int) -> None:
-        if self._units[number].kind == OperationKind.RECEIVE:
+    def _settled(self, number: int) -> None:
+        """All messages of the unit have come or gone."""
+        if self._units[number].kind != OperationKind.RECEIVE_REDUCE:
             self._complete(number)
         elif self._started[number]:
             self._reduce(number)

@@ -146,15 +146,6 @@ static void reset_bundles(Bundles *all) {
     }
 }
 
-/* Copy what a send's bundle carries into its memory; all members have started. */
-static void pack(const Bundles *all, const Bundle *bundle) {
-    for (int64_t i = bundle->first; i < bundle->past; i++) {
-        const Member *member = &all->members[i];
-        memcpy(bundle->data + member->start * ELEMENT_BYTES, member->data,
-               (size_t)member->elements * ELEMENT_BYTES);
-    }
-}
-
 static void free_bundles(Bundles *all) {
     free(all->bundles);
     free(all->members);

@@ -115,28 +115,27 @@ static void post_bundles(Engine *engine) {
     }
 }
 
-static void send_bundle(Engine *engine, const Bundle *bundle) {
-    MPI_Request request;
-    if (engine->memory->has_data) {
-        pack(&engine->bundles, bundle);
-    }
-    MPI_Isend(bundle->data, (int)bundle->elements, engine->type, bundle->peer, bundle->tag, MPI_COMM_WORLD,
-              &request);
-    add_request(&engine->sends, request, -1);
-    engine->n_sent++;
-    for (int64_t i = bundle->first; i < bundle->past; i++) {
-        complete(engine, engine->bundles.members[i].place);
-    }
-}
-
-/* One more of the bundle's operations has started. */
+/* One more of the bundle's operations has started; sends are packed, and complete, at once. */
 static void start_member(Engine *engine, const Member *member) {
     Bundle *bundle = &engine->bundles.bundles[member->bundle];
-    if (bundle->is_send && --bundle->missing == 0) {
-        send_bundle(engine, bundle);
-    } else if (bundle->has_arrived) {
-        take_from_bundle(engine, bundle, member);
+    if (!bundle->is_send) {
+        if (bundle->has_arrived) {
+            take_from_bundle(engine, bundle, member);
+        }
+        return;
     }
+    if (engine->memory->has_data) {
+        memcpy(bundle->data + member->start * ELEMENT_BYTES, member->data,
+               (size_t)member->elements * ELEMENT_BYTES);
+    }
+    if (--bundle->missing == 0) {
+        MPI_Request request;
+        MPI_Isend(bundle->data, (int)bundle->elements, engine->type, bundle->peer, bundle->tag,
+                  MPI_COMM_WORLD, &request);
+        add_request(&engine->sends, request, -1);
+        engine->n_sent++;
+    }
+    complete(engine, member->place);
 }
 
 /* Post the unit's receives into its target, or into spare memory if it reduces. */
