@@ -10,6 +10,12 @@ MINUTES ?= 10
 FUZZ_JOBS ?= 2
 FUZZ_FLAGS ?= --database .hypothesis/fuzz
 
+# Of `make lowest`: something of every dependency.
+LOWEST_TESTS ?= $(addprefix tests/, cli/test_cli_commands.py cli/test_cli_processes.py lowering/test_chakra.py \
+  lowering/test_msccl_xml.py planning/test_workers.py runtime/test_runtime_data.py schedules/test_plan_files.py \
+  simulation/test_simulation_reports.py synthesis/test_alltoall_baselines_ilp.py synthesis/test_alltoall_exact.py \
+  synthesis/test_exact_process.py synthesis/test_parallel.py topologies/test_isomorphism.py)
+
 PY := $(VENV)/bin/python
 TREADLE := $(VENV)/bin/treadle
 SOURCES := $(shell find src -type f ! -name '*.pyc' ! -name '*.so') CMakeLists.txt pyproject.toml README.md LICENSE
@@ -18,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel demo simgrid test lint types fuzz bench clean
+.PHONY: install wheel demo simgrid test lint types lowest fuzz bench clean
 
 install: $(VENV)/.installed
 
@@ -83,6 +89,14 @@ simgrid:
 test: lint types simgrid
 	$(PY) -m pytest $(PYTEST_FLAGS)
 
+# The lowest versions that pyproject.toml allows, beside the wheel, and tests of whatever uses them. Old packages
+# warn of each other. Wheels of such age are for Python 3.11.
+lowest: dist/.built
+	$(PY) -m venv --clear --without-pip $(VENV)-lowest
+	$(PY) -m pip --python $(VENV)-lowest/bin/python install --quiet dist/treadle-*.whl $$($(PY) -m tools.lowest)
+	TREADLE_REQUIRED_ENGINES="MPI CP-SAT Chakra bfloat16 matplotlib" \
+	  $(VENV)-lowest/bin/python -m pytest $(PYTEST_FLAGS) -o filterwarnings=default $(LOWEST_TESTS)
+
 # Random and hostile input until the time is up; what is found is kept in tests/tools/fuzz_examples.
 fuzz: $(VENV)/.test-tools
 	$(PY) -m tools.fuzz --minutes $(MINUTES) --jobs $(FUZZ_JOBS) $(FUZZ_FLAGS)
@@ -92,4 +106,4 @@ bench: $(VENV)/.test-tools
 	$(PY) benchmarks/figure_4_14.py
 
 clean:
-	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

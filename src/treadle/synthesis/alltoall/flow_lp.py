@@ -72,6 +72,8 @@ def solve_flow_program(what: str, program: FlowProgram, *, time_limit_s: float |
     InfeasibleError
         If there is no optimum.
     """
+    if time_limit_s is not None and time_limit_s <= 0:  # some versions start all the same
+        raise TimeLimitError(what)
     make_solver: Any = highspy.Highs  # its constructor has no type annotations
     solver = make_solver()
     for option, value in (
@@ -80,7 +82,7 @@ def solve_flow_program(what: str, program: FlowProgram, *, time_limit_s: float |
         ("solver", "simplex" if len(program.costs) <= _SIMPLEX_VARIABLES else "ipm"),
         ("primal_feasibility_tolerance", TOLERANCE),
         ("dual_feasibility_tolerance", TOLERANCE),
-        ("time_limit", highspy.kHighsInf if time_limit_s is None else max(time_limit_s, 0.01)),
+        ("time_limit", highspy.kHighsInf if time_limit_s is None else time_limit_s),
     ):
         solver.setOptionValue(option, value)
     model = highspy.HighsLp()

@@ -180,7 +180,9 @@ class PathMaster:
         self._solver.setOptionValue("solver", method)
         self._solver.setOptionValue("run_crossover", "on" if crossover else "off")
         if watch.deadline is not None:  # the solver's clock goes on from run to run
-            left = max(0.0, watch.deadline - monotonic())
+            left = watch.deadline - monotonic()
+            if left <= 0:  # some versions solve small programs before they look at the clock
+                raise TimeLimitError("path LP")
             self._solver.setOptionValue("time_limit", self._solver.getRunTime() + left)
         self._solver.run()
         status = self._solver.getModelStatus()

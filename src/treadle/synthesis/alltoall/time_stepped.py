@@ -211,7 +211,10 @@ class _Program:
         if not is_small:
             solver.setOptionValue("pdlp_optimality_tolerance", _ACCURACY)
         if deadline is not None:
-            solver.setOptionValue("time_limit", max(0.0, deadline - monotonic()))
+            left = deadline - monotonic()
+            if left <= 0:  # some versions of the solver start all the same
+                raise TimeLimitError("time-stepped flow")
+            solver.setOptionValue("time_limit", left)
         solver.passModel(self._model())
         solver.run()
         status = solver.getModelStatus()
