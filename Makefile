@@ -9,6 +9,10 @@ PYTEST_FLAGS ?= -n 2 --dist worksteal
 MINUTES ?= 10
 FUZZ_JOBS ?= 2
 FUZZ_FLAGS ?= --database .hypothesis/fuzz
+# Of `make mutants`: how many faults, drawn from which seed, and other words for it (python -m tools.mutants --help).
+COUNT ?= 100
+SEED ?= 0
+MUTANTS_FLAGS ?=
 
 # Of `make lowest`: something of every dependency.
 LOWEST_TESTS ?= $(addprefix tests/, cli/test_cli_commands.py cli/test_cli_processes.py lowering/test_chakra.py \
@@ -24,7 +28,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: install wheel demo simgrid test lint types lowest fuzz bench clean
+.PHONY: install wheel demo simgrid test lint types lowest fuzz sanitize mutants mutants-map bench clean
 
 install: $(VENV)/.installed
 
@@ -100,6 +104,17 @@ lowest: dist/.built
 # Random and hostile input until the time is up; what is found is kept in tests/tools/fuzz_examples.
 fuzz: $(VENV)/.test-tools
 	$(PY) -m tools.fuzz --minutes $(MINUTES) --jobs $(FUZZ_JOBS) $(FUZZ_FLAGS)
+
+# The compiled core with sanitizers; not part of CI, since it takes longer than all tests.
+sanitize: $(VENV)/.test-tools
+	$(PY) -m tools.sanitize
+
+# Which tests run which blocks of code, and faults planted in these one at a time; see docs/contributing.md.
+mutants-map: $(VENV)/.test-tools
+	$(PY) -m tools.mutants --map tests
+
+mutants: $(VENV)/.test-tools
+	$(PY) -m tools.mutants --count $(COUNT) --seed $(SEED) $(MUTANTS_FLAGS)
 
 bench: $(VENV)/.test-tools
 	$(PY) benchmarks/forestcoll.py
