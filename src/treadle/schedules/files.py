@@ -78,6 +78,8 @@ _UNREADABLE = (
 )
 """What zipfile and the decoders raise on damaged input."""
 
+_LONGEST_REASON = 200
+
 
 def save_plan(path: str | Path, plan: Plan) -> None:
     """Write a plan file, whole or not at all; FormatError if it cannot be written."""
@@ -160,7 +162,8 @@ def _read(file: str | Path | io.BytesIO, source: str, max_bytes: int) -> Plan:
         raise FormatError(str(error), source=source) from None
     except _UNREADABLE as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        raise FormatError(f"no readable plan file: {reason}", source=source) from None
+        # zipfile repeats names of members, which may be as long as the file likes
+        raise FormatError(f"no readable plan file: {reason[:_LONGEST_REASON]}", source=source) from None
 
 
 @dataclass
