@@ -173,15 +173,30 @@ def format_size(size: int) -> str:
 
 
 def format_bandwidth(bandwidth: int | Fraction) -> str:
-    """Write a bandwidth in bytes/s with the largest unit that it reaches (powers of 1000).
+    """Write a bandwidth in bytes/s with the largest unit that it reaches (powers of 1000), in two decimals.
 
     Examples
     --------
     >>> format_bandwidth(25 * 10**9), format_bandwidth(Fraction(1040 * 10**9, 3))
     ('25 GB/s', '346.67 GB/s')
     """
+    return _bandwidth(bandwidth, 2)
+
+
+def format_link_bandwidth(bandwidth: int) -> str:
+    """Write the bandwidth of a link with all its digits: `parse_bandwidth` reads the same bytes/s.
+
+    Examples
+    --------
+    >>> format_link_bandwidth(3_125_000_000), format_link_bandwidth(25 * 10**9 // 3)
+    ('3.125 GB/s', '8.333333333 GB/s')
+    """
+    return _bandwidth(bandwidth, 15)
+
+
+def _bandwidth(bandwidth: int | Fraction, digits: int) -> str:
     unit, factor = "B/s", 1
     for power, prefix in enumerate("kMGTP", start=1):
         if abs(bandwidth) >= 1000**power:
             unit, factor = f"{prefix}B/s", 1000**power
-    return f"{_decimal(Fraction(bandwidth) / factor, 2)} {unit}"
+    return f"{_decimal(Fraction(bandwidth) / factor, digits)} {unit}"

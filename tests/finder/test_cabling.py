@@ -11,6 +11,7 @@ import pytest
 from treadle.finder.cabling import cables, cabling_csv
 from treadle.topologies import de_bruijn, generalized_kautz, hypercube, parse, ring
 from treadle.topologies.topology import Topology
+from treadle.units import parse_bandwidth
 
 FABRICS = [
     ring(5),
@@ -62,3 +63,10 @@ def test_csv_names_nodes_and_bandwidth() -> None:
         "duplex": "yes",
         "bandwidth": "25 GB/s",
     }
+
+
+def test_csv_shows_every_digit_of_a_bandwidth() -> None:
+    for bandwidth in (3_125_000_000, 25 * 10**9 // 3, 1, 2**50):
+        text = cabling_csv(parse(f'ring(3, bandwidth="{bandwidth}B/s")'))
+        assert {parse_bandwidth(row["bandwidth"]) for row in csv.DictReader(io.StringIO(text))} == {bandwidth}
+    assert "3.125 GB/s" in cabling_csv(parse('ring(3, bandwidth="25Gbit/s")'))

@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.topologies.topology import Topology
-from treadle.units import format_bandwidth
+from treadle.units import format_link_bandwidth
 
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _DIGITS = re.compile(r"\d+")
@@ -65,7 +65,7 @@ def describe_links(topology: Topology, links: Iterable[int]) -> str:
         words = " ".join(word for word in (share, number, noun) if word)
         link = int(chosen[firsts[place]])
         pattern, bandwidth = _DIGITS.sub("*", topology.link_name(link)), int(topology.bandwidths[link])
-        terms.append(f"{pattern} ({words} of {format_bandwidth(bandwidth)})")
+        terms.append(f"{pattern} ({words} of {format_link_bandwidth(bandwidth)})")
     return _shorten(terms)
 
 

@@ -26,7 +26,7 @@ from treadle.topologies import (
     topology_hash,
     unreachable_pair,
 )
-from treadle.units import format_bandwidth
+from treadle.units import format_link_bandwidth
 
 _LINK_KEYWORDS = re.compile(r'(, )?(\*, )?bandwidth="1B/s", latency="0ns"\)$')
 """What the direct-connect graphs take besides their own arguments, at the end of a signature."""
@@ -93,7 +93,9 @@ def show_command(
     values = _summary(fabric)
     output.line(f"{fabric.name}: {values['ranks']} compute nodes, {values['switches']} switches")
     links = Counter(int(bandwidth) for bandwidth in fabric.bandwidths)
-    kinds = ", ".join(f"{count} of {format_bandwidth(rate)}" for rate, count in sorted(links.items())[:8])
+    kinds = ", ".join(
+        f"{count} of {format_link_bandwidth(rate)}" for rate, count in sorted(links.items())[:8]
+    )
     output.line(f"links      {fabric.n_links} directed: {kinds}{', ...' if len(links) > 8 else ''}")
     output.line(f"symmetric  {_yes(is_symmetric(fabric))}")
     output.line(f"Eulerian   {_balance(fabric)}")
@@ -149,8 +151,8 @@ def _balance(fabric: Topology) -> str:
     ingress, egress = (int(s[node]) for s in (fabric.ingress_bytes_per_s(), fabric.egress_bytes_per_s()))
     more = f" and {uneven.size - 1} more nodes" if uneven.size > 1 else ""
     return (
-        f"no: {fabric.node_names[node]} receives {format_bandwidth(ingress)} "
-        f"and sends {format_bandwidth(egress)}{more}"
+        f"no: {fabric.node_names[node]} receives {format_link_bandwidth(ingress)} "
+        f"and sends {format_link_bandwidth(egress)}{more}"
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.topologies.topology import Topology
-from treadle.units import format_bandwidth
+from treadle.units import format_link_bandwidth
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def cabling_csv(topology: Topology) -> str:
                 topology.node_names[cable.head],
                 cable.head_port,
                 "yes" if cable.is_duplex else "no",
-                format_bandwidth(int(topology.bandwidths[cable.link])),
+                format_link_bandwidth(int(topology.bandwidths[cable.link])),
             ]
         )
     return text.getvalue()

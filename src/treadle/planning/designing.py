@@ -167,12 +167,14 @@ def design(
     Raises
     ------
     InfeasibleError
-        If no fabric of that size is known.
+        If no fabric of that size is possible, or known.
     TreadleError
         If a number is out of range, or the workload's groups do not fit the nodes.
     """
     check_count("design", "nodes", nodes, least=2, most=MAX_NODES)
     check_count("design", "degree", degree, most=MAX_DEGREE)
+    if bidirectional:
+        _check_pairs(nodes, degree)
     if network.bandwidth_bytes_per_s < degree:
         raise ScheduleError(
             f"design: a bandwidth of {network.bandwidth_bytes_per_s} bytes/s leaves each of {degree} links "
@@ -230,6 +232,21 @@ def design(
         reconfiguration=reconfiguration,
         seconds=watch.seconds(),
     )
+
+
+def _check_pairs(nodes: int, degree: int) -> None:
+    """InfeasibleError where no fabric has all its links in opposite pairs: each takes a port at two nodes."""
+    if nodes * degree % 2:
+        raise InfeasibleError(
+            f"design: {nodes} nodes of degree {degree} have {nodes * degree} ports, an odd number, and links "
+            f"in opposite pairs take two at a time, so no such fabric is possible; drop --bidirectional or "
+            f"make one of the numbers even"
+        )
+    if degree == 1 and nodes > 2:
+        raise InfeasibleError(
+            f"design: links in opposite pairs of degree 1 join nodes by twos, so no fabric of {nodes} nodes "
+            f"is possible; drop --bidirectional or take a higher degree"
+        )
 
 
 def _bases(nodes: int, degree: int) -> Bases:

@@ -40,7 +40,7 @@ from treadle.topologies.distance_regular import (
 from treadle.topologies.host_bottleneck import with_host_bottleneck
 from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
 from treadle.topologies.topology import Topology
-from treadle.units import format_bandwidth
+from treadle.units import format_link_bandwidth
 
 _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
     (
@@ -165,5 +165,5 @@ def _default(parameter: inspect.Parameter) -> str:
     if parameter.default is parameter.empty:
         return ""
     if parameter.name.endswith("bandwidth"):
-        return f'="{format_bandwidth(parameter.default).replace(" ", "")}"'
+        return f'="{format_link_bandwidth(parameter.default).replace(" ", "")}"'
     return f'="{parameter.default}ns"' if parameter.name == "latency" else f"={parameter.default!r}"
