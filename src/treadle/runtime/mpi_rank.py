@@ -77,7 +77,14 @@ class PreparedRank:
         longest_bytes = -(-count * longest // program.n_chunks) * element_bytes
         return self.merged if longest_bytes <= slice_bytes else self
 
-    def packed(self, layout: Layout, *, element_bytes: int) -> list[list[int]]:
+    def packed(
+        self,
+        layout: Layout,
+        *,
+        element_bytes: int,
+        piece_bytes: int = PIECE_BYTES,
+        packed_bytes: int = PACKED_BYTES,
+    ) -> list[list[int]]:
         """Operations whose messages are packed into one, by `packed_together`."""
         if layout.n_slices > 1:  # what is sliced is long
             return []
@@ -86,8 +93,8 @@ class PreparedRank:
             self.flow,
             self.rank,
             [sum(end - start for start, end in layout.ranges(number, 0)) for number in self.operations],
-            longest=PIECE_BYTES // element_bytes,
-            most=PACKED_BYTES // element_bytes,
+            longest=piece_bytes // element_bytes,
+            most=packed_bytes // element_bytes,
         )
 
 

@@ -15,9 +15,10 @@ from torch.distributed import DistBackendError
 
 from treadle.errors import TreadleError
 from treadle.schedules.collective import CollectiveKind
+from treadle.torch.actions import Script
 from treadle.torch.plans import Membership, PlanSource
 from treadle.torch.reductions import TensorReduction
-from treadle.torch.script import RankPart, Script
+from treadle.torch.script import RankPart
 from treadle.torch.settings import Settings
 from treadle.torch.transport import Transport, TransportError
 from treadle.units import format_size
@@ -139,9 +140,9 @@ class Engine:
             group = self._group
             self._transport = Transport(self._store, group.rank, len(group.places), timeout)
         script = self._script(part, call.count, call.target.element_size())
-        scratch, spare = self._room(script, call.target.dtype)
+        own = self._room(script, call.target.dtype)
         combine = None if call.reduction is None else call.reduction.combine
-        self._transport.run(script, (call.source, call.target, scratch, spare), combine, deadline)
+        self._transport.run(script, (call.source, call.target, *own), combine, deadline)
         if call.reduction is not None and call.root in (-1, self._group.rank):
             call.reduction.finish(call.target, len(self._group.places))
 
@@ -158,17 +159,19 @@ class Engine:
         self._scripts.move_to_end(key)
         return script
 
-    def _room(self, script: Script, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Memory for SCRATCH and SPARE, used again by later calls while it is not large."""
-        scratch_bytes = script.scratch_elements * dtype.itemsize
-        start = -(-scratch_bytes // _ALIGNMENT) * _ALIGNMENT
-        end = start + script.spare_elements * dtype.itemsize
+    def _room(self, script: Script, dtype: torch.dtype) -> list[Tensor]:
+        """Memory for SCRATCH, SPARE and PACKED, used again by later calls while it is not large."""
+        spans, end = [], 0
+        for elements in (script.scratch_elements, script.spare_elements, script.packed_elements):
+            start = -(-end // _ALIGNMENT) * _ALIGNMENT
+            end = start + elements * dtype.itemsize
+            spans.append((start, end))
         memory = self._workspace
         if len(memory) < end:
             memory = torch.empty(end, dtype=torch.uint8)
             if end <= _MAX_KEPT_BYTES:
                 self._workspace = memory
-        return memory[:scratch_bytes].view(dtype), memory[start:end].view(dtype)
+        return [memory[low:high].view(dtype) for low, high in spans]
 
     def close(self) -> None:
         """Drop the connections and the memory."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import IntEnum
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from treadle.lowering.program import Buffer, OperationKind, Program
 from treadle.runtime.memory import Layout, is_same_memory, slices_for
 from treadle.runtime.mpi_rank import PreparedRank
 from treadle.runtime.order import execution_order, match_messages
+from treadle.torch.actions import PACKED, SPARE, Action, ActionKind, Script, Span
 
 MAX_TAG = 2**31 - 1
 """Gloo's tags are 32-bit integers with a sign."""
@@ -23,66 +23,11 @@ MAX_TAG = 2**31 - 1
 EAGER_BYTES = 2**17
 """Buffers up to this size are sent from copies: cheaper than to wait until they may be written over."""
 
-SPARE = len(Buffer)
-"""Area of what has arrived and waits to be reduced; the areas before it are the buffers of `Program`."""
+PIECE_BYTES = 2**17
+"""Longest message that is packed with others: one of gloo costs 75 us of processor time, two copies 20."""
 
-
-class ActionKind(IntEnum):
-    """What a rank does next."""
-
-    RECEIVE = 0
-    """Start to receive into `target`."""
-    SEND = 1
-    """Start to send `source`."""
-    SEND_COPY = 2
-    """Start to send a copy of `source`, which may change before the peer takes the message."""
-    WAIT = 3
-    """Wait until the message of `handle` has been sent or received."""
-    REDUCE = 4
-    """Store `source` combined with `arrived` in `target`."""
-    COPY = 5
-    """Copy `source` to `target`."""
-
-
-class Span(NamedTuple):
-    """Elements `start` to `end` - 1 of an area."""
-
-    area: int
-    start: int
-    end: int
-
-
-_NOTHING = Span(0, 0, 0)
-
-
-class Action(NamedTuple):
-    """One action; a handle names a message from its start to its wait."""
-
-    kind: ActionKind
-    handle: int = -1
-    peer: int = -1
-    tag: int = -1
-    source: Span = _NOTHING
-    arrived: Span = _NOTHING
-    target: Span = _NOTHING
-
-
-@dataclass(frozen=True)
-class Script:
-    """What a rank does, in order, for one number of elements.
-
-    Parameters
-    ----------
-    actions : tuple of Action
-    n_handles : int
-    scratch_elements, spare_elements : int
-        Length of the areas SCRATCH and SPARE.
-    """
-
-    actions: tuple[Action, ...]
-    n_handles: int
-    scratch_elements: int
-    spare_elements: int
+PACKED_BYTES = 2**19
+"""Longest message packed of several."""
 
 
 class RankPart:
@@ -100,7 +45,12 @@ class RankPart:
     """
 
     def __init__(self, program: Program, rank: int) -> None:
-        self.prepared = PreparedRank(program, rank)
+        self._prepare(PreparedRank(program, rank))
+
+    def _prepare(self, prepared: PreparedRank) -> None:
+        program = prepared.program
+        self.prepared = prepared
+        self.turn = prepared.flow.turn.tolist()
         self.partner = match_messages(program).tolist()
         self.depth = _depths(program, execution_order(program, match_messages(program)), self.partner)
 
@@ -108,6 +58,12 @@ class RankPart:
     def program(self) -> Program:
         """The program of all ranks."""
         return self.prepared.program
+
+    @cached_property
+    def _merged(self) -> RankPart:
+        part = RankPart.__new__(RankPart)
+        part._prepare(self.prepared.merged)
+        return part
 
     def script(self, count: int, *, element_bytes: int, slice_bytes: int, spare_bytes: int) -> Script:
         """The actions for `count` elements of the collective's larger per-rank buffer.
@@ -128,9 +84,16 @@ class RankPart:
             If the messages between two ranks outnumber the transport's tags.
         """
         n_slices = slices_for(self.program, count, element_bytes=element_bytes, slice_bytes=slice_bytes)
+        suited = self.prepared.suited(count, element_bytes=element_bytes, slice_bytes=slice_bytes)
+        part = self if suited is self.prepared else self._merged
+        layout = Layout(part.program, count, n_slices)
+        packed = part.prepared.packed(
+            layout, element_bytes=element_bytes, piece_bytes=PIECE_BYTES, packed_bytes=PACKED_BYTES
+        )
         return _Compiler(
-            self,
-            Layout(self.program, count, n_slices),
+            part,
+            layout,
+            packed,
             spare_bytes // element_bytes,
             is_eager=count * element_bytes <= EAGER_BYTES,
         ).compile()
@@ -152,9 +115,18 @@ def _depths(program: Program, order: Int64Array, partner: list[int]) -> list[int
 class _Unit(NamedTuple):
     """One slice of one operation. Units in rising order are a legal serial order of all ranks together."""
 
-    time: int  # depth of the operation plus number of the slice: slices follow one another through the trees
+    time: int
+    """The operation's turn; with slices, its depth plus the slice's number: they overlap in trees."""
     piece: int
     operation: int
+
+
+class _Parcel:
+    """A message packed of several; its members are operations of this rank."""
+
+    def __init__(self, room: Span, n_members: int, peer: int, tag: int) -> None:
+        self.room, self.missing, self.peer, self.tag = room, n_members, peer, tag
+        self.handle = -1  # of a receive that has not been waited for
 
 
 class _Compiler:
@@ -164,9 +136,20 @@ class _Compiler:
     the message's other end comes earlier in that order, and whatever its rank waits for before comes
     earlier still. For the same reason a rank may wait until a send has left, instead of sending a copy,
     where the receive comes before the operation that is about to write over the data.
+
+    Packed messages leave with their last member and are waited for with their first. By turns, all sends of
+    a level come before what is behind them, so that the other end still comes earlier.
     """
 
-    def __init__(self, part: RankPart, layout: Layout, spare_elements: int, *, is_eager: bool) -> None:
+    def __init__(
+        self,
+        part: RankPart,
+        layout: Layout,
+        packed: list[list[int]],
+        spare_elements: int,
+        *,
+        is_eager: bool,
+    ) -> None:
         self._part, self._prepared, self._layout = part, part.prepared, layout
         self._first = self._prepared.operations.start
         self._order = sorted(
@@ -177,22 +160,43 @@ class _Compiler:
         self._place = {unit: place for place, unit in enumerate(self._order)}
         self._addresses = [_Addresses(layout, self._prepared.rank, buffer) for buffer in Buffer]
         self._parts_per_unit = self._most_parts()
+        self._actions: list[Action] = []
+        self._n_handles = 0
+        self._packed: dict[int, tuple[_Parcel, Span]] = {}  # by operation: its parcel and its part of that
+        self._packed_elements = 0
+        for operations in packed:
+            self._lay_out(operations)
         self._is_copied = {
             operation: self._prepared.awaited[operation - self._first]
-            and (is_eager or self._needs_copy(operation))
+            and (is_eager or operation in self._packed or self._needs_copy(operation))
             for operation in self._prepared.operations
             if self._is_send(operation)
         }
-        self._actions: list[Action] = []
-        self._n_handles = 0
         self._open: dict[_Unit, list[tuple[int, int]]] = {}  # messages not waited for: (handle, peer)
-        reductions = [unit for unit in self._order if self._kind(unit) == OperationKind.RECEIVE_REDUCE]
+        reductions = [
+            unit
+            for unit in self._order
+            if self._kind(unit) == OperationKind.RECEIVE_REDUCE and unit.operation not in self._packed
+        ]
         self._unposted = deque(unit for unit in reductions if self._length(unit))
         largest = max((self._length(unit) for unit in reductions), default=0)
         self._spare = _Ring(max(spare_elements, largest))
 
     def _unit(self, operation: int, piece: int) -> _Unit:
-        return _Unit(self._part.depth[operation] + piece, piece, operation)
+        is_cut = self._layout.n_slices > 1
+        return _Unit((self._part.depth if is_cut else self._part.turn)[operation] + piece, piece, operation)
+
+    def _lay_out(self, operations: list[int]) -> None:
+        lengths = [self._length(self._unit(operation, 0)) for operation in operations]
+        bounds = list(accumulate(lengths, initial=self._packed_elements))
+        self._packed_elements = bounds[-1]
+        peer, tag = self._address(self._unit(operations[0], 0), 0)
+        parcel = _Parcel(Span(PACKED, bounds[0], bounds[-1]), len(operations), peer, tag)
+        for operation, (low, high) in zip(operations, pairwise(bounds), strict=True):
+            self._packed[operation] = parcel, Span(PACKED, low, high)
+        if not self._is_send(operations[0]):
+            parcel.handle = self._new_handle()
+            self._actions.append(Action(ActionKind.RECEIVE, parcel.handle, peer, tag, target=parcel.room))
 
     def _kind(self, unit: _Unit) -> int:
         return int(self._prepared.kinds[unit.operation - self._first])
@@ -223,7 +227,7 @@ class _Compiler:
     def compile(self) -> Script:
         early: list[list[_Unit]] = [[] for _ in self._order]
         for unit in self._order:
-            if self._kind(unit) == OperationKind.RECEIVE:
+            if self._kind(unit) == OperationKind.RECEIVE and unit.operation not in self._packed:
                 early[self._earliest(unit)].append(unit)
         for unit, receives in zip(self._order, early, strict=True):
             self._post_reductions()
@@ -236,7 +240,7 @@ class _Compiler:
             self._wait(unit)
         rank, program = self._prepared.rank, self._part.program
         scratch = self._layout.length(rank, Buffer.SCRATCH) if program.uses_scratch(rank) else 0
-        return Script(tuple(self._actions), self._n_handles, scratch, self._spare.used)
+        return Script(tuple(self._actions), self._n_handles, scratch, self._spare.used, self._packed_elements)
 
     def _earliest(self, receive: _Unit) -> int:
         """First place at which nothing that the receive waits for is open, nor can hold up the others."""
@@ -251,6 +255,9 @@ class _Compiler:
     def _perform(self, unit: _Unit) -> None:
         """Actions of a unit whose turn it is."""
         kind, program = self._kind(unit), self._part.program
+        if unit.operation in self._packed:
+            self._perform_packed(unit, *self._packed[unit.operation])
+            return
         if kind == OperationKind.RECEIVE:
             self._wait(unit)
             return
@@ -269,6 +276,34 @@ class _Compiler:
             self._wait(unit)
             for source, arrived, target in zip(sources, self._spare.free(), targets, strict=True):
                 self._actions.append(Action(ActionKind.REDUCE, source=source, arrived=arrived, target=target))
+
+    def _perform_packed(self, unit: _Unit, parcel: _Parcel, part: Span) -> None:
+        kind, program = self._kind(unit), self._part.program
+        sources, targets = self._spans(unit, program.source), self._spans(unit, program.target)
+        parcel.missing -= 1
+        if kind == OperationKind.SEND:
+            for source in sources:
+                self._actions.append(Action(ActionKind.COPY, source=source, target=part))
+            if parcel.missing == 0:
+                handle = self._new_handle()
+                self._actions.append(
+                    Action(ActionKind.SEND, handle, parcel.peer, parcel.tag, source=parcel.room)
+                )
+                self._open[unit] = [(handle, parcel.peer)]
+            return
+        self._settle(unit)
+        if parcel.handle >= 0:
+            self._actions.append(Action(ActionKind.WAIT, parcel.handle, parcel.peer))
+            parcel.handle = -1
+        for source, target in zip(sources, targets, strict=True):
+            if kind == OperationKind.RECEIVE:
+                self._actions.append(Action(ActionKind.COPY, source=part, target=target))
+            else:
+                self._actions.append(Action(ActionKind.REDUCE, source=source, arrived=part, target=target))
+
+    def _new_handle(self) -> int:
+        self._n_handles += 1
+        return self._n_handles - 1
 
     def _spans(self, unit: _Unit, buffers: Int32Array) -> list[Span]:
         addresses = self._addresses[int(buffers[unit.operation])]

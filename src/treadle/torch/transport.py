@@ -9,7 +9,7 @@ from time import monotonic
 from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store, Work
 
-from treadle.torch.script import ActionKind, Script, Span
+from treadle.torch.actions import ActionKind, Script, Span
 
 Combine = Callable[[Tensor, Tensor, Tensor], object]
 """combine(own, arrived, target): store both combined in target, which may be either."""
@@ -56,7 +56,7 @@ class Transport:
         ----------
         script : Script
         areas : sequence of Tensor of one dimension
-            INPUT, OUTPUT, SCRATCH and SPARE.
+            INPUT, OUTPUT, SCRATCH, SPARE and PACKED.
         combine : callable, optional
             See `Combine`; needed where something is reduced.
         deadline : float

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from runtime_programs import exchange, random_program
+from treadle.lowering.message_levels import dataflow
+from treadle.lowering.passes import merge_levels
 from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.planning import program_of, solve
 from treadle.runtime.data import ElementType, Reduction, make_pattern
@@ -19,7 +21,8 @@ from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
 from treadle.torch import script as script_module
-from treadle.torch.script import ActionKind, RankPart, Script, Span
+from treadle.torch.actions import ActionKind, Script, Span
+from treadle.torch.script import RankPart
 
 
 class Network:
@@ -119,7 +122,8 @@ def wrong_elements(program: Program, count: int, *, slice_bytes: int, spare_byte
         scratch = memory.arrays[Buffer.SCRATCH]
         assert made.scratch_elements == len(scratch)
         spare = np.full(made.spare_elements, -1, dtype=np.int32)
-        areas = [memory.arrays[Buffer.INPUT], memory.arrays[Buffer.OUTPUT], scratch, spare]
+        packed = np.full(made.packed_elements, -1, dtype=np.int32)
+        areas = [memory.arrays[Buffer.INPUT], memory.arrays[Buffer.OUTPUT], scratch, spare, packed]
         memories.append(memory)
         ranks.append(play(made, rank, areas, network))
     finish(ranks, lazy=0)
@@ -194,6 +198,52 @@ def test_what_needs_buffered_sends_is_sent_from_copies(
     assert wrong_elements(program, 8, slice_bytes=2**20, spare_bytes=2**10, is_late=is_late) == 0
 
 
+def sent(part: RankPart, count: int, *, slice_bytes: int = 2**20) -> int:
+    """Messages that a rank sends."""
+    made = part.script(count, element_bytes=4, slice_bytes=slice_bytes, spare_bytes=2**20)
+    return sum(action.kind in (ActionKind.SEND, ActionKind.SEND_COPY) for action in made.actions)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "kind", "algorithm"),
+    [
+        ("hypercube:3", "alltoall", None),
+        ("de_bruijn:2,3", "alltoall", "pipelined"),
+        ("ring:8", "allreduce", None),
+    ],
+)
+def test_a_rank_sends_one_small_message_to_a_peer_in_a_level(
+    fabric: str, kind: str, algorithm: str | None
+) -> None:
+    program = program_of(solve(fabric, kind, algorithm=algorithm).plan, 0)
+    level, is_send = dataflow(program).level, program.operation_kind == OperationKind.SEND
+    joined = merge_levels(program)
+    fewer = 0
+    for rank in range(program.n_ranks):
+        own = is_send & (program.operation_rank == rank)
+        part = RankPart(program, rank)
+        pairs = set(zip(program.peer[own].tolist(), level[own].tolist(), strict=True))
+        assert sent(part, 1024) == len(pairs)
+        fewer += int(own.sum()) - len(pairs)
+        # chunks of more than 128 KB go by themselves, those that are adjacent together
+        long = (joined.operation_kind == OperationKind.SEND) & (joined.operation_rank == rank)
+        assert sent(part, 2**24, slice_bytes=2**30) == int(long.sum())
+    assert fewer > 0
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("most", [64, 400])
+@pytest.mark.usefixtures("eager")
+def test_packed_messages_fill_up(most: int, is_late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_module, "PACKED_BYTES", most)
+    monkeypatch.setattr(script_module, "PIECE_BYTES", 100)
+    for fabric, kind in (("hypercube:3", "alltoall"), ("ring:5", "allreduce"), ("torus:2,3", "allgather")):
+        program = program_of(solve(fabric, kind).plan, 0)
+        for count in (7, 499):
+            wrong = wrong_elements(program, count, slice_bytes=2**20, spare_bytes=300, is_late=is_late)
+            assert wrong == 0
+
+
 def test_spare_memory_stays_within_its_limit() -> None:
     program = program_of(solve("complete:6", "reduce-scatter").plan, 0)
     part = RankPart(program, 0)
@@ -232,5 +282,6 @@ def test_nothing_is_written_over_before_it_has_been_sent(
         whole, spare = np.full(2, 10 + rank), np.zeros(made.spare_elements, dtype=np.int64)
         scratches.append(np.zeros(2, dtype=np.int64))
         ranks.append(play(made, rank, [whole, whole, scratches[rank], spare], network))
+        assert made.packed_elements == 0
     finish(ranks, lazy=1)
     assert scratches[1][0] == 10
