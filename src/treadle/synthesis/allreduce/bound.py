@@ -9,6 +9,11 @@ from treadle.errors import InfeasibleError
 from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.collective import Collective
 from treadle.synthesis.allreduce.network import Network, network_of
+from treadle.synthesis.allreduce.rooted_packing import (
+    RootedPacking,
+    can_pack_rooted_trees,
+    pack_rooted_trees,
+)
 from treadle.synthesis.allreduce.stations import station_network
 from treadle.synthesis.allreduce.tree_packing import TreePacking, pack_fabric_trees
 from treadle.synthesis.allreduce.two_family_lp import LpOptimum, solve_two_family_lp
@@ -89,6 +94,8 @@ class Analysis:
         Without capabilities, or with capable switches and groups as stations.
     packing : TreePacking, optional
         Where the setting falls short of the bound and the fabric is symmetric.
+    rooted : RootedPacking, optional
+        Where all that falls short and the fabric is small.
     """
 
     network: Network
@@ -96,6 +103,7 @@ class Analysis:
     setting: LpOptimum
     setting_network: Network
     packing: TreePacking | None = None
+    rooted: RootedPacking | None = None
 
     @property
     def has_stations(self) -> bool:
@@ -128,8 +136,13 @@ def analyse(topology: Topology, collective: Collective, watch: Watch = UNWATCHED
             lengths = _length_witness(topology, network, packing.lengths)
             if lengths.bound(topology, collective) < witness.bound(topology, collective):
                 witness = lengths
+    rooted = None
+    if rate < relaxed.rate and not (packing and packing.is_priced) and can_pack_rooted_trees(network):
+        rooted = pack_rooted_trees(network, target=relaxed.rate, watch=watch)
+        if rooted is not None and (is_even or not rooted.has_operations):
+            rate = max(rate, rooted.rate)
     bound = _concluded(topology, collective, network, witness, rate)
-    return Analysis(network, bound, setting, setting_network, packing)
+    return Analysis(network, bound, setting, setting_network, packing, rooted)
 
 
 def _check_reachable(topology: Topology, network: Network) -> None:

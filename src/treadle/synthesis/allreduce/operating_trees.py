@@ -25,23 +25,28 @@ class OperatingTreeFinder:
     Parameters
     ----------
     network : Network
-        Symmetric.
     """
 
     network: Network
 
     def tree(
-        self, lengths: Sequence[Number], switches: Sequence[int], groups: Sequence[Group]
+        self,
+        lengths: Sequence[Number],
+        switches: Sequence[int],
+        groups: Sequence[Group],
+        weights: Sequence[Number] = (),
     ) -> FabricTree | None:
         """The shortest tree that visits all of `switches` and uses an operation of each of `groups`.
 
         Parameters
         ----------
         lengths : sequence of number, length m
-            Per pair, not negative, equal for opposite pairs: floats, or integers of any size.
+            Per pair, not negative: floats, or integers of any size.
         switches : sequence of int
             Branching switches.
         groups : sequence of Group
+        weights : sequence of number, optional
+            What it costs to have the root at each rank; default nothing.
 
         Returns
         -------
@@ -57,7 +62,8 @@ class OperatingTreeFinder:
         """
         terminals = [*self.network.ranks, *switches]
         k, n = len(terminals), len(terminals) + len(groups) + 1
-        dear = (sum(lengths) + 1) * (n + 1)
+        lowest = min(weights, default=0)
+        dear = (sum(lengths) + max(weights, default=0) - lowest + 1) * (n + 1)
         nowhere = dear * (n + 1)
         kind = object if all(isinstance(length, int) for length in lengths) else np.float64
         distance, before = self._distances(np.array(lengths, dtype=kind), nowhere)
@@ -68,7 +74,8 @@ class OperatingTreeFinder:
             members = [place[v] for v in group.members]
             cost[members, i] = [lengths[pair] for pair in group.up]
             cost[i, members] = 0
-        cost[n - 1, : len(self.network.ranks)] = dear
+        for rank in range(len(self.network.ranks)):
+            cost[n - 1, rank] = dear + (weights[rank] - lowest if weights else 0)
         parents = minimum_arborescence(cost, n - 1, nowhere)
         if parents.count(n - 1) != 1 or any(
             cost[parent, i] >= nowhere for i, parent in enumerate(parents[:-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,18 +30,22 @@ class FabricTree:
     root: int | None = None
     operations: tuple[tuple[Group, int], ...] = ()
 
-    def usage(self, network: Network) -> dict[int, int]:
-        """How often the tree crosses each pair; the lower of two opposite pair numbers stands for both."""
+    def crossings(self) -> dict[int, int]:
+        """How often data that go out from the root cross each pair."""
         groups = {group.node for group, _ in self.operations}
         crossed = [
             pair for one, other, pairs in self.edges if groups.isdisjoint((one, other)) for pair in pairs
         ]
         for group, asker in self.operations:
-            crossed += [*group.up, group.up[group.members.index(asker)]]
+            crossed += [group.up[group.members.index(asker)], *group.down]
+        return dict(Counter(crossed))
+
+    def usage(self, network: Network) -> dict[int, int]:
+        """How often the tree crosses each pair; the lower of two opposite pair numbers stands for both."""
         count: dict[int, int] = {}
-        for pair in crossed:
+        for pair, often in self.crossings().items():
             undirected = min(pair, network.reverse[pair])
-            count[undirected] = count.get(undirected, 0) + 1
+            count[undirected] = count.get(undirected, 0) + often
         return count
 
     def length(self, network: Network, lengths: Sequence[Number]) -> Number:

@@ -14,9 +14,11 @@ from treadle.schedules.forest import ForestSchedule
 from treadle.synthesis.allreduce.bound import AllreduceBound, Analysis, analyse
 from treadle.synthesis.allreduce.capacities import Packer, Shares, halves, pack_shares
 from treadle.synthesis.allreduce.free_roots import solve_free_roots
+from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.allreduce.rooted_packing import RootedPacking
 from treadle.synthesis.allreduce.stations import leave_stations, station_fabric, station_shares
 from treadle.synthesis.allreduce.tree_packing import pack_fabric_trees
-from treadle.synthesis.allreduce.tree_schedule import MAX_UNITS, trees_to_schedule
+from treadle.synthesis.allreduce.tree_schedule import MAX_UNITS, rooted_trees_to_schedule, trees_to_schedule
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
@@ -28,6 +30,7 @@ class Construction(StrEnum):
     FREE_ROOTS = "free roots in halves of the links"
     TREES = "undirected trees"
     TWO_FAMILIES = "in-trees and out-trees from the linear program"
+    ROOTED = "in-trees and out-trees by column generation"
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,9 @@ def solve_allreduce(
     -----
     Tried in this order until the bound is met: the given phases; free roots in halves of all links;
     undirected trees (symmetric fabrics); in-trees and out-trees in the shares of the links that the linear
-    program gives them (where trees visit capable switches as stations, before undirected trees).
+    program gives them (where trees visit capable switches as stations, before undirected trees); on small
+    fabrics whose capable switches some trees visit and some do not, in-trees and out-trees by column
+    generation.
     """
     analysis = analyse(topology, collective, watch)
     best: tuple[Fraction, ForestSchedule, Construction] | None = None
@@ -133,6 +138,8 @@ def _constructions(
         yield Construction.TWO_FAMILIES, lambda: _two_families(analysis, packer)
     if is_symmetric and analysis.has_stations:
         yield undirected
+    if (packing := analysis.rooted) is not None:
+        yield Construction.ROOTED, lambda: _rooted(topology, analysis.network, packing, max_units)
 
 
 @dataclass(frozen=True)
@@ -180,6 +187,12 @@ def _free_roots(analysis: Analysis, packer: _LimitedPacker, watch: Watch) -> For
 
 def _two_families(analysis: Analysis, packer: _LimitedPacker) -> ForestSchedule | None:
     return packer(station_shares(packer.topology, analysis.setting_network, analysis.setting))
+
+
+def _rooted(
+    topology: Topology, network: Network, packing: RootedPacking, max_units: int | None
+) -> ForestSchedule | None:
+    return rooted_trees_to_schedule(topology, network, packing, max_units=max_units or MAX_UNITS)
 
 
 def _trees(topology: Topology, analysis: Analysis, max_units: int | None, watch: Watch) -> ForestSchedule:

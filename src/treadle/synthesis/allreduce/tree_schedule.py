@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,6 +11,7 @@ from math import gcd, lcm
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.synthesis.allreduce.network import Network
+from treadle.synthesis.allreduce.rooted_packing import RootedPacking
 from treadle.synthesis.allreduce.shortest_trees import FabricTree
 from treadle.topologies.topology import Topology
 
@@ -49,17 +51,8 @@ def trees_to_schedule(
     the paths of the other children begin (broadcasting) or end (reducing) at the switch.
     """
     trees = _with_few_units(network, trees, max_units)
-    scale = lcm(*(rate.denominator for _, rate in trees))
-    shared = [
-        int(topology.bandwidths[e]) // network.unit * scale
-        for members in network.links
-        if len(members) > 1
-        for e in members
-    ]
-    units = [int(rate * scale) for _, rate in trees]
-    divisor = gcd(*units, *shared)
+    units, lanes = _whole_units(topology, network, [rate for _, rate in trees])
     rank_of = {node: rank for rank, node in enumerate(network.ranks)}
-    lanes = _Lanes.of(topology, network, Fraction(scale, divisor * network.unit))
     specs: dict[Direction, list[TreeSpec]] = {direction: [] for direction in Direction}
     for (tree, _), amount in zip(trees, units, strict=True):
         neighbours = _neighbours(network, tree)
@@ -69,10 +62,10 @@ def trees_to_schedule(
             specs[direction].append(
                 TreeSpec(
                     root=rank_of[root],
-                    multiplicity=amount // divisor,
+                    multiplicity=amount,
                     parent=parent,
                     paths={
-                        rank: lanes.spread(_towards(network, pairs, direction), amount // divisor)
+                        rank: lanes.spread(_towards(network, pairs, direction), amount)
                         for rank, pairs in paths.items()
                     },
                 )
@@ -82,6 +75,54 @@ def trees_to_schedule(
         reduce=forest_from_trees(Direction.REDUCE, len(rank_of), specs[Direction.REDUCE]),
         broadcast=forest_from_trees(Direction.BROADCAST, len(rank_of), specs[Direction.BROADCAST]),
     )
+
+
+def rooted_trees_to_schedule(
+    topology: Topology, network: Network, packing: RootedPacking, *, max_units: int = MAX_UNITS
+) -> ForestSchedule | None:
+    """Packed in-trees and out-trees as they are; None if that takes more than `max_units` units."""
+    rates = [rate for _, rate in (*packing.broadcast, *packing.reduce)]
+    units, lanes = _whole_units(topology, network, rates)
+    if sum(units[: len(packing.broadcast)]) > max_units:
+        return None
+    rank_of = {node: rank for rank, node in enumerate(network.ranks)}
+    forests = []
+    for direction, trees, amounts in (
+        (Direction.BROADCAST, packing.broadcast, units[: len(packing.broadcast)]),
+        (Direction.REDUCE, packing.reduce, units[len(packing.broadcast) :]),
+    ):
+        specs = []
+        for (tree, _), amount in zip(trees, amounts, strict=True):
+            root = network.ranks[0] if tree.root is None else tree.root
+            parent, paths = _orient(_outwards(tree), rank_of, root)
+            step = 1 if direction is Direction.BROADCAST else -1
+            spread = {v: lanes.spread(pairs[::step], amount) for v, pairs in paths.items()}
+            specs.append(TreeSpec(rank_of[root], amount, parent, spread))
+        forests.append(forest_from_trees(direction, len(rank_of), specs))
+    return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=forests[1], broadcast=forests[0])
+
+
+def _whole_units(topology: Topology, network: Network, rates: Sequence[Fraction]) -> tuple[list[int], _Lanes]:
+    """Rates as whole numbers of units, as few as may be, and the room of parallel links in these units."""
+    scale = lcm(*(rate.denominator for rate in rates))
+    shared = [
+        int(topology.bandwidths[e]) // network.unit * scale
+        for members in network.links
+        if len(members) > 1
+        for e in members
+    ]
+    units = [int(rate * scale) for rate in rates]
+    divisor = gcd(*units, *shared)
+    lanes = _Lanes.of(topology, network, Fraction(scale, divisor * network.unit))
+    return [amount // divisor for amount in units], lanes
+
+
+def _outwards(tree: FabricTree) -> Neighbours:
+    """The ways that lead away from the root."""
+    ways: dict[int, list[tuple[int, tuple[int, ...]]]] = defaultdict(list)
+    for one, other, pairs in tree.edges:
+        ways[one].append((other, pairs))
+    return ways
 
 
 def _with_few_units(
