@@ -11,9 +11,10 @@ from program_cases import random_case, reference_errors
 from rank_parts import phases_of, union
 from treadle.errors import ScheduleError
 from treadle.lowering.check import check_program
+from treadle.lowering.factored_rank import lower_factored_rank
 from treadle.lowering.forest import lower
 from treadle.lowering.program import OperationKind, Program
-from treadle.lowering.rank_program import lower_factored_rank, lower_rank
+from treadle.lowering.rank_program import lower_rank
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import FactoredSchedule
 from treadle.synthesis.forestcoll import TreeBudget
@@ -53,9 +54,10 @@ def factored(fabric: str, kind: str, trees: int | None) -> tuple[Topology, Colle
 @pytest.mark.parametrize("in_place", [False, True])
 def test_parts_of_random_forests_make_correct_programs(kind: CollectiveKind, in_place: bool) -> None:
     for seed in range(12):
-        _, collective, schedule = random_case(seed, kind)
+        topology, collective, schedule = random_case(seed, kind)
         parts = [
             lower_rank(
+                topology,
                 collective,
                 schedule.root_multiplicity,
                 phases_of(schedule, rank),
@@ -80,7 +82,7 @@ def test_parts_move_the_same_data_as_the_whole() -> None:
             grain = schedule.total_units // whole.n_chunks
             parts = union(
                 [
-                    lower_rank(collective, schedule.root_multiplicity, phase, rank, grain=grain)
+                    lower_rank(topology, collective, schedule.root_multiplicity, phase, rank, grain=grain)
                     for rank, phase in enumerate(phases)
                 ]
             )
@@ -89,8 +91,8 @@ def test_parts_move_the_same_data_as_the_whole() -> None:
 
 
 def test_a_part_has_the_operations_of_one_rank() -> None:
-    _, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
-    program = lower_rank(collective, schedule.root_multiplicity, phases_of(schedule, 1), 1)
+    topology, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
+    program = lower_rank(topology, collective, schedule.root_multiplicity, phases_of(schedule, 1), 1)
     assert program.n_ranks == collective.n_ranks
     assert [len(program.operations(rank)) > 0 for rank in range(program.n_ranks)] == [
         rank == 1 for rank in range(program.n_ranks)
@@ -98,13 +100,15 @@ def test_a_part_has_the_operations_of_one_rank() -> None:
 
 
 def test_grain_must_divide() -> None:
-    _, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
+    topology, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
     coarse = 1 + gcd(*schedule.root_multiplicity.tolist())
     for grain in (0, coarse):
         with pytest.raises(ScheduleError, match="do not divide"):
-            lower_rank(collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, grain=grain)
+            lower_rank(
+                topology, collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, grain=grain
+            )
     with pytest.raises(ScheduleError, match="at least 1"):
-        lower_rank(collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, channels=0)
+        lower_rank(topology, collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, channels=0)
 
 
 FACTORED = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import gcd
 
 import numpy as np
@@ -12,13 +13,28 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.lowering.hazards import Row, find_waits
 from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.lowering.send_order import Turns, path_times, turns_of, ways_to_go
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree
 from treadle.topologies.topology import Topology
 
-_FIELDS = ("wave", "phase", "child", "sender", "receiver", "channel", "path", "first", "last")
-_WAVE, _PHASE, _CHILD, _SENDER, _RECEIVER, _CHANNEL, _PATH, _FIRST, _LAST = range(len(_FIELDS))
+_FIELDS = (
+    "wave",
+    "phase",
+    "to_go",
+    "turn",
+    "child",
+    "sender",
+    "receiver",
+    "channel",
+    "path",
+    "first",
+    "last",
+)
+_WAVE, _PHASE, _TO_GO, _TURN, _CHILD, _SENDER, _RECEIVER, _CHANNEL, _PATH, _FIRST, _LAST = range(len(_FIELDS))
 """Columns of a transfer table; `first` and one past `last` are units at first, chunks later."""
+_ALIKE = (_WAVE, _PHASE, _CHILD, _SENDER, _RECEIVER, _CHANNEL, _PATH)
+"""What transfers of one message have in common."""
 
 
 def lower(
@@ -67,6 +83,9 @@ def lower(
     order that respects every dependence and stream: no deadlock. Dependences are the read-after-write,
     write-after-read and write-after-write pairs of each rank's list, so no two operations race.
 
+    Within a wave, what has the longest way to go comes first, then turns decide (`send_order`): who is sent
+    to, or, where data flow towards a root, for whom; without turns where there is one root only.
+
     A path that begins (ends) at a switch stands for a copy (a sum) made in the network. Programs are point to
     point: its edge becomes a send from rank to rank like any other, so the data are right in every runtime,
     but the switch's capability is not used and the schedule's throughput is not what they move.
@@ -78,15 +97,13 @@ def lower(
     if channels < 1:
         raise ScheduleError(f"channels: expected at least 1, found {channels}")
     base = np.concatenate([[0], np.cumsum(schedule.root_multiplicity)]).astype(np.int64)
-    table, path_offset, path_links = _transfers(schedule, base, channels)
+    table, path_offset, path_links = _transfers(topology, schedule, base, channels)
     unit = gcd(*(int(v) for v in np.unique(np.concatenate([base, table[_FIRST], table[_LAST]]))))
     table[_FIRST] //= unit
     table[_LAST] //= unit
-    table = table[:, np.lexsort((table[_FIRST], *table[_PATH::-1]))]
     frame = _Frame(collective, base // unit, in_place)
-    buffers = frame.buffers(table)
-    if merge:
-        table, buffers = _merged(table, buffers)
+    table = _ordered(turns_of(topology, collective), frame, _merged(table) if merge else table)
+    table, buffers = frame.buffers(table)
     return _program(frame, table, buffers, path_offset, path_links)
 
 
@@ -113,7 +130,7 @@ def _check_fit(topology: Topology, collective: Collective, schedule: ForestSched
 
 
 def _transfers(
-    schedule: ForestSchedule, base: Int64Array, channels: int
+    topology: Topology, schedule: ForestSchedule, base: Int64Array, channels: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """The transfer table in units, and the path table of all forests together."""
     parts: list[Int64Array] = []
@@ -122,11 +139,16 @@ def _transfers(
     links: list[NDArray[np.int32]] = []
     for phase, forest in enumerate(schedule.forests):
         latest = earliest.copy()
+        times = path_times(topology, forest.path_offset, forest.path_links)
+        tree_times = np.zeros(int(base[-1]) + 1, dtype=np.int64)
+        before = len(parts)
         for root in range(forest.n_ranks):
             start = int(base[root])
             for tree in forest.trees(root):
                 span = slice(start, start + tree.multiplicity)
-                part, height = _tree_transfers(forest, tree, int(earliest[span].max(initial=0)), start)
+                depth, wave = _depths(tree), int(earliest[span].max(initial=0))
+                part, height = _tree_transfers(forest, tree, depth, wave, start)
+                part[_TO_GO], tree_times[span] = ways_to_go(forest, tree, depth, times)
                 part[_PHASE] = phase
                 part[_PATH] += n_paths
                 within = (start - int(base[root])) * channels // int(base[root + 1] - base[root])
@@ -134,6 +156,9 @@ def _transfers(
                 latest[span] = height
                 parts.append(part)
                 start += tree.multiplicity
+        for part in parts[:before]:  # the trees of the phases before go on with these
+            ends = np.stack([part[_FIRST], part[_LAST]], axis=1).reshape(-1)
+            part[_TO_GO] += np.maximum.reduceat(tree_times, ends)[::2]
         earliest = latest
         n_paths += forest.n_paths
         offsets.append(forest.path_offset[1:] + offsets[-1][-1])
@@ -141,9 +166,10 @@ def _transfers(
     return np.concatenate(parts, axis=1), np.concatenate(offsets), np.concatenate(links).astype(np.int64)
 
 
-def _tree_transfers(forest: Forest, tree: Tree, wave: int, start: int) -> tuple[Int64Array, int]:
+def _tree_transfers(
+    forest: Forest, tree: Tree, depth: Int64Array, wave: int, start: int
+) -> tuple[Int64Array, int]:
     """Transfers of one tree that may begin at `wave`, and the wave after its last."""
-    depth = _depths(tree)
     counts = np.diff(tree.entry_offset)
     child = np.repeat(np.arange(forest.n_ranks, dtype=np.int64), counts)
     ends = np.cumsum(tree.entry_units)
@@ -218,42 +244,81 @@ class _Frame:
         everywhere = self.collective.kind is CollectiveKind.ALLREDUCE
         return Buffer.OUTPUT if everywhere or self.owns(rank, chunk) else Buffer.SCRATCH
 
-    def buffers(self, table: Int64Array) -> Int64Array:
+    def buffers(self, table: Int64Array) -> tuple[Int64Array, Int64Array]:
         """What each transfer reads at its sender, adds to and writes at its receiver, shape (3, n).
 
-        Children of a rank send whole trees, so a chunk's first child in list order adds to INPUT and later
-        ones to what is there.
+        A chunk's first child in list order adds to INPUT, and later ones to what is there. Transfers are cut
+        where these change: the table with the parts in their place.
         """
-        buffers = np.full((3, table.shape[1]), Buffer.OUTPUT, dtype=np.int64)
-        present: set[tuple[int, int]] = set()
-        for place in range(table.shape[1]):
-            sender, receiver, first = (int(table[key, place]) for key in (_SENDER, _RECEIVER, _FIRST))
-            if self.reduces and table[_PHASE, place] == 0:
-                target = self.accumulator(receiver, first)
-                buffers[:, place] = (
-                    self.accumulator(sender, first) if (sender, first) in present else Buffer.INPUT,
-                    target if (receiver, first) in present else Buffer.INPUT,
-                    target,
+        if not self.reduces:
+            return self._copied(table)
+        parts: list[tuple[int, int, int]] = []
+        found: list[tuple[int, int, int]] = []
+        everywhere = self.collective.kind is CollectiveKind.ALLREDUCE
+        owner = np.repeat(np.arange(len(self.shard_offset) - 1), np.diff(self.shard_offset))
+        begun = np.zeros((len(self.shard_offset) - 1, len(owner)), dtype=np.bool_)
+        columns = table[[_PHASE, _SENDER, _RECEIVER, _FIRST, _LAST]].T.tolist()
+        for place, (phase, sender, receiver, first, last) in enumerate(columns):
+            if phase:
+                parts.append((place, first, last))
+                found.append((Buffer.OUTPUT, Buffer.OUTPUT, Buffer.OUTPUT))
+                continue
+            alike = 2 * begun[sender, first:last] + begun[receiver, first:last]
+            if not everywhere:
+                alike = alike + 4 * (owner[first:last] == receiver) + 8 * (owner[first:last] == sender)
+            bounds = [first, *(first + 1 + np.flatnonzero(np.diff(alike))).tolist(), last]
+            for low, past in pairwise(bounds):
+                target = self.accumulator(receiver, low)
+                parts.append((place, low, past))
+                found.append(
+                    (
+                        self.accumulator(sender, low) if begun[sender, low] else Buffer.INPUT,
+                        target if begun[receiver, low] else Buffer.INPUT,
+                        target,
+                    )
                 )
-                present.update((receiver, chunk) for chunk in range(first, int(table[_LAST, place])))
-            elif not self.reduces and self.owns(sender, first):
-                buffers[0, place] = Buffer.INPUT
-        return buffers
+            begun[receiver, first:last] = True
+        places, firsts, lasts = np.array(parts, dtype=np.int64).reshape(-1, 3).T
+        cut = table[:, places]
+        cut[_FIRST], cut[_LAST] = firsts, lasts
+        return cut, np.array(found, dtype=np.int64).reshape(-1, 3).T
+
+    def _copied(self, table: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Without sums: the owner of a chunk sends it from INPUT."""
+        own = self.shard_offset[table[_SENDER]], self.shard_offset[table[_SENDER] + 1]
+        bounds = [np.clip(bound, table[_FIRST], table[_LAST]) for bound in own]
+        ends = np.stack([table[_FIRST], *bounds, table[_LAST]])
+        place, part = np.nonzero(np.diff(ends, axis=0).T > 0)
+        cut = table[:, place]
+        cut[_FIRST], cut[_LAST] = ends[part, place], ends[part + 1, place]
+        buffers = np.full((3, len(place)), Buffer.OUTPUT, dtype=np.int64)
+        buffers[0, part == 1] = Buffer.INPUT
+        return cut, buffers
 
 
-def _merged(table: Int64Array, buffers: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Join rows that follow each other and differ in nothing but adjacent ranges.
-
-    The rows' order keeps one child's transfers of a wave together, and a chunk crosses an edge once, so
-    no transfer moves past another of the same chunk and rank.
-    """
-    keys = np.concatenate([np.delete(table, (_FIRST, _LAST), axis=0), buffers])
+def _merged(table: Int64Array) -> Int64Array:
+    """Join transfers that differ in nothing but adjacent ranges of chunks; the longest way to go counts."""
+    table = table[:, np.lexsort((table[_FIRST], *table[list(_ALIKE[::-1])]))]
+    keys = table[list(_ALIKE)]
     joined = np.all(keys[:, 1:] == keys[:, :-1], axis=0) & (table[_FIRST, 1:] == table[_LAST, :-1])
     starts = np.flatnonzero(np.concatenate([[True], ~joined]))
     ends = np.concatenate([starts[1:], [table.shape[1]]]) - 1
     merged = table[:, starts]
     merged[_LAST] = table[_LAST, ends]
-    return merged, buffers[:, starts]
+    merged[_TO_GO] = np.maximum.reduceat(table[_TO_GO], starts)
+    return merged
+
+
+def _ordered(turns: Turns, frame: _Frame, table: Int64Array) -> Int64Array:
+    """The common order of all ranks: by wave, the longest way first, then in turns."""
+    if not frame.collective.kind.is_rooted:
+        root = np.searchsorted(frame.shard_offset, table[_FIRST], side="right") - 1
+        inwards = (table[_PHASE] == 0) & frame.reduces
+        table[_TURN] = turns.between(table[_SENDER], np.where(inwards, root, table[_RECEIVER]))
+    keys = table[_PATH::-1].copy()
+    keys[_PATH - _TO_GO] *= -1
+    ordered: Int64Array = table[:, np.lexsort((table[_FIRST], *keys))]
+    return ordered
 
 
 def _program(
@@ -263,7 +328,7 @@ def _program(
     n = collective.n_ranks
     ranks = [_own_copies(frame, rank) for rank in range(n)]
     for row, (read, sum_from, target) in zip(table.T.tolist(), buffers.T.tolist(), strict=True):
-        wave, phase, _, sender, receiver, channel, path, first, last = row
+        wave, phase, _, _, _, sender, receiver, channel, path, first, last = row
         kind = OperationKind.RECEIVE_REDUCE if frame.reduces and phase == 0 else OperationKind.RECEIVE
         count = last - first
         ranks[sender].append((OperationKind.SEND, first, count, receiver, read, read, channel, wave, path))

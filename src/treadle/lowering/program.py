@@ -95,6 +95,8 @@ class Program:
     orders operations, but for streams: the i-th SEND from a to b on channel c matches the i-th RECEIVE or
     RECEIVE_REDUCE at b from a on channel c, in list order, and both name the same chunks. Sends are
     buffered: a send completes without waiting for its receive. `step` is metadata (depth in the dataflow).
+    Of operations that could all run, the list's first should: lowering puts them in an order in which links
+    are busy and targets taken in turns (`treadle.lowering.send_order`).
 
     **Paths.** Every SEND names the physical path of its data: links of the fabric from this rank's node to
     the peer's, in order, through switches and forwarders. Forwarders run no operations of their own here:

@@ -15,12 +15,8 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.lowering.hazards import Row, find_waits
 from treadle.lowering.program import Buffer, OperationKind, Program
-from treadle.schedules.collective import Collective, CollectiveKind, check_membership
-from treadle.schedules.factored import CirculantExchange, FactoredForest, FactoredSchedule, TableTrees
-from treadle.schedules.factored.roles import roles
-from treadle.schedules.factored.slots import with_slots
-from treadle.schedules.factored.trees import ragged
-from treadle.schedules.forest import Direction
+from treadle.lowering.send_order import Turns, turns_of
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies.topology import Topology
 
 
@@ -49,95 +45,6 @@ class TreeEdges:
     path_links: Int32Array
 
 
-def lower_factored_rank(
-    topology: Topology,
-    collective: Collective,
-    schedule: FactoredSchedule,
-    rank: int,
-    *,
-    channels: int = 1,
-    in_place: bool = False,
-) -> Program:
-    """The program of one rank of a factored schedule; all other ranks' lists are empty.
-
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-        On `topology`; of the schedule's kind and number of ranks.
-    schedule : FactoredSchedule
-        Verified by the caller.
-    rank : int
-    channels, in_place
-        See `lower_rank`.
-
-    Raises
-    ------
-    ScheduleError
-        If the schedule does not fit the collective, or there is no such rank.
-
-    Notes
-    -----
-    The programs of all ranks, made apart, fit together: see `lower_rank`. Depth is counted in the slots of
-    `treadle.schedules.factored.slots`. Time and memory are linear in the unit trees.
-    """
-    check_membership(topology, collective)
-    if schedule.kind is not collective.kind or schedule.n_ranks != collective.n_ranks:
-        raise ScheduleError(
-            f"the schedule is for {schedule.kind} of {schedule.n_ranks} ranks, the collective is "
-            f"{collective.kind} of {collective.n_ranks}"
-        )
-    if not 0 <= rank < schedule.n_ranks:
-        raise ScheduleError(f"rank {rank}: expected 0 to {schedule.n_ranks - 1}")
-    return lower_rank(
-        collective,
-        schedule.root_multiplicity,
-        tuple(_phase(forest, rank) for forest in schedule.forests),
-        rank,
-        grain=_grain(schedule),
-        channels=channels,
-        in_place=in_place,
-    )
-
-
-def _phase(forest: FactoredForest, rank: int) -> RankPhase:
-    sides = []
-    for edges, slots in with_slots(forest, roles(forest, rank)):
-        used, number = np.unique(edges.path, return_inverse=True)
-        offset, links = forest.paths(used)
-        lengths = np.diff(offset)[number]
-        sides.append(
-            TreeEdges(
-                root=edges.root,
-                first=edges.unit,
-                units=edges.units,
-                peer=edges.peer,
-                depth=slots,
-                path_offset=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-                path_links=links[ragged(offset[number], lengths)],
-            )
-        )
-    return RankPhase(forest.direction is Direction.REDUCE, *sides)
-
-
-def _grain(schedule: FactoredSchedule) -> int:
-    """Unit trees that no piece tells apart: a divisor of all that is counted in units."""
-    units = [schedule.root_multiplicity]
-    for piece in (kind for forest in schedule.forests for layer in forest.layers for kind in layer.pieces):
-        trees = piece.trees
-        units.append(piece.native)
-        for side in (piece.entrances, piece.exits):
-            units += [side.offset, side.units, side.inner, side.root_unit]
-        if isinstance(trees, TableTrees):
-            units += [trees.units, trees.first[trees.first >= 0], trees.last[trees.last >= 0]]
-        elif isinstance(trees, CirculantExchange):
-            units += [np.array([trees.native_units, trees.block])]
-            units += [trees.out_first, trees.in_first, trees.out_offset, trees.in_offset]
-        else:
-            return 1
-    return int(np.gcd.reduce(np.concatenate([column.ravel() for column in units])))
-
-
 @dataclass(frozen=True)
 class RankPhase:
     """What a rank does in one forest.
@@ -157,11 +64,14 @@ class RankPhase:
     below: TreeEdges
 
 
-_KEYS = ("phase", "wave", "child", "sender", "receiver", "channel", "path", "is_owned")
-_PHASE, _WAVE, _CHILD, _SENDER, _RECEIVER, _CHANNEL, _PATH, _OWNED = range(len(_KEYS))
+_KEYS = ("phase", "wave", "turn", "child", "sender", "receiver", "channel", "path", "is_owned")
+_PHASE, _WAVE, _TURN, _CHILD, _SENDER, _RECEIVER, _CHANNEL, _PATH, _OWNED = range(len(_KEYS))
+_TOWARDS = (_PHASE, _WAVE, _CHILD, _SENDER, _RECEIVER, _CHANNEL, _PATH, _OWNED)
+"""What the chunks of one message have in common."""
 
 
 def lower_rank(
+    topology: Topology,
     collective: Collective,
     multiplicity: Int64Array,
     phases: tuple[RankPhase, ...],
@@ -175,7 +85,9 @@ def lower_rank(
 
     Parameters
     ----------
+    topology : Topology
     collective : Collective
+        On `topology`.
     multiplicity : array of int64, shape (N,)
         Unit trees of each root.
     phases : tuple of RankPhase
@@ -201,9 +113,10 @@ def lower_rank(
       of the roots before v, on channel (v + i c / p) mod c of c channels.
     - A message is a greatest range of adjacent chunks that cross one tree edge at one depth, on one channel
       and path, and are either all or none the shard of the edge's upper end.
-    - Ranks list their messages by (forest, depth from the roots, or towards them, child, sender, receiver,
-      channel, first chunk): a common linear order that respects every dependence. So the i-th send of a
-      stream meets the i-th receive, and nothing deadlocks.
+    - Ranks list their messages by (forest, depth from the roots, or towards them, turn, child, sender,
+      receiver, channel, first chunk): a common linear order that respects every dependence. So the i-th send
+      of a stream meets the i-th receive, and nothing deadlocks. Turns are those of `forest.lower`; how far
+      a tree goes on below an edge its ends do not know.
 
     Where a message of a reduction holds chunks to which this rank has added and others to which it has not,
     the others are copied to the accumulator first; no other rank sees that.
@@ -221,9 +134,11 @@ def lower_rank(
     ]
     keys = np.concatenate([table[0] for table in tables], axis=1)
     spans = np.concatenate([table[1] for table in tables], axis=1)
-    keys, spans = _messages(keys, spans)
+    inwards = tuple(phase.reduces for phase in phases)
+    turns = None if collective.kind.is_rooted else turns_of(topology, collective)
+    keys, spans = _messages(keys, spans, turns, base, inwards)
     frame = _Frame(collective, base, rank, in_place)
-    rows = _rows(frame, keys, spans, tuple(phase.reduces for phase in phases))
+    rows = _rows(frame, keys, spans, inwards)
     return _program(frame, rows, paths)
 
 
@@ -267,7 +182,7 @@ def _transfers(
         row, first, last = _cut_by_channel(
             edges.root, edges.first // grain, (edges.first + edges.units) // grain, base, channels
         )
-        keys = np.empty((len(_KEYS), len(row)), dtype=np.int64)
+        keys = np.zeros((len(_KEYS), len(row)), dtype=np.int64)
         keys[_PHASE] = number
         keys[_WAVE] = -edges.depth[row] if phase.reduces else edges.depth[row]
         parent = edges.peer[row] if is_above else np.full(len(row), rank)
@@ -303,19 +218,25 @@ def _cut_by_channel(
     return row, low[row, part], high[row, part]
 
 
-def _messages(keys: Int64Array, spans: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Adjacent ranges of equal keys joined, in the common order of all ranks.
+def _messages(
+    keys: Int64Array, spans: Int64Array, turns: Turns | None, base: Int64Array, inwards: tuple[bool, ...]
+) -> tuple[Int64Array, Int64Array]:
+    """Adjacent ranges of equal keys joined, in the common order of all ranks; `turns` where they count.
 
     Path numbers are a rank's own, so they take no part in the order.
     """
     if not keys.size:
         return keys, spans
-    order = np.lexsort((spans[0], *keys[[_OWNED, _PATH]], *keys[_CHANNEL::-1]))
+    order = np.lexsort((spans[0], *keys[list(_TOWARDS[::-1])]))
     keys, spans = keys[:, order], spans[:, order]
     joined = np.all(keys[:, 1:] == keys[:, :-1], axis=0) & (spans[0, 1:] == spans[1, :-1])
     starts = np.flatnonzero(np.concatenate([[True], ~joined]))
     ends = np.concatenate([starts[1:], [keys.shape[1]]]) - 1
     keys, spans = keys[:, starts], np.stack([spans[0, starts], spans[1, ends]])
+    if turns is not None:
+        root = np.searchsorted(base, spans[0], side="right") - 1
+        target = np.where(np.array(inwards)[keys[_PHASE]], root, keys[_RECEIVER])
+        keys[_TURN] = turns.between(keys[_SENDER], target)
     order = np.lexsort((spans[0], *keys[_CHANNEL::-1]))
     return keys[:, order], spans[:, order]
 

@@ -143,8 +143,10 @@ def assemble(frame: Frame, phases: list[Moves], *, merge: bool) -> Program:
 
 
 def _flow(frame: Frame, moves: Moves, *, reduces: bool, merge: bool) -> _Flow:
+    # in a step everybody begins with the rank after its own: in target order all would begin with one rank
+    turn = (moves.receiver - moves.sender) % frame.collective.n_ranks
     moves = moves.part(
-        np.lexsort((moves.piece, moves.link, moves.channel, moves.receiver, moves.sender, moves.step))
+        np.lexsort((moves.piece, moves.link, moves.channel, moves.receiver, moves.sender, turn, moves.step))
     )
     departure = frame.holdings.cells(moves.sender, moves.piece)
     arrival = frame.holdings.cells(moves.receiver, moves.piece)

@@ -66,10 +66,11 @@ def lower_steps(
     overwrites. Nothing waits for a step to end. Sends that have no effect (of chunks that the head has
     already, or of sums that never get home) are left out; a step schedule may have them.
 
-    What is left has one order of all messages, by step, that every rank's list follows: in a reduction a rank
-    sends a chunk once, after all sums of it; in a broadcast it receives it once, before it sends it. So the
-    program runs even where a send waits for its receive. Parallel links have streams of their own, in the
-    links' order: channel = (place among the parallel links) * channels + stream.
+    What is left has one order of all messages, by step and by turn (target - sender mod N), that every rank's
+    list follows: in a reduction a rank sends a chunk once, after all sums of it; in a broadcast it receives
+    it once, before it sends it. So the program runs even where a send waits for its receive. Parallel links
+    have streams of their own, in the links' order: channel = (place among the parallel links) * channels +
+    stream.
 
     Sums are kept in OUTPUT where the rank has one for the chunk, else in SCRATCH. O(n log n) for n sends cut
     where others begin or end: 0.3 s of CPU time for the 66 560 of an allgather on a torus of 16x16.

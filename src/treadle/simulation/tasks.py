@@ -42,7 +42,8 @@ class TaskGraph:
         Nodes with an injection cap.
     resource_bytes_per_s, resource_latency_ns : arrays of int64, shape (resources,)
     operation, chunks : arrays of int64, shape (tasks,)
-        Operation of the program, and how many chunks it moves. Tasks are numbered by step, operation, hop.
+        Operation of the program, and how many chunks it moves. Tasks are numbered by step, place in the
+        rank's list, rank, hop.
     resource : array of int32, shape (tasks,)
         -1: none; receives and copies.
     pays_alpha : array of bool, shape (tasks,)
@@ -137,7 +138,8 @@ def task_graph(topology: Topology, program: Program) -> TaskGraph:
     resource = np.concatenate([resource, aside.resource])
     chunks = np.concatenate([program.count[operation[: begin[-1]]], aside.chunks])
     edges = np.concatenate([edges, aside.edges], axis=1)
-    order = np.lexsort((np.arange(len(operation)), program.step[operation]))
+    place = np.arange(program.n_operations) - program.operation_offset[program.operation_rank]
+    order = np.lexsort((np.arange(len(operation)), place[operation], program.step[operation]))
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
     source, target, kind = number[edges[0]], number[edges[1]], edges[2]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.errors import ScheduleError
+from treadle.lowering.factored_rank import lower_factored_rank
 from treadle.lowering.lower import lower as lower_schedule
 from treadle.lowering.msccl_xml import Profile
 from treadle.lowering.passes import replicate
 from treadle.lowering.program import Program
-from treadle.lowering.rank_program import lower_factored_rank
 from treadle.lowering.selection.grids import Grid, choose_grid, regrid
 from treadle.lowering.selection.served import Selector
 from treadle.lowering.text_arguments import has_equal_shards
