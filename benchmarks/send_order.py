@@ -123,10 +123,7 @@ def table(before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
     lines += ["", f"Slower by more than 1% are {len(worse)} of {len(fixed)}, the most:"]
     for ratio, key in worse[:3]:
         fabric, kind, size, slices = key.split("|")
-        lines.append(
-            f"- `{fabric}` {kind}, {format_size(int(size))}, "
-            f"{slices} slices: {ratio:.3f}"
-        )
+        lines.append(f"- `{fabric}` {kind}, {format_size(int(size))}, {slices} slices: {ratio:.3f}")
     return lines
 
 
