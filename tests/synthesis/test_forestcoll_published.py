@@ -10,6 +10,9 @@ from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.cost import algbw, height_max
 from treadle.schedules.verify import verify
 from treadle.synthesis.forestcoll import Packer, TreeBudget, optimum, prune_for_switches, synthesise
+from treadle.synthesis.forestcoll.fixed_trees import exact_scale
+from treadle.synthesis.forestcoll.instance import instance_of
+from treadle.synthesis.forestcoll.optimality import instance_optimum
 from treadle.topologies import Topology, TopologyBuilder, parse
 
 GB = 10**9
@@ -54,9 +57,14 @@ def test_exact_optima(fabric: str, gb_per_s: Fraction, trees: int | None) -> Non
     exact = TreeBudget(exact=True)
     reached, _ = solve_and_verify(topology, CollectiveKind.ALLGATHER, exact)
     assert reached == gb_per_s * GB
-    if trees is not None:  # of ForestColl as published, with whole capacities on every link
-        found = solve_and_verify(topology, CollectiveKind.ALLGATHER, exact, Packer.GROWTH)
-        assert found == (reached, trees)
+    problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
+    published = exact_scale(problem, instance_optimum(problem)).trees  # with whole capacities on every link
+    if trees is not None:
+        assert published == trees
+    if topology.n_nodes < 200:
+        grown, number = solve_and_verify(topology, CollectiveKind.ALLGATHER, exact, Packer.GROWTH)
+        assert grown == reached
+        assert number <= published
 
 
 def test_bound_alone_at_512_boxes() -> None:
@@ -148,8 +156,8 @@ def test_measured_bandwidths_take_few_trees_and_say_what_they_lose() -> None:
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     result = synthesise(topology, collective)
     assert result.exact_trees_per_root > 64
-    assert result.trees_per_root <= 10
-    assert Fraction(9, 10) * result.optimum.algbw < result.algbw <= result.optimum.algbw
+    assert result.trees_per_root <= 64
+    assert Fraction(99, 100) * result.optimum.algbw < result.algbw <= result.optimum.algbw
     assert not verify(topology, collective, result.schedule, claimed_algbw=result.algbw).violations
 
 

@@ -72,8 +72,9 @@ def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candi
     candidate = Candidate(
         algorithm,
         found.schedule,
-        Bound(found.optimum.algbw, found.optimum.witness, found.algbw == found.optimum.algbw),
+        Bound(found.optimum.algbw, found.optimum.witness, bool(found.exact_trees)),
         trees_per_root=found.trees_per_root,
+        exact_trees_per_root=found.exact_trees or None,
         seconds={"decomposition": process_time() - start},
         decomposition=found.summary,
     )

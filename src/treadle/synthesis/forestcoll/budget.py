@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from treadle.errors import ScheduleError
 
-MAX_EXACT_TREES = 64
-"""By default the exact optimum is built up to this many trees per rank."""
+MAX_TREES = 64
+"""By default forests have up to this many trees per rank."""
 
-DEFAULT_SCAN = 10
-"""Beyond that, the best number of trees per rank up to this one is taken."""
+MAX_DYADIC_TREES = 16
+"""So many per rank at most where throughput is given up for a power of two."""
+
+DYADIC_LOSS = Fraction(1, 100)
+"""What plans give up at most for a power of two of chunks."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +30,22 @@ class TreeBudget:
         The best number up to this one; fewest at equal throughput.
     exact : bool
         The optimum, however many trees it takes.
+    dyadic_loss : Fraction
+        Without any of these: the share of the optimum that may be given up to cut the data into a power of
+        two of chunks, which buffers of 2**n elements divide by; 0: none.
 
     Notes
     -----
-    At most one may be given. None: the optimum if it needs at most 64 trees per rank, else the best with at
-    most 10 per rank (a single root may have those of all ranks, up to 64).
+    At most one of the first three may be given. None: the optimum if it needs at most 64 trees per rank, else
+    the best with at most 64 (on average: a single root may have those of all ranks). With a `dyadic_loss`
+    these come after the optimum in a power of two of chunks, and after the fewest chunks, up to 16 per rank,
+    that are a power of two and lose less.
     """
 
     trees: int | None = None
     max_trees: int | None = None
     exact: bool = False
+    dyadic_loss: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         if (self.trees is not None) + (self.max_trees is not None) + self.exact > 1:
@@ -43,3 +54,39 @@ class TreeBudget:
             value = getattr(self, name)
             if value is not None and not 1 <= value <= 2**20:
                 raise ScheduleError(f"{name}: expected 1 to 2**20, found {value}")
+
+    @property
+    def is_default(self) -> bool:
+        """Neither a number nor a limit nor the optimum was asked for."""
+        return self.trees is None and self.max_trees is None and not self.exact
+
+    def dyadic_numbers(self, weights: Sequence[int], per_rank: int) -> list[int]:
+        """Trees per unit of weight that make a power of two of equal chunks, rising; none if not wanted.
+
+        Parameters
+        ----------
+        weights : sequence of int
+            Per rank, in lowest terms.
+        per_rank : int
+            Most trees per rank, on average.
+
+        Examples
+        --------
+        >>> budget = TreeBudget(dyadic_loss=Fraction(1, 100))
+        >>> budget.dyadic_numbers([1, 1, 1, 1], 16), budget.dyadic_numbers([1, 1, 1], 16)
+        ([1, 2, 4, 8, 16], [])
+        """
+        if not self.dyadic_loss or not self.is_default or max(weights) > 1 or not is_dyadic(sum(weights)):
+            return []
+        most = per_rank * len(weights) // sum(weights)
+        return [2**exponent for exponent in range(most.bit_length())]
+
+
+def is_dyadic(number: int) -> bool:
+    """Whether a positive number is a power of two."""
+    return number & (number - 1) == 0
+
+
+def most_trees(ranks: int, weight: int) -> int:
+    """The default limit per unit of weight, where the exact optimum takes more; `weight` in all."""
+    return min(MAX_TREES, max(1, MAX_TREES * ranks // weight))

@@ -8,15 +8,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from itertools import count
+from math import lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array, distinct
+from treadle.arrays import Int32Array, Int64Array, distinct
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.instance import UNIT_LIMIT, Instance, cut_weight, find_violated_cut
 from treadle.synthesis.forestcoll.optimality import Optimum
 
 _RANK_CUTS = 16
+
+_MOST_TRIALS = 8
+"""Numbers of trees below that of `exact_scale` that are tried for the optimum."""
+
+_QUICK = 2**20
+"""Terminals times arcs below which a trial takes milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,26 @@ def exact_scale(problem: Instance, best: Optimum) -> FixedTreesOptimum:
     return FixedTreesOptimum(int(trees), scale, best.algbw)
 
 
+def exact_choices(problem: Instance, best: Optimum) -> Iterator[FixedTreesOptimum]:
+    """Numbers of trees that attain the optimum, rising; the last one makes all capacities whole.
+
+    Notes
+    -----
+    At the optimum the links of the bottleneck cut are full, so their capacities must be whole: k is a
+    multiple of the least number for which they are. Others may be rounded down. On large problems just the
+    last one.
+    """
+    last = exact_scale(problem, best)
+    if len(problem.terminals) * len(problem.tails) < _QUICK:
+        full = _cut_out_of(problem, np.array(best.witness.nodes, dtype=np.int32)).crossing
+        step = lcm(*((bandwidth / best.rate).denominator for bandwidth in full))
+        for trees in range(step, last.trees, step)[:_MOST_TRIALS]:
+            capacities = floor_capacities(problem.bandwidths, trees / best.rate)
+            if find_violated_cut(problem, capacities, multiplicity=trees) is None:
+                yield FixedTreesOptimum(trees, trees / best.rate, best.algbw)
+    yield last
+
+
 @dataclass(frozen=True)
 class Cut:
     """The links out of a set by bandwidth, and the weight w(S) of its terminals."""
@@ -80,12 +107,12 @@ def best_first(
     -----
     Cuts that one number violated bound the others.
     """
-    total, cuts = int(problem.weights.sum()), _rank_cuts(problem)
+    total, cuts = int(problem.weights.sum()), known_cuts(problem, best)
     order = count()  # of entries alike in value and trees
     heap: list[tuple[Fraction, int, int, FixedTreesOptimum | None]] = [
         (-one.algbw, one.trees, next(order), one) for one in known
     ]
-    heap += [(-total * trees / _bound(best, trees, cuts), trees, next(order), None) for trees in numbers]
+    heap += [(-total * trees / scale_bound(best, trees, cuts), trees, next(order), None) for trees in numbers]
     heapify(heap)
     while heap:
         _, trees, _, found = heappop(heap)
@@ -117,7 +144,7 @@ def fixed_trees_optimum(
     that satisfies each cut in turn, a breakpoint j / b_e; it never passes U*, so the last value is exact.
     """
     cuts = [] if cuts is None else cuts
-    scale = _bound(best, trees, cuts)
+    scale = scale_bound(best, trees, cuts)
     first = 0
     while True:
         capacities = floor_capacities(problem.bandwidths, scale)
@@ -125,30 +152,34 @@ def fixed_trees_optimum(
         if violated is None:
             break
         first, nodes = violated
-        inside = np.zeros(problem.n_nodes, dtype=bool)
-        inside[nodes] = True
-        crossing = problem.bandwidths[inside[problem.tails] & ~inside[problem.heads]]
-        cuts.append(Cut(Counter(crossing.tolist()), cut_weight(problem, nodes)))
+        cuts.append(_cut_out_of(problem, nodes))
         scale = least_scale(cuts[-1].crossing, trees * cuts[-1].weight, scale)
     total = int(problem.weights.sum())
     return FixedTreesOptimum(trees, scale, Fraction(total * trees) / scale)
 
 
-def _bound(best: Optimum, trees: int, cuts: Iterable[Cut]) -> Fraction:
-    """U is not less than this."""
+def _cut_out_of(problem: Instance, nodes: Int32Array) -> Cut:
+    inside = np.zeros(problem.n_nodes, dtype=bool)
+    inside[nodes] = True
+    crossing = problem.bandwidths[inside[problem.tails] & ~inside[problem.heads]]
+    return Cut(Counter(crossing.tolist()), cut_weight(problem, nodes))
+
+
+def scale_bound(best: Optimum, trees: int, cuts: Iterable[Cut]) -> Fraction:
+    """U is not less than this, by cuts that are known."""
     scale = trees / best.rate
     for cut in cuts:
         scale = least_scale(cut.crossing, trees * cut.weight, scale)
     return scale
 
 
-def _rank_cuts(problem: Instance) -> list[Cut]:
-    """The cuts around those ranks that need their links most."""
+def known_cuts(problem: Instance, best: Optimum) -> list[Cut]:
+    """The bottleneck cut, and the cuts around those ranks that need their links most."""
     total, enters = int(problem.weights.sum()), problem.tails != problem.heads
     entering = np.zeros(problem.n_nodes)
     np.add.at(entering, problem.heads[enters], problem.bandwidths[enters].astype(float))
     need = (total - problem.weights) / entering[problem.terminals]
-    cuts = []
+    cuts = [_cut_out_of(problem, np.array(best.witness.nodes, dtype=np.int32))]
     for place in np.argsort(-need, kind="stable")[:_RANK_CUTS].tolist():
         links = problem.bandwidths[enters & (problem.heads == problem.terminals[place])]
         cuts.append(Cut(Counter(links.tolist()), total - int(problem.weights[place])))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
+from math import lcm
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,13 +19,9 @@ from treadle.schedules.cost import height_max
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.transforms import equalised
 from treadle.synthesis.engine import Progress, TimeLimitError, announce
-from treadle.synthesis.forestcoll.budget import TreeBudget
+from treadle.synthesis.forestcoll.budget import MAX_DYADIC_TREES, MAX_TREES, TreeBudget, is_dyadic
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
-from treadle.synthesis.forestcoll.fixed_trees import (
-    FixedTreesOptimum,
-    exact_scale,
-    floor_capacities,
-)
+from treadle.synthesis.forestcoll.fixed_trees import FixedTreesOptimum, floor_capacities
 from treadle.synthesis.forestcoll.heights import lowest_height
 from treadle.synthesis.forestcoll.improvement import lower_forest, route_low, search_lower
 from treadle.synthesis.forestcoll.instance import Instance, find_violated_cut, instance_of
@@ -31,7 +30,13 @@ from treadle.synthesis.forestcoll.packed import Packed, Packer, PackingAttempt
 from treadle.synthesis.forestcoll.packers import pack_lowest
 from treadle.synthesis.forestcoll.switch_removal import remove_switches
 from treadle.synthesis.forestcoll.tree_packing import to_forest
-from treadle.synthesis.forestcoll.tree_units import TreeUnits, first_possible, tree_choices
+from treadle.synthesis.forestcoll.tree_units import (
+    TreeUnits,
+    common_number,
+    exact_number,
+    first_possible,
+    tree_choices,
+)
 from treadle.synthesis.forestcoll.vertex_matching import height_bound
 from treadle.topologies.topology import Topology
 
@@ -55,6 +60,8 @@ class Synthesis:
         k, per unit of shard weight.
     exact_trees_per_root : int
         k that the optimum would need.
+    exact_algbw : Fraction
+        Bytes/s with so many; of an allreduce the most that its two phases reach.
     seconds : mapping of stage to CPU seconds
     details : mapping of str to int
         Cuts mended, exact splits, speculative and exact unit trees.
@@ -73,6 +80,7 @@ class Synthesis:
     optimum: Optimum
     trees_per_root: int
     exact_trees_per_root: int
+    exact_algbw: Fraction
     seconds: dict[str, float] = field(default_factory=dict)
     details: dict[str, int] = field(default_factory=dict)
     note: str = ""
@@ -145,17 +153,23 @@ def synthesise(
     if not len(problem.relays) and len(problem.terminals) <= FEW_RANKS:
         with suppress(TimeLimitError):
             whole = _from_whole(problem, collective, budget, packer, (), clock, progress, deadline)
-    if whole is not None and _cost(whole) <= (-found.algbw, whole.height_bound):
+    wants_dyadic = bool(budget.dyadic_numbers(problem.weights.tolist(), MAX_DYADIC_TREES))
+    if whole is not None and _cost(whole, wants_dyadic) <= (*_loss(found, wants_dyadic), whole.height_bound):
         return _preferred(whole, found)
     lowered = _lowered(found, problem, clock, progress, deadline)
     if whole is None:
         return lowered
-    return _preferred(*sorted((whole, lowered), key=_cost))
+    return _preferred(*sorted((whole, lowered), key=partial(_cost, wants_dyadic=wants_dyadic)))
 
 
-def _cost(made: Synthesis) -> tuple[Fraction, int]:
-    """What is to be low: throughput, negated, then height."""
-    return -made.algbw, height_max(made.schedule)
+def _loss(made: Synthesis, wants_dyadic: bool) -> tuple[bool, Fraction]:
+    """What is to be low first: chunks other than a power of two, if wanted, and throughput, negated."""
+    return wants_dyadic and not is_dyadic(made.schedule.total_units), -made.algbw
+
+
+def _cost(made: Synthesis, wants_dyadic: bool) -> tuple[bool, Fraction, int]:
+    """What is to be low: the loss, then the height."""
+    return *_loss(made, wants_dyadic), height_max(made.schedule)
 
 
 def _preferred(taken: Synthesis, other: Synthesis) -> Synthesis:
@@ -182,8 +196,7 @@ def _from_whole(
     clock.stop("trees_per_root")
     built = _build(problem, units, clock, packer, progress, deadline)
     schedule = _schedule(collective.kind, built.forest)
-    needed = exact_scale(problem, best).trees
-    note = "surplus of capacities floor(U b) was trimmed, without loss" if units.was_trimmed else ""
+    needed = fixed.trees if fixed.algbw == best.algbw else exact_number(problem, best)
     lowest = lowest_height(problem, problem.weights * fixed.trees, units.capacities)
     clock.stop("height_bound")
     return Synthesis(
@@ -192,9 +205,10 @@ def _from_whole(
         best,
         fixed.trees,
         needed,
+        best.algbw,
         clock.seconds,
         built.details,
-        note,
+        units.note,
         built.packer,
         (*skipped, *built.attempts),
         lowest,
@@ -225,16 +239,15 @@ def _from_pieces(
     clock.stop("paths")
     roots = problem.terminals[problem.weights > 0]
     lowest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
-    is_exact = found.algbw == found.optimum.algbw
-    best = (
-        found.optimum if is_exact else instance_optimum(problem, progress=progress)
-    )  # theirs may be a loose bound then
+    exact = found.exact_trees  # without them their optimum may be a loose bound
+    best = found.optimum if exact else instance_optimum(problem, progress=progress)
     return Synthesis(
         schedule,
         found.algbw,
         best,
         found.trees_per_root,
-        found.trees_per_root if is_exact else exact_scale(problem, best).trees,
+        exact or exact_number(problem, best),
+        best.algbw,
         clock.seconds,
         packer=Packer.TIGHT_CUTS,
         attempts=(PackingAttempt(Packer.TIGHT_CUTS, f"made the forest: {found.summary}"),),
@@ -278,36 +291,52 @@ def _two_phases(
     progress: Progress | None,
     deadline: float | None,
 ) -> Synthesis:
-    halves = []
-    for kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER):
-        half = replace(collective, kind=kind)
-        halves.append(
-            synthesise(topology, half, budget=budget, packer=packer, progress=progress, deadline=deadline)
-        )
-    scatter, gather = halves
+    kinds = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
+    directions = [replace(collective, kind=kind) for kind in kinds]
+
+    def made(budget: TreeBudget) -> list[Synthesis]:
+        return [
+            synthesise(topology, one, budget=budget, packer=packer, progress=progress, deadline=deadline)
+            for one in directions
+        ]
+
+    scatter, gather = made(budget)
+    numbers = (scatter.trees_per_root, gather.trees_per_root)
+    if budget.trees is None and not budget.exact and lcm(*numbers) > (budget.max_trees or MAX_TREES):
+        # unit tree i of a root in the one direction is followed by that of the other: both need as many
+        problems = [instance_of(topology, one) for one in directions]
+        common = common_number(problems, budget.max_trees or MAX_TREES, progress)
+        scatter, gather = made(TreeBudget(trees=common))
+    return _joined(scatter, gather)
+
+
+def _joined(scatter: Synthesis, gather: Synthesis) -> Synthesis:
+    """Both phases as one allreduce."""
     assert scatter.schedule.reduce is not None
     assert gather.schedule.broadcast is not None
     reduce, broadcast = equalised(scatter.schedule.reduce, gather.schedule.broadcast)
-    merged = {
-        stage: scatter.seconds.get(stage, 0.0) + gather.seconds.get(stage, 0.0)
-        for stage in (*scatter.seconds, *gather.seconds)
-    }
     return Synthesis(
         schedule=ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast),
         algbw=1 / (1 / scatter.algbw + 1 / gather.algbw),
         optimum=gather.optimum,
         trees_per_root=int(reduce.root_multiplicity[0]),
-        exact_trees_per_root=max(scatter.exact_trees_per_root, gather.exact_trees_per_root),
-        seconds=merged,
-        details={
-            key: scatter.details.get(key, 0) + gather.details.get(key, 0)
-            for key in {**scatter.details, **gather.details}
-        },
+        exact_trees_per_root=lcm(scatter.exact_trees_per_root, gather.exact_trees_per_root),
+        exact_algbw=1 / (1 / scatter.exact_algbw + 1 / gather.exact_algbw),
+        seconds=_added(scatter.seconds, gather.seconds),
+        details=_added(scatter.details, gather.details),
         note=gather.note or scatter.note,
         packer=" + ".join(dict.fromkeys((scatter.packer, gather.packer))),
         attempts=scatter.attempts + gather.attempts,
         height_bound=max(scatter.height_bound, gather.height_bound),
     )
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _added(one: Mapping[str, _Number], other: Mapping[str, _Number]) -> dict[str, _Number]:
+    """Sums by key."""
+    return {key: one.get(key, 0) + other.get(key, 0) for key in (*one, *other)}
 
 
 @dataclass(frozen=True)

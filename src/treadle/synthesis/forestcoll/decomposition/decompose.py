@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from math import lcm
 
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.synthesis.engine import Progress, announce
-from treadle.synthesis.forestcoll.budget import DEFAULT_SCAN, MAX_EXACT_TREES, TreeBudget
+from treadle.synthesis.forestcoll.budget import (
+    MAX_DYADIC_TREES,
+    MAX_TREES,
+    TreeBudget,
+    most_trees,
+)
 from treadle.synthesis.forestcoll.decomposition.detection import detect
 from treadle.synthesis.forestcoll.decomposition.low_whole import lower_whole
 from treadle.synthesis.forestcoll.decomposition.tight_cuts import Decomposition, decompose_with
-from treadle.synthesis.forestcoll.fixed_trees import exact_scale
 from treadle.synthesis.forestcoll.instance import Instance, instance_of
 from treadle.synthesis.forestcoll.optimality import Optimum
+from treadle.synthesis.forestcoll.tree_units import exact_number
 from treadle.topologies.topology import Topology
 
 _MOST_TREES = 2**20
@@ -35,6 +42,8 @@ class FactoredSynthesis:
         Of the allgather half, if there are two. Where `algbw` falls short of it, a bound that may be loose.
     trees_per_root : int
         k, per unit of shard weight.
+    exact_trees : int
+        k that attains the optimum, which proves it; 0: not known.
     parts : tuple of Decomposition
         One a direction.
     """
@@ -43,6 +52,7 @@ class FactoredSynthesis:
     algbw: Fraction
     optimum: Optimum
     trees_per_root: int
+    exact_trees: int
     parts: tuple[Decomposition, ...]
 
     @property
@@ -106,7 +116,7 @@ def decompose(
         reduce=found.forest if reduces else None,
         broadcast=None if reduces else found.forest,
     )
-    return FactoredSynthesis(schedule, found.algbw, found.optimum, found.trees, (found,))
+    return FactoredSynthesis(schedule, found.algbw, found.optimum, found.trees, found.exact_trees, (found,))
 
 
 def _two_phases(
@@ -136,7 +146,8 @@ def _two_phases(
         scatter = _lowered(other, scatter, progress, deadline)
     schedule = FactoredSchedule(CollectiveKind.ALLREDUCE, reduce=scatter.forest, broadcast=gather.forest)
     algbw = 1 / (1 / scatter.algbw + 1 / gather.algbw)
-    return FactoredSynthesis(schedule, algbw, gather.optimum, gather.trees, (scatter, gather))
+    exact = lcm(gather.exact_trees, scatter.exact_trees)
+    return FactoredSynthesis(schedule, algbw, gather.optimum, gather.trees, exact, (scatter, gather))
 
 
 def _lowered(
@@ -151,24 +162,51 @@ def _lowered(
 def _within_budget(
     problem: Instance, budget: TreeBudget, progress: Progress | None, deadline: float | None
 ) -> Decomposition | str:
-    """The same preferences as the pipeline's: the optimum if few trees attain it, else the best few."""
+    """The same preferences as the pipeline's: a power of two, the optimum by few trees, the best few."""
     announce(progress, "tight cuts")
     detected = detect(problem)
     search = partial(decompose_with, problem, detected=detected, progress=progress, deadline=deadline)
     if budget.trees is not None or detected.n_sets == 1:
-        return search([budget.trees or 1], only_exact=False)
+        return search([budget.trees or 1])
+    if budget.exact:
+        return search(range(1, _MOST_TREES + 1), share=Fraction(1))
+    if budget.max_trees is not None:
+        return search(range(1, budget.max_trees + 1))
     ranks, weight = len(problem.terminals), int(problem.weights.sum())
-    exact: Decomposition | str = ""
-    if budget.max_trees is None:
-        most = _MOST_TREES if budget.exact else MAX_EXACT_TREES * ranks // weight
-        exact = search(range(1, most + 1), only_exact=True)
-        if not isinstance(exact, str) or budget.exact:
-            return exact
-    limit = budget.max_trees or min(MAX_EXACT_TREES, max(1, DEFAULT_SCAN * ranks // weight))
-    found = search(range(1, limit + 1), only_exact=False)
-    if budget.max_trees is not None or isinstance(found, str) or found.algbw == found.optimum.algbw:
+    exact = search(range(1, MAX_TREES * ranks // weight + 1), share=Fraction(1))
+    preferred = _dyadic(problem, budget, search, exact)
+    if preferred is not None or not isinstance(exact, str):
+        return preferred or exact
+    found = search(range(1, most_trees(ranks, weight) + 1))
+    if isinstance(found, str) or found.exact_trees:
         return found
-    needed = exact_scale(problem, found.optimum).trees
-    if needed * weight <= MAX_EXACT_TREES * ranks:  # the pipeline attains the optimum
+    needed = exact_number(problem, found.optimum)
+    if needed * weight <= MAX_TREES * ranks:  # the pipeline attains the optimum
         return f"{needed} trees per unit of weight attain the optimum, but not by these sets ({exact})"
     return found
+
+
+def _dyadic(
+    problem: Instance,
+    budget: TreeBudget,
+    search: Callable[..., Decomposition | str],
+    exact: Decomposition | str,
+) -> Decomposition | None:
+    """As many trees as make a power of two of chunks: without loss, else the fewest that lose little."""
+    weights: list[int] = problem.weights.tolist()
+    numbers = budget.dyadic_numbers(weights, MAX_TREES)
+    few = budget.dyadic_numbers(weights, MAX_DYADIC_TREES)
+    known = 0
+    if not isinstance(exact, str):
+        known = exact.exact_trees
+        if exact.trees in numbers:
+            return exact
+        found = search(numbers, share=Fraction(1)) if numbers else exact
+        if not isinstance(found, str) and found.trees in numbers:
+            return found
+    found = search(few, share=1 - budget.dyadic_loss) if few else ""
+    if isinstance(found, str) or found.algbw <= found.optimum.algbw * (1 - budget.dyadic_loss):
+        return None
+    if isinstance(exact, str):
+        return found
+    return replace(found, optimum=exact.optimum, exact_trees=found.exact_trees or known)

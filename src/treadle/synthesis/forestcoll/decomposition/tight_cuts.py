@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import islice
 from math import lcm
 
 import numpy as np
@@ -54,6 +55,8 @@ class Decomposition:
     algbw : Fraction
         W k / U, bytes/s.
     kinds : tuple of KindReport
+    exact_trees : int
+        A number of trees with which the optimum was attained, which proves it; 0: not known.
     """
 
     forest: FactoredForest
@@ -62,6 +65,7 @@ class Decomposition:
     scale: Fraction
     algbw: Fraction
     kinds: tuple[KindReport, ...]
+    exact_trees: int = 0
 
     @property
     def summary(self) -> str:
@@ -79,7 +83,7 @@ def decompose_with(
     problem: Instance,
     trees: Sequence[int],
     *,
-    only_exact: bool,
+    share: Fraction | None = None,
     detected: Family | None = None,
     progress: Progress | None = None,
     deadline: float | None = None,
@@ -90,9 +94,10 @@ def decompose_with(
     ----------
     problem : Instance
     trees : sequence of int
-        Numbers of trees per unit of shard weight to choose from; 1, 2, ... if `only_exact`.
-    only_exact : bool
-        The optimum or nothing.
+        Numbers of trees per unit of shard weight to choose from, rising.
+    share : Fraction, optional
+        The fewest trees that reach this share of the optimum, or nothing; 1: just the optimum, for which
+        layers of any number of trees are tried too. Default: the best.
     detected : Family, optional
         What `detect` finds.
 
@@ -117,13 +122,13 @@ def decompose_with(
         tightest = min(classes, key=lambda one: one.rate)
         if not tightest.rate:
             return "some rank cannot be reached"
-        found = _attempts(problem, known, classes, tightest, trees, only_exact, progress, deadline)
+        found = _attempts(problem, known, classes, tightest, trees, share, progress, deadline)
         if not isinstance(found, _Known):
             return found
         known = found
         if known.family.n_sets == 1:
             why = "no detected set can be made tight"
-            if not only_exact or tightest.rate != single_rate(problem):
+            if share != 1 or tightest.rate != single_rate(problem):
                 return why
             best = _optimum(problem, tightest)
             layered = _superposed(problem, detected, best, progress, deadline)
@@ -155,7 +160,7 @@ def _attempts(
     classes: list[CutClass],
     tightest: CutClass,
     trees: Sequence[int],
-    only_exact: bool,
+    share: Fraction | None,
     progress: Progress | None,
     deadline: float | None,
 ) -> Decomposition | str | _Known:
@@ -163,7 +168,7 @@ def _attempts(
     best = _optimum(problem, tightest)
     family = with_hosts(problem, known.family)
     hosted = known if family is known.family else replace(known, family=family)
-    for number, scale in _choices(classes, tightest, trees, only_exact, deadline):
+    for number, scale in _choices(classes, tightest, trees, share, deadline):
         built = _build(problem, hosted, best, number, scale, progress, deadline)
         if hosted is not known and not isinstance(built, Decomposition):
             built = _build(problem, known, best, number, scale, progress, deadline)
@@ -174,7 +179,7 @@ def _attempts(
         if worse:
             return replace(known, cuts=(*known.cuts, *worse))
         floored = [cut for _, cut in cuts if cut is not None and cut.units(scale) < number * cut.demand]
-        if floored and only_exact:
+        if floored and share == 1:
             continue  # the floors are at fault: more trees make them finer
         if floored:
             return replace(known, cuts=(*known.cuts, *floored))
@@ -195,24 +200,32 @@ def _choices(
     classes: list[CutClass],
     tightest: CutClass,
     trees: Sequence[int],
-    only_exact: bool,
+    share: Fraction | None,
     deadline: float | None,
 ) -> Iterator[tuple[int, Fraction]]:
-    """Numbers of trees and their scales, exact ones by number, else the best first."""
+    """Numbers of trees and their scales: those that reach the share by number, else the best first."""
     rate = tightest.rate
     # at the optimum all units into the tightest cut are needed, so none of its floors may cut anything off
-    step = lcm(*((b / rate).denominator for b in tightest.entering)) if only_exact else 1
+    step = lcm(*((b / rate).denominator for b in tightest.entering)) if share == 1 else 1
 
     def scaled(number: int) -> tuple[int, Fraction]:
         if deadline is not None and time.monotonic() > deadline:
             raise TimeLimitError("tight cuts")
         return number, scale_for(classes, number, rate)
 
-    found = (scaled(number) for number in (trees[step - 1 :: step][:_MOST_SCALES] if only_exact else trees))
-    if only_exact:
-        yield from ((number, scale) for number, scale in found if scale == number / rate)
+    whole = islice(_multiples(trees, step), _MOST_SCALES)
+    found = (scaled(number) for number in whole)
+    if share is not None:
+        yield from ((number, scale) for number, scale in found if number >= share * rate * scale)
     else:
         yield from sorted(found, key=lambda pair: (-pair[0] / pair[1], pair[0]))
+
+
+def _multiples(trees: Sequence[int], step: int) -> Iterable[int]:
+    """Those of the numbers that are multiples of `step`."""
+    if isinstance(trees, range) and trees.start == trees.step == 1:
+        return trees[step - 1 :: step]
+    return (number for number in trees if number % step == 0)
 
 
 def _optimum(problem: Instance, tightest: CutClass) -> Optimum:
@@ -248,7 +261,7 @@ def _build(
     layer, reports = built
     forest = FactoredForest(problem.direction, multiplicities, (layer,))
     algbw = Fraction(int(problem.weights.sum()) * number) / scale
-    return Decomposition(forest, best, number, scale, algbw, reports)
+    return Decomposition(forest, best, number, scale, algbw, reports, number if algbw == best.algbw else 0)
 
 
 def _superposed(
@@ -271,4 +284,4 @@ def _superposed(
         reports += built[1]
     number = split.boxes.trees + split.flat.trees
     forest = FactoredForest(problem.direction, problem.weights * number, tuple(layers))
-    return Decomposition(forest, best, number, split.scale, best.algbw, reports)
+    return Decomposition(forest, best, number, split.scale, best.algbw, reports, number)
