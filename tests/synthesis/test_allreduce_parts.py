@@ -18,6 +18,7 @@ from treadle.schedules.forest import Direction, ForestSchedule, TreeSpec, forest
 from treadle.schedules.verify import verify
 from treadle.synthesis.allreduce import (
     Construction,
+    UnitLimits,
     allreduce_bound,
     solve_allreduce,
     without_capabilities,
@@ -242,7 +243,7 @@ def test_rates_with_huge_denominators_are_rounded_down() -> None:
 @pytest.mark.parametrize("max_units", [1, 5, 20, 100])
 def test_limited_units_lose_as_little_as_they_must(max_units: int) -> None:
     topology = mi250(2, 8)
-    solution = solve_allreduce(topology, allreduce(topology), pack=pack_forest, max_units=max_units)
+    solution = solve_allreduce(topology, allreduce(topology), pack=pack_forest, limits=UnitLimits(max_units))
     assert solution.schedule.total_units <= max_units
     assert not verify(
         topology, allreduce(topology), solution.schedule, claimed_algbw=solution.algbw

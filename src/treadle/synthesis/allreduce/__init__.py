@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.allreduce.capacities import Packer as Packer
     from treadle.synthesis.allreduce.solve import AllreduceSolution as AllreduceSolution
     from treadle.synthesis.allreduce.solve import Construction as Construction
+    from treadle.synthesis.allreduce.solve import UnitLimits as UnitLimits
     from treadle.synthesis.allreduce.solve import solve_allreduce as solve_allreduce
 else:
     __all__, __getattr__ = load_lazily(
@@ -24,6 +25,11 @@ else:
                 "without_capabilities",
             ),
             "treadle.synthesis.allreduce.capacities": ("Packer",),
-            "treadle.synthesis.allreduce.solve": ("AllreduceSolution", "Construction", "solve_allreduce"),
+            "treadle.synthesis.allreduce.solve": (
+                "AllreduceSolution",
+                "Construction",
+                "UnitLimits",
+                "solve_allreduce",
+            ),
         },
     )

@@ -46,51 +46,76 @@ def halves(network: Network, root_rates: Sequence[Fraction]) -> Shares:
     return Shares(root_rates, half, half)
 
 
+@dataclass(frozen=True)
+class WholeShares:
+    """Shares in unit trees, per physical link.
+
+    Parameters
+    ----------
+    roots : sequence of int, length N
+        Trees at each rank.
+    broadcast, reduce : sequence of int, length n_links
+        Trees that each link is to hold.
+    """
+
+    roots: Sequence[int]
+    broadcast: Sequence[int]
+    reduce: Sequence[int]
+
+    @property
+    def n_trees(self) -> int:
+        """All roots together."""
+        return sum(self.roots)
+
+
+def whole_shares(topology: Topology, network: Network, shares: Shares) -> WholeShares:
+    """The fewest unit trees of one size in which shares are whole numbers on every link.
+
+    Parameters
+    ----------
+    topology : Topology
+    network : Network
+        Of `topology`.
+    shares : Shares
+    """
+    links = [_per_link(topology, network, pairs) for pairs in (shares.broadcast, shares.reduce)]
+    values = [*shares.root_rates, *links[0], *links[1], *shares.parts]
+    scale = lcm(*(value.denominator for value in values))
+    divisor = gcd(*(int(value * scale) for value in values))
+    roots, broadcast, reduce = (
+        [int(value * scale) // divisor for value in part] for part in (shares.root_rates, *links)
+    )
+    return WholeShares(roots, broadcast, reduce)
+
+
 def pack_shares(
-    topology: Topology,
-    collective: Collective,
-    network: Network,
-    shares: Shares,
-    pack: Packer,
-    *,
-    max_units: int | None = None,
+    topology: Topology, collective: Collective, shares: WholeShares, pack: Packer
 ) -> ForestSchedule:
-    """Pack in-trees and out-trees with the given root rates into their shares of the links.
+    """Pack in-trees and out-trees into their shares of the links.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
         The allreduce.
-    network : Network
-        Of `topology`.
-    shares : Shares
+    shares : WholeShares
         Balanced at switches and forwarders.
     pack : Packer
-    max_units : int, optional
-        Most unit trees.
 
     Raises
     ------
     ScheduleError
-        If the common denominator is too large, for `max_units` or for integer capacities.
+        If capacities are too large.
     InfeasibleError
         From `pack`, if the shares do not hold the trees.
     """
-    links = [_per_link(topology, network, pairs) for pairs in (shares.broadcast, shares.reduce)]
-    values = [*shares.root_rates, *links[0], *links[1], *shares.parts]
-    scale = lcm(*(value.denominator for value in values))
-    divisor = gcd(*(int(value * scale) for value in values))
-    roots = [int(rate * scale) // divisor for rate in shares.root_rates]
-    capacities = [[int(value * scale) // divisor for value in share] for share in links]
-    if max_units is not None and sum(roots) > max_units:
-        raise ScheduleError(f"allreduce: the exact schedule needs {sum(roots)} unit trees, not {max_units}")
-    if max(*capacities[0], *capacities[1]) > MAX_BANDWIDTH:
+    if max(*shares.broadcast, *shares.reduce) > MAX_BANDWIDTH:
         raise ScheduleError("allreduce: the exact schedule needs more than 2**50 trees on one link")
     broadcast, reduce = (
-        _pack(topology, replace(collective, kind=kind), share, roots, pack)
-        for kind, share in zip(
-            (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER), capacities, strict=True
+        _pack(topology, replace(collective, kind=kind), share, shares.roots, pack)
+        for kind, share in (
+            (CollectiveKind.ALLGATHER, shares.broadcast),
+            (CollectiveKind.REDUCE_SCATTER, shares.reduce),
         )
     )
     return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast)

@@ -125,6 +125,14 @@ def _outwards(tree: FabricTree) -> Neighbours:
     return ways
 
 
+def unit_trees(network: Network, trees: Sequence[tuple[FabricTree, Fraction]]) -> int:
+    """How many unit trees a schedule of the trees has that loses nothing."""
+    rates = [rate for _, rate in _with_few_units(network, trees, MAX_UNITS)]
+    scale = lcm(*(rate.denominator for rate in rates))
+    units = [int(rate * scale) for rate in rates]
+    return sum(units) // gcd(*units)
+
+
 def _with_few_units(
     network: Network, trees: Sequence[tuple[FabricTree, Fraction]], max_units: int
 ) -> Sequence[tuple[FabricTree, Fraction]]:
