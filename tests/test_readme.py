@@ -24,7 +24,7 @@ def test_python_example_runs(
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(example, "README.md", "exec"), names)
-    assert capsys.readouterr().out == "1040000000000/3\nTrue 13 2\n"
+    assert capsys.readouterr().out == "1040000000000/3\nTrue 13 2\n8 2\n"
     assert str(names["xml"]).startswith("<algo ")
 
 

@@ -35,7 +35,7 @@ def test_verify_tells_pieces_cut_and_size(plan: Path, capsys: pytest.CaptureFixt
 
 
 def test_solve_tells_the_height_and_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["solve", "mi250(4)", "allgather", "--form", "factored"]
+    command = ["solve", "mi250(4)", "allgather", "--exact", "--form", "factored"]
     assert main([*command, "--explain"]) == 0
     assert "height      6; no forest is lower than 4" in capsys.readouterr().out.splitlines()
     assert main([*command, "--json"]) == 0

@@ -158,9 +158,6 @@ def print_schedule(output: Output, result: SolveResult) -> None:
     _print_shape(output, result)
     if saturated := saturated_links(plan):
         output.line(f"saturated   {describe_links(plan.topology, saturated)}")
-    if result.exact_trees_per_root not in (None, result.trees_per_root) and not result.is_optimal:
-        exact = counted(result.exact_trees_per_root, "tree")
-        output.line(f"            the optimum takes {exact} per root (--exact)")
     if result.traffic is not None:
         before, after = result.traffic.traffic_before, result.traffic.traffic_after
         saved = f" ({1 - after / before:.1%} less)" if before else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 
 from treadle.errors import ScheduleError
 from treadle.planning.bounds import Bound
@@ -12,7 +13,7 @@ from treadle.planning.exact import ExactRequest
 from treadle.schedules.routes import MAX_UNITS
 from treadle.schedules.schedule import Schedule
 from treadle.synthesis.engine import Progress
-from treadle.synthesis.forestcoll import Packer, PackingAttempt, TreeBudget
+from treadle.synthesis.forestcoll import DYADIC_LOSS, Packer, PackingAttempt, TreeBudget
 from treadle.synthesis.watch import Watch
 
 MAX_LAYERS = 2**8
@@ -27,6 +28,31 @@ class Form(StrEnum):
     FACTORED = "factored"
 
 
+def tree_budget(*, trees: int | None = None, max_trees: int | None = None, exact: bool = False) -> TreeBudget:
+    """What was asked for; by default a power of two of chunks is preferred, which texts for runtimes need."""
+    return TreeBudget(trees, max_trees, exact, dyadic_loss=DYADIC_LOSS)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another number of trees that could be asked for.
+
+    Parameters
+    ----------
+    option : str
+        As on the command line.
+    loss : Fraction
+        Share of the bound that it misses.
+    trees_per_root, trees : int, optional
+        Per unit of shard weight, or in all; whichever is known.
+    """
+
+    option: str
+    loss: Fraction
+    trees_per_root: int | None
+    trees: int | None
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A schedule as its generator returned it.
@@ -39,6 +65,8 @@ class Candidate:
         None when time ran out before it was known.
     trees_per_root, exact_trees_per_root : int, optional
         k per unit of shard weight as built, and as the optimum would need.
+    exact_trees : int, optional
+        Of an allreduce whose roots are free: trees in all that the optimum would need.
     seconds : mapping of stage to CPU seconds
     notes : tuple of str
         What a user should know.
@@ -50,6 +78,8 @@ class Candidate:
         No spanning tree is lower.
     decomposition : str
         Which pieces tight cuts made of the fabric, or why there are none; "" where it was no question.
+    alternatives : tuple of Alternative
+        Other numbers of trees that the notes name.
     """
 
     algorithm: str
@@ -57,6 +87,7 @@ class Candidate:
     bound: Bound | None
     trees_per_root: int | None = None
     exact_trees_per_root: int | None = None
+    exact_trees: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     is_late: bool = False
@@ -64,6 +95,7 @@ class Candidate:
     packing: tuple[PackingAttempt, ...] = ()
     height_bound: int | None = None
     decomposition: str = ""
+    alternatives: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,7 +158,7 @@ class Options:
     Parameters
     ----------
     budget : TreeBudget
-        Trees per root; ForestColl's.
+        Trees per root; ForestColl's. Default: `tree_budget`.
     packer : Packer, optional
         Of ForestColl's trees; default the first that succeeds.
     form : Form
@@ -149,7 +181,7 @@ class Options:
         Value of time.monotonic() after which to give up.
     """
 
-    budget: TreeBudget = field(default_factory=TreeBudget)
+    budget: TreeBudget = field(default_factory=tree_budget)
     packer: Packer | None = None
     form: Form = Form.AUTO
     trim: bool = False

@@ -20,11 +20,13 @@ from treadle.planning.problem import Problem
 from treadle.planning.route_candidates import ROUTE_ALGORITHMS, ROUTES, generate_routed, quick_routes
 from treadle.planning.step_candidates import STEP_ALGORITHMS, generate_steps
 from treadle.planning.transfer import transfer_collective, transfer_schedule
-from treadle.schedules.collective import CollectiveKind
+from treadle.planning.tree_choice import with_tree_choice
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.verify import verify
 from treadle.synthesis import allreduce, forestcoll
 from treadle.synthesis.baselines import BASELINES
 from treadle.synthesis.engine import TimeLimitError
+from treadle.synthesis.forestcoll.budget import MAX_DYADIC_TREES, MAX_TREES, TreeBudget
 from treadle.topologies import trimmed
 from treadle.units import format_bandwidth
 
@@ -116,7 +118,7 @@ def _explicit(problem: Problem, algorithm: str, options: Options) -> Candidate:
         progress=options.progress,
         deadline=options.deadline,
     )
-    return Candidate(
+    made = Candidate(
         algorithm,
         built.schedule,
         Bound(built.optimum.algbw, built.optimum.witness),
@@ -128,6 +130,7 @@ def _explicit(problem: Problem, algorithm: str, options: Options) -> Candidate:
         packing=built.attempts,
         height_bound=built.height_bound,
     )
+    return with_tree_choice(problem, options, made, built.algbw)
 
 
 def check_algorithm(name: str) -> None:
@@ -167,22 +170,51 @@ def _allreduce(
     )
     start = process_time()
     try:
-        if algorithm == RS_AG or (options.budget.trees or options.budget.max_trees):
-            # a limited number of trees per root only has a meaning for the two phases
+        if algorithm == RS_AG:
             bound = options.bound or find_bound(problem, options.watch)
-            return replace(base, bound=bound, seconds={**phases.seconds, "bound": process_time() - start})
-        best = allreduce.solve_allreduce(
-            topology, collective, rs_ag=phases.schedule, pack=forestcoll.pack_forest, watch=options.watch
-        )
+            best = None
+        else:
+            best = allreduce.solve_allreduce(
+                topology,
+                collective,
+                rs_ag=phases.schedule,
+                pack=forestcoll.pack_forest,
+                limits=_unit_limits(collective, options.budget),
+                watch=options.watch,
+            )
+            bound = bound_of_allreduce(problem, best.bound)
     except TimeLimitError:
         return replace(base, bound=options.bound, is_late=True)
-    bound = bound_of_allreduce(problem, best.bound)
     seconds = {**phases.seconds, "allreduce": process_time() - start}
-    if best.construction is allreduce.Construction.PHASES:
-        return replace(base, bound=bound, seconds=seconds)
-    return Candidate(
-        algorithm, best.schedule, bound, seconds=seconds, notes=(*notes, f"built as {best.construction}")
-    )
+    exact = phases.exact_trees_per_root if phases.exact_algbw == bound.algbw else None
+    base = replace(base, bound=bound, seconds=seconds, exact_trees_per_root=exact)
+    if best is None:
+        return with_tree_choice(problem, options, base, phases.algbw)
+    if exact is None:
+        base = replace(base, exact_trees=best.exact_units)
+    if best.construction is not allreduce.Construction.PHASES:
+        base = Candidate(
+            algorithm,
+            best.schedule,
+            bound,
+            exact_trees_per_root=exact,
+            exact_trees=base.exact_trees,
+            seconds=seconds,
+            notes=(*notes, f"built as {best.construction}"),
+        )
+    return with_tree_choice(problem, options, base, best.algbw)
+
+
+def _unit_limits(collective: Collective, budget: TreeBudget) -> allreduce.UnitLimits | None:
+    """What a budget per root allows all roots together."""
+    if budget.exact:
+        return None
+    ranks = collective.n_ranks
+    if not budget.is_default:
+        most = (budget.trees or 0) + (budget.max_trees or 0)
+        return allreduce.UnitLimits(most * ranks, is_fixed=budget.trees is not None)
+    dyadic = MAX_DYADIC_TREES * ranks if budget.dyadic_loss else 0
+    return allreduce.UnitLimits(MAX_TREES * ranks, dyadic=dyadic, dyadic_loss=budget.dyadic_loss)
 
 
 def fall_back(problem: Problem, algorithm: str = "", options: Options | None = None) -> Candidate:

@@ -11,7 +11,15 @@ from treadle._version import __version__
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning.asked_options import record_asked
 from treadle.planning.bounds import Bound
-from treadle.planning.candidate import Candidate, Form, Options, RouteRequest, SizeRequest
+from treadle.planning.candidate import (
+    Alternative,
+    Candidate,
+    Form,
+    Options,
+    RouteRequest,
+    SizeRequest,
+    tree_budget,
+)
 from treadle.planning.exact import ExactRequest
 from treadle.planning.fitting import check_fit
 from treadle.planning.generation import FORESTCOLL, RS_AG, default_algorithm, fall_back, generate
@@ -27,7 +35,7 @@ from treadle.schedules.verify_routes import verify_routes
 from treadle.schedules.verify_timed_routes import verify_timed_routes
 from treadle.schedules.violations import Report
 from treadle.synthesis.engine import Progress, TimeLimitError
-from treadle.synthesis.forestcoll import Packer, PackingAttempt, Pruning, TreeBudget, prune_for_switches
+from treadle.synthesis.forestcoll import Packer, PackingAttempt, Pruning, prune_for_switches
 from treadle.topologies.topology import Topology
 
 
@@ -76,6 +84,10 @@ class SolveResult:
         No spanning tree is lower, in hops from compute node to compute node.
     decomposition : str
         Which pieces tight cuts made of the fabric, or why there are none; "" where it was no question.
+    exact_trees : int, optional
+        Of an allreduce whose roots are free: trees in all that the optimum would need, if known.
+    alternatives : tuple of Alternative
+        Other numbers of trees that the notes name, and what they lose.
     """
 
     plan: Plan
@@ -91,6 +103,8 @@ class SolveResult:
     packing: tuple[PackingAttempt, ...] = ()
     height_bound: int | None = None
     decomposition: str = ""
+    exact_trees: int | None = None
+    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def algbw(self) -> Fraction:
@@ -146,10 +160,13 @@ def solve(
     algorithm : str
         One of `algorithm_names`; default ForestColl, for an all-to-all pipelined routes of an optimal flow.
     trees, max_trees : int, optional
-        Just so many trees per root; the best number up to so many.
+        Just so many trees per root; the best number up to so many. An allreduce whose roots are free may
+        have as many in all as that makes for all ranks.
     exact : bool
-        The optimum, however many trees per root it takes. By default: the optimum if it takes at most 64
-        trees per root, else the best of up to 10.
+        The optimum, however many trees per root it takes. By default: the optimum if it cuts the data into
+        a power of two of chunks, at most 64 per rank, which texts for runtimes serve at sizes of a power of
+        two; else the fewest chunks of that kind, at most 16 per rank, that lose less than 1%; else the
+        optimum if it takes at most 64 trees per rank; else the best number up to that.
     packer : Packer or str, optional
         Of ForestColl's trees: try this one first, then growth; default all of them in order.
     form : Form or str
@@ -196,7 +213,7 @@ def solve(
         problem = pose(topology, collective, **options)
     late, name = False, algorithm or default_algorithm(problem)
     how = Options(
-        budget=TreeBudget(trees=trees, max_trees=max_trees, exact=exact),
+        budget=tree_budget(trees=trees, max_trees=max_trees, exact=exact),
         packer=_packer(packer),
         form=_form(form, name, multicast=multicast),
         trim=trim,
@@ -236,6 +253,8 @@ def solve(
         packing=found.packing,
         height_bound=found.height_bound,
         decomposition=found.decomposition,
+        exact_trees=found.exact_trees,
+        alternatives=found.alternatives,
     )
 
 

@@ -23,6 +23,7 @@ from treadle.topologies.topology import Topology
 
 if TYPE_CHECKING:
     from treadle.planning.bounds import Bound, BoundResult
+    from treadle.planning.candidate import Alternative
     from treadle.planning.comparison import Comparison, ComparisonRow
     from treadle.planning.designing import DesignResult, DesignRow
     from treadle.planning.lowering import Lowered
@@ -67,6 +68,10 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
         values["trees_per_root"] = result.trees_per_root
     if result.exact_trees_per_root is not None:
         values["exact_trees_per_root"] = result.exact_trees_per_root
+    if result.exact_trees is not None:
+        values["exact_trees"] = result.exact_trees
+    if result.alternatives:
+        values["alternatives"] = [_alternative(one) for one in result.alternatives]
     if result.packer is not None:
         values["packer"] = result.packer
         values["packing"] = [{"packer": str(one.packer), "outcome": one.outcome} for one in result.packing]
@@ -80,6 +85,12 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
         values["traffic_after"] = result.traffic.traffic_after
     values |= {"notes": list(result.notes), "time_limit_reached": result.is_late}
     return {**values, "seconds": dict(result.seconds)}
+
+
+def _alternative(offer: Alternative) -> dict[str, object]:
+    numbers = {"trees_per_root": offer.trees_per_root, "trees": offer.trees}
+    known = {key: number for key, number in numbers.items() if number is not None}
+    return {"option": offer.option, "gap": float(offer.loss), **known}
 
 
 def repair_summary(result: RepairResult) -> dict[str, object]:
@@ -366,7 +377,8 @@ def _shape(schedule: Schedule) -> dict[str, object]:
         return route_shape(schedule)
     if isinstance(schedule, TimedRoutes):
         return {**route_shape(schedule.routes), "flows_per_host": schedule.max_flows}
-    values: dict[str, object] = {"trees": schedule.total_units}
+    units = schedule.total_units
+    values: dict[str, object] = {"trees": units, "power_of_two": units & (units - 1) == 0}
     if isinstance(schedule, FactoredSchedule):
         values |= factored_shape(schedule)
     multiplicity = schedule.root_multiplicity
