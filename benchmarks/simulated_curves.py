@@ -70,6 +70,7 @@ def plan_of(curve: Curve, collective: str, cap: int = 0) -> Plan:
         collective,
         algorithm=curve.algorithm,
         trees=curve.trees or None,
+        exact=curve.exact,
         multicast=curve.multicast,
         chunks=1 if curve.algorithm == TREES else None,
     ).plan

@@ -217,7 +217,7 @@ def test_many_sizes_aside_name_trees_that_serve_more() -> None:
 
 def test_ranks_that_no_power_of_two_divides() -> None:
     """An allreduce of 6 ranks, each summing an unequal part of the chunks."""
-    plan = plan_of("complete(6)", "allreduce", None)
+    plan = plan_of("complete(6)", "allreduce", 1)
     result = planning.lower(plan)
     assert served(planning.lower(plan, chunks="plan").text, "allreduce", "azure") == ()
     assert len(served(result.text, "allreduce", "azure")) >= 17

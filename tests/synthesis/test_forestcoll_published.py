@@ -163,5 +163,5 @@ def test_measured_bandwidths_take_few_trees_and_say_what_they_lose() -> None:
 
 def test_a_single_root_may_have_as_many_trees_as_all_ranks_together() -> None:
     fabric, kind = parse("mi250(2)"), CollectiveKind.BROADCAST
-    assert solve_and_verify(fabric, kind, TreeBudget(), Packer.GROWTH) == (256 * GB, 128)
+    assert solve_and_verify(fabric, kind, TreeBudget(), Packer.GROWTH) == (256 * GB, 16)
     assert solve_and_verify(fabric, kind, TreeBudget()) == (256 * GB, 16)
