@@ -260,6 +260,11 @@ def test_fates(tmp_path: Path) -> None:
     assert run_tests(tree, tests[:1], 60.0, mutant=wrong).fate is Fate.SURVIVED
     assert run_tests(tree, tests, 5.0, mutant=slow).fate is Fate.TIMEOUT
     assert run_tests(tree, [], 60.0, mutant=wrong).fate is Fate.UNTESTED
+    crash = fault(tree, "return n + 1", "import os; os.abort()")
+    assert run_tests(tree, tests, 60.0, mutant=crash).fate is Fate.KILLED
+    for ending in ("os.kill(os.getpid(), 9)", "os._exit(3)"):
+        ended = fault(tree, "return n + 1", f"import os; {ending}")
+        assert run_tests(tree, tests, 60.0, mutant=ended).fate is Fate.ENDED
     built: list[str] = []
 
     def build(_: Tree) -> str:

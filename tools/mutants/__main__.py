@@ -45,7 +45,7 @@ def main() -> int:
             kept.write(json.dumps({"seed": asked.seed, **asdict(outcome)}) + "\n")
             kept.flush()
             _print(outcome)
-    valid = sum(fates.values()) - fates[Fate.INVALID]
+    valid = sum(fates.values()) - fates[Fate.INVALID] - fates[Fate.ENDED]
     noticed = fates[Fate.KILLED] + fates[Fate.TIMEOUT]
     print(f"\n{noticed} of {valid} noticed; " + ", ".join(f"{fate}: {n}" for fate, n in fates.items()))
     return int(noticed < valid)

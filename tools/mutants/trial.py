@@ -14,8 +14,12 @@ from enum import StrEnum
 from .mutant import Mutant
 from .tree import Tree
 
-PASSED, NO_SUCH_TESTS = 0, (4, 5)
-"""Exit statuses of pytest; any other means that the fault was noticed."""
+PASSED, FAILED, NO_SUCH_TESTS = 0, (1, 2), (4, 5)
+"""Exit statuses of pytest; 2 is a module that cannot be imported."""
+CRASHES = tuple(
+    -number for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGBUS, signal.SIGILL)
+)
+"""A fault in the compiled core may end the process; SIGKILL and SIGTERM come from outside and say nothing."""
 
 _TESTS_A_RUN = 1500
 """Fewer than the words that a command line may have."""
@@ -36,6 +40,8 @@ class Fate(StrEnum):
     """No test runs the line."""
     INVALID = "invalid"
     """It does not compile."""
+    ENDED = "ended from outside"
+    """The tests were stopped, or pytest itself failed: nothing is known of the fault."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +100,10 @@ def run_tests(
                 return Outcome(mutant, Fate.TIMEOUT, len(tests), word)
             if status in NO_SUCH_TESTS and "not found" in word:
                 raise StaleMapError(word)
-            if status != PASSED:
+            if status in FAILED or status in CRASHES:
                 return Outcome(mutant, Fate.KILLED, len(tests), word)
+            if status != PASSED:
+                return Outcome(mutant, Fate.ENDED, len(tests), f"exit status {status}: {word}")
         return Outcome(mutant, Fate.SURVIVED, len(tests))
     finally:
         tree.write(mutant.path, source)
