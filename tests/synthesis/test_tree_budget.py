@@ -8,7 +8,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.verify import verify
 from treadle.synthesis.forestcoll import DYADIC_LOSS, TreeBudget, dyadic_alternative, synthesise
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
@@ -43,6 +43,18 @@ def test_chunks_are_a_power_of_two_where_that_loses_little(
     made = synthesise(topology, collective, budget=PREFERRED)
     assert made.trees_per_root == trees
     assert 1 - made.algbw / made.exact_algbw == loss
+    assert not verify(topology, collective, made.schedule, claimed_algbw=made.algbw).violations
+
+
+def test_a_rank_with_the_only_shard_needs_no_link_that_enters() -> None:
+    builder = TopologyBuilder("one way")
+    for name in ("a", "b"):
+        builder.compute(name)
+    builder.link("a", "b", 3)
+    topology = builder.build()
+    collective = Collective(CollectiveKind.ALLGATHER, (0, 1), weights=(1, 0))
+    made = synthesise(topology, collective, budget=PREFERRED)
+    assert made.algbw == made.exact_algbw == 3
     assert not verify(topology, collective, made.schedule, claimed_algbw=made.algbw).violations
 
 

@@ -178,9 +178,11 @@ def known_cuts(problem: Instance, best: Optimum) -> list[Cut]:
     total, enters = int(problem.weights.sum()), problem.tails != problem.heads
     entering = np.zeros(problem.n_nodes)
     np.add.at(entering, problem.heads[enters], problem.bandwidths[enters].astype(float))
-    need = (total - problem.weights) / entering[problem.terminals]
+    # a rank whose shard is all there is takes nothing in, and may have no link to take it by
+    takes = np.flatnonzero(problem.weights < total)
+    need = (total - problem.weights[takes]) / entering[problem.terminals[takes]]
     cuts = [_cut_out_of(problem, np.array(best.witness.nodes, dtype=np.int32))]
-    for place in np.argsort(-need, kind="stable")[:_RANK_CUTS].tolist():
+    for place in takes[np.argsort(-need, kind="stable")][:_RANK_CUTS].tolist():
         links = problem.bandwidths[enters & (problem.heads == problem.terminals[place])]
         cuts.append(Cut(Counter(links.tolist()), total - int(problem.weights[place])))
     return cuts
