@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from treadle.lowering.nccl_graph import (
 )
 from treadle.schedules.forest import ForestSchedule
 from treadle.synthesis.baselines.boxes import find_boxes
+from treadle.topologies.topology import TopologyBuilder
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ring_dgx_a100x2.nccl.box1.xml"
 RINGS = {"dgx_a100(1)": 1, "dgx_a100(2)": 8, "dgx_h100(4)": 8, "mi250(1)": 4, "dgx1_v100()": 6, "ring(5)": 2}
@@ -64,15 +67,36 @@ def test_boxes_out_of_order_are_refused() -> None:
         emit_nccl_graph(schedule, [[0, 2, 4], [1, 3, 5]], plan.algbw)
 
 
-def test_rings_across_rails_are_refused() -> None:
+def test_boxes_with_other_files_are_other_rings() -> None:
     plan = planning.solve("dgx_a100(2)", "allgather", algorithm="ring").plan
     schedule = plan.entries[-1].schedule
     assert isinstance(schedule, ForestSchedule)
     boxes = find_boxes(plan.topology, plan.collective)
     first, second = (parse_nccl_graph(text) for text in emit_nccl_graph(schedule, boxes, plan.algbw))
-    with pytest.raises(FormatError, match="crosses rails"):
-        joined_rings([first, first])
-    assert joined_rings([second, first])
+    assert set(joined_rings([first, second])) == set(find_rings(schedule))
+    for others in ([first, first], [second, first]):
+        assert set(joined_rings(others)) != set(find_rings(schedule))
+    with pytest.raises(FormatError, match="numbers of channels"):
+        joined_rings([first, replace(second, channels=second.channels[1:])])
+
+
+def test_a_ring_may_leave_by_another_card_than_it_enters_the_next_box_by() -> None:
+    """One ring alone: a GPU, and behind a switch a box of three, left by its last and not by its first."""
+    builder = TopologyBuilder("one ring")
+    for name in ("g0", "g1", "g2", "g3"):
+        builder.compute(name)
+    for name in ("in", "out"):
+        builder.switch(name)
+    for tail, head in pairwise(("g0", "in", "g1", "g2", "g3", "out", "g0")):
+        builder.link(tail, head, 1)
+    topology = builder.build()
+    plan = planning.solve(topology, "allgather").plan
+    assert find_boxes(topology, plan.collective) == ((0,), (1, 2, 3))
+    made = planning.lower(plan, to="nccl-graph")
+    assert made.faults == ()
+    graphs = [parse_nccl_graph(text.decode()) for _, text in made.files]
+    assert [graph.channels for graph in graphs] == [((0,),), ((0, 1, 2),)]
+    assert [graph.cards for graph in graphs] == [((0, 0),), ((0, 2),)]
 
 
 @pytest.mark.parametrize(

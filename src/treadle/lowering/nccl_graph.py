@@ -215,24 +215,22 @@ def _device(element: etree._Element, source: str) -> int:
 def joined_rings(graphs: Sequence[NcclGraph]) -> list[tuple[int, ...]]:
     """The rings that NCCL makes of the graphs of its boxes: box after box, each along its channel.
 
-    Ranks are counted box by box, in each by device; rings begin at rank 0.
+    Ranks are counted box by box, in each by device; rings begin at rank 0. Data may leave a box by another
+    card than they enter the next by (`crossnic`): whether the network joins the two is the fabric's affair.
 
     Raises
     ------
     FormatError
-        If boxes differ in their numbers of channels, or the card by which data leave a box is not the one by
-        which they enter the next: they would cross rails.
+        If boxes differ in their numbers of channels.
     """
     if len({len(graph.channels) for graph in graphs}) != 1:
         raise FormatError("NCCL graph: the boxes differ in their numbers of channels")
     rings = []
     for number in range(len(graphs[0].channels)):
         order: list[int] = []
-        for place, graph in enumerate(graphs):
+        for graph in graphs:
             chain = graph.channels[number]
             rank_of = {device: len(order) + rank for rank, device in enumerate(sorted(chain))}
-            if graph.cards and graph.cards[number][1] != graphs[(place + 1) % len(graphs)].cards[number][0]:
-                raise FormatError(f"NCCL graph: channel {number} crosses rails behind box {place}")
             order += [rank_of[device] for device in chain]
         start = order.index(0)
         rings.append((*order[start:], *order[:start]))
