@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import exchange_samples as samples
+from reference.program_check import check_program as check_reference
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.lowering.check import check_program
 from treadle.lowering.interpret import interpret_msccl_xml
@@ -21,6 +22,7 @@ from treadle.schedules.forest import Direction
 from treadle.schedules.steps import steps_from_sends
 from treadle.topologies import parse
 from treadle.topologies.direct import from_arcs
+from treadle.topologies.topology import TopologyBuilder
 
 FABRICS = ["hypercube:3", "torus:3,3", "generalized_kautz:2,5", "uni_ring:2,4", "complete:4"]
 
@@ -102,7 +104,41 @@ def test_what_programs_cannot_do_is_refused() -> None:
             lower(cube, collective, samples.with_sends(schedule, wrong))
 
 
-def test_circles_forwarders_and_too_many_chunks_cannot_be_lowered() -> None:
+def test_what_forwarders_pass_on_is_one_message_of_ranks() -> None:
+    # 0 -> f -> 1 -> 2 and 0 -> g -> f -> 2; all of it in steps, so that forwarders hold chunks for some
+    arcs = [(0, 3), (3, 1), (1, 2), (0, 4), (4, 3), (3, 2), (1, 0), (2, 0)]
+    fabric = from_arcs("relays", *map(list, zip(*arcs, strict=True)), n=5)
+    collective = samples.alltoall(fabric, Demands([[0, 0, 1], [0, 0, 0], [0, 0, 0]]), n_ranks=3)
+    sends = [
+        (0, 0, 0, 0, 1),
+        (0, 1, 2, 0, 1),
+        (0, 2, 3, 0, 1),
+        (0, 3, 1, 1, 2),
+        (0, 4, 2, 1, 2),
+        (0, 5, 3, 1, 2),
+    ]
+    steps = steps_from_sends(Direction.BROADCAST, 3, 2, sends, homes=[0])
+    schedule = ExchangeSchedule(steps, np.array([2]))
+    program = lower(fabric, collective, schedule)
+    assert check_program(program) == ()
+    assert check_reference(program) == ()
+    sent = [operation for operation in range(program.n_operations) if program.path[operation] >= 0]
+    found = [
+        (
+            int(program.operation_rank[operation]),
+            int(program.peer[operation]),
+            int(program.step[operation]),
+            *program.links(int(program.path[operation])),
+        )
+        for operation in sent
+    ]
+    assert found == [(0, 1, 0, 0, 1), (0, 2, 1, 3, 4, 5), (1, 2, 3, 2)]
+    backwards = [*sends[:1], (0, 1, 0, 0, 1), *sends[2:]]
+    with pytest.raises(ScheduleError, match="before it has come"):
+        lower(fabric, collective, samples.with_sends(schedule, backwards))
+
+
+def test_circles_switches_and_too_many_chunks_cannot_be_lowered() -> None:
     ring = from_arcs("ring", [0, 1, 2, 0, 1, 2], [1, 2, 0, 2, 0, 1], n=3)
     demands = Demands([[0, 0, 1], [0, 0, 0], [0, 0, 0]])
     home = steps_from_sends(
@@ -114,8 +150,16 @@ def test_circles_forwarders_and_too_many_chunks_cannot_be_lowered() -> None:
     forwarded = samples.alltoall(line, n_ranks=2)
     schedule = samples.over_shortest_paths(line, forwarded)
     assert samples.is_correct(line, forwarded, schedule)
+    assert check_program(lower(line, forwarded, schedule)) == ()
+    builder = TopologyBuilder("switched")
+    for name in ("n0", "n1"):
+        builder.compute(name)
+    builder.switch("n2")
+    for tail, head in (("n0", "n2"), ("n2", "n1"), ("n1", "n2"), ("n2", "n0")):
+        builder.link(tail, head, 1)
+    switched = builder.build()
     with pytest.raises(InfeasibleError, match="'n2' is no rank and has no program"):
-        lower(line, forwarded, schedule)
+        lower(switched, samples.alltoall(switched), schedule)
     many = replace(schedule.sends, n_chunks=2**24 - 1, high=np.full(4, 2**24 - 1), low=np.array([0, 0, 1, 1]))
     uneven = Demands([[2**20, 1], [1, 0]])
     with pytest.raises(InfeasibleError, match="use a schedule with fewer chunks"):

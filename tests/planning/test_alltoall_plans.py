@@ -11,6 +11,7 @@ import pytest
 
 from treadle import planning
 from treadle.cli.main import main
+from treadle.errors import InfeasibleError
 from treadle.planning.alltoall_candidates import ALLTOALL_ALGORITHMS
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.exchange_cost import exchange_runtime_s
@@ -83,6 +84,13 @@ def test_some_ranks_with_forwarders(tmp_path: Path) -> None:
     result = planning.solve("torus:3,3", "alltoall", algorithm="pipelined", ranks="0-4", forward=True)
     assert result.report.is_ok
     assert isinstance(result.plan.entries[0].schedule, ExchangeSchedule)
+    assert planning.run(result.plan, [600]).wrong == 0
+    size = 2**30
+    (row,) = planning.simulate(result.plan, [size]).rows
+    assert result.plan.optimal_algbw is not None
+    assert row.time >= Fraction(size) / result.plan.optimal_algbw
+    with pytest.raises(InfeasibleError, match="which is no rank; cpu-xml has no program for it"):
+        planning.lower(result.plan, to="cpu-xml")
     absent = planning.solve("torus:3,3", "alltoall", algorithm="tsmcf", ranks="0-5")
     assert absent.report.is_ok
     assert planning.run(absent.plan, [600]).wrong == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
@@ -88,18 +88,20 @@ def lower_exchange(
     ScheduleError
         If the schedule does not fit the collective or leaves something out.
     InfeasibleError
-        If programs cannot express it: in place, sends that end at forwarders or switches, too many chunks,
-        a chunk that comes to a rank twice.
+        If programs cannot express it: in place, sends that end at switches, too many chunks, a chunk that
+        comes to a rank twice.
 
     Notes
     -----
     A rank forwards out of SCRATCH, what is its own goes from INPUT and comes to OUTPUT. A send waits for the
-    receives that brought its chunks; nothing waits for a step to end.
+    receives that brought its chunks; nothing waits for a step to end. Forwarders run nothing of their own:
+    what goes from rank to rank through them is one send, whose path names them.
     """
     check_alltoall(topology, collective, schedule, channels=channels, in_place=in_place)
     pieces = _cut(collective, schedule)
     moves = _moves(topology, collective, schedule, pieces, channels)
     _check_chains(moves, pieces)
+    moves, paths = _through_forwarders(moves, collective.n_ranks)
     frame = Frame(
         collective,
         Holdings(collective.n_ranks, pieces.source),
@@ -109,7 +111,7 @@ def lower_exchange(
         in_place=False,
         targets=pieces.target,
     )
-    return assemble(frame, [moves], merge=merge)
+    return assemble(frame, [moves], merge=merge, longer_paths=paths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,15 +177,16 @@ def _cut(collective: Collective, schedule: ExchangeSchedule) -> _Pieces:
 def _moves(
     topology: Topology, collective: Collective, schedule: ExchangeSchedule, pieces: _Pieces, channels: int
 ) -> Moves:
-    """Every send, cut into pieces."""
+    """Every send, cut into pieces; forwarders are numbered on from the ranks."""
     sends = schedule.sends
     if sends.n_sends and int(sends.link.max()) >= topology.n_links:
         raise ScheduleError(
             f"exchange: link {sends.link.max()}, expected links from 0 to {topology.n_links - 1}"
         )
-    rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
-    rank_of[list(collective.ranks)] = np.arange(collective.n_ranks)
-    tails, heads = rank_of[topology.tails], rank_of[topology.heads]
+    number = np.full(topology.n_nodes, -1, dtype=np.int64)
+    holders = [*collective.ranks, *collective.forwarders]
+    number[holders] = np.arange(len(holders))
+    tails, heads = number[topology.tails], number[topology.heads]
     check_links(topology, sends.link, tails, heads)
     counts = pieces.past - pieces.first
     send = np.repeat(np.arange(sends.n_sends), counts)
@@ -195,7 +198,7 @@ def _moves(
         sender=tails[link],
         receiver=heads[link],
         channel=parallel_places(topology)[link] * channels + shard * channels // schedule.n_shards,
-        link=link,
+        path=link,
         send=send,
         piece=pieces.first[send] + within,
     )
@@ -227,3 +230,22 @@ def _check_chains(moves: Moves, pieces: _Pieces) -> None:
             "exchange: some chunk comes to a rank twice, for which programs have one place only; "
             "expected routes without circles"
         )
+
+
+def _through_forwarders(moves: Moves, n_ranks: int) -> tuple[Moves, list[tuple[int, ...]]]:
+    """Moves from rank to rank, and the paths of those that pass forwarders; in the step of their first link.
+
+    Only ranks have places for chunks. A chunk that a forwarder would keep for some steps is sent when the
+    forwarder would get it.
+    """
+    if len(moves) == 0 or int(moves.receiver.max()) < n_ranks:
+        return moves, []
+    row = moves.part(np.lexsort((moves.step, moves.piece)))
+    starts = np.flatnonzero(row.sender < n_ranks)
+    ends = np.append(starts[1:], len(row))
+    path, numbers = row.path[starts], dict[tuple[int, ...], int]()
+    for place in np.flatnonzero(ends - starts > 1).tolist():
+        links = tuple(row.path[starts[place] : ends[place]].tolist())
+        path[place] = -1 - numbers.setdefault(links, len(numbers))
+    found = replace(row.part(starts), receiver=row.receiver[ends - 1], path=path)
+    return found.part(np.argsort(found.step, kind="stable")), list(numbers)

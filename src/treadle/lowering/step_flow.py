@@ -26,7 +26,8 @@ class Moves:
     sender: Int64Array
     receiver: Int64Array
     channel: Int64Array
-    link: Int64Array
+    path: Int64Array
+    """The link; -1 - i: path i of those that have several."""
     send: Int64Array
     """Number of the send among those of its phase."""
     piece: Int64Array
@@ -120,7 +121,7 @@ def _refuse_any(rows: Int64Array, moves: Moves, what: str) -> None:
 
 
 def check_links(topology: Topology, links: Int32Array, tails: Int64Array, heads: Int64Array) -> None:
-    """Programs are run by ranks, and each link of a step schedule is a message.
+    """Each link of a step schedule is a message, and only compute nodes hold chunks.
 
     Parameters
     ----------
@@ -128,12 +129,12 @@ def check_links(topology: Topology, links: Int32Array, tails: Int64Array, heads:
     links : array of int32
         That the sends use.
     tails, heads : array of int64, shape (m,)
-        Ranks at the ends of each link, -1 where there is none.
+        Ranks (or forwarders) at the ends of each link, -1 where there is none.
 
     Raises
     ------
     InfeasibleError, ScheduleError
-        If a link ends at no rank, or leads nowhere.
+        If a link ends at none, or leads nowhere.
     """
     used = np.unique(links)
     for link in used[(tails[used] < 0) | (heads[used] < 0)][:1]:

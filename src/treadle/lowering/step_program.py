@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,7 +96,9 @@ class _Flow:
         return np.repeat(np.arange(len(self.starts)), lengths)
 
 
-def assemble(frame: Frame, phases: list[Moves], *, merge: bool) -> Program:
+def assemble(
+    frame: Frame, phases: list[Moves], *, merge: bool, longer_paths: Sequence[tuple[int, ...]] = ()
+) -> Program:
     """The program of moves that all have an effect.
 
     Parameters
@@ -105,13 +108,16 @@ def assemble(frame: Frame, phases: list[Moves], *, merge: bool) -> Program:
         In the order in which they run; steps count on from one to the next.
     merge : bool
         Whether moves of different sends may be one message.
+    longer_paths : sequence of tuples of int
+        Links of the paths that have several.
     """
     flows = [
         _flow(frame, moves, reduces=frame.kind.reduces and number == 0, merge=merge)
         for number, moves in enumerate(phases)
     ]
-    links = np.unique(np.concatenate([moves.link for moves in phases]))
-    operations = np.concatenate([*_operations(frame, flows, links)], axis=1)
+    used = np.unique(np.concatenate([moves.path for moves in phases]))
+    paths = [longer_paths[-1 - path] if path < 0 else (path,) for path in used.tolist()]
+    operations = np.concatenate([*_operations(frame, flows, used)], axis=1)
     # both ends of a message are at its place in every rank's list, after the rank's own copies
     order = np.lexsort((operations[_PLACE], operations[_RANK]))
     number = np.empty_like(order)
@@ -137,8 +143,8 @@ def assemble(frame: Frame, phases: list[Moves], *, merge: bool) -> Program:
         count=columns[_COUNT],
         wait_offset=wait_offset,
         waits=waits,
-        path_offset=np.arange(len(links) + 1),
-        path_links=links.astype(np.int32),
+        path_offset=_offsets(np.array([len(path) for path in paths], dtype=np.int64)),
+        path_links=np.array([link for path in paths for link in path], dtype=np.int32),
     )
 
 
@@ -146,7 +152,7 @@ def _flow(frame: Frame, moves: Moves, *, reduces: bool, merge: bool) -> _Flow:
     # in a step everybody begins with the rank after its own: in target order all would begin with one rank
     turn = (moves.receiver - moves.sender) % frame.collective.n_ranks
     moves = moves.part(
-        np.lexsort((moves.piece, moves.link, moves.channel, moves.receiver, moves.sender, turn, moves.step))
+        np.lexsort((moves.piece, moves.path, moves.channel, moves.receiver, moves.sender, turn, moves.step))
     )
     departure = frame.holdings.cells(moves.sender, moves.piece)
     arrival = frame.holdings.cells(moves.receiver, moves.piece)
@@ -171,7 +177,7 @@ def _flow(frame: Frame, moves: Moves, *, reduces: bool, merge: bool) -> _Flow:
 
 def _message_starts(frame: Frame, moves: Moves, buffers: Int64Array, *, merge: bool) -> Int64Array:
     """Rows that do not go on with the message of the row before."""
-    same = [moves.step, moves.sender, moves.receiver, moves.channel, moves.link, *buffers]
+    same = [moves.step, moves.sender, moves.receiver, moves.channel, moves.path, *buffers]
     if not merge:
         same.append(moves.send)
     first, end = frame.bounds[:, moves.piece]
@@ -187,7 +193,7 @@ _RANK, _PLACE, _KIND, _PEER, _CHANNEL, _STEP, _SOURCE, _TARGET, _PATH, _FIRST, _
 
 
 def _operations(
-    frame: Frame, flows: list[_Flow], links: Int64Array
+    frame: Frame, flows: list[_Flow], used: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """All sends, all receives, both by the number of their message, and the copies; fields by operations."""
     sent: list[Int64Array] = []
@@ -205,7 +211,7 @@ def _operations(
         at_sender = (moves.sender, place, np.full(n, OperationKind.SEND), moves.receiver)
         at_receiver = (moves.receiver, place, np.full(n, kind), moves.sender)
         along = (moves.channel, moves.step)
-        path = np.searchsorted(links, moves.link)
+        path = np.searchsorted(used, moves.path)
         sent.append(np.stack([*at_sender, *along, read, read, path, first, count]))
         received.append(np.stack([*at_receiver, *along, added, target, np.full(n, -1), first, count]))
     ranks, shards = frame.own_copies()

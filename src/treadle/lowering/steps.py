@@ -216,7 +216,7 @@ def _moves(topology: Topology, collective: Collective, steps: Steps, layout: _La
         sender=tails[link],
         receiver=heads[link],
         channel=parallel_places(topology)[link] * channels + stream,
-        link=link,
+        path=link,
         send=send,
         piece=place * (len(layout.cuts) - 1) + low[send] + within,
     )

@@ -16,6 +16,7 @@ from treadle.planning.text_writers.request import TextRequest
 from treadle.planning.text_writers.writers import PART_WRITERS, WRITERS
 from treadle.planning.verification import require_verified
 from treadle.schedules.collective import Collective
+from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule, written_out
@@ -148,16 +149,18 @@ def _check_root(target: TargetFormat, collective: Collective, *, accept_any_root
 
 def _refuse_forwarders(plan: Plan, schedule: Schedule, target: TargetFormat) -> None:
     """A forwarder is a process of its own, and the formats' collectives know only ranks."""
-    if not isinstance(schedule, ForestSchedule):
-        return  # lowering refuses those that pass forwarders
-    forwarders = np.array(plan.collective.forwarders, dtype=np.int32)
-    for forest in schedule.forests:
-        ends = plan.topology.heads[forest.path_links]
-        for node in ends[np.isin(ends, forwarders)][:1]:
-            raise InfeasibleError(
-                f"the plan's paths pass compute node {plan.topology.node_names[node]!r}, which is no rank; "
-                f"{target} has no program for it; solve without --forward"
-            )
+    if isinstance(schedule, ForestSchedule):
+        links = np.concatenate([forest.path_links for forest in schedule.forests])
+    elif isinstance(schedule, ExchangeSchedule):
+        links = schedule.sends.link
+    else:
+        return  # cards route by themselves, and the other steps know no forwarders
+    ends = plan.topology.heads[links]
+    for node in ends[np.isin(ends, plan.collective.forwarders)][:1]:
+        raise InfeasibleError(
+            f"the plan's paths pass compute node {plan.topology.node_names[node]!r}, which is no rank; "
+            f"{target} has no program for it; solve without --forward"
+        )
 
 
 def _check_choice(value: str, choices: type[StrEnum], what: str) -> str:
