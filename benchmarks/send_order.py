@@ -52,7 +52,7 @@ FABRICS = (
 SIZES = (2**16, 2**20, 2**24, 2**28, 2**30)
 SLICES = (1, 2, 4, 8, 16, 32)
 MOST_TASKS = 2**18
-"""Of a simulation; one of a single slice is always made."""
+"""Of a simulation; those of a single slice and those of `SHOWN` are always made."""
 ALPHA_NS = 1000
 SHOWN = (
     ("leaf_spine(16, 8)", "allgather", 4),
@@ -88,7 +88,8 @@ def measure(found: Times) -> Iterable[str]:
             graph = task_graph(plan.topology, planning.program_of(plan, SIZES[-1]))
             for size in SIZES:
                 for slices in SLICES:
-                    if slices == 1 or slices * graph.n_tasks <= MOST_TASKS:
+                    is_small = slices * graph.n_tasks <= MOST_TASKS
+                    if slices == 1 or is_small or (fabric, kind, slices) in SHOWN:
                         options = SimulationOptions(slices=slices, alpha_ns=ALPHA_NS)
                         time = simulate_graph(graph, size, options).time
                         found[key_of(fabric, kind, size, slices)] = float(size / plan.optimal_algbw / time)
