@@ -158,6 +158,22 @@ def test_a_size_chooses_the_rounds(capsys: pytest.CaptureFixture[str], tmp_path:
     assert slow["steps"] <= few.n_steps
 
 
+def test_links_with_latencies_are_all_that_a_size_is_chosen_by(capsys: pytest.CaptureFixture[str]) -> None:
+    """1 us of the links or of every step make the same steps, and more than the 10 us of other fabrics."""
+    steps = []
+    for latency, alpha in (
+        ("1us", ()),
+        ("0us", ("--alpha", "1us")),
+        ("1us", ("--alpha", "10us")),
+        ("0us", ()),
+    ):
+        fabric = f'with_links(generalized_kautz(4, 32), bandwidth="12GB/s", latency="{latency}")'
+        made = run_json(capsys, "solve", fabric, "alltoall", "--for-size", "64MB", *alpha)
+        steps.append(made["steps"])
+    own, alone, both, default = steps
+    assert own == alone > both == default
+
+
 def test_sizes_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     cube = ("solve", "hypercube:3", "alltoall")
     assert "give a size as well" in refusal(capsys, *cube, "--alpha", "1us", status=2)

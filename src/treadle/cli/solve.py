@@ -105,7 +105,11 @@ def command(
     ] = None,
     alpha: Annotated[
         str | None,
-        typer.Option(help="With --for-size: time a step takes besides; default 10us.", metavar="TIME"),
+        typer.Option(
+            help="With --for-size: time a step takes besides; default: 10us, or 0us on a fabric whose links "
+            "have latencies.",
+            metavar="TIME",
+        ),
     ] = None,
     trim: TrimOption = False,
     multicast: Annotated[
@@ -181,4 +185,4 @@ def _size(for_size: str | None, alpha: str | None) -> SizeRequest | None:
     size = parse_size(for_size)
     if size < 1:
         raise FormatError(f"--for-size {for_size}: expected at least 1 byte")
-    return SizeRequest(size, parse_time_ns("10us" if alpha is None else alpha) / 10**9)
+    return SizeRequest(size, None if alpha is None else parse_time_ns(alpha) / 10**9)

@@ -18,6 +18,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.route_cost import slowest
 from treadle.schedules.routes import RouteSchedule
+from treadle.simulation.options import default_alpha_ns
 from treadle.synthesis.alltoall.extract import extract_paths
 from treadle.synthesis.alltoall.pipelined import MAX_CHUNKS as PIPELINED_CHUNKS
 from treadle.synthesis.alltoall.pipelined import hop_synchronous, pipelined
@@ -113,7 +114,7 @@ def _for_size(
         problem.collective,
         routes,
         size.size_bytes,
-        alpha_s=size.alpha_s,
+        alpha_s=default_alpha_ns(problem.topology) / 10**9 if size.alpha_s is None else size.alpha_s,
         max_chunks=_finest(problem, options),
         watch=options.watch,
     )

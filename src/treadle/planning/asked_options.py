@@ -135,7 +135,7 @@ def asked_options(plan: Plan) -> SolveOptions:
             read[name] = _READERS[name](value)
         except FormatError as error:
             raise FormatError(f"plan: provenance {key!r} is {str(value)[:60]!r}, {error}") from None
-    size_bytes, alpha_s = read.pop("size_bytes", None), read.pop("alpha_s", 0.0)
-    if isinstance(size_bytes, int) and isinstance(alpha_s, float):
+    size_bytes, alpha_s = read.pop("size_bytes", None), read.pop("alpha_s", None)
+    if isinstance(size_bytes, int) and isinstance(alpha_s, float | None):
         read["size"] = SizeRequest(size_bytes, alpha_s)
     return cast(SolveOptions, read)  # the readers are of these types

@@ -143,12 +143,13 @@ class SizeRequest:
     ----------
     size_bytes : int
         The larger per-rank buffer.
-    alpha_s : float
-        Seconds that a step takes besides its bytes and the latencies of its links.
+    alpha_s : float, optional
+        Seconds that a step takes besides its bytes and the latencies of its links; default as simulations
+        have it: 10 us, or none on a fabric whose links have latencies.
     """
 
     size_bytes: int
-    alpha_s: float = 0.0
+    alpha_s: float | None = None
 
 
 @dataclass(frozen=True)
