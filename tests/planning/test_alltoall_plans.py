@@ -168,7 +168,7 @@ def test_links_with_latencies_are_all_that_a_size_is_chosen_by(capsys: pytest.Ca
         ("0us", ()),
     ):
         fabric = f'with_links(generalized_kautz(4, 32), bandwidth="12GB/s", latency="{latency}")'
-        made = run_json(capsys, "solve", fabric, "alltoall", "--for-size", "64MB", *alpha)
+        made = run_json(capsys, "solve", fabric, "alltoall", "--for-size", "16MB", *alpha)
         steps.append(made["steps"])
     own, alone, both, default = steps
     assert own == alone > both == default

@@ -55,24 +55,43 @@ def test_default_plans_divide_buffers_of_a_power_of_two(
 
 
 def test_ranks_that_are_no_power_of_two() -> None:
-    """24 ranks with 10 trees each: nothing serves all powers of two, 4 trees serve such shards."""
+    """Nothing is given up for 24 ranks: 10 trees each serve few sizes, 4 trees shards of a power of two."""
     result = solve("dgx_h100:3", "allgather")
     assert result.is_optimal
     assert result.trees_per_root == 10
     [note] = result.notes
-    assert note.startswith("240 chunks: texts for runtimes serve sizes that divide by 240 elements only; ")
+    assert note.startswith("240 chunks: of 24 ranks texts serve the sizes whose shards divide by 10; lower ")
     assert note.endswith("4 per root, 0.24% below the optimum, serve shards of a power of two (--trees 4)")
     [offer] = result.alternatives
     asked = solve("dgx_h100:3", "allgather", trees=4)
     assert (offer.option, offer.trees_per_root) == ("--trees 4", 4)
     assert asked.optimal_algbw is not None
     assert 1 - asked.algbw / asked.optimal_algbw == offer.loss
-    # an allreduce may have its roots where it likes
-    free = solve("dgx_h100:3", "allreduce")
-    assert solve_summary(free)["trees"] == 64
-    assert free.trees_per_root is None
-    assert "64 trees in all, 0.54% below the optimum with 10 per root; --exact" in free.notes[-1]
-    assert solve("dgx_h100:3", "allreduce", exact=True).trees_per_root == 10
+
+
+@pytest.mark.parametrize(
+    ("fabric", "trees"), [("complete(3)", 1), ("complete(6)", 1), ("dgx_a100:3", 1), ("dgx_h100:3", 10)]
+)
+def test_allreduces_of_other_numbers_of_ranks_give_nothing_up(fabric: str, trees: int) -> None:
+    """What `lower` then cuts anew costs as much as trees that make a power of two of chunks did."""
+    result = solve(fabric, "allreduce")
+    assert result.is_optimal
+    assert result.trees_per_root == trees
+    assert (
+        f"{trees * result.plan.collective.n_ranks} chunks divide no buffer of a power of two; lower cuts"
+        in (result.notes[-1])
+    )
+    assert not result.alternatives
+
+
+def test_what_the_notes_say_of_texts_is_so() -> None:
+    """An allreduce's buffer is cut anew; shards of 24 ranks keep their chunks unless one is asked for."""
+    made = lower(solve("dgx_a100:3", "allreduce").plan, to="mscclpp-json")
+    assert made.n_chunks == 256
+    plan = solve("dgx_h100:3", "allgather").plan
+    assert lower(plan, to="msccl-xml").n_chunks == 240
+    assert lower(plan, to="msccl-xml", chunks=64).n_chunks == 24 * 64
+    assert solve("torus:3,3", "allgather").notes == ()
 
 
 def test_a_limit_per_root_is_one_of_all_roots_together_where_roots_are_free() -> None:
@@ -122,7 +141,8 @@ def test_default_limits_hold_for_allreduces_of_every_construction() -> None:
     for fabric in ("mi250:2", "mi250(2, 8)", "dgx_a100:3", "kautz(2, 3)"):
         result = solve(fabric, "allreduce")
         assert solve_summary(result)["trees"] <= 64 * result.plan.collective.n_ranks
-        assert solve_summary(result)["power_of_two"] is True
+        ranks = result.plan.collective.n_ranks
+        assert solve_summary(result)["power_of_two"] is (ranks & (ranks - 1) == 0)
         assert result.optimal_algbw is not None
         assert result.algbw > Fraction(99, 100) * result.optimal_algbw
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.verify import verify
-from treadle.synthesis.forestcoll import DYADIC_LOSS, TreeBudget, dyadic_alternative, synthesise
+from treadle.synthesis.forestcoll import (
+    DYADIC_LOSS,
+    TreeBudget,
+    dyadic_alternative,
+    fixed_trees,
+    synthesise,
+    tree_units,
+)
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
-from treadle.synthesis.forestcoll.fixed_trees import fixed_trees_optimum, floor_capacities
+from treadle.synthesis.forestcoll.fixed_trees import fixed_trees_optimum, floor_capacities, scale_bound
 from treadle.synthesis.forestcoll.instance import Instance, find_violated_cut, instance_of
 from treadle.synthesis.forestcoll.optimality import instance_optimum
 from treadle.topologies import Topology, TopologyBuilder, parse
@@ -103,6 +111,23 @@ def test_what_a_power_of_two_would_cost() -> None:
     trees, loss = dyadic_alternative(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
     assert trees == 4
     assert float(loss) == pytest.approx(0.0024, abs=5e-5)
+
+
+def test_large_limits_are_not_searched_number_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million would take minutes; 13 trees attain the optimum, however many are allowed."""
+    counted: list[int] = []
+
+    def seen(*args: Any, **options: Any) -> Fraction:
+        counted.append(1)
+        return scale_bound(*args, **options)
+
+    for module in (fixed_trees, tree_units):
+        monkeypatch.setattr(module, "scale_bound", seen)
+    topology = parse("dgx_a100(2)")
+    collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
+    made = synthesise(topology, collective, budget=TreeBudget(max_trees=2**20))
+    assert (made.trees_per_root, made.algbw) == (13, made.exact_algbw)
+    assert 0 < len(counted) < 2**15
 
 
 def test_limits_of_an_allreduce_hold_for_both_directions_together() -> None:

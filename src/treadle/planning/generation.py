@@ -26,7 +26,7 @@ from treadle.schedules.verify import verify
 from treadle.synthesis import allreduce, forestcoll
 from treadle.synthesis.baselines import BASELINES
 from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.forestcoll.budget import MAX_DYADIC_TREES, MAX_TREES, TreeBudget
+from treadle.synthesis.forestcoll.budget import MAX_DYADIC_TREES, MAX_TREES, TreeBudget, is_dyadic
 from treadle.topologies import trimmed
 from treadle.units import format_bandwidth
 
@@ -213,7 +213,7 @@ def _unit_limits(collective: Collective, budget: TreeBudget) -> allreduce.UnitLi
     if not budget.is_default:
         most = (budget.trees or 0) + (budget.max_trees or 0)
         return allreduce.UnitLimits(most * ranks, is_fixed=budget.trees is not None)
-    dyadic = MAX_DYADIC_TREES * ranks if budget.dyadic_loss else 0
+    dyadic = MAX_DYADIC_TREES * ranks if budget.dyadic_loss and is_dyadic(ranks) else 0
     return allreduce.UnitLimits(MAX_TREES * ranks, dyadic=dyadic, dyadic_loss=budget.dyadic_loss)
 
 

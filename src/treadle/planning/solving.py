@@ -160,13 +160,14 @@ def solve(
     algorithm : str
         One of `algorithm_names`; default ForestColl, for an all-to-all pipelined routes of an optimal flow.
     trees, max_trees : int, optional
-        Just so many trees per root; the best number up to so many. An allreduce whose roots are free may
+        Just so many trees per root; the best number up to so many (beyond 4096 only the one that attains the
+        optimum is looked for). An allreduce whose roots are free may
         have as many in all as that makes for all ranks.
     exact : bool
         The optimum, however many trees per root it takes. By default: the optimum if it cuts the data into
         a power of two of chunks, at most 64 per rank, which texts for runtimes serve at sizes of a power of
-        two; else the fewest chunks of that kind, at most 16 per rank, that lose less than 1%; else the
-        optimum if it takes at most 64 trees per rank; else the best number up to that.
+        two; else, of a power of two of ranks, the fewest chunks of that kind, at most 16 per rank, that lose
+        less than 1%; else the optimum if it takes at most 64 trees per rank; else the best number up to that.
     packer : Packer or str, optional
         Of ForestColl's trees: try this one first, then growth; default all of them in order.
     form : Form or str

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from treadle.planning.candidate import Alternative, Candidate, Options
 from treadle.planning.problem import Problem
-from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.forest import ForestSchedule
 from treadle.synthesis import forestcoll
@@ -37,13 +37,19 @@ def with_tree_choice(problem: Problem, options: Options, made: Candidate, algbw:
     told: list[tuple[str, Alternative | None]] = []
     if algbw < bound.algbw and (made.exact_trees_per_root or made.exact_trees):
         told.append(_exact(made, _share(1 - algbw / bound.algbw), chunks, is_default=is_default))
-    if is_default and not is_dyadic(chunks):
+    if is_default and not (is_dyadic(chunks) or _is_one_a_shard(problem.collective, chunks)):
         told.append(_dyadic(problem, made, chunks))
     return replace(
         made,
         notes=(*made.notes, *(note for note, _ in told)),
         alternatives=tuple(one for _, one in told if one is not None),
     )
+
+
+def _is_one_a_shard(collective: Collective, chunks: int) -> bool:
+    """Chunks that are shards themselves, or shards that differ: nothing is left to be divided evenly."""
+    is_whole = collective.kind is CollectiveKind.ALLREDUCE or collective.kind.is_rooted
+    return collective.weights is not None or (not is_whole and chunks == collective.n_ranks)
 
 
 def _exact(made: Candidate, loss: str, chunks: int, *, is_default: bool) -> tuple[str, Alternative]:
@@ -62,23 +68,26 @@ def _exact(made: Candidate, loss: str, chunks: int, *, is_default: bool) -> tupl
 
 
 def _dyadic(problem: Problem, made: Candidate, chunks: int) -> tuple[str, Alternative | None]:
-    """That buffers of a power of two do not divide, and what would be served at which cost."""
+    """That buffers of a power of two do not divide, what lowering does about it, and what others cost."""
     collective = problem.collective
-    text = f"{chunks} chunks: texts for runtimes serve sizes that divide by {chunks} elements only"
-    ranks, per_root = collective.n_ranks, made.trees_per_root
-    if (
-        collective.kind is CollectiveKind.ALLREDUCE
-        or collective.weights is not None
-        or ranks > _MOST_RANKS
-        or per_root is None
-        or is_dyadic(per_root)
-    ):
+    kind, ranks, per_root = collective.kind, collective.n_ranks, made.trees_per_root
+    is_by_shard = not (kind is CollectiveKind.ALLREDUCE or kind.is_rooted)
+    if not is_by_shard or is_dyadic(ranks):
+        part = "shards" if is_by_shard else "it"
+        return (
+            f"{chunks} chunks divide no buffer of a power of two; lower cuts {part} into a power of two of "
+            f"chunks, in unequal parts for the trees, where that costs less than 1% (--chunks)"
+        ), None
+    text = (
+        f"{chunks} chunks: of {ranks} ranks texts serve the sizes whose shards divide by {chunks // ranks}; "
+        f"lower tells which, and cuts shards anew where that serves more (--chunks)"
+    )
+    if ranks > _MOST_RANKS or per_root is None or is_dyadic(per_root):
         return text, None
     trees, loss = forestcoll.dyadic_alternative(problem.topology, collective)
-    served = "sizes" if is_dyadic(ranks) or collective.kind.is_rooted else "shards"
     offer = Alternative(f"--trees {trees}", loss, trees, None)
-    text += f"; {trees} per root, {_share(loss)} below the optimum, serve {served} of a power of two "
-    return f"{text}({offer.option})", offer
+    text += f"; {trees} per root, {_share(loss)} below the optimum, serve shards of a power of two"
+    return f"{text} ({offer.option})", offer
 
 
 def _share(loss: Fraction) -> str:

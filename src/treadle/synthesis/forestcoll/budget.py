@@ -14,6 +14,9 @@ MAX_TREES = 64
 MAX_DYADIC_TREES = 16
 """So many per rank at most where throughput is given up for a power of two."""
 
+MOST_SCANNED = 2**12
+"""Where a limit is larger, the best of so many is sought, and the fewest trees that attain the optimum."""
+
 DYADIC_LOSS = Fraction(1, 100)
 """What plans give up at most for a power of two of chunks."""
 
@@ -27,7 +30,8 @@ class TreeBudget:
     trees : int, optional
         Just this many (fixed k).
     max_trees : int, optional
-        The best number up to this one; fewest at equal throughput.
+        The best number up to this one; fewest at equal throughput. Beyond `MOST_SCANNED` only the number that
+        attains the optimum counts.
     exact : bool
         The optimum, however many trees it takes.
     dyadic_loss : Fraction
@@ -39,7 +43,8 @@ class TreeBudget:
     At most one of the first three may be given. None: the optimum if it needs at most 64 trees per rank, else
     the best with at most 64 (on average: a single root may have those of all ranks). With a `dyadic_loss`
     these come after the optimum in a power of two of chunks, and after the fewest chunks, up to 16 per rank,
-    that are a power of two and lose less.
+    that are a power of two and lose less. Nothing is given up where the number of ranks is no power of two:
+    chunks of equal shards then are none either, and chunks of the whole buffer are cut anew when lowered.
     """
 
     trees: int | None = None
@@ -80,6 +85,10 @@ class TreeBudget:
             return []
         most = per_rank * len(weights) // sum(weights)
         return [2**exponent for exponent in range(most.bit_length())]
+
+    def lossy_numbers(self, weights: Sequence[int]) -> list[int]:
+        """Those of `dyadic_numbers` for which a little throughput may be given up."""
+        return self.dyadic_numbers(weights, MAX_DYADIC_TREES) if is_dyadic(len(weights)) else []
 
 
 def is_dyadic(number: int) -> bool:

@@ -19,7 +19,7 @@ from treadle.schedules.cost import height_max
 from treadle.schedules.forest import Forest, ForestSchedule
 from treadle.schedules.transforms import equalised
 from treadle.synthesis.engine import Progress, TimeLimitError, announce
-from treadle.synthesis.forestcoll.budget import MAX_DYADIC_TREES, MAX_TREES, TreeBudget, is_dyadic
+from treadle.synthesis.forestcoll.budget import MAX_TREES, TreeBudget, is_dyadic
 from treadle.synthesis.forestcoll.decomposition.decompose import decompose
 from treadle.synthesis.forestcoll.fixed_trees import FixedTreesOptimum, floor_capacities
 from treadle.synthesis.forestcoll.heights import lowest_height
@@ -153,7 +153,7 @@ def synthesise(
     if not len(problem.relays) and len(problem.terminals) <= FEW_RANKS:
         with suppress(TimeLimitError):
             whole = _from_whole(problem, collective, budget, packer, (), clock, progress, deadline)
-    wants_dyadic = bool(budget.dyadic_numbers(problem.weights.tolist(), MAX_DYADIC_TREES))
+    wants_dyadic = bool(budget.lossy_numbers(problem.weights.tolist()))
     if whole is not None and _cost(whole, wants_dyadic) <= (*_loss(found, wants_dyadic), whole.height_bound):
         return _preferred(whole, found)
     lowered = _lowered(found, problem, clock, progress, deadline)

@@ -18,8 +18,8 @@ from treadle.synthesis import forestcoll
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.forestcoll.budget import (
     DYADIC_LOSS,
-    MAX_DYADIC_TREES,
     MAX_TREES,
+    MOST_SCANNED,
     TreeBudget,
     most_trees,
 )
@@ -58,7 +58,7 @@ def _best_within(
 ) -> Iterator[FixedTreesOptimum]:
     exact = next(exact_choices(problem, best))
     known = [exact] if exact.trees <= limit else []
-    return best_first(problem, best, range(1, limit + 1), known, progress=progress)
+    return best_first(problem, best, range(1, min(limit, MOST_SCANNED) + 1), known, progress=progress)
 
 
 def _usual(problem: Instance, best: Optimum, progress: Progress | None) -> Iterator[FixedTreesOptimum]:
@@ -80,7 +80,7 @@ def _dyadic(
 ) -> Iterator[FixedTreesOptimum]:
     """Powers of two of chunks: those that lose nothing, then those that lose little; fewest first."""
     weights: list[int] = problem.weights.tolist()
-    few = budget.dyadic_numbers(weights, MAX_DYADIC_TREES)
+    few = budget.lossy_numbers(weights)
     least, cuts = best.algbw * (1 - budget.dyadic_loss), known_cuts(problem, best)
     near: list[FixedTreesOptimum] = []
     for trees in budget.dyadic_numbers(weights, MAX_TREES):
@@ -127,7 +127,8 @@ def common_number(problems: Sequence[Instance], limit: int, progress: Progress |
         return sum(scales, Fraction(0)) / trees
 
     taken: tuple[Fraction, int] | None = None
-    for bound, trees in sorted((least_time(trees), trees) for trees in range(1, limit + 1)):
+    most = min(limit, MOST_SCANNED)
+    for bound, trees in sorted((least_time(trees), trees) for trees in range(1, most + 1)):
         if taken is not None and (bound, trees) >= taken:
             break
         fixed = (

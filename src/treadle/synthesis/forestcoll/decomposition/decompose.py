@@ -12,8 +12,8 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.synthesis.engine import Progress, announce
 from treadle.synthesis.forestcoll.budget import (
-    MAX_DYADIC_TREES,
     MAX_TREES,
+    MOST_SCANNED,
     TreeBudget,
     most_trees,
 )
@@ -171,7 +171,7 @@ def _within_budget(
     if budget.exact:
         return search(range(1, _MOST_TREES + 1), share=Fraction(1))
     if budget.max_trees is not None:
-        return search(range(1, budget.max_trees + 1))
+        return search(range(1, min(budget.max_trees, MOST_SCANNED) + 1))
     ranks, weight = len(problem.terminals), int(problem.weights.sum())
     exact = search(range(1, MAX_TREES * ranks // weight + 1), share=Fraction(1))
     preferred = _dyadic(problem, budget, search, exact)
@@ -195,7 +195,7 @@ def _dyadic(
     """As many trees as make a power of two of chunks: without loss, else the fewest that lose little."""
     weights: list[int] = problem.weights.tolist()
     numbers = budget.dyadic_numbers(weights, MAX_TREES)
-    few = budget.dyadic_numbers(weights, MAX_DYADIC_TREES)
+    few = budget.lossy_numbers(weights)
     known = 0
     if not isinstance(exact, str):
         known = exact.exact_trees
