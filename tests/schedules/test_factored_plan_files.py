@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import forest_samples as samples
-from treadle.errors import FormatError
+from treadle.errors import FormatError, MemoryLimitError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.factored.files import MAX_KINDS, MAX_LAYERS
 from treadle.schedules.files import load_plan, save_plan
@@ -214,5 +214,5 @@ def test_bombs_are_refused_before_they_unfold(tmp_path: Path) -> None:
     path = tmp_path / "plan"
     save_plan(path, exchange_plan())
     edited(path, put(circulant__out_links=np.zeros(10**7, dtype=np.int8)))
-    with pytest.raises(FormatError, match="memory limit"):
-        load_plan(path, max_bytes=10**7)
+    with pytest.raises(MemoryLimitError, match="--max-memory"):
+        load_plan(path, max_memory_bytes=10**8)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import forest_samples as samples
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import FormatError, MemoryLimitError, ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.file_values import indented
 from treadle.schedules.files import load_plan, save_plan
@@ -175,7 +175,7 @@ def test_edited_claims_never_verify(saved: Path, change: Callable[[dict], object
         (lambda m: m.update(topology_sha256="0" * 64), "topology_sha256"),
         (lambda m: m["collective"].update(kind="scatter"), "scatter"),
         (lambda m: m["collective"].update(kind="reduce-scatter"), "entries"),
-        (lambda m: m["collective"].update(ranks=[0, 1, 2]), "do not fit"),
+        (lambda m: m["collective"].update(ranks=[0, 1, 2]), "4 values, expected at most 3"),
         (lambda m: m["collective"].update(ranks=[0, 1, 2, 9]), "not a compute node"),
         (lambda m: m["collective"].update(ranks=[0, 1, 2, 1.5]), "integer"),
         (lambda m: m["collective"].update(root=0), "root"),
@@ -279,8 +279,8 @@ def test_malformed_arrays(saved: Path, key: str, data: bytes) -> None:
 def test_bombs_are_refused_before_they_unfold(saved: Path) -> None:
     zeros = npy(np.zeros(10**7, dtype=np.int8))
     write(saved, {**members(saved), "forests/0/entry_units.npy": zeros})
-    with pytest.raises(FormatError, match="memory limit"):
-        load_plan(saved, max_bytes=10**7)
+    with pytest.raises(MemoryLimitError, match=r"1\.\d\dGB of memory or more .*--max-memory 2GB"):
+        load_plan(saved)
     # a member that unfolds to more than its directory entry says
     data = bytearray(saved.read_bytes())
     length = len(zeros).to_bytes(4, "little")

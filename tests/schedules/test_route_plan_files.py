@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import route_samples as samples
-from treadle.errors import FormatError
+from treadle.errors import FormatError, MemoryLimitError
 from treadle.schedules.collective import SPANNING_KINDS
 from treadle.schedules.demands import Demands
 from treadle.schedules.files import load_plan, save_plan
@@ -148,11 +148,9 @@ def test_arrays_keep_to_the_memory_limit(tmp_path: Path) -> None:
     path = tmp_path / "plan"
     plan = samples.plan_of()
     save_plan(path, plan)
-    routes = plan.entries[-1].schedule
-    needed = 28 * routes.n_paths + 4 * len(routes.path_links)
-    with pytest.raises(FormatError, match="exceed the memory limit"):
-        load_plan(path, max_bytes=needed // 2)
-    assert load_plan(path, max_bytes=2**20) == plan
+    with pytest.raises(MemoryLimitError, match="--max-memory"):
+        load_plan(path, max_memory_bytes=2**25)
+    assert load_plan(path, max_memory_bytes=2**26) == plan
 
 
 def judged(tmp_path: Path, key: str, change: Callable[[Any], Any], *, folder: str = "routes") -> set[str]:

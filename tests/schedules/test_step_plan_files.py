@@ -15,7 +15,7 @@ import pytest
 
 import forest_samples
 import greedy_steps as samples
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import FormatError, MemoryLimitError, ScheduleError
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, on_all_ranks
 from treadle.schedules.files import load_plan, save_plan
 from treadle.schedules.forest import Direction
@@ -219,8 +219,8 @@ def test_members_are_just_those_expected(saved: Path) -> None:
 def test_bombs_are_refused_before_they_unfold(saved: Path) -> None:
     content = members(saved)
     write(saved, {**content, "steps/0/shard.npy": npy(np.zeros(3 * 10**6), "|i1")})
-    with pytest.raises(FormatError, match="memory limit"):
-        load_plan(saved, max_bytes=10**7)
+    with pytest.raises(MemoryLimitError, match="--max-memory"):
+        load_plan(saved, max_memory_bytes=5 * 10**7)
     write(saved, {**content, "steps/1/step_count.npy": npy(np.zeros(2 * 10**6), "|i1")})
     refuse(saved, "2000000 values, expected at most")
 

@@ -9,16 +9,15 @@ import typer
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
+from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
 from treadle.cli.quantities import counted
 from treadle.cli.report import describe_shortfall
 from treadle.cli.status import FAILED, put
 from treadle.cli.text_places import Place, check_folder, place_of
-from treadle.cli.verify import PlanArgument
 from treadle.engine import announce
 from treadle.errors import ScheduleError
 from treadle.planning import Loading, Lowered, Profile, TargetFormat
 from treadle.planning.summary import shortfall_summary, text_summary, throughput
-from treadle.schedules.files import load_plan
 from treadle.schedules.plan import Plan
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.timed_routes import TimedRoutes
@@ -72,6 +71,7 @@ def command(
             help="Broadcast, reduce: all calls have the plan's root, which is not compared.",
         ),
     ] = False,
+    max_memory: MaxMemoryOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -85,7 +85,7 @@ def command(
     try:
         with ProgressLine(quiet=quiet or json) as progress:
             announce(progress, "reading")
-            loaded = load_plan(plan)
+            loaded = read_plan(plan, max_memory)
             announce(progress, "lowering")
             result = planning.lower(
                 loaded,

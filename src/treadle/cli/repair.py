@@ -19,6 +19,7 @@ from treadle.cli.output import (
     late,
     warn,
 )
+from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
 from treadle.cli.problem import TrimOption
 from treadle.cli.quantities import counted, exact_bandwidth, parse_seconds, shortfall
 from treadle.cli.report import (
@@ -29,11 +30,10 @@ from treadle.cli.report import (
     print_verification,
 )
 from treadle.cli.status import FAILED
-from treadle.cli.verify import PlanArgument
 from treadle.engine import announce
 from treadle.planning import RepairResult
 from treadle.planning.summary import repair_summary
-from treadle.schedules.files import load_plan, save_plan
+from treadle.schedules.files import save_plan
 from treadle.schedules.plan import Plan
 
 _SHOWN = 4
@@ -62,6 +62,7 @@ def command(
     ] = None,
     trim: TrimOption = False,
     time_limit: TimeLimitOption = None,
+    max_memory: MaxMemoryOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -71,7 +72,7 @@ def command(
         with ProgressLine(quiet=quiet or json) as progress:
             announce(progress, "reading")
             result = planning.repair(
-                load_plan(plan),
+                read_plan(plan, max_memory),
                 links=tuple(links or ()),
                 nodes=tuple(nodes or ()),
                 algorithm=algorithm,

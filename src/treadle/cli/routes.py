@@ -20,13 +20,13 @@ from treadle.cli.output import (
     late,
     warn,
 )
+from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.problem import DemandsOption, FormatOption, ForwardOption, RanksOption, problem_options
 from treadle.cli.quantities import exact_bandwidth, parse_seconds, shortfall
 from treadle.cli.report import print_problem, print_routes, print_seconds, print_verification
 from treadle.cli.status import FAILED
 from treadle.engine import announce
 from treadle.errors import FormatError
-from treadle.schedules.files import load_plan
 
 SourceArgument = Annotated[
     str,
@@ -56,6 +56,7 @@ def command(
     file_format: FormatOption = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
+    max_memory: MaxMemoryOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -71,7 +72,7 @@ def command(
                         f"{topology}: a plan has its routes; leave out the options that choose them"
                     )
                 announce(progress, "reading")
-                result = planning.routes_of(load_plan(topology))
+                result = planning.routes_of(read_plan(topology, max_memory))
             else:
                 result = planning.routes(
                     topology,

@@ -8,10 +8,10 @@ import typer
 
 from treadle import planning
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
+from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.cli.report import describe_shortfall
 from treadle.cli.status import FAILED
-from treadle.cli.verify import PlanArgument
 from treadle.engine import announce
 from treadle.planning import (
     ElementType,
@@ -23,7 +23,6 @@ from treadle.planning import (
     table_lines,
 )
 from treadle.planning.summary import shortfall_summary, throughput
-from treadle.schedules.files import load_plan
 from treadle.schedules.plan import Plan
 
 
@@ -44,11 +43,12 @@ def command(
         bool, typer.Option("--reference", help="Time MPI's own collective beside (mpi only).")
     ] = False,
     seed: SeedOption = 0,
+    max_memory: MaxMemoryOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Move real data by a plan, check every element, and print the columns of nccl-tests."""
-    loaded = load_plan(plan)
+    loaded = read_plan(plan, max_memory)
     sizes = parse_sizes(size)
     reporter = planning.is_reporter(runtime)
     output = Output(json, quiet or not reporter)

@@ -11,6 +11,7 @@ import typer
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
+from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.cli.status import FAILED
 from treadle.engine import announce
@@ -26,7 +27,6 @@ from treadle.planning import (
     parse_sizes,
 )
 from treadle.planning.summary import throughput
-from treadle.schedules.files import load_plan
 from treadle.schedules.plan import Plan
 from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
 
@@ -82,6 +82,7 @@ def command(
         ),
     ] = None,
     seed: SeedOption = 0,
+    max_memory: MaxMemoryOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -99,7 +100,7 @@ def command(
     output = Output(json, quiet)
     try:
         with ProgressLine(quiet=quiet or json) as progress:
-            loaded = _plan(plan, collective, algorithm, multicast, seed, progress)
+            loaded = _plan(plan, collective, algorithm, multicast, seed, max_memory, progress)
             if alpha is None:
                 options = replace(options, alpha_ns=planning.default_alpha_ns(loaded.topology))
             announce(progress, "messages")
@@ -143,6 +144,7 @@ def _plan(
     algorithm: str | None,
     multicast: bool,
     seed: int,
+    max_memory: str | None,
     progress: ProgressLine,
 ) -> Plan:
     if collective is not None:
@@ -152,7 +154,7 @@ def _plan(
     if algorithm is not None or multicast:
         raise FormatError("--algorithm and --multicast: expected a fabric and a collective, found a plan")
     announce(progress, "reading")
-    return load_plan(Path(plan))
+    return read_plan(plan, max_memory)
 
 
 def _print(output: Output, plan: Plan, options: SimulationOptions, result: SimulationRun) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
+from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.status import FAILED
 from treadle.engine import announce
 from treadle.errors import FormatError
@@ -15,7 +16,6 @@ from treadle.planning import testbed
 from treadle.planning.execution import parse_sizes
 from treadle.planning.problem import pose
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.files import load_plan
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth, format_size, parse_bandwidth
 
@@ -45,6 +45,7 @@ def command(
     clean: Annotated[
         bool, typer.Option("--clean", help="Remove what crashed testbeds left, and do nothing else.")
     ] = False,
+    max_memory: MaxMemoryOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -56,7 +57,7 @@ def command(
             output.line(line)
         output.result({"removed": removed})
         return 0
-    plans = [load_plan(path) for path in plan or []]
+    plans = [read_plan(path, max_memory) for path in plan or []]
     fabric = _fabric(topology, [loaded.topology for loaded in plans])
     rate_bytes_per_s = parse_bandwidth(rate)
     if not rate_bytes_per_s:

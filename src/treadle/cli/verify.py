@@ -9,6 +9,7 @@ import typer
 
 from treadle import planning
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
+from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.cli.report import (
     SHOWN_VIOLATIONS,
@@ -25,13 +26,9 @@ from treadle.planning import Profile
 from treadle.planning.summary import verify_summary
 from treadle.planning.texts import TextVerification, read_text, verify_text
 from treadle.schedules.factored import FactoredSchedule
-from treadle.schedules.files import load_plan
 from treadle.schedules.plan import Plan
 from treadle.schedules.violations import Report
 from treadle.units import format_size
-
-PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan that solve wrote.")]
-
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A plan, or a text for a runtime, told by its content.")
@@ -50,6 +47,7 @@ def command(
     root: Annotated[
         int | None, typer.Option(min=0, help="MSCCL texts of broadcast and reduce: the root (default 0).")
     ] = None,
+    max_memory: MaxMemoryOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -67,7 +65,7 @@ def command(
         raise ScheduleError(f"{plan}: --profile and --root are for texts; a plan says both itself")
     with ProgressLine(quiet=quiet or json) as progress:
         announce(progress, "reading")
-        loaded = load_plan(plan)
+        loaded = read_plan(plan, max_memory)
         announce(progress, "verifying")
         result = planning.verify(loaded, topology)
     print_problem(output, result.topology, loaded.collective)

@@ -13,18 +13,17 @@ from typing import Any
 from treadle.errors import FormatError, TreadleError
 from treadle.planning.verification import verify
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.file_budget import MAX_MEMORY, MemoryBudget, json_bytes
 from treadle.schedules.file_members import MemberReader
 from treadle.schedules.file_values import read_list, read_optional, read_string, read_whole, read_wholes
 from treadle.schedules.files import load_plan
 from treadle.schedules.plan import Plan
+from treadle.schedules.plan_reader import MAX_MANIFEST
 from treadle.topologies.files import parse_json, topology_hash
 from treadle.topologies.topology import Topology
 
 MAX_FILES = 10_000
 """Most plan files of a directory that are looked at."""
-
-MAX_PLAN_BYTES = 2**30
-"""Most memory that the arrays of one plan may take."""
 
 _UNREADABLE = (
     zipfile.BadZipFile,
@@ -34,7 +33,6 @@ _UNREADABLE = (
     EOFError,
     RuntimeError,
     ValueError,
-    MemoryError,
 )
 """What zipfile raises on damaged input."""
 
@@ -147,7 +145,7 @@ def find_plans(index: PlanIndex, topology: Topology, collective: Collective) -> 
         if (listing.topology_sha256, listing.kind, listing.ranks, listing.root) != wanted:
             continue
         try:
-            plan = load_plan(listing.path, max_bytes=MAX_PLAN_BYTES)
+            plan = load_plan(listing.path)
             if topology_hash(plan.topology) != digest or plan.collective != collective:
                 continue  # weights, demands or forwarders differ
             reports = verify(plan, topology).reports
@@ -186,7 +184,9 @@ def _listing(path: Path) -> PlanListing:
         raise FormatError("no readable plan file: a directory or device", source=source)
     try:
         with zipfile.ZipFile(path) as archive:
-            text = MemberReader(archive, max_bytes=0).text("manifest.json")
+            budget = MemoryBudget(MAX_MEMORY)
+            text = MemberReader(archive, budget).text("manifest.json", MAX_MANIFEST)
+            budget.charge(json_bytes(text))
         return _from_manifest(path, parse_json(text))
     except TreadleError as error:
         raise FormatError(str(error), source=source) from None

@@ -36,10 +36,11 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.atomic import write_bytes
-from treadle.errors import FormatError, TreadleError
+from treadle.errors import FormatError, MemoryLimitError, TreadleError
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.factored.files import write_factored
+from treadle.schedules.file_budget import MAX_MEMORY
 from treadle.schedules.file_members import to_npy, write_member
 from treadle.schedules.file_values import fraction_text, indented
 from treadle.schedules.forest import Forest, ForestSchedule
@@ -74,7 +75,6 @@ _UNREADABLE = (
     RuntimeError,
     ValueError,
     OverflowError,
-    MemoryError,
 )
 """What zipfile and the decoders raise on damaged input."""
 
@@ -129,35 +129,40 @@ def dump_plan(plan: Plan, *, source: str = "plan") -> bytes:
     return buffer.getvalue()
 
 
-def load_plan(path: str | Path, *, max_bytes: int = 2**33) -> Plan:
+def load_plan(path: str | Path, *, max_memory_bytes: int = MAX_MEMORY) -> Plan:
     """Read a plan file.
 
     Parameters
     ----------
     path : str or Path
-    max_bytes : int
-        Most memory that the arrays may take; checked before any is allocated.
+    max_memory_bytes : int
+        Most memory that reading and verifying it may take; what the file declares is held against it before
+        anything is allocated, see `treadle.schedules.file_budget`.
 
     Raises
     ------
     FormatError
         If the file is anything but a plan file of a known version. Its claims are not checked here.
+    MemoryLimitError
+        If more memory might be needed than is granted.
     """
     source = str(path)
     if Path(path).exists() and not Path(path).is_file():  # a device might never end
         raise FormatError("no readable plan file: a directory or device", source=source)
-    return _read(path, source, max_bytes)
+    return _read(path, source, max_memory_bytes)
 
 
-def parse_plan(content: bytes, *, source: str, max_bytes: int = 2**33) -> Plan:
+def parse_plan(content: bytes, *, source: str, max_memory_bytes: int = MAX_MEMORY) -> Plan:
     """The plan of a plan file's content; as `load_plan`."""
-    return _read(io.BytesIO(content), source, max_bytes)
+    return _read(io.BytesIO(content), source, max_memory_bytes)
 
 
-def _read(file: str | Path | io.BytesIO, source: str, max_bytes: int) -> Plan:
+def _read(file: str | Path | io.BytesIO, source: str, max_memory_bytes: int) -> Plan:
     try:
         with zipfile.ZipFile(file) as archive:
-            return read_plan(archive, max_bytes)
+            return read_plan(archive, max_memory_bytes)
+    except MemoryLimitError as error:
+        raise MemoryLimitError(f"{source}: {error}") from None
     except TreadleError as error:
         raise FormatError(str(error), source=source) from None
     except _UNREADABLE as error:

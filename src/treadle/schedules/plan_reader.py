@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,16 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.demands import Demands
 from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
-from treadle.schedules.factored.files import MAX_LAYERS, factored_members, read_factored
+from treadle.schedules.factored.files import LAYER_MEMBERS, MAX_LAYERS, factored_members, read_factored
+from treadle.schedules.file_budget import (
+    MemoryBudget,
+    Shapes,
+    array_bytes,
+    fabric_bytes,
+    json_bytes,
+    pair_bytes,
+    state_bytes,
+)
 from treadle.schedules.file_members import MemberReader
 from treadle.schedules.file_values import (
     read_fraction,
@@ -35,7 +44,8 @@ from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps import Steps, StepSchedule
 from treadle.schedules.timed_routes import TimedRoutes
 from treadle.schedules.witness import witness_from_json
-from treadle.topologies.files import parse_json, parse_with_hash
+from treadle.topologies.files import parse_canonical, parse_json, parse_with_hash
+from treadle.topologies.topology import Topology
 
 VERSION = 2
 """What is written; the one before is read as well."""
@@ -60,7 +70,7 @@ ROUND_COUNTS = {"round_count": "round_offset"}
 
 DEMANDS_MEMBER = "demands.npy"
 
-_MAX_MANIFEST = 2**26  # bytes; a witness may have a number for every link
+MAX_MANIFEST = 2**26  # bytes; a witness may have a number for every link
 _MAX_ITEMS = 1000  # forests, steps, routes and rounds
 _MAX_STEPS = 2**20  # rounds, too
 _NARROW = {"tree_root", "parent", "entry_path", "path_links", *STEP_COLUMNS, *ROUTE_COLUMNS, *ROUND_COLUMNS}
@@ -87,15 +97,21 @@ def targets_member(number: int) -> str:
     return f"steps/{number}/targets.npy"
 
 
-def read_plan(archive: zipfile.ZipFile, max_bytes: int) -> Plan:
+def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
     """The plan in an archive; FormatError, another TreadleError or zipfile's own if it is none."""
-    members = MemberReader(archive, max_bytes)
-    manifest = _manifest(parse_json(members.text("manifest.json", _MAX_MANIFEST)))
+    budget = MemoryBudget(max_memory_bytes)
+    members = MemberReader(archive, budget)
+    text = members.text("manifest.json", MAX_MANIFEST)
+    budget.charge(json_bytes(text))
+    manifest = _manifest(parse_json(text))
     items = _Items(members, manifest)
-    topology, found = parse_with_hash(members.text("topology.json"))
+    shapes = items.charge(budget)
+    topology, found = _topology(members.text("topology.json"), budget)
     if manifest["topology_sha256"] != found:
         raise FormatError(f"topology_sha256: does not belong to topology.json, which has {found}")
-    collective = _collective(manifest["collective"], members)
+    collective = _collective(manifest["collective"], members, topology, budget)
+    items.check_lengths(shapes, collective.n_ranks)
+    items.charge_state(budget, shapes, topology.n_nodes)
     return Plan(
         topology=topology,
         collective=collective,
@@ -106,6 +122,17 @@ def read_plan(archive: zipfile.ZipFile, max_bytes: int) -> Plan:
         witness=None if manifest["witness"] is None else witness_from_json(manifest["witness"]),
         provenance=_provenance(manifest["provenance"]),
     )
+
+
+def _topology(text: str, budget: MemoryBudget) -> tuple[Topology, str]:
+    """The fabric, and its hash."""
+    charged = fabric_bytes(text, is_canonical=True)
+    budget.charge(charged)
+    found = parse_canonical(text)
+    if found is None:
+        budget.charge(max(0, fabric_bytes(text, is_canonical=False) - charged))
+        found = parse_with_hash(text)
+    return found
 
 
 def _manifest(value: Any) -> Mapping[str, Any]:
@@ -160,10 +187,46 @@ class _Items:
             ("rounds", self._n_rounds, (*ROUND_COLUMNS, *ROUND_COUNTS)),
         ):
             expected |= {f"{folder}/{i}/{key}.npy" for i in range(number) for key in keys}
+        exchanged = {targets_member(number) for number in self._exchanged()}
+        self._has_demands = DEMANDS_MEMBER in expected
+        self._check_number(len(expected) + len(exchanged))  # before names of so many members are made
         for number, n_layers in enumerate(self._n_layers):
             expected |= factored_members(number, n_layers)
-        expected |= {targets_member(number) for number in self._exchanged()}
-        members.check_names(expected)
+        members.check_names(expected | exchanged)
+
+    def _check_number(self, n_others: int) -> None:
+        """Refuse a manifest that speaks of many more factored members than there are."""
+        n_factored = len(self._n_layers) + LAYER_MEMBERS * sum(self._n_layers)
+        if n_others + n_factored > 2 * self._members.n_members + 2**16:
+            n_members = self._members.n_members
+            raise FormatError(f"factored: {n_factored} members expected, the archive has {n_members} in all")
+
+    def charge(self, budget: MemoryBudget) -> Shapes:
+        """Charge all arrays, by their headers; their shapes."""
+        shapes = self._members.shapes()
+        budget.charge(array_bytes(shapes, self._n_chunks, has_demands=self._has_demands))
+        return shapes
+
+    def charge_state(self, budget: MemoryBudget, shapes: Shapes, n_nodes: int) -> None:
+        """Charge what following the shards of steps takes, one of the steps after the other."""
+        exchanged = self._exchanged()
+        sizes = [
+            (prod(shapes[f"steps/{i}/homes.npy"]), self._n_chunks[i], prod(shapes[f"steps/{i}/shard.npy"]))
+            for i in range(len(self._n_chunks))
+            if i not in exchanged
+        ]
+        budget.charge(max((state_bytes(n_nodes, *size) for size in sizes), default=0))
+
+    def check_lengths(self, shapes: Shapes, n_ranks: int) -> None:
+        """Refuse columns that are longer than the collective allows, before any is read."""
+        most = {f"forests/{i}/root_multiplicity.npy": n_ranks for i in range(self._n_forests)}
+        most |= {f"factored/{i}/root_multiplicity.npy": n_ranks for i in range(len(self._n_layers))}
+        for number in self._exchanged():
+            pairs = n_ranks * (n_ranks - 1)
+            most |= {f"steps/{number}/homes.npy": pairs, targets_member(number): pairs}
+        for name, limit in most.items():
+            if prod(shapes[name]) > limit:
+                raise FormatError(f"member {name}: {prod(shapes[name])} values, expected at most {limit}")
 
     def entries(self, collective: Collective) -> tuple[PlanEntry, ...]:
         """The plan's entries."""
@@ -361,22 +424,31 @@ def _provenance(value: Any) -> dict[str, Scalar]:
     return value
 
 
-def _collective(value: Any, members: MemberReader) -> Collective:
+def _collective(value: Any, members: MemberReader, topology: Topology, budget: MemoryBudget) -> Collective:
     keys = {"kind", "ranks", "root", "weights", "forwarders"}
     fields = read_object(value, "collective", keys, {"demands"})
     kind = read_string(fields["kind"], "collective.kind")
     if kind not in set(CollectiveKind):
         raise FormatError(f"collective.kind: {kind[:100]!r}, expected one of {', '.join(CollectiveKind)}")
+    ranks = read_wholes(fields["ranks"], "collective.ranks")
+    forwarders = read_wholes(fields["forwarders"], "collective.forwarders")
+    if len(ranks) + len(forwarders) > topology.n_nodes:
+        raise FormatError(
+            f"collective: {len(ranks)} ranks and {len(forwarders)} forwarders, the fabric has "
+            f"{topology.n_nodes} nodes"
+        )
+    if kind == CollectiveKind.ALLTOALL:
+        budget.charge(pair_bytes(len(ranks)))
     demands = None
     if "demands" in fields:
         if fields["demands"] != DEMANDS_MEMBER:
             raise FormatError(f"collective.demands: expected {DEMANDS_MEMBER!r}")
-        demands = Demands(members.array(DEMANDS_MEMBER, np.int64, n_dimensions=2))
+        demands = Demands(members.array(DEMANDS_MEMBER, np.int64, n_dimensions=2, most=len(ranks) ** 2))
     return Collective(
         CollectiveKind(kind),
-        read_wholes(fields["ranks"], "collective.ranks"),
+        ranks,
         root=read_optional(fields["root"], read_whole, "collective.root"),
         weights=read_optional(fields["weights"], read_wholes, "collective.weights"),
-        forwarders=read_wholes(fields["forwarders"], "collective.forwarders"),
+        forwarders=forwarders,
         demands=demands,
     )

@@ -15,7 +15,7 @@ from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.violations import Findings, ViolationKind
 from treadle.topologies.topology import Topology
 
-_ROWS = 2**21  # hops of pieces worked on at once
+_ROWS = 2**19  # hops of pieces worked on at once
 
 
 def follow_chunks(

@@ -17,6 +17,7 @@ from treadle.schedules.violations import Findings, ViolationKind
 from treadle.topologies.topology import Topology
 
 _BLOCK = 64  # trees whose parent arrays are chased together: amortises numpy's call overhead
+_CELLS = 2**19  # and no more than so many parents at once
 _SAFE = 2.0**62  # float sums below this cannot have wrapped in int64
 _HALF = 31  # path units are summed in two halves of this many bits
 
@@ -176,7 +177,7 @@ class ForestCheck:
 
     def _check_tree(self, tree: Tree, place: str) -> None:
         self._block.append((place, tree.root, tree.parent))
-        if len(self._block) == _BLOCK:
+        if len(self._block) == _BLOCK or len(self._block) * self._forest.n_ranks >= _CELLS:
             self._check_spans()
         before = self._found.total
         running = _running_sums(tree.entry_units)

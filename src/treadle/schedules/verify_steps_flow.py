@@ -24,7 +24,7 @@ Masks = NDArray[Any]
 """Unsigned integers; bit b stands for piece b of a block."""
 
 _BATCH = 2**17  # sends worked on at once: their temporary arrays stay in the cache
-_STATE_BYTES = 2**29  # most memory for the masks of one block
+_STATE_BYTES = 2**27  # most memory for the masks of one block
 _SHOWN = 4  # runs of chunks that a message spells out
 _TYPES = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (64, np.uint64))
 

@@ -99,8 +99,8 @@ def parse_json(text: str, *, source: str = "") -> Any:
         found = dict(items)
         if len(found) == len(items):
             return found
-        keys = [key for key, _ in items]
-        twice = next(key for place, key in enumerate(keys) if key in keys[:place])
+        seen: set[str] = set()
+        twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise FormatError(f"key {_shown(twice)} appears twice in one object", source=source)
 
     def constant(name: str) -> Any:
@@ -294,11 +294,17 @@ def dump_with_hash(topology: Topology) -> tuple[str, str]:
 
 def parse_with_hash(text: str) -> tuple[Topology, str]:
     """The fabric that a text describes, and its `topology_hash`; FormatError as `topology_from_json`."""
-    found = _canonical(text)
+    found = parse_canonical(text)
     if found is None:
         topology = topology_from_json(parse_json(text))
         return topology, topology_hash(topology)
-    return found[0], _hash(found[1])
+    return found
+
+
+def parse_canonical(text: str) -> tuple[Topology, str] | None:
+    """As `parse_with_hash`, of a text that `dump_topology` wrote; None for any other, well-formed or not."""
+    found = _canonical(text)
+    return None if found is None else (found[0], _hash(found[1]))
 
 
 def _canonical(text: str) -> tuple[Topology, str] | None:

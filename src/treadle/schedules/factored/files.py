@@ -85,6 +85,9 @@ _COLUMNS = (
     *(f"plane.{key}" for key in (*_PLANE_NUMBERS, *_PLANE_ARRAYS)),
     *(f"shared.{key}" for key in (*_SHARED_COUNTS, *_SHARED_ARRAYS)),
 )
+LAYER_MEMBERS = len(_COLUMNS)
+"""Members of a layer."""
+
 _Columns = dict[str, NDArray[Any]]
 
 

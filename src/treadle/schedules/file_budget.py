@@ -1,0 +1,159 @@
+"""How much memory a plan file takes, told before it is taken: by the sizes that the file declares.
+
+A plan may be a thousandth of what it stands for, so a file's own length says nothing. What is counted here is
+the most that reading and verifying need at one time, in bytes for each value of each column: the array, and
+whatever the constructors and the verifier put beside it. `tests/schedules/test_plan_memory.py` measures that
+they never need more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from math import prod
+
+from treadle.errors import MemoryLimitError
+from treadle.units import format_size
+
+MAX_MEMORY = 2**30
+"""Bytes that reading and verifying a plan may take by default."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""Shape of the array in each member."""
+
+_FEW_CHUNKS = 64
+"""Chunks of a shard that the verifier of steps follows at once, in one mask."""
+
+_FIXED = 2**25
+"""What is needed whatever the plan: parts of tables that are worked on at once."""
+
+_STEP_STATE = 2**28
+"""Masks of the shards of steps that are followed at once."""
+
+_EXCHANGE_ROWS = 2**27
+"""Hops of an exchange that are followed at once."""
+
+_COUNT = 32
+"""Bytes for each value of a column of counts: the column, its sums, and their differences when checked."""
+
+_BYTES = {
+    "forests": {
+        "root_multiplicity": 250,
+        "tree_root": 60,
+        "tree_multiplicity": 60,
+        "parent": 10,
+        "entry_path": 20,
+        "entry_units": 120,  # all entries may be of one tree
+        "path_links": 90,
+        "entry_count": _COUNT,
+        "path_length": 150,
+    },
+    "steps": {"homes": 60, "shard": 8, "link": 12, "low": 6, "high": 6, "step_count": 400, "targets": 60},
+    "routes": {"source": 24, "target": 24, "units": 50, "layer": 24, "path_links": 60, "path_length": 50},
+    "rounds": {"path": 60, "round_count": 500},
+}
+"""Bytes for each value of a column: what reading and verifying take, but for what `_more` adds."""
+
+_FACTORED = 60
+_FACTORED_LONG = {"kind": 700, "outer": 300}
+"""Factored forests: every value of every column; a piece of a layer is a value of `kind` and of `outer`."""
+
+_DEMAND = 110
+"""For each pair of ranks of an all-to-all: tables of demands and of what was carried."""
+
+_RATIO, _SLACK = 1040, 2**12
+"""No deflated member is larger than 1032 times its compressed size."""
+
+_COLUMN = re.compile(r"(forests|steps|routes|rounds)/\d+/(\w+)\.npy")
+
+
+class MemoryBudget:
+    """Adds up what a plan needs, and refuses it as soon as that is more than was granted.
+
+    Parameters
+    ----------
+    granted : int
+        Bytes.
+    """
+
+    def __init__(self, granted: int) -> None:
+        self._granted = granted
+        self._needed = _FIXED
+
+    def charge(self, n_bytes: int) -> None:
+        """Count more bytes; MemoryLimitError if that is too many."""
+        self._needed += n_bytes
+        if self._needed > self._granted:
+            wanted = -(-self._needed // 2**30)
+            raise MemoryLimitError(
+                f"may take {format_size(self._needed)} of memory or more to be read and verified, "
+                f"{format_size(self._granted)} are granted; if that is what you expect of it, grant more "
+                f"(--max-memory {wanted}GB; in Python max_memory_bytes={wanted} * 2**30)"
+            )
+
+
+def declares_too_much(declared: int, compressed: int) -> bool:
+    """Whether a deflated member of that compressed size cannot hold what it declares."""
+    return declared > _RATIO * compressed + _SLACK
+
+
+def json_bytes(text: str) -> int:
+    """Most that a JSON text takes to be parsed, and what is parsed.
+
+    An object takes 232 bytes and more, and some 100 for each of its keys while it is read, a list 88, any
+    other value 70 with its place. Characters are counted within strings as well.
+    """
+    objects, keys, lists, others = (text.count(sign) for sign in "{:[,")
+    return 4 * text.__sizeof__() + 270 * objects + 110 * keys + 90 * lists + 70 * others
+
+
+def fabric_bytes(text: str, *, is_canonical: bool) -> int:
+    """Most that the text of a fabric takes: in Treadle's own words, or first parsed as any other JSON."""
+    objects = text.count("{")
+    return 3 * text.__sizeof__() + 650 * objects if is_canonical else json_bytes(text) + 300 * objects
+
+
+def array_bytes(shapes: Shapes, n_chunks: Iterable[int], *, has_demands: bool) -> int:
+    """Most that the arrays of a plan take to be read and verified.
+
+    Parameters
+    ----------
+    shapes : mapping
+        Of all arrays of the archive.
+    n_chunks : iterable of int
+        Chunks per shard of each of the steps, in their order.
+    has_demands : bool
+        The plan is of an all-to-all with demands of its own.
+    """
+    total = sum(prod(shape) * _bytes_of(name) for name, shape in shapes.items())
+    parts = [_more(shapes, number, chunks, has_demands) for number, chunks in enumerate(n_chunks)]
+    return total + sum(parts)
+
+
+def pair_bytes(n_ranks: int) -> int:
+    """What the tables of all pairs of an all-to-all take."""
+    return _DEMAND * n_ranks**2
+
+
+def state_bytes(n_nodes: int, n_shards: int, n_chunks: int, n_sends: int) -> int:
+    """What following shards over the nodes takes: if they are many, some at a time, with their sends."""
+    mask = next((bits // 8 for bits in (8, 16, 32) if n_chunks <= bits), 8)
+    state = 2 * mask * n_nodes * n_shards
+    return state if state <= _STEP_STATE else _STEP_STATE + 24 * n_sends
+
+
+def _bytes_of(name: str) -> int:
+    match = _COLUMN.fullmatch(name)
+    if match is not None:
+        return _BYTES[match[1]][match[2]]
+    return _FACTORED_LONG.get(name.rpartition("/")[2].removesuffix(".npy"), _FACTORED)
+
+
+def _more(shapes: Shapes, number: int, n_chunks: int, has_demands: bool) -> int:
+    """What some steps take besides: for the places at which sends cut their shards, or for an exchange."""
+    n_sends = prod(shapes[f"steps/{number}/shard.npy"])
+    places = 20 * min(n_chunks, 2**24)
+    if f"steps/{number}/targets.npy" in shapes:
+        n_shards = prod(shapes[f"steps/{number}/targets.npy"])
+        return _EXCHANGE_ROWS + (300 if has_demands else 170) * n_sends + 120 * n_shards
+    return places + (0 if n_chunks <= _FEW_CHUNKS else 90 * n_sends)
