@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from exchange_samples import alltoall, over_shortest_paths, random_demands
 from program_cases import random_case
-from treadle.errors import FormatError
-from treadle.lowering.cpu_interpret import interpret_cpu_xml
+from treadle.errors import FormatError, InfeasibleError
+from treadle.lowering.cpu_interpret import interpret_cpu_xml, parse_cpu_xml
 from treadle.lowering.cpu_xml import emit_cpu_xml
 from treadle.lowering.exchange import lower_exchange
 from treadle.lowering.forest import lower
@@ -124,6 +124,20 @@ def test_a_circle_of_waiting_is_found() -> None:
     assert "waits for ever" in " ".join(interpret_cpu_xml(text).violations)
     swapped = re.sub(r"(<recv[^>]*/><sync/>)(<send[^>]*/>)<sync/>", r"\2\1", text)
     assert interpret_cpu_xml(swapped).violations == ()
+
+
+def test_no_text_is_written_that_interpreters_refuse() -> None:
+    """Two inputs and two outputs of all chunks: a million of each are taken, one more is not."""
+    copy = [Operation(OperationKind.COPY, 0, 1, source=Buffer.INPUT, target=Buffer.OUTPUT)]
+    fits, large = (
+        program_from_operations(
+            CollectiveKind.ALLREDUCE, [copy, copy], n_chunks=n, shard_offset=[0, n // 2, n]
+        )
+        for n in (10**6, 10**6 + 1)
+    )
+    parse_cpu_xml(emit_cpu_xml(fits))
+    with pytest.raises(InfeasibleError, match=r"4000004 chunks .*take 4000000; solve with fewer trees"):
+        emit_cpu_xml(large)
 
 
 def test_the_wrong_collective_is_noticed() -> None:

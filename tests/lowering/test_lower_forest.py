@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from program_cases import random_case, reference_errors
-from treadle.errors import ScheduleError
+from treadle.errors import InfeasibleError, ScheduleError
 from treadle.lowering.check import check_program
 from treadle.lowering.forest import lower
 from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
+from treadle.planning import solve
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
+from treadle.schedules.forest import Forest
+from treadle.topologies.topology import TopologyBuilder
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
@@ -66,6 +69,38 @@ def test_shares_must_fit_the_collective() -> None:
         lower(topology, uneven, schedule)
     with pytest.raises(ScheduleError, match="channels"):
         lower(topology, collective, schedule, channels=0)
+
+
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_common_factors_of_multiplicities_make_no_difference(kind: CollectiveKind, in_place: bool) -> None:
+    """What is kept while lowering is as long as the trees are many, not as their units are."""
+    for seed in range(6):
+        topology, collective, schedule = random_case(seed, kind)
+        large = replace(schedule, **{part.direction.value: _times(part, 2**36) for part in schedule.forests})
+        for merge in (False, True):
+            expected = lower(topology, collective, schedule, in_place=in_place, merge=merge)
+            assert lower(topology, collective, large, in_place=in_place, merge=merge) == expected
+
+
+def _times(forest: Forest, factor: int) -> Forest:
+    columns = ("root_multiplicity", "tree_multiplicity", "entry_units")
+    return replace(forest, **{key: getattr(forest, key) * factor for key in columns})
+
+
+def test_shares_without_a_common_measure_are_refused_before_memory_is_taken() -> None:
+    """Found by the search for faults: 362 GiB were asked for."""
+    builder = TopologyBuilder("two")
+    a, b = builder.compute("a"), builder.compute("b")
+    for tail, head, bandwidth in ((a, b, 10**9 + 7), (a, b, 10**9 + 9), (b, a, 1)):
+        builder.link(tail, head, bandwidth)
+    topology = builder.build()
+    plan = solve(topology, "broadcast", root=0, exact=True).plan
+    expected = r"need \d{9,} equal chunks .*fewer trees \(--trees or --max-trees, not --exact"
+    with pytest.raises(InfeasibleError, match=expected):
+        lower(topology, plan.collective, plan.entries[-1].schedule)
+    few = solve(topology, "broadcast", root=0).plan
+    assert reference_errors(lower(topology, few.collective, few.entries[-1].schedule)) == []
 
 
 def _pair(*operations: list[Operation], kind: CollectiveKind = CollectiveKind.ALLREDUCE) -> Program:

@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.lowering.program import Program
+from treadle.lowering.program import MAX_CHUNKS, Program
 from treadle.lowering.step_flow import Holdings, Moves, check_links, parallel_places
 from treadle.lowering.step_program import Frame, assemble
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
@@ -17,9 +17,6 @@ from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.timed_routes import TimedRoutes
 from treadle.topologies.topology import Topology
-
-MAX_CHUNKS = 2**26
-"""Of a program: runtimes keep a number for each."""
 
 
 def check_alltoall(

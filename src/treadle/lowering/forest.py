@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.errors import ScheduleError
+from treadle.errors import InfeasibleError, ScheduleError
 from treadle.lowering.hazards import Row, find_waits
-from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.lowering.program import MAX_CHUNKS, Buffer, OperationKind, Program
 from treadle.lowering.send_order import Turns, path_times, turns_of, ways_to_go
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree
@@ -73,6 +73,8 @@ def lower(
     ------
     ScheduleError
         If the schedule does not fit the collective, or a tree is malformed.
+    InfeasibleError
+        If the trees' shares have no common measure of a size that programs can have.
 
     Notes
     -----
@@ -101,6 +103,12 @@ def lower(
     unit = gcd(*(int(v) for v in np.unique(np.concatenate([base, table[_FIRST], table[_LAST]]))))
     table[_FIRST] //= unit
     table[_LAST] //= unit
+    n_chunks = int(base[-1]) // unit
+    if n_chunks > MAX_CHUNKS:
+        raise InfeasibleError(
+            f"the trees' shares need {n_chunks} equal chunks of the data, programs have up to {MAX_CHUNKS}; "
+            f"solve with fewer trees (--trees or --max-trees, not --exact)"
+        )
     frame = _Frame(collective, base // unit, in_place)
     table = _ordered(turns_of(topology, collective), frame, _merged(table) if merge else table)
     table, buffers = frame.buffers(table)
@@ -134,36 +142,48 @@ def _transfers(
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """The transfer table in units, and the path table of all forests together."""
     parts: list[Int64Array] = []
-    earliest = np.zeros(int(base[-1]), dtype=np.int64)
+    begins = _tree_bounds(schedule, base)
+    earliest = np.zeros(len(begins) - 1, dtype=np.int64)
     n_paths, offsets = 0, [np.zeros(1, dtype=np.int64)]
     links: list[NDArray[np.int32]] = []
     for phase, forest in enumerate(schedule.forests):
         latest = earliest.copy()
         times = path_times(topology, forest.path_offset, forest.path_links)
-        tree_times = np.zeros(int(base[-1]) + 1, dtype=np.int64)
+        tree_times = np.zeros(len(begins), dtype=np.int64)
         before = len(parts)
         for root in range(forest.n_ranks):
             start = int(base[root])
             for tree in forest.trees(root):
-                span = slice(start, start + tree.multiplicity)
-                depth, wave = _depths(tree), int(earliest[span].max(initial=0))
+                low, past = np.searchsorted(begins, [start, start + tree.multiplicity]).tolist()
+                depth, wave = _depths(tree), int(earliest[low:past].max(initial=0))
                 part, height = _tree_transfers(forest, tree, depth, wave, start)
-                part[_TO_GO], tree_times[span] = ways_to_go(forest, tree, depth, times)
+                part[_TO_GO], tree_times[low:past] = ways_to_go(forest, tree, depth, times)
                 part[_PHASE] = phase
                 part[_PATH] += n_paths
                 within = (start - int(base[root])) * channels // int(base[root + 1] - base[root])
                 part[_CHANNEL] = (root + within) % channels
-                latest[span] = height
+                latest[low:past] = height
                 parts.append(part)
                 start += tree.multiplicity
         for part in parts[:before]:  # the trees of the phases before go on with these
-            ends = np.stack([part[_FIRST], part[_LAST]], axis=1).reshape(-1)
+            lows = np.searchsorted(begins, part[_FIRST], side="right") - 1
+            ends = np.stack([lows, np.searchsorted(begins, part[_LAST])], axis=1).reshape(-1)
             part[_TO_GO] += np.maximum.reduceat(tree_times, ends)[::2]
         earliest = latest
         n_paths += forest.n_paths
         offsets.append(forest.path_offset[1:] + offsets[-1][-1])
         links.append(forest.path_links)
     return np.concatenate(parts, axis=1), np.concatenate(offsets), np.concatenate(links).astype(np.int64)
+
+
+def _tree_bounds(schedule: ForestSchedule, base: Int64Array) -> Int64Array:
+    """Where trees of any forest begin, in units, and the end: between two bounds all units are alike."""
+    bounds = [base]
+    for forest in schedule.forests:
+        for root in range(forest.n_ranks):
+            sizes = [tree.multiplicity for tree in forest.trees(root)]
+            bounds.append(base[root] + np.cumsum(sizes, dtype=np.int64))
+    return np.unique(np.concatenate(bounds))
 
 
 def _tree_transfers(
@@ -255,12 +275,16 @@ class _Frame:
         parts: list[tuple[int, int, int]] = []
         found: list[tuple[int, int, int]] = []
         everywhere = self.collective.kind is CollectiveKind.ALLREDUCE
-        owner = np.repeat(np.arange(len(self.shard_offset) - 1), np.diff(self.shard_offset))
+        # between two of these bounds all chunks are alike
+        cuts = np.unique(np.concatenate([self.shard_offset, table[_FIRST], table[_LAST]]))
+        owner = np.searchsorted(self.shard_offset, cuts[:-1], side="right") - 1
         begun = np.zeros((len(self.shard_offset) - 1, len(owner)), dtype=np.bool_)
-        columns = table[[_PHASE, _SENDER, _RECEIVER, _FIRST, _LAST]].T.tolist()
+        ranges = np.searchsorted(cuts, table[[_FIRST, _LAST]])
+        columns = np.concatenate([table[[_PHASE, _SENDER, _RECEIVER]], ranges]).T.tolist()
+        starts = cuts.tolist()
         for place, (phase, sender, receiver, first, last) in enumerate(columns):
             if phase:
-                parts.append((place, first, last))
+                parts.append((place, starts[first], starts[last]))
                 found.append((Buffer.OUTPUT, Buffer.OUTPUT, Buffer.OUTPUT))
                 continue
             alike = 2 * begun[sender, first:last] + begun[receiver, first:last]
@@ -268,11 +292,11 @@ class _Frame:
                 alike = alike + 4 * (owner[first:last] == receiver) + 8 * (owner[first:last] == sender)
             bounds = [first, *(first + 1 + np.flatnonzero(np.diff(alike))).tolist(), last]
             for low, past in pairwise(bounds):
-                target = self.accumulator(receiver, low)
-                parts.append((place, low, past))
+                target = self.accumulator(receiver, starts[low])
+                parts.append((place, starts[low], starts[past]))
                 found.append(
                     (
-                        self.accumulator(sender, low) if begun[sender, low] else Buffer.INPUT,
+                        self.accumulator(sender, starts[low]) if begun[sender, low] else Buffer.INPUT,
                         target if begun[receiver, low] else Buffer.INPUT,
                         target,
                     )
@@ -337,9 +361,7 @@ def _program(
     waits: list[int] = []
     start = 0
     for rank in ranks:
-        for found in find_waits(
-            rank, int(frame.shard_offset[-1]), in_place=frame.in_place, reduces=frame.reduces
-        ):
+        for found in find_waits(rank, in_place=frame.in_place, reduces=frame.reduces):
             wait_counts.append(len(found))
             waits.extend(start + place for place in found)
         start += len(rank)

@@ -10,14 +10,13 @@ Row = tuple[int, int, int, int, int, int, int, int, int]
 """An operation: kind, first, count, peer, source, target, channel, step, path."""
 
 
-def find_waits(rows: Sequence[Row], n_chunks: int, *, in_place: bool, reduces: bool) -> list[list[int]]:
+def find_waits(rows: Sequence[Row], *, in_place: bool, reduces: bool) -> list[list[int]]:
     """For each operation of a rank, the earlier ones it must wait for, in order.
 
     Parameters
     ----------
     rows : sequence of Row
-        In list order; chunk ranges within 0 to `n_chunks`.
-    n_chunks : int
+        In list order.
     in_place : bool
         INPUT and OUTPUT are one memory.
     reduces : bool
@@ -26,17 +25,20 @@ def find_waits(rows: Sequence[Row], n_chunks: int, *, in_place: bool, reduces: b
     Notes
     -----
     Per chunk and memory: a reader waits for the last writer; a writer waits for the readers since the
-    last writer, or for that writer if there are none.
+    last writer, or for that writer if there are none. Chunks that no operation tells apart are followed as
+    one, so that their number does not matter.
     """
+    bounds = sorted({bound for _, first, count, *_ in rows for bound in (first, first + count)})
+    part = {bound: number for number, bound in enumerate(bounds)}
     memory = [0, 0 if in_place else 1, 2]
-    writers: list[list[int]] = [[-1] * n_chunks for _ in Buffer]
+    writers: list[list[int]] = [[-1] * len(bounds) for _ in Buffer]
     readers: list[dict[int, list[int]]] = [{} for _ in Buffer]
     result: list[list[int]] = []
     for place, (kind, first, count, _, source, target, _, _, _) in enumerate(rows):
-        span = range(first, first + count)
+        span = range(part[first], part[first + count])
         found: set[int] = set()
         if kind != OperationKind.RECEIVE:
-            found.update(writers[memory[source]][first : first + count])
+            found.update(writers[memory[source]][span.start : span.stop])
         if kind != OperationKind.SEND:
             written, read = writers[memory[target]], readers[memory[target]]
             for chunk in span:

@@ -13,6 +13,9 @@ from treadle.arrays import Int32Array, Int64Array, frozen
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 
+MAX_CHUNKS = 2**26
+"""Most that lowering makes of a program: runtimes keep a number for each."""
+
 
 class OperationKind(IntEnum):
     """What one operation does with chunks [first, first + count)."""

@@ -343,17 +343,7 @@ def _program(frame: _Frame, rows: list[Row], paths: _PathTable) -> Program:
         raise ScheduleError(f"lowering: rank {frame.rank} is in no tree")
     columns = np.array(rows, dtype=np.int64).T
     kinds, first, count, peer, source, target, channel, step, path = columns
-    # dependences are found between the bounds of messages, of which there are fewer than chunks
-    bounds = np.unique(np.concatenate([first, first + count]))
-    small = columns.copy()
-    small[1] = np.searchsorted(bounds, first)
-    small[2] = np.searchsorted(bounds, first + count) - small[1]
-    waits = find_waits(
-        list(zip(*small.tolist(), strict=True)),
-        len(bounds),
-        in_place=frame.in_place,
-        reduces=collective.kind.reduces,
-    )
+    waits = find_waits(rows, in_place=frame.in_place, reduces=collective.kind.reduces)
     operation_offset = np.zeros(n + 1, dtype=np.int64)
     operation_offset[frame.rank + 1 :] = len(rows)
     return Program(

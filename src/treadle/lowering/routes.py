@@ -8,8 +8,8 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.lowering.exchange import MAX_CHUNKS, check_alltoall
-from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.lowering.exchange import check_alltoall
+from treadle.lowering.program import MAX_CHUNKS, Buffer, OperationKind, Program
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.timed_routes import TimedRoutes

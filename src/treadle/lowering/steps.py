@@ -9,15 +9,12 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.lowering.program import Program
+from treadle.lowering.program import MAX_CHUNKS, Program
 from treadle.lowering.step_flow import Holdings, Moves, check_links, parallel_places, useful
 from treadle.lowering.step_program import Frame, assemble
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.steps import Steps, StepSchedule
 from treadle.topologies.topology import Topology
-
-_MAX_CHUNKS = 2**26
-"""Of a program: runtimes keep a number for each."""
 
 
 def lower_steps(
@@ -187,10 +184,10 @@ def _layout(schedule: StepSchedule) -> _Layout:
     cuts = np.unique(np.concatenate([[0, fine], *ends]))
     cuts //= gcd(*cuts.tolist())
     layout = _Layout(position, homes[order], fine, cuts, schedule.has_whole_shards)
-    if layout.n_chunks > _MAX_CHUNKS:
+    if layout.n_chunks > MAX_CHUNKS:
         raise InfeasibleError(
             f"the sends' bounds need {layout.n_chunks} equal chunks of the data, programs have up to "
-            f"{_MAX_CHUNKS}; use a schedule with fewer chunks per shard"
+            f"{MAX_CHUNKS}; use a schedule with fewer chunks per shard"
         )
     return layout
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from treadle.errors import ScheduleError
-from treadle.lowering.exchange import MAX_CHUNKS as PROGRAM_CHUNKS
+from treadle.lowering.program import MAX_CHUNKS as PROGRAM_CHUNKS
 from treadle.planning.bounds import Bound, bound_of_alltoall, find_bound
 from treadle.planning.candidate import Candidate, Options, SizeRequest, check_chunks
 from treadle.planning.problem import Problem
