@@ -24,7 +24,7 @@ from treadle.synthesis.alltoall.quick_routes import QUICK_LAYERS, up_down_routes
 from treadle.synthesis.alltoall.route_columns import RoutingResult, generate_routes
 from treadle.synthesis.alltoall.route_units import route_schedule
 from treadle.synthesis.alltoall.timed_routes import timed_routes
-from treadle.synthesis.watch import Watch
+from treadle.synthesis.watch import UNWATCHED, Watch
 
 ROUTES = "routes"
 HIERARCHICAL = "hierarchical-routes"
@@ -144,7 +144,7 @@ def generate_routed(problem: Problem, algorithm: str, options: Options) -> Candi
     check_chunks(options)
     start = process_time()
     routes, notes, is_late = ROUTE_ALGORITHMS[algorithm](problem, options)
-    schedule = _in_rounds(problem, routes, options)
+    schedule = _in_rounds(problem, routes, options, options.watch)
     seconds = {"schedule": process_time() - start}
     start = process_time()
     bound = options.bound or find_bound(problem, options.watch, cards_forward=True)
@@ -172,7 +172,7 @@ def quick_routes(problem: Problem, options: Options) -> Candidate:
                 f"layers: the time limit was reached, and quick routes do not fit into {limit}; allow more "
                 f"time or layers"
             ) from None
-    schedule = _in_rounds(problem, routes, options)
+    schedule = _in_rounds(problem, routes, options, UNWATCHED)  # time is up already
     seconds = {"schedule": process_time() - start}
     start = process_time()
     bound = late_bound(problem, cards_forward=True)
@@ -180,6 +180,8 @@ def quick_routes(problem: Problem, options: Options) -> Candidate:
     return Candidate(name, schedule, bound, seconds=seconds)
 
 
-def _in_rounds(problem: Problem, routes: RouteSchedule, options: Options) -> RouteSchedule | TimedRoutes:
+def _in_rounds(
+    problem: Problem, routes: RouteSchedule, options: Options, watch: Watch
+) -> RouteSchedule | TimedRoutes:
     flows = options.routes.max_flows
-    return routes if flows is None else timed_routes(problem.topology, routes, max_flows=flows)
+    return routes if flows is None else timed_routes(problem.topology, routes, max_flows=flows, watch=watch)

@@ -80,10 +80,15 @@ class GrowingLp:
         """Columns' values in units of `scale`, and rows' duals, as floats."""
         self._solver.run()
         status = self._solver.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
+        if status == highspy.HighsModelStatus.kOptimal:
+            solution = self._solver.getSolution()
+            return list(solution.col_value), [float(v) for v in solution.row_dual]
+        # it may be the numbers: what is tiny beside others counts as 0
+        idle = Basis((False,) * len(self._costs), (True,) * len(self._rows))
+        vertex = self._refined(idle, UNWATCHED)
+        if vertex is None:
             raise InfeasibleError(f"linear program: solver ended with {status.name}, expected an optimum")
-        solution = self._solver.getSolution()
-        return list(solution.col_value), [float(v) for v in solution.row_dual]
+        return [float(value / self.scale) for value in vertex.primal], [float(v) for v in vertex.dual]
 
     def exact_optimum(self, watch: Watch = UNWATCHED) -> Vertex | None:
         """An optimal vertex of the program so far, unscaled, that exact arithmetic confirms.
@@ -96,8 +101,12 @@ class GrowingLp:
         TimeLimitError
             If the watch's deadline passed.
         """
+        return self._refined(self._basis(), watch)
+
+    def _refined(self, basis: Basis, watch: Watch) -> Vertex | None:
+        """The optimum found from a basis, which the solver then goes on from."""
         program = Program(self._rows, self._rhs, self._equality, self._costs)
-        basis, zoom = self._basis(), (-self.scale.bit_length(), 0)
+        zoom = -self.scale.bit_length(), 0
         for done in range(_REFINEMENTS):
             vertex = self._vertex(basis)
             if vertex is None:
@@ -135,12 +144,11 @@ class GrowingLp:
             for j, a in row.items():
                 transposed[j][position] = a
         solution = self._solver.getSolution()
-        values = _solve_near(
-            matrix, [self._rhs[i] for i in tight], [solution.col_value[j] * self.scale for j in columns]
-        )
-        duals = _solve_near(
-            transposed, [self._costs[j] for j in columns], [float(solution.row_dual[i]) for i in tight]
-        )
+        near, prices = list(solution.col_value), list(solution.row_dual)
+        if len(near) != len(self._costs) or len(prices) != len(self._rows):  # the solver failed
+            near, prices = [0.0] * len(self._costs), [0.0] * len(self._rows)
+        values = _solve_near(matrix, [self._rhs[i] for i in tight], [near[j] * self.scale for j in columns])
+        duals = _solve_near(transposed, [self._costs[j] for j in columns], [float(prices[i]) for i in tight])
         if values is None or duals is None:
             return None
         primal, dual = [Fraction(0)] * len(self._costs), [Fraction(0)] * len(self._rows)

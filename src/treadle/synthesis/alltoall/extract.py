@@ -69,7 +69,8 @@ def extract_paths(
     Raises
     ------
     InfeasibleError
-        If the flows leave more than a twentieth of some demand undelivered.
+        If the flows leave more than a twentieth of some demand undelivered, or take as much of a source's
+        data from a rank that it has nothing for.
     ScheduleError
         If the flows have another shape, or negative or infinite values.
     TimeLimitError
@@ -111,7 +112,9 @@ def _check_delivery(topology: Topology, collective: Collective, flows: Float64Ar
     np.subtract.at(net, topology.tails, flows.T)
     net = net.T
     demand = collective.pair_demands.between.astype(np.float64)
-    short = np.argwhere(net[:, ranks] < demand * (1 - _UNDELIVERED))
+    # where nothing is due, rounding may leave a little less than nothing
+    slack = _UNDELIVERED * np.where(demand > 0, demand, demand.sum(axis=1, keepdims=True))
+    short = np.argwhere(net[:, ranks] < demand - slack)
     for source, target in short[short[:, 0] != short[:, 1]][:1].tolist():
         raise InfeasibleError(
             f"extraction: rank {target} gets {net[source, ranks[target]]:.6g} from rank {source}, "

@@ -12,7 +12,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.paths import Float64Array, PathSet, WeightedPaths, demanded_pairs
-from treadle.synthesis.alltoall.solver_status import no_optimum
+from treadle.synthesis.alltoall.resolution import no_optimum, resolution
 from treadle.synthesis.engine import TimeLimitError, core, run_watched
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
@@ -27,7 +27,7 @@ class MasterSolution:
     Parameters
     ----------
     time : float
-        Largest load over bandwidth, where demands and bandwidths are in units of their largest.
+        Largest load over bandwidth, in units of the largest demand and of `PathMaster.resolution`.
     weights : array of float64, shape (columns,)
         Share of the pair's demand per column; a column is basic or 0.
     lengths : array of float64, shape (m,)
@@ -62,7 +62,9 @@ class PathMaster:
         _, _, demand = demanded_pairs(collective)
         self.n_pairs, self.n_links = len(demand), topology.n_links
         self.demand = demand / demand.max()
-        self.bandwidth = topology.bandwidths / topology.bandwidths.max()
+        self.resolution = resolution(topology, collective)
+        self.bandwidth = self.resolution.of(topology.bandwidths)
+        self._bandwidths = topology.bandwidths
         make_solver: Any = highspy.Highs  # its constructor has no type annotations
         self._solver = make_solver()
         for option, value in (
@@ -189,7 +191,7 @@ class PathMaster:
         if status == highspy.HighsModelStatus.kTimeLimit:
             raise TimeLimitError("path LP")
         if status != highspy.HighsModelStatus.kOptimal:
-            raise no_optimum("path LP", status.name, self.bandwidth)
+            raise no_optimum("path LP", status.name, self._bandwidths)
         solution = self._solver.getSolution()
         values = np.array(solution.col_value)
         duals = np.array(solution.row_dual)

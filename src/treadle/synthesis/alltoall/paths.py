@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
@@ -185,6 +185,10 @@ class PathFinder(Protocol):
         ...
 
 
+_LOST = 1e-14
+"""A length of less than this share of a distance may vanish in their sum."""
+
+
 class ShortestPaths:
     """Shortest paths from every rank under changing link lengths; self-loops are left out.
 
@@ -230,7 +234,30 @@ class ShortestPaths:
         place = np.where(tight, np.arange(len(self._order)), len(self._order) - 1)
         last = self._order[np.minimum.reduceat(place, self._starts, axis=1)]
         into[:, self._heads] = np.where(best < np.inf, last, -1)
+        farthest = distance[np.isfinite(distance)].max(initial=0.0)
+        if len(self._order) and lengths[self._order].min() <= _LOST * farthest:
+            into = self._outwards(distance, tight)
         return ShortestSearch(distance, into, self._all_tails, self.ranks)
+
+    def _outwards(self, distance: Float64Array, tight: BoolArray) -> Int64Array:
+        """The last links of shortest paths, chosen from the sources on.
+
+        Where a length is lost beside a distance, tight links may form circles, which going back would never
+        leave; but some path of tight links leads from the source to every node within reach.
+        """
+        into = np.full(distance.shape, -1, dtype=np.int64)
+        seen = np.zeros(distance.shape, dtype=np.bool_)
+        seen[np.arange(len(self.ranks)), self.ranks] = True
+        usable = tight & np.isfinite(distance[:, self._tails])
+        while True:
+            fresh = usable & seen[:, self._tails] & ~np.repeat(seen[:, self._heads], self._widths, axis=1)
+            place = np.where(fresh, np.arange(len(self._order)), len(self._order))
+            first = np.minimum.reduceat(place, self._starts, axis=1)
+            row, node = np.nonzero(first < len(self._order))
+            if not len(row):
+                return into
+            into[row, self._heads[node]] = self._order[first[row, node]]
+            seen[row, self._heads[node]] = True
 
 
 @dataclass(eq=False)

@@ -237,13 +237,16 @@ def _limits(
     )
     place = _places(parts)
     result = []
-    for group, rates in groups:
+    for load, (group, rates) in zip(loads, groups, strict=True):
         chosen = np.flatnonzero(rates[group] > 0)
         order = chosen[np.lexsort((place[chosen], group[chosen]))]
         members, starts = np.unique(group[order], return_index=True)
         share = slowest / rounds
         # rounded up to whole chunks, so that the last step is no scrap
-        capacity = [-(-share.numerator * int(rates[member]) // share.denominator) for member in members]
+        capacity = [
+            min(-(-share.numerator * int(rates[member]) // share.denominator), int(load[member]))
+            for member in members
+        ]
         least = np.maximum.reduceat(weight[order], starts)
         result.append(_Limits(order, starts, np.maximum(np.array(capacity, dtype=np.int64), least)))
     return result

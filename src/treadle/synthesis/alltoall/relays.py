@@ -162,10 +162,14 @@ class Ways:
         lanes = _lanes(max(len(own), len(other)), source + target)
         return [(source, own[lane % len(own)], other[lane % len(other)], target) for lane in lanes]
 
+    def _is_joined(self, stops: tuple[int, ...]) -> bool:
+        """Each of the ranks reaches the next: those without data for one another need not."""
+        return all(np.isfinite(self.distance[one, self.ranks[other]]) for one, other in pairwise(stops))
+
     def paths(self, way: Way, source: int, target: int) -> list[tuple[float, tuple[int, ...]]]:
         """(share, links) of each path of a way; shares add up to 1. Empty where the way makes no sense."""
         found: list[tuple[float, tuple[int, ...]]] = []
-        branches = self._stops(way, source, target)
+        branches = [stops for stops in self._stops(way, source, target) if self._is_joined(stops)]
         for stops in branches:
             partial: list[tuple[float, tuple[int, ...]]] = [(1 / len(branches), ())]
             for one, other in pairwise(stops):

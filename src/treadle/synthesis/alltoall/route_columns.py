@@ -127,6 +127,8 @@ def generate_routes(
     columns.add_at(np.ones(topology.n_links) if lengths is None else lengths)
     if lengths is not None:
         columns.add_at(np.ones(topology.n_links))
+    if columns.master.resolution.is_wide:
+        columns.add_at(1 / columns.master.bandwidth)  # paths without the links that carry nothing
     average = columns.add_spread(_SPREADS, watch)
     if start is not None:
         columns.add(start)
@@ -188,6 +190,9 @@ class _Columns:
 
     def _positive(self, lengths: Float64Array) -> Float64Array:
         """The lengths with a little more for every hop, so that ties go to fewer hops."""
+        if self.master.resolution.is_wide:  # the same for all would be a lot on the widest
+            bandwidths = self.topology.bandwidths
+            return lengths + 1e-7 * float((lengths * bandwidths).mean()) / bandwidths
         return lengths + 1e-7 * float(lengths.mean())
 
     def add_at(self, lengths: Float64Array) -> None:
@@ -201,7 +206,7 @@ class _Columns:
 
         Returns the last lengths, averaged over the later half of the rounds: near the best ones.
         """
-        bandwidth = self.topology.bandwidths / self.topology.bandwidths.max()
+        bandwidth = self.master.bandwidth
         load, lengths, average = np.zeros(len(bandwidth)), 1 / bandwidth, np.zeros(len(bandwidth))
         kept: list[PathSet] = []
         for number in range(rounds):
@@ -257,7 +262,7 @@ class _Columns:
 
     def rate(self, solution: MasterSolution) -> float:
         """F of a solution, bytes/s per unit of demand."""
-        return float(self.topology.bandwidths.max() / self.demand.max() / solution.time)
+        return float(self.master.resolution.unit / self.demand.max() / solution.time)
 
     def routing(self, solution: MasterSolution) -> WeightedPaths:
         """The paths that carry something."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.solver_status import no_optimum
+from treadle.synthesis.alltoall.resolution import no_optimum, resolution
 from treadle.synthesis.engine import TimeLimitError
 from treadle.topologies.topology import Topology
 
@@ -38,7 +38,8 @@ class TimeSteppedFlow:
     step_times : array of float64, shape (T,)
         U_t: seconds per unit of demand that each step takes.
     is_exact : bool
-        A basic solution, to 1e-9; else within about 1e-6 of the optimum and of conservation.
+        A basic solution, to 1e-9 (1e-6 where bandwidths are far apart, `resolution`); else within about 1e-6
+        of the optimum and of conservation.
     """
 
     by_step: Float64Array
@@ -188,7 +189,7 @@ class _Program:
         self.ranks = np.array(collective.ranks, dtype=np.int64)
         self.demands = collective.pair_demands.between
         self.scale = float(self.demands.max())
-        self.bandwidth = float(topology.bandwidths.max())
+        self.resolution = resolution(topology, collective, n_steps=n_steps)
         step = np.arange(n_steps)[:, None, None]
         usable = np.zeros(topology.n_links, dtype=np.bool_)
         usable[_usable(topology)] = True
@@ -218,15 +219,22 @@ class _Program:
         solver.passModel(self._model())
         solver.run()
         status = solver.getModelStatus()
+        if status not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kTimeLimit):
+            # presolving and interior points are the first to fail where numbers are far apart
+            for option, value in (("solver", "simplex"), ("presolve", "off")):
+                solver.setOptionValue(option, value)
+            solver.clearSolver()
+            solver.run()
+            status = solver.getModelStatus()
         if status == highspy.HighsModelStatus.kTimeLimit:
             raise TimeLimitError("time-stepped flow")
         if status != highspy.HighsModelStatus.kOptimal:
-            raise no_optimum("time-stepped flow", status.name, self.topology.bandwidths.astype(np.float64))
+            raise no_optimum("time-stepped flow", status.name, self.topology.bandwidths)
         values = np.maximum(np.array(solver.getSolution().col_value), 0.0) * self.scale
         shape = (self.n_steps, len(self.ranks), self.topology.n_links)
         by_step = np.zeros(shape)
         by_step[self.flows] = values[: len(self.flows[0])]
-        return TimeSteppedFlow(by_step, values[-self.n_steps :] / self.bandwidth, is_small)
+        return TimeSteppedFlow(by_step, values[-self.n_steps :] / self.resolution.unit, is_small)
 
     def _model(self) -> Any:
         rows, columns, values = self._conservation()
@@ -297,6 +305,6 @@ class _Program:
             of_step = self.n_columns - self.n_steps + used // len(capacity)
             rows += [first_row + row, first_row + np.arange(len(used))]
             columns += [np.flatnonzero(limited), of_step]
-            values += [np.ones(len(row)), -capacity[used % len(capacity)] / self.bandwidth]
+            values += [np.ones(len(row)), -self.resolution.of(capacity[used % len(capacity)])]
             first_row += len(used)
         return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)

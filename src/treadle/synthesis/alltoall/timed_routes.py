@@ -8,13 +8,19 @@ from treadle.arrays import Int64Array, frozen
 from treadle.errors import ScheduleError
 from treadle.schedules.routes import RouteSchedule
 from treadle.schedules.timed_routes import TimedRoutes
+from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
 _MOST_CHUNKS = 2**22
-"""Most chunks that are placed one by one."""
+"""Most chunks that are placed."""
+
+_LIKE_ROUNDS = 256
+"""A round is repeated once its paths have more chunks left than so many rounds take."""
 
 
-def timed_routes(topology: Topology, schedule: RouteSchedule, *, max_flows: int) -> TimedRoutes:
+def timed_routes(
+    topology: Topology, schedule: RouteSchedule, *, max_flows: int, watch: Watch = UNWATCHED
+) -> TimedRoutes:
     """Let chunks set out in rounds, at most `max_flows` out of and into a host at a time.
 
     Parameters
@@ -25,16 +31,20 @@ def timed_routes(topology: Topology, schedule: RouteSchedule, *, max_flows: int)
         Checked by the caller.
     max_flows : int
         Simultaneous flows that a host can send, and receive, without losing rate.
+    watch : Watch
 
     Raises
     ------
     ScheduleError
         If `max_flows` is not positive, or the chunks are more than 2**22.
+    TimeLimitError
+        If the watch's deadline passed.
 
     Notes
     -----
     Greedy list scheduling (Graham, 1966): in each round, chunks in the order of the work left on the fullest
-    link (or host) of their path, long paths first, join if nothing that they need is taken. Injection
+    link (or host) of their path, long paths first, join if nothing that they need is taken; a round whose
+    paths have very many chunks left is repeated. Injection
     control is named as ongoing work in section 5.5 of the all-to-all paper.
     """
     if max_flows < 1:
@@ -48,18 +58,22 @@ def timed_routes(topology: Topology, schedule: RouteSchedule, *, max_flows: int)
     np.add.at(work, needs.ravel(), np.repeat(left, needs.shape[1]))
     hops = schedule.hops
     turn = (schedule.target - schedule.source) % schedule.n_ranks  # ties: all hosts to the same shift
-    offsets, chosen = [0], list[int]()
+    rounds: list[Int64Array] = []
+    sizes: list[int] = []
     while left.any():
+        watch.beat("rounds", total - int(left.sum()), total)
         waiting = np.flatnonzero(left)
         urgency = (work[needs[waiting]] / capacity[needs[waiting]]).max(axis=1)
         order = waiting[np.lexsort((turn[waiting], -hops[waiting], -urgency))]
         taken = _fill_round(needs[order], capacity)
         paths = order[taken]
-        left[paths] -= 1
-        np.subtract.at(work, needs[paths].ravel(), 1)
-        chosen.extend(paths.tolist())
-        offsets.append(len(chosen))
-    return TimedRoutes(schedule, frozen(offsets, np.int64), frozen(chosen, np.int32))
+        times = max(1, int(left[paths].min()) // _LIKE_ROUNDS)
+        left[paths] -= times
+        np.subtract.at(work, needs[paths].ravel(), times)
+        rounds.append(np.tile(paths, times))
+        sizes += [len(paths)] * times
+    offset = np.cumsum([0, *sizes])
+    return TimedRoutes(schedule, frozen(offset, np.int64), frozen(np.concatenate(rounds), np.int32))
 
 
 def _needs(topology: Topology, schedule: RouteSchedule, max_flows: int) -> tuple[Int64Array, Int64Array]:
