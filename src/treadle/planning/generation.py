@@ -6,6 +6,9 @@ from dataclasses import replace
 from fractions import Fraction
 from time import process_time
 
+import numpy as np
+
+from treadle.arrays import exact_sum
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleError
 from treadle.planning.alltoall_candidates import (
     ALLTOALL_ALGORITHMS,
@@ -27,7 +30,7 @@ from treadle.synthesis import allreduce, forestcoll
 from treadle.synthesis.baselines import BASELINES
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.forestcoll.budget import MAX_DYADIC_TREES, MAX_TREES, TreeBudget, is_dyadic
-from treadle.topologies import trimmed
+from treadle.topologies import with_bandwidths
 from treadle.units import format_bandwidth
 
 FORESTCOLL = "forestcoll"
@@ -252,16 +255,22 @@ def fall_back(problem: Problem, algorithm: str = "", options: Options | None = N
 
 def _on_trimmed(problem: Problem, algorithm: str, options: Options) -> Candidate:
     whole = problem.topology
-    small = trimmed(whole)
+    trimming = forestcoll.best_trimming(whole, problem.collective, progress=options.progress)
+    widths = whole.bandwidths * trimming.scale
+    if np.array_equal(trimming.bandwidths, widths):
+        return generate(problem, algorithm, replace(options, trim=False))
+    # multiples of all bandwidths change no schedule
+    small, links = with_bandwidths(whole, trimming.bandwidths, f"trimmed({whole.name})")
     inner = Problem(small, transfer_collective(problem.collective, whole, small))
     built = generate(inner, algorithm, replace(options, trim=False, bound=None))
-    notes = built.notes
-    lost = int(whole.bandwidths.sum()) - int(small.bandwidths.sum())
-    if lost:
-        notes += (f"{format_bandwidth(lost)} of surplus bandwidth were left unused to balance every switch",)
+    lost = (exact_sum(widths) - exact_sum(trimming.bandwidths)) // trimming.scale
+    note = f"{format_bandwidth(lost)} of surplus bandwidth were left unused to balance every switch"
+    note += " and forwarder" if problem.collective.forwarders else ""
+    if trimming.share < 1:
+        note += f", which leaves {float(trimming.share):.2%} of the rate at most"
     return replace(
         built,
-        schedule=transfer_schedule(built.schedule, small, whole),
+        schedule=transfer_schedule(built.schedule, small, whole, links),
         bound=options.bound or find_bound(problem, options.watch),
-        notes=notes,
+        notes=(*built.notes, note),
     )

@@ -29,20 +29,22 @@ def transfer_collective(collective: Collective, source: Topology, target: Topolo
     )
 
 
-def transfer_schedule(schedule: Schedule, source: Topology, target: Topology) -> Schedule:
+def transfer_schedule(
+    schedule: Schedule, source: Topology, target: Topology, numbers: Int32Array | None = None
+) -> Schedule:
     """The schedule with the link numbers of `target`.
 
-    Parallel links correspond in their order.
+    Parallel links correspond in their order, unless `numbers` say for each link of `source` which one it is.
 
     Raises
     ------
     TopologyError, ScheduleError
         If `target` lacks a node or a link that the schedule uses.
     """
-    numbers = _link_numbers(source, target)
+    places = _link_numbers(source, target) if numbers is None else numbers
 
     def moved(links: Int32Array) -> Int32Array:
-        return _moved(links, numbers, source, target)
+        return _moved(links, places, source, target)
 
     if isinstance(schedule, ForestSchedule):
         return replace(

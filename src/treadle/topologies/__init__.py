@@ -98,6 +98,7 @@ from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.topologies.transforms import (
     subset,
     trimmed,
+    with_bandwidths,
     with_failed_links,
     with_failed_nodes,
     with_links,
@@ -210,6 +211,7 @@ __all__ = [
     "twisted_torus",
     "uni_ring",
     "unreachable_pair",
+    "with_bandwidths",
     "with_failed_links",
     "with_failed_nodes",
     "with_host_bottleneck",

@@ -11,7 +11,12 @@ from treadle.arrays import Int32Array, Int64Array
 
 
 def balanced_capacities(
-    tails: Int32Array, heads: Int32Array, capacities: Int64Array, nodes: Sequence[int]
+    tails: Int32Array,
+    heads: Int32Array,
+    capacities: Int64Array,
+    nodes: Sequence[int],
+    *,
+    kept: Int64Array | None = None,
 ) -> Int64Array:
     """Lower capacities as little as possible in total so that each of `nodes` has as much in as out.
 
@@ -21,6 +26,8 @@ def balanced_capacities(
     capacities : array of int64, shape (m,)
     nodes : sequence of int
         Nodes to balance; the others may stay as they are.
+    kept : array of int64, shape (m,), optional
+        What each link is to keep at least; itself balanced. Default: nothing.
 
     Returns
     -------
@@ -41,14 +48,15 @@ def balanced_capacities(
     for start, end, amount in zip(starts, ends, units, strict=True):
         surplus[start] += amount
         surplus[end] -= amount
-    removed = _least_removal(starts, ends, units, surplus)
+    room = units if kept is None else (capacities - kept).tolist()
+    removed = _least_removal(starts, ends, room, surplus)
     return capacities - np.array(removed, dtype=np.int64)
 
 
 def _least_removal(
     tails: list[int], heads: list[int], capacities: list[int], surplus: list[int]
 ) -> list[int]:
-    """Capacity to take from each link: the cheapest flow out of positive `surplus` into negative."""
+    """What to take of each link's capacity: the cheapest flow out of positive `surplus` into negative."""
     n, m = len(surplus), len(tails)
     starts = tails + heads  # of arc i and of arc m + i
     residual = capacities + [0] * m  # arc m + i undoes arc i

@@ -10,7 +10,7 @@ from itertools import compress
 
 import numpy as np
 
-from treadle.arrays import BoolArray
+from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import TopologyError
 from treadle.topologies.balance import balanced_capacities
 from treadle.topologies.limits import check_count, check_size
@@ -258,17 +258,39 @@ def trimmed(topology: Topology) -> Topology:
 
     Notes
     -----
-    See `treadle.topologies.balance`. The result keeps the largest total, not the largest throughput.
+    See `treadle.topologies.balance`. The result keeps the largest total, not the largest throughput, which
+    ``solve`` with ``trim`` looks for.
     """
     left = balanced_capacities(
         topology.tails, topology.heads, topology.bandwidths, topology.switches.tolist()
     )
     if np.array_equal(left, topology.bandwidths):
         return topology
-    kept = left > 0
-    lowered = replace(topology, bandwidths=np.where(kept, left, topology.bandwidths))
-    name = f"trimmed({topology.name})"
-    return _restricted(lowered, name, np.ones(topology.n_nodes, dtype=np.bool_), kept)
+    return with_bandwidths(topology, left, f"trimmed({topology.name})")[0]
+
+
+def with_bandwidths(topology: Topology, bandwidths: Int64Array, name: str) -> tuple[Topology, Int32Array]:
+    """The fabric with other bandwidths; without links that have none, and switches that then lead nowhere.
+
+    Parameters
+    ----------
+    topology : Topology
+    bandwidths : array of int64, shape (m,)
+        Bytes/s, not negative.
+    name : str
+
+    Returns
+    -------
+    Topology
+    array of int32
+        For each of its links the number of that link in `topology`.
+    """
+    kept = bandwidths > 0
+    other = replace(topology, bandwidths=np.where(kept, bandwidths, topology.bandwidths))
+    made = _restricted(other, name, np.ones(topology.n_nodes, dtype=np.bool_), kept)
+    names = set(made.node_names)
+    stays = np.array([node in names for node in topology.node_names])
+    return made, np.flatnonzero(kept & stays[topology.tails] & stays[topology.heads]).astype(np.int32)
 
 
 def with_parallel_links(topology: Topology, times: int) -> Topology:

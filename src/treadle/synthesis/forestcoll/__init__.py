@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.forestcoll.pipeline import pack_forest as pack_forest
     from treadle.synthesis.forestcoll.pipeline import synthesise as synthesise
     from treadle.synthesis.forestcoll.tree_units import dyadic_alternative as dyadic_alternative
+    from treadle.synthesis.forestcoll.whole_capacities import best_trimming as best_trimming
     from treadle.synthesis.forestcoll.whole_capacities import capacities_within as capacities_within
 else:
     __all__, __getattr__ = load_lazily(
@@ -33,6 +34,6 @@ else:
             "treadle.synthesis.forestcoll.packers": ("Packer", "PackingAttempt"),
             "treadle.synthesis.forestcoll.pipeline": ("Synthesis", "pack_forest", "synthesise"),
             "treadle.synthesis.forestcoll.tree_units": ("dyadic_alternative",),
-            "treadle.synthesis.forestcoll.whole_capacities": ("capacities_within",),
+            "treadle.synthesis.forestcoll.whole_capacities": ("best_trimming", "capacities_within"),
         },
     )

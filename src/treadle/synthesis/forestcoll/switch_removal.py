@@ -8,6 +8,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import InfeasibleError
+from treadle.schedules.forest import Direction
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.forestcoll.instance import Instance
 
@@ -52,10 +53,17 @@ def check_balance(problem: Instance, capacities: Int64Array) -> None:
     node = unbalanced_relay(problem, capacities)
     if node is not None:
         balance_in, balance_out = _sums(problem, capacities)
-        name = problem.topology.node_names[node]
+        name, into, out = problem.topology.node_names[node], balance_in[node], balance_out[node]
+        if problem.direction is Direction.REDUCE:
+            into, out = out, into
+        if not problem.topology.is_compute[node]:
+            raise InfeasibleError(
+                f"{problem.topology.name}: switch {name!r} is not Eulerian: {into} in, {out} out; "
+                f"leave the surplus unused (--trim)"
+            )
         raise InfeasibleError(
-            f"{problem.topology.name}: switch {name!r} is not Eulerian: {balance_in[node]} in, "
-            f"{balance_out[node]} out; trim the surplus (--trim, or treadle.topologies.trimmed)"
+            f"{problem.topology.name}: {name!r}, no rank and a forwarder (--forward), is not Eulerian: "
+            f"{into} in, {out} out; leave the surplus unused (--trim), make it a rank, or drop --forward"
         )
 
 
