@@ -22,7 +22,7 @@ from rich.table import Table
 
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import RateResult, flow_instance, optimal_rate
-from treadle.synthesis.alltoall.pdhg import pdhg_rate
+from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 

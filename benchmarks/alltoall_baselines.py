@@ -10,13 +10,13 @@ import argparse
 import time
 
 from treadle.errors import TreadleError
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.exchange_cost import exchange_algbw
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.exchange import ExchangeSchedule
-from treadle.schedules.exchange_cost import exchange_algbw
 from treadle.synthesis.alltoall import optimal_rate
 from treadle.synthesis.alltoall.baselines import ALLTOALL_BASELINES, route_algbw
-from treadle.synthesis.alltoall.bisection import best_cut
-from treadle.synthesis.alltoall.fleischer import fleischer_rate
+from treadle.synthesis.alltoall.rate.bisection import best_cut
+from treadle.synthesis.alltoall.rate.fleischer import fleischer_rate
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 

@@ -10,16 +10,16 @@ import time
 
 import numpy as np
 
+from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.demands import Demands
-from treadle.schedules.verify_routes import verify_routes
 from treadle.synthesis.alltoall import optimal_rate
 from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_loads
-from treadle.synthesis.alltoall.hierarchical import hierarchical_routes
-from treadle.synthesis.alltoall.relays import Way
-from treadle.synthesis.baselines.boxes import find_boxes
+from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes
+from treadle.synthesis.alltoall.steps.relays import Way
+from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
+from treadle.verification.routes.routes import verify_routes
 
 FABRICS = (
     "dgx_a100(2)",

@@ -24,12 +24,12 @@ from rich.console import Console
 from rich.table import Table
 
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps import StepSchedule
-from treadle.schedules.verify_steps import verify_steps
-from treadle.synthesis.bfb import bfb_allgather, bfb_orbit, bfb_value, find_orbit_faults, torus_graph
-from treadle.synthesis.bfb import circulant_graph as circulant_orbit
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.steps.bfb import bfb_allgather, bfb_orbit, bfb_value, find_orbit_faults, torus_graph
+from treadle.synthesis.steps.bfb import circulant_graph as circulant_orbit
 from treadle.topologies import parse
 from treadle.topologies.moore import moore_steps
+from treadle.verification.steps.steps import verify_steps
 
 CASES = (
     ("hypercube(10)", "52.7"),

@@ -21,12 +21,12 @@ from rich.console import Console
 from rich.table import Table
 
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.forest import Direction
-from treadle.schedules.step_cost import t_b
-from treadle.schedules.verify_steps import verify_steps
-from treadle.synthesis.exact import ExactResult, FreeRounds, SolverProcess, synthesise_exact
-from treadle.synthesis.exact.bases import BASES, find_base
+from treadle.schedules.steps.step_cost import t_b
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.exact import ExactResult, FreeRounds, SolverProcess, synthesise_exact
+from treadle.synthesis.steps.exact.bases import BASES, find_base
 from treadle.topologies import Topology, parse
+from treadle.verification.steps.steps import verify_steps
 
 SCCL = {
     "hypercube(2)": ("0.59", "0.64", "0.68", "0.72"),

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.cost import algbw
-from treadle.synthesis.baselines import BASELINES
-from treadle.synthesis.forestcoll.optimality import optimum
-from treadle.topologies.platforms import dgx_a100, dgx_a100_flat, mi250
+from treadle.schedules.trees.forest_cost import algbw
+from treadle.synthesis.trees.baselines import BASELINES
+from treadle.synthesis.trees.optimality import optimum
+from treadle.topologies.catalogue.platforms import dgx_a100, dgx_a100_flat, mi250
 from treadle.topologies.topology import Topology
 
 PLATFORMS: tuple[tuple[Callable[[int], Topology], int], ...] = (

@@ -22,14 +22,14 @@ from treadle.finder.bases import least_circulant_diameter
 from treadle.finder.construction import notation, summary_letters
 from treadle.finder.search import Candidate, Finder
 from treadle.finder.tables import Tables, shipped_tables
-from treadle.synthesis.step_baselines import best_chunk_count, double_binary_tree_time_s
-from treadle.synthesis.step_baselines.trees import published_tree_time_s
-from treadle.topologies.circulants import circulant
+from treadle.synthesis.steps.baselines import best_chunk_count, double_binary_tree_time_s
+from treadle.synthesis.steps.baselines.binary_trees import published_tree_time_s
+from treadle.topologies.catalogue.circulants import circulant
+from treadle.topologies.catalogue.graphs import torus
+from treadle.topologies.catalogue.kautz import generalized_kautz
+from treadle.topologies.catalogue.rings import double_binary_tree, shifted_ring
 from treadle.topologies.distances import all_to_all_bound
-from treadle.topologies.graphs import torus
-from treadle.topologies.kautz import generalized_kautz
 from treadle.topologies.moore import all_to_all_limit, bandwidth_optimum, moore_steps
-from treadle.topologies.rings import double_binary_tree, shifted_ring
 from treadle.topologies.topology import Topology
 
 ALPHA_S = 10e-6

@@ -19,9 +19,9 @@ from rich.table import Table
 
 from treadle.errors import TreadleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.cost import height_max
-from treadle.schedules.forest import Forest
-from treadle.synthesis.forestcoll import synthesise
+from treadle.schedules.trees.forest import Forest
+from treadle.schedules.trees.forest_cost import height_max
+from treadle.synthesis.trees import synthesise
 from treadle.topologies import parse
 
 LARGER = (
@@ -91,7 +91,7 @@ LARGER = (
 def samples() -> list[str]:
     """The catalogue's small samples, which the tests use."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-    from catalogue_samples import SAMPLES
+    from samples.catalogue_samples import SAMPLES
 
     return sorted({fabric.name for fabrics in SAMPLES.values() for fabric in fabrics})
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from treadle.lowering.message_levels import dataflow
-from treadle.lowering.passes import merge_levels
 from treadle.planning import parse_sizes, program_of, solve
+from treadle.program.message_levels import dataflow
+from treadle.program.passes import merge_levels
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import (
     InterpreterTimes,

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.cost import height_max
-from treadle.schedules.forest import Forest
-from treadle.synthesis.forestcoll import Packer, synthesise
+from treadle.schedules.trees.forest import Forest
+from treadle.schedules.trees.forest_cost import height_max
+from treadle.synthesis.trees import Packer, synthesise
 from treadle.topologies import parse
 
 A100_FAILED = (

@@ -30,9 +30,9 @@ from scale_page import page
 
 from treadle.planning import bound, pose, repair, solve
 from treadle.schedules.factored import FactoredForest
-from treadle.schedules.verify import verify
-from treadle.synthesis.forestcoll.decomposition.decompose import decompose
+from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies import Topology, TopologyBuilder, parse, with_failed_links, with_failed_nodes
+from treadle.verification.schedules import verify
 
 GB = 10**9
 MIB = 2**20

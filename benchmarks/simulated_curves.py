@@ -47,7 +47,7 @@ from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.sweep import MAX_AUTO_SLICES, MAX_AUTO_TASKS, best_slices
 from treadle.simulation.tasks import TaskGraph, task_graph
-from treadle.synthesis.step_baselines import best_chunk_count, double_binary_tree_time_s
+from treadle.synthesis.steps.baselines import best_chunk_count, double_binary_tree_time_s
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.units import format_size

@@ -27,13 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.errors import ScheduleError, TreadleError
-from treadle.lowering.program import Buffer, Program
 from treadle.planning import ElementType, RuntimeName, SolveResult, program_of, solve
+from treadle.program.program import Buffer, Program
 from treadle.runtime.in_process import Execution, PreparedProgram
 from treadle.runtime.mpi import load_mpi
 from treadle.runtime.mpi_rank import PreparedRank, RankExecution
+from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.demands import Demands
 from treadle.topologies import parse
 
 Complex = NDArray[np.complex128]

@@ -25,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.errors import ScheduleError, TreadleError
-from treadle.lowering.program import Buffer
 from treadle.planning import ElementType, SolveResult, program_of, solve
+from treadle.program.program import Buffer
 from treadle.runtime.in_process import Execution, PreparedProgram
+from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.demands import Demands
 from treadle.synthesis.alltoall import optimal_rate
-from treadle.synthesis.alltoall.extract import extract_paths
+from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 

@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from child_processes import finished, finished_together, search_path
-from matrix_cases import Key, modes, plans
+from samples.matrix_cases import Key, modes, plans
 from treadle import planning
 from treadle.errors import TreadleError
-from treadle.lowering.program import Program
-from treadle.planning.testbed import emulate
+from treadle.planning.measuring.testbed import emulate
+from treadle.program.program import Program
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import launch_environment, measure_mpi_c
 from treadle.runtime.sweep import measure
-from treadle.schedules.files import save_plan
-from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import Plan
-from treadle.schedules.steps import StepSchedule
+from treadle.schedules.plan_files.archive import save_plan
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.forest import ForestSchedule
 from treadle.simulation.simgrid import simulate_with_simgrid
 from treadle.testbed.launch import Timing, run_program
 from treadle.testbed.layout import check_paths, make_layout

@@ -8,10 +8,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from matrix_cases import ROWS, SHORT, Key
+import places
 from matrix_columns import JOBS, Outcomes
+from samples.matrix_cases import ROWS, SHORT, Key
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "matrix.md"
+PAGE = places.ROOT / "docs" / "matrix.md"
 BEGIN, END = "<!-- table: tests/matrix_table.py -->\n", "<!-- end of table -->\n"
 COLUMNS = tuple(column for job in JOBS for column in job.columns)
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-import exchange_samples as samples
-from treadle.lowering.lower import lower
-from treadle.lowering.program import OperationKind, Program
+from samples import exchange_samples as samples
+from treadle.program.lower import lower
+from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType
 from treadle.runtime.mpi import load_mpi, measure_mpi
-from treadle.synthesis.alltoall.time_stepped import time_stepped_flow
-from treadle.synthesis.alltoall.timed_paths import chunked_exchange
+from treadle.synthesis.alltoall.steps.time_stepped import time_stepped_flow
+from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange
 from treadle.topologies import parse
 
 FABRICS = ("hypercube(3)", "twisted_hypercube(3)", "complete_bipartite(4, 4)", "generalized_kautz(2, 8)")

@@ -7,18 +7,17 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import exchange_samples
-import greedy_steps as samples
-import route_samples
-from treadle.lowering.lower import lower
-from treadle.lowering.message_levels import dataflow
-from treadle.lowering.passes import merge_levels
-from treadle.lowering.program import OperationKind, Program
+from samples import exchange_samples, route_samples
+from samples import greedy_steps as samples
+from treadle.program.lower import lower
+from treadle.program.message_levels import dataflow
+from treadle.program.passes import merge_levels
+from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_rank import PreparedRank, RankExecution
 from treadle.schedules.collective import SPANNING_KINDS
-from treadle.synthesis.alltoall.timed_routes import timed_routes
+from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
 
 SIZES = [0, 4, 36, 4096, 50_000]
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from runtime_programs import exchange, overwritten, random_program
+from samples.runtime_programs import exchange, overwritten, random_program
 from treadle.errors import TreadleError
-from treadle.lowering.program import OperationKind, Program
+from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind

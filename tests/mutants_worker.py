@@ -6,12 +6,12 @@ import json
 import sys
 from pathlib import Path
 
-from program_mutants import mutants
+from samples.program_mutants import mutants
 from treadle.errors import TreadleError
-from treadle.lowering.lower import lower
+from treadle.program.lower import lower
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_text import execute_text
-from treadle.schedules.files import load_plan
+from treadle.schedules.plan_files.archive import load_plan
 
 
 def main() -> None:

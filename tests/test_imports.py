@@ -50,15 +50,15 @@ ALLOWED = {
 VERIFIER_MAY_IMPORT = {
     "treadle.topologies.topology",
     "treadle.schedules.collective",
-    "treadle.schedules.exchange",
+    "treadle.schedules.alltoall.exchange",
     "treadle.schedules.factored",
-    "treadle.schedules.forest",
+    "treadle.schedules.trees.forest",
     "treadle.schedules.plan",
-    "treadle.schedules.routes",
+    "treadle.schedules.alltoall.routes",
     "treadle.schedules.schedule",
-    "treadle.schedules.steps",
-    "treadle.schedules.timed_routes",
-    "treadle.schedules.violations",
+    "treadle.schedules.steps.steps",
+    "treadle.schedules.alltoall.timed_routes",
+    "treadle.verification.violations",
     "treadle.schedules.witness",
 }
 THIRD_PARTY = {
@@ -142,7 +142,7 @@ def test_third_party_imports_stay_in_their_layer(where: str) -> None:
 def test_verifier_imports_value_types_only() -> None:
     paths = [path for path in modules() if layer(path) == "schedules" and "verify" in str(path)]
     assert paths
-    own = {f"treadle.schedules.{path.stem}" for path in paths} | {"treadle.schedules.verify"}
+    own = {f"treadle.schedules.{path.stem}" for path in paths} | {"treadle.verification.schedules"}
     for path in paths:
         for name, line in imports_of(path):
             if not name.startswith("treadle.") or any(name.startswith(b) for b in BASE | own):
@@ -154,7 +154,7 @@ def test_verifier_imports_value_types_only() -> None:
 def test_interpreter_shares_no_code_with_the_writer() -> None:
     for path in (PACKAGE / "lowering").glob("interpret*.py"):
         for name, line in imports_of(path):
-            assert not name.startswith("treadle.lowering.msccl_xml"), f"{path}:{line}: imports {name}"
+            assert not name.startswith("treadle.formats.msccl.writer"), f"{path}:{line}: imports {name}"
 
 
 @pytest.mark.parametrize("where", [name for name in packages() if name != "cli"])

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from treadle.planning import verify as verify
     from treadle.schedules.collective import Collective as Collective
     from treadle.schedules.collective import CollectiveKind as CollectiveKind
-    from treadle.schedules.files import load_plan as load_plan
-    from treadle.schedules.files import save_plan as save_plan
+    from treadle.schedules.plan_files.archive import load_plan as load_plan
+    from treadle.schedules.plan_files.archive import save_plan as save_plan
     from treadle.topologies import Topology as Topology
     from treadle.topologies import TopologyBuilder as TopologyBuilder
     from treadle.topologies import parse as parse
@@ -28,7 +28,7 @@ else:
             "treadle._version": ("__version__",),
             "treadle.planning": ("bound", "compare", "lower", "repair", "run", "solve", "verify"),
             "treadle.schedules.collective": ("Collective", "CollectiveKind"),
-            "treadle.schedules.files": ("load_plan", "save_plan"),
+            "treadle.schedules.plan_files.archive": ("load_plan", "save_plan"),
             "treadle.topologies": ("Topology", "TopologyBuilder", "parse"),
         },
     )

@@ -15,10 +15,10 @@ from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.files import load_plan, save_plan
-from treadle.schedules.violations import Report
+from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.schedules.witness import CutWitness
 from treadle.topologies import parse
+from treadle.verification.violations import Report
 
 
 @pytest.fixture

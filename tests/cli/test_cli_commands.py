@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from treadle.cli.main import main
-from treadle.schedules.files import load_plan
+from treadle.schedules.plan_files.archive import load_plan
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from treadle.cli.main import main
 from treadle.cli.quantities import counted
-from treadle.schedules.files import load_plan, save_plan
+from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.schedules.witness import CutWitness
 
 LOPSIDED = 'with_failed_links(dgx_a100(2, gpus_per_box=2), "box0.gpu0->box0.nvswitch")'

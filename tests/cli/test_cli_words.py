@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from treadle.cli.names import describe_links, describe_nodes
+from treadle.cli.designing.names import describe_links, describe_nodes
 from treadle.cli.quantities import exact_bandwidth, parse_integers, parse_seconds
 from treadle.errors import FormatError
 from treadle.topologies import parse

@@ -19,7 +19,7 @@ from child_processes import finished, search_path, started
 from treadle import planning
 from treadle.cli import status
 from treadle.cli.main import main
-from treadle.schedules.files import load_plan, save_plan
+from treadle.schedules.plan_files.archive import load_plan, save_plan
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": search_path()}
 FULL = "/dev/full"

@@ -37,13 +37,13 @@ def test_help_and_version_load_no_library(option: str) -> None:
 def test_a_bound_loads_no_more_than_it_needs() -> None:
     loaded = loaded_by("bound", "ring:4", "allgather")
     assert not loaded & (SLOW - {"numpy"})
-    assert "treadle.synthesis.forestcoll.optimality" in loaded
+    assert "treadle.synthesis.trees.optimality" in loaded
     others = (
-        "treadle.lowering",
+        "treadle.program",
         "treadle.finder",
         "treadle.runtime",
         "treadle.simulation",
-        "treadle.cli.solve",
+        "treadle.cli.solving.solve",
     )
     assert not loaded & set(others)
     assert not [name for name in loaded if name.startswith("treadle.synthesis.alltoall.")]

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from step_samples import k22_allgather, ring_allgather
+from samples.step_samples import k22_allgather, ring_allgather
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
 from treadle.finder.predict import (
     Performance,
@@ -24,25 +24,25 @@ from treadle.finder.predict import (
     measured,
 )
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.forest import Direction
-from treadle.schedules.step_cost import t_b
-from treadle.schedules.step_transforms import reverse
-from treadle.schedules.steps import Steps, StepSchedule, steps_from_sends
-from treadle.schedules.verify_steps import verify_steps
-from treadle.synthesis.bfb import bfb_allgather, bfb_schedule, bfb_value
-from treadle.synthesis.expansions import (
+from treadle.schedules.steps.step_cost import t_b
+from treadle.schedules.steps.step_transforms import reverse
+from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.bfb import bfb_allgather, bfb_schedule, bfb_value
+from treadle.synthesis.steps.schedule_expansions import (
     cartesian_power_schedule,
     cartesian_product_schedule,
     degree_expansion_schedule,
     line_graph_schedule,
 )
 from treadle.topologies import parse
-from treadle.topologies.circulants import directed_circulant
-from treadle.topologies.direct import from_arcs
+from treadle.topologies.catalogue.circulants import directed_circulant
+from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.distances import diameter
-from treadle.topologies.expansions import line_graph
 from treadle.topologies.moore import is_moore_optimal
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.expansions import line_graph
+from treadle.verification.steps.steps import verify_steps
 
 BASES = [
     *("complete(2)", "complete(3)", "complete(5)", "complete_bipartite(3, 3)", "hamming(2, 3)"),

@@ -16,13 +16,13 @@ from treadle.finder.predict import Performance
 from treadle.finder.search import Candidate, Finder, pareto
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.forest import Direction
-from treadle.schedules.step_cost import t_b
-from treadle.schedules.steps import StepSchedule
-from treadle.schedules.verify import verify
-from treadle.synthesis.bfb import bfb_reduce_scatter_value, bfb_value
+from treadle.schedules.steps.step_cost import t_b
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import is_symmetric, parse
 from treadle.topologies.moore import bandwidth_optimum, moore_steps
+from treadle.verification.schedules import verify
 
 PUBLISHED_ONLY = Tables(shipped_tables().figures)
 """Without what our own search of Cayley digraphs found."""

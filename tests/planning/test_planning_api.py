@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import strategies as own
 import treadle
+from samples import strategies as own
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
 from treadle.planning import (
     RejectedError,
@@ -19,16 +19,16 @@ from treadle.planning import (
     algorithm_names,
     bound,
     compare,
-    generation,
     pose,
     program_of,
     solve,
     verify,
 )
-from treadle.planning import candidate as candidates
+from treadle.planning.solving import candidate as candidates
+from treadle.planning.solving import generation
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
-from treadle.schedules.forest import ForestSchedule
 from treadle.schedules.plan import PlanEntry
+from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.watch import Watch
 from treadle.topologies import (
     Topology,

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from strategies import digraphs
+from samples.strategies import digraphs
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.verify_exchange import verify_exchange
-from treadle.schedules.verify_routes import verify_routes
 from treadle.synthesis.alltoall import RateResult, check_flow, optimal_rate
-from treadle.synthesis.alltoall.exact_rate import exact_rate
-from treadle.synthesis.alltoall.extract import extract_paths
-from treadle.synthesis.alltoall.hierarchical import hierarchical_routes
-from treadle.synthesis.alltoall.layers import lash_layers
-from treadle.synthesis.alltoall.pipelined import pipelined
-from treadle.synthesis.alltoall.route_units import route_schedule
+from treadle.synthesis.alltoall.rate.exact_rate import exact_rate
+from treadle.synthesis.alltoall.routes.extract import extract_paths
+from treadle.synthesis.alltoall.routes.layers import lash_layers
+from treadle.synthesis.alltoall.routes.route_units import route_schedule
+from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes
+from treadle.synthesis.alltoall.steps.pipelined import pipelined
 from treadle.topologies import parse
 from treadle.topologies.properties import are_ranks_connected
 from treadle.topologies.topology import Topology
-from treadle.topologies.transforms import with_failed_links
+from treadle.topologies.transforms.changes import with_failed_links
+from treadle.verification.alltoall.exchange import verify_exchange
+from treadle.verification.routes.routes import verify_routes
 
 PUNCTURED = [
     "punctured(torus(3, 3, 3), links=3, seed=1)",

@@ -9,25 +9,25 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from clustered_fabrics import clustered_case
-from nested_fabrics import Case, all_cuts_rate, case, written_out
+from samples.clustered_fabrics import clustered_case
+from samples.nested_fabrics import Case, all_cuts_rate, case, written_out
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.verify import Report, verify
 from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.forestcoll.budget import TreeBudget
-from treadle.synthesis.forestcoll.decomposition.decompose import FactoredSynthesis, decompose
-from treadle.synthesis.forestcoll.decomposition.detection import detect
-from treadle.synthesis.forestcoll.decomposition.tight_cuts import Decomposition
-from treadle.synthesis.forestcoll.decomposition.trimming import trim
-from treadle.synthesis.forestcoll.fixed_trees import fixed_trees_optimum, floor_capacities
-from treadle.synthesis.forestcoll.instance import instance_of
-from treadle.synthesis.forestcoll.optimality import optimum
-from treadle.synthesis.forestcoll.packers import Packer
-from treadle.synthesis.forestcoll.pipeline import synthesise
-from treadle.synthesis.forestcoll.switch_removal import unbalanced_relay
+from treadle.synthesis.trees.budget import TreeBudget
+from treadle.synthesis.trees.fixed_trees import fixed_trees_optimum, floor_capacities
+from treadle.synthesis.trees.instance import instance_of
+from treadle.synthesis.trees.optimality import optimum
+from treadle.synthesis.trees.packers.packers import Packer
+from treadle.synthesis.trees.pipeline import synthesise
+from treadle.synthesis.trees.switch_removal import unbalanced_relay
+from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
+from treadle.synthesis.trees.tight_cuts.sets.detection import detect
+from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition
+from treadle.synthesis.trees.tight_cuts.trimming import trim
 from treadle.topologies import parse
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
+from treadle.verification.schedules import Report, verify
 
 BATCHES = [range(start, start + 20) for start in range(0, 100, 20)]
 

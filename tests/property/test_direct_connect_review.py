@@ -16,11 +16,11 @@ from treadle.finder.predict import Performance
 from treadle.finder.search import Candidate
 from treadle.finder.workload import Call, Exchange, Network
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.forest import Direction
-from treadle.schedules.steps import Steps, StepSchedule
-from treadle.synthesis.bfb import bfb_schedule
-from treadle.synthesis.exact import synthesise_exact
-from treadle.synthesis.exact.problem import exact_problem
+from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.bfb import bfb_schedule
+from treadle.synthesis.steps.exact import synthesise_exact
+from treadle.synthesis.steps.exact.problem import exact_problem
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 

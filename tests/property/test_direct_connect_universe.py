@@ -8,15 +8,13 @@ from fractions import Fraction
 import networkx as nx
 import pytest
 
-from catalogue_samples import SAMPLES
+from samples.catalogue_samples import SAMPLES
 from treadle.errors import TreadleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.step_cost import t_b
-from treadle.schedules.verify_steps import verify_steps
-from treadle.schedules.violations import Report
-from treadle.synthesis.bfb import bfb_reduce_scatter_value, bfb_schedule, bfb_value
-from treadle.synthesis.forestcoll import optimum
-from treadle.synthesis.step_baselines import STEP_BASELINES
+from treadle.schedules.steps.step_cost import t_b
+from treadle.synthesis.steps.baselines import STEP_BASELINES
+from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_schedule, bfb_value
+from treadle.synthesis.trees import optimum
 from treadle.topologies import (
     Topology,
     catalogue,
@@ -25,6 +23,8 @@ from treadle.topologies import (
     is_regular,
     unreachable_pair,
 )
+from treadle.verification.steps.steps import verify_steps
+from treadle.verification.violations import Report
 
 ALLGATHER, REDUCE_SCATTER, ALLREDUCE = (
     CollectiveKind.ALLGATHER,

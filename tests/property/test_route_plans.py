@@ -10,20 +10,20 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import route_samples as samples
-from strategies import digraphs, symmetric_topologies
+from samples import route_samples as samples
+from samples.strategies import digraphs, symmetric_topologies
 from treadle import planning
 from treadle.errors import InfeasibleError
-from treadle.lowering.check import check_program
-from treadle.lowering.interpret import interpret_msccl_xml
-from treadle.lowering.lower import lower
-from treadle.lowering.msccl_xml import emit_msccl_xml
-from treadle.schedules.demands import Demands
-from treadle.schedules.files import load_plan, save_plan
-from treadle.schedules.routes import RouteSchedule
-from treadle.schedules.timed_routes import TimedRoutes
-from treadle.schedules.verify import verify_plan
+from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.writer import emit_msccl_xml
+from treadle.program.check import check_program
+from treadle.program.lower import lower
+from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.topologies.topology import Topology
+from treadle.verification.schedules import verify_plan
 
 
 @st.composite

@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.verify import verify
-from treadle.synthesis.forestcoll import optimum
-from treadle.synthesis.forestcoll.decomposition.decompose import FactoredSynthesis, decompose
-from treadle.topologies.platforms import add_box
+from treadle.synthesis.trees import optimum
+from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
+from treadle.topologies.catalogue.platforms import add_box
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.verification.schedules import verify
 
 STYLES = ("irregular", "mixed", "lone")
 """GPUs on planes at random; boxes of two sizes, planes in turn; equal boxes, some of which lost a GPU."""

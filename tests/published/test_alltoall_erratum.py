@@ -11,16 +11,16 @@ import heapq
 import json
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from treadle.schedules.alltoall_witness import DistanceWitness
+import places
+from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.topologies import parse
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "alltoall_lengths_l3_c16_3_4.json"
+GOLDEN = places.GOLDEN / "alltoall_lengths_l3_c16_3_4.json"
 PRINTED = 8.12e-4
 
 ORDER = 16

@@ -15,15 +15,15 @@ from itertools import pairwise
 
 import pytest
 
+from treadle.schedules.alltoall.route_cost import route_time
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.route_cost import route_time
 from treadle.synthesis.alltoall import RateResult, optimal_rate
 from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_loads
 from treadle.synthesis.alltoall.baselines.single_path_ilp import ilp_disjoint
 from treadle.synthesis.alltoall.baselines.sssp import single_source_shortest_paths
-from treadle.synthesis.alltoall.disjoint_paths import bounded_paths, disjoint_paths
-from treadle.synthesis.alltoall.extract import extract_paths
-from treadle.synthesis.alltoall.path_mcf import path_mcf
+from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
+from treadle.synthesis.alltoall.routes.extract import extract_paths
+from treadle.synthesis.alltoall.routes.path_mcf import path_mcf
 from treadle.topologies import parse
 from treadle.topologies.moore import all_to_all_limit
 from treadle.topologies.topology import Topology

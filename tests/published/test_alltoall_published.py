@@ -13,7 +13,7 @@ import pytest
 
 from treadle import topologies as t
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.synthesis.alltoall.exact_rate import ExactRate, exact_rate
+from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, exact_rate
 from treadle.topologies.moore import all_to_all_limit
 
 

@@ -12,24 +12,24 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from step_samples import sends_of
+from samples.step_samples import sends_of
 from treadle.finder.bases import least_circulant_diameter
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.step_cost import runtime_s, t_b
-from treadle.schedules.steps import StepSchedule
-from treadle.schedules.verify_steps import verify_steps
-from treadle.synthesis.bfb import bfb_schedule, bfb_value
-from treadle.synthesis.step_baselines import (
+from treadle.schedules.steps.step_cost import runtime_s, t_b
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.steps.baselines import (
     STEP_BASELINES,
     best_chunk_count,
     double_binary_tree_steps,
     double_binary_tree_time_s,
 )
-from treadle.synthesis.step_baselines.trees import published_tree_time_s
+from treadle.synthesis.steps.baselines.binary_trees import published_tree_time_s
+from treadle.synthesis.steps.bfb import bfb_schedule, bfb_value
 from treadle.topologies import parse
 from treadle.topologies.distances import all_to_all_bound, diameter, eccentricities
 from treadle.topologies.moore import bandwidth_optimum
 from treadle.topologies.topology import Topology
+from treadle.verification.steps.steps import verify_steps
 
 ALPHA_S = 10e-6
 SIZE = 2**20

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from step_samples import k22_allgather, ring_allgather, schedule_of, sends_of
+from samples.step_samples import k22_allgather, ring_allgather, schedule_of, sends_of
 from treadle.finder.predict import (
     Performance,
     cartesian_power_performance,
@@ -23,13 +23,12 @@ from treadle.finder.predict import (
     measured,
 )
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.forest import Direction
-from treadle.schedules.step_cost import t_b as exact_t_b
-from treadle.schedules.steps import Steps
-from treadle.schedules.verify_steps import verify_steps
-from treadle.synthesis.bfb import bfb_allgather, bfb_reduce_scatter
-from treadle.synthesis.exact.bases import base_schedule
-from treadle.synthesis.expansions import (
+from treadle.schedules.steps.step_cost import t_b as exact_t_b
+from treadle.schedules.steps.steps import Steps
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.bfb import bfb_allgather, bfb_reduce_scatter
+from treadle.synthesis.steps.exact.bases import base_schedule
+from treadle.synthesis.steps.schedule_expansions import (
     cartesian_power_schedule,
     cartesian_product_schedule,
     degree_expansion_schedule,
@@ -39,6 +38,7 @@ from treadle.topologies import parse
 from treadle.topologies.distances import diameter
 from treadle.topologies.moore import is_moore_optimal, moore_steps
 from treadle.topologies.topology import Topology
+from treadle.verification.steps.steps import verify_steps
 
 ALPHA_US = 10
 MEGABYTE_US = 2**20 * 8 / 100e3

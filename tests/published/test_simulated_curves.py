@@ -11,11 +11,12 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+import places
 
 KB, MB, GB = 2**10, 2**20, 2**30
 FC, ONE_TREE = "ForestColl", "ForestColl, 1 tree a root"
@@ -23,7 +24,7 @@ FC, ONE_TREE = "ForestColl", "ForestColl, 1 tree a root"
 
 def benchmark(name: str) -> ModuleType:
     """A script of benchmarks/, with its neighbours on the path while it is imported."""
-    folder = str(Path(__file__).parents[2] / "benchmarks")
+    folder = str(places.ROOT / "benchmarks")
     sys.path.insert(0, folder)
     try:
         return importlib.import_module(name)

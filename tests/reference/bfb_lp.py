@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.optimize import linprog
 
-from treadle.schedules.steps import Steps
+from treadle.schedules.steps.steps import Steps
 from treadle.topologies.topology import Topology
 
 

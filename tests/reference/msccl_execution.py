@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from treadle.lowering.interpret_order import Edges, find_edges, find_order
-from treadle.lowering.interpret_parser import READING, SENDING, STORING, Algorithm, Step, parse_msccl_xml
+from treadle.formats.msccl.judge_order import Edges, find_edges, find_order
+from treadle.formats.msccl.reader import READING, SENDING, STORING, Algorithm, Step, parse_msccl_xml
 
 _Value = dict[tuple[int, int], int]
 """How often each (rank, chunk) is contained."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import pairwise
 
-from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.program.program import Buffer, OperationKind, Program
 
 _Stream = tuple[int, int, int]
 

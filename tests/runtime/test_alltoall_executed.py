@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import exchange_samples as samples
 from child_processes import finished, search_path
 from engines import missing_engines, mpirun
-from treadle.lowering.lower import lower
-from treadle.lowering.program import OperationKind, Program
+from samples import exchange_samples as samples
+from treadle.program.lower import lower
+from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType
 from treadle.runtime.in_process import execute
 from treadle.runtime.sweep import measure
-from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.synthesis.alltoall.baselines.torus_exchange import torus_exchange
-from treadle.synthesis.alltoall.time_stepped import time_stepped_flow
-from treadle.synthesis.alltoall.timed_paths import chunked_exchange
+from treadle.synthesis.alltoall.steps.time_stepped import time_stepped_flow
+from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange
 from treadle.topologies import parse
 
 WORKER = Path(__file__).resolve().parents[1] / "mpi_alltoall_worker.py"

@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import exchange_samples as samples
+from samples import exchange_samples as samples
 from treadle.errors import ScheduleError
-from treadle.lowering.lower import lower
-from treadle.lowering.program import OperationKind, Program
+from treadle.program.lower import lower
+from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType, expected
 from treadle.runtime.in_process import execute
 from treadle.runtime.sweep import measure
 from treadle.schedules.collective import CollectiveKind
-from treadle.synthesis.alltoall.time_stepped import time_stepped_flow
-from treadle.synthesis.alltoall.timed_paths import chunked_exchange
+from treadle.synthesis.alltoall.steps.time_stepped import time_stepped_flow
+from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange
 from treadle.topologies import parse
 
 SIZES = [0, 4, 52, 1000, 2**16 + 12]

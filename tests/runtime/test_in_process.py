@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime_programs import exchange, random_program
+from samples.runtime_programs import exchange, random_program
 from treadle.errors import MemoryLimitError, MissingDependencyError, ScheduleError
-from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
+from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.runtime.data import ElementType, Reduction, expected, make_pattern, numpy_dtype
 from treadle.runtime.in_process import Execution, PreparedProgram, execute
 from treadle.runtime.sweep import measure

@@ -16,7 +16,7 @@ from engines import missing_engines
 from treadle import planning
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import launch_environment, local_launch
-from treadle.schedules.files import save_plan
+from treadle.schedules.plan_files.archive import save_plan
 
 MARK = "TREADLE_TEST_KILLED_RANKS"
 BOUND_S = 30.0

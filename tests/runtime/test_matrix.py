@@ -8,8 +8,8 @@ import pytest
 
 import matrix_table
 from engines import missing_engines
-from matrix_cases import ROWS, plans
 from matrix_columns import JOBS, Job
+from samples.matrix_cases import ROWS, plans
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.columns[0])

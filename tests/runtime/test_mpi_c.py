@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 from child_processes import finished, search_path, started
-from runtime_programs import exchange, overwritten, random_program
+from samples.runtime_programs import exchange, overwritten, random_program
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.lowering.message_levels import dataflow, needs_copy
-from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
-from treadle.lowering.program_text import program_text
 from treadle.planning import program_of, solve
+from treadle.program.message_levels import dataflow, needs_copy
+from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
+from treadle.program.program_text import program_text
 from treadle.runtime import mpi_build
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from child_processes import finished, search_path
-from runtime_programs import random_program
+from samples.runtime_programs import random_program
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.runtime.mpi import check_world, load_mpi
 from treadle.schedules.collective import CollectiveKind

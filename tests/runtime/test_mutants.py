@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-import text_mutants
 from child_processes import finished, search_path
 from engines import missing_engines
 from matrix_columns import TESTS
-from program_mutants import FAULTS, mutants, size_in_elements
+from samples import text_mutants
+from samples.program_mutants import FAULTS, mutants, size_in_elements
 from treadle import planning
 from treadle.errors import ScheduleError
-from treadle.lowering.program import Program
-from treadle.lowering.program_text import program_text
+from treadle.program.program import Program
+from treadle.program.program_text import program_text
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import (
     interpreter_arguments,
@@ -28,8 +28,8 @@ from treadle.runtime.mpi_c import (
     written_program,
 )
 from treadle.runtime.sweep import measure
-from treadle.schedules.files import save_plan
 from treadle.schedules.plan import Plan
+from treadle.schedules.plan_files.archive import save_plan
 from treadle.simulation.simgrid import simulate_with_simgrid
 
 STATIC = ("dropped send", "swapped sends", "duplicated send")

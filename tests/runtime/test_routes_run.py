@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import route_samples as samples
-from treadle.lowering.lower import lower
-from treadle.lowering.program import OperationKind, Program
+from samples import route_samples as samples
+from treadle.program.lower import lower
+from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType, expected
 from treadle.runtime.in_process import execute
 from treadle.runtime.sweep import measure
-from treadle.synthesis.alltoall.timed_routes import timed_routes
+from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
 from treadle.topologies import parse
 
 SIZES = [0, 4, 52, 1000, 2**15 + 12]

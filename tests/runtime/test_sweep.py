@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime_programs import random_program
+from samples.runtime_programs import random_program
 from treadle.errors import FormatError
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.sweep import SweepRow, make_row, measure, parse_size, parse_sizes, row_json, table_lines

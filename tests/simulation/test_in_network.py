@@ -8,14 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from forest_samples import asked_allreduce, pruned_broadcast, pruned_reduce
-from simulation_samples import RATE, one_to_two, star, two_to_one
+from samples.forest_samples import asked_allreduce, pruned_broadcast, pruned_reduce
+from samples.simulation_samples import RATE, one_to_two, star, two_to_one
 from treadle import planning
 from treadle.errors import ScheduleError
-from treadle.lowering.lower import lower
-from treadle.lowering.program import Operation, OperationKind, Program, program_from_operations
+from treadle.program.lower import lower
+from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.cost import link_loads
+from treadle.schedules.trees.forest_cost import link_loads
 from treadle.simulation.options import Forwarding, Sharing, SimulationOptions
 from treadle.simulation.simulate import simulate_program
 

@@ -13,11 +13,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from simulation_samples import RATE, messages, one_to_two, star
+import places
+from samples.simulation_samples import RATE, messages, one_to_two, star
 from treadle import planning
 from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleError
-from treadle.lowering.program import Operation, OperationKind, Program, program_from_operations
-from treadle.lowering.program_text import program_text
+from treadle.program.program import Operation, OperationKind, Program, program_from_operations
+from treadle.program.program_text import program_text
 from treadle.schedules.collective import CollectiveKind
 from treadle.simulation.options import Sharing, SimulationOptions
 from treadle.simulation.simgrid import find_simgrid, platform_xml, simulate_with_simgrid
@@ -32,7 +33,7 @@ needs_simgrid = pytest.mark.skipif(
 def referee() -> ModuleType:
     """The script that makes the table of docs/simulation.md."""
     if "simgrid_referee" not in sys.modules:
-        path = Path(__file__).parents[2] / "benchmarks" / "simgrid_referee.py"
+        path = places.ROOT / "benchmarks" / "simgrid_referee.py"
         spec = importlib.util.spec_from_file_location("simgrid_referee", path)
         assert spec is not None
         assert spec.loader is not None

@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from program_cases import random_case
-from simulation_samples import chain, messages, relay, slow_times, star
+from samples.program_cases import random_case
+from samples.simulation_samples import chain, messages, relay, slow_times, star
 from treadle.errors import ScheduleError
-from treadle.lowering.lower import lower
-from treadle.lowering.program import Operation, OperationKind, program_from_operations
+from treadle.program.lower import lower
+from treadle.program.program import Operation, OperationKind, program_from_operations
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.cost import link_loads
+from treadle.schedules.trees.forest_cost import link_loads
 from treadle.simulation.clock import timed_graph
 from treadle.simulation.options import Forwarding, LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.simulate import simulate_graph, simulate_program

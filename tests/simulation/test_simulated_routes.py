@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from treadle import planning
-from treadle.schedules.route_cost import route_runtime
+from treadle.schedules.alltoall.route_cost import route_runtime
 from treadle.simulation.options import SimulationOptions
 
 FABRIC = 'torus(3, 3, bandwidth="10GB/s", latency="500ns")'

@@ -10,16 +10,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from program_cases import random_case as random_forest_case
-from simulation_samples import chain, relay
-from step_samples import random_case
+from samples.program_cases import random_case as random_forest_case
+from samples.simulation_samples import chain, relay
+from samples.step_samples import random_case
 from treadle import planning
 from treadle.errors import ScheduleError
-from treadle.lowering.lower import lower
+from treadle.program.lower import lower
+from treadle.schedules.alltoall.exchange_cost import exchange_runtime_s
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.cost import algbw
-from treadle.schedules.exchange_cost import exchange_runtime_s
-from treadle.schedules.step_cost import runtime_s
+from treadle.schedules.steps.step_cost import runtime_s
+from treadle.schedules.trees.forest_cost import algbw
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.options import Forwarding, LatencyModel, Sharing, SimulationOptions

@@ -16,13 +16,13 @@ from joblib import parallel_config
 
 from dask_cluster import dask_cluster
 from treadle.schedules.collective import Collective, CollectiveKind, Demands, on_all_ranks
-from treadle.synthesis.alltoall import disjoint_paths as path_sets
-from treadle.synthesis.alltoall import extract
-from treadle.synthesis.alltoall.decomposed import children_mcf
-from treadle.synthesis.alltoall.disjoint_paths import bounded_paths, disjoint_paths
-from treadle.synthesis.alltoall.extract import extract_paths
-from treadle.synthesis.alltoall.flow import ConcurrentFlow
-from treadle.synthesis.alltoall.rate import optimal_rate
+from treadle.synthesis.alltoall.rate.decomposed import children_mcf
+from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
+from treadle.synthesis.alltoall.rate.rate import optimal_rate
+from treadle.synthesis.alltoall.routes import disjoint_paths as path_sets
+from treadle.synthesis.alltoall.routes import extract
+from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
+from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.parallel import core_threads, map_blocks, runs_apart, spans
 from treadle.synthesis.watch import Watch

@@ -15,7 +15,7 @@ from treadle.cli.main import main
 from treadle.errors import InfeasibleError
 from treadle.planning import solve
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.forestcoll import best_trimming, optimum
+from treadle.synthesis.trees import best_trimming, optimum
 from treadle.topologies import Topology, TopologyBuilder, save_topology, trimmed
 
 PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)

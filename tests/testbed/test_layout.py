@@ -3,8 +3,8 @@
 import pytest
 
 from treadle.errors import ScheduleError, TopologyError
-from treadle.lowering.lower import lower
 from treadle.planning import solve
+from treadle.program.lower import lower
 from treadle.testbed.layout import burst_bytes, check_paths, link_rates, make_layout, set_up_commands
 from treadle.topologies import parse
 from treadle.topologies.topology import TopologyBuilder

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies import digraphs, eulerian_topologies
+from samples.strategies import digraphs, eulerian_topologies
 from treadle.errors import InfeasibleError, TopologyError
 from treadle.topologies import (
     TopologyBuilder,

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.errors import TopologyError
-from treadle.topologies.circulants import circulant
-from treadle.topologies.direct import from_arcs, from_edges
-from treadle.topologies.distance_regular import distance_regular
-from treadle.topologies.expansions import degree_expansion, line_graph
-from treadle.topologies.graphs import complete, hypercube, path, ring, torus
+from treadle.topologies.catalogue.circulants import circulant
+from treadle.topologies.catalogue.direct import from_arcs, from_edges
+from treadle.topologies.catalogue.distance_regular import distance_regular
+from treadle.topologies.catalogue.graphs import complete, hypercube, path, ring, torus
+from treadle.topologies.catalogue.kautz import diamond, generalized_kautz, kautz, modified_de_bruijn
+from treadle.topologies.catalogue.platforms import dgx_a100, dgx_h100
 from treadle.topologies.isomorphism import (
     UndecidedError,
     find_automorphism,
@@ -27,9 +28,8 @@ from treadle.topologies.isomorphism import (
     transitive_automorphisms,
     transpose_isomorphism,
 )
-from treadle.topologies.kautz import diamond, generalized_kautz, kautz, modified_de_bruijn
-from treadle.topologies.platforms import dgx_a100, dgx_h100
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.expansions import degree_expansion, line_graph
 
 
 def relabelled(topology: Topology, seed: int) -> Topology:

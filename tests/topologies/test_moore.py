@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies import digraphs
+from samples.strategies import digraphs
 from treadle.errors import TopologyError
 from treadle.topologies import (
     all_to_all_bound,

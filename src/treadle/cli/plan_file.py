@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from treadle.errors import FormatError
-from treadle.schedules.file_budget import MAX_MEMORY
-from treadle.schedules.files import load_plan
 from treadle.schedules.plan import Plan
+from treadle.schedules.plan_files.archive import load_plan
+from treadle.schedules.plan_files.budget import MAX_MEMORY
 from treadle.units import parse_size
 
 PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan that solve wrote.")]

@@ -18,12 +18,12 @@ from treadle.finder.construction import (
     expression,
     is_breadth_first,
 )
-from treadle.schedules.forest import Direction
-from treadle.schedules.step_transforms import combine, reverse, subdivide
-from treadle.schedules.steps import Steps
-from treadle.synthesis.bfb import bfb_allgather, bfb_reduce_scatter
-from treadle.synthesis.exact.bases import base_schedule
-from treadle.synthesis.expansions import (
+from treadle.schedules.steps.step_transforms import combine, reverse, subdivide
+from treadle.schedules.steps.steps import Steps
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.bfb import bfb_allgather, bfb_reduce_scatter
+from treadle.synthesis.steps.exact.bases import base_schedule
+from treadle.synthesis.steps.schedule_expansions import (
     cartesian_power_schedule,
     degree_expansion_schedule,
     line_graph_schedule,

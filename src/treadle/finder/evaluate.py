@@ -16,7 +16,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.finder.measure import Option
 from treadle.finder.workload import Call, Exchange, Network
-from treadle.topologies.direct import in_links
+from treadle.topologies.catalogue.direct import in_links
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.properties import is_symmetric
 from treadle.topologies.topology import Topology

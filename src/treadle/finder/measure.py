@@ -11,9 +11,9 @@ from treadle.finder.build import build
 from treadle.finder.construction import Base, Scheduler, expression, is_breadth_first, notation
 from treadle.finder.predict import Performance
 from treadle.finder.search import Candidate, pareto
-from treadle.schedules.forest import Direction
-from treadle.schedules.step_cost import step_loads
-from treadle.synthesis.bfb import bfb_reduce_scatter_value, bfb_value
+from treadle.schedules.steps.step_cost import step_loads
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import parse
 from treadle.topologies.distances import distance_distribution
 from treadle.topologies.topology import Topology

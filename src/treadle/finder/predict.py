@@ -15,11 +15,11 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
-from treadle.schedules.forest import Direction
-from treadle.schedules.step_cost import step_loads
-from treadle.schedules.steps import Steps
-from treadle.synthesis.bfb import BfbValue
-from treadle.topologies.direct import in_links
+from treadle.schedules.steps.step_cost import step_loads
+from treadle.schedules.steps.steps import Steps
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.bfb import BfbValue
+from treadle.topologies.catalogue.direct import in_links
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
@@ -242,8 +242,8 @@ def line_graph_t_b(topology: Topology, steps: Steps) -> Fraction:
 
     Examples
     --------
-    >>> from treadle.schedules.steps import steps_from_sends
-    >>> from treadle.topologies.direct import from_arcs
+    >>> from treadle.schedules.steps.steps import steps_from_sends
+    >>> from treadle.topologies.catalogue.direct import from_arcs
     >>> pair = from_arcs("pair", [0, 0, 1, 1], [1, 1, 0, 0], n=2)
     >>> halves = [(0, 0, 0, 0, 1), (0, 1, 0, 1, 2), (1, 2, 0, 0, 1), (1, 3, 0, 1, 2)]
     >>> line_graph_t_b(pair, steps_from_sends(Direction.BROADCAST, 2, 2, halves))
@@ -340,8 +340,8 @@ def keeps_best_line_graph(topology: Topology, value: BfbValue) -> bool:
 
     Examples
     --------
-    >>> from treadle.synthesis.bfb import bfb_value
-    >>> from treadle.topologies.circulants import circulant, directed_circulant
+    >>> from treadle.synthesis.steps.bfb import bfb_value
+    >>> from treadle.topologies.catalogue.circulants import circulant, directed_circulant
     >>> [keeps_best_line_graph(g, bfb_value(g)) for g in (circulant(16, 3, 4), directed_circulant(8, 1, 3))]
     [True, False]
     """

@@ -1,4 +1,4 @@
-"""Figures of bases without a closed form, shipped as data; `treadle.finder.compute_tables` makes the file."""
+"""Figures of bases without a closed form, shipped as data; `treadle.finder.searches.compute_tables` makes the file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from importlib import resources
 from math import lcm
 
 from treadle.finder.bases import closed_form_bases
-from treadle.finder.cayley_library import LibraryEntry, load_library
 from treadle.finder.construction import Base, LineGraph, Scheduler
-from treadle.finder.line_graph_library import LineGraphEntry, load_line_graphs
 from treadle.finder.predict import Performance
 from treadle.finder.search import Candidate
+from treadle.finder.searches.cayley_library import LibraryEntry, load_library
+from treadle.finder.searches.line_graph_library import LineGraphEntry, load_line_graphs
 
 _FILE = "base_figures.json"
 

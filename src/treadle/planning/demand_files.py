@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning.input_text import read_input_text
-from treadle.schedules.demands import MAX_DEMAND, Demands
+from treadle.schedules.alltoall.demands import MAX_DEMAND, Demands
 
 MAX_FILE_BYTES = 2**25
 MAX_RANKS = 2**13

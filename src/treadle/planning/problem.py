@@ -11,8 +11,8 @@ from typing import TypedDict
 
 from treadle.errors import FormatError, ScheduleError, TopologyError
 from treadle.planning.demand_files import read_demands
+from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.demands import Demands
 from treadle.topologies import parse, subset
 from treadle.topologies.topology import Topology
 

@@ -8,32 +8,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treadle.planning.alltoall import rate_summary
 from treadle.planning.problem import model_of
+from treadle.planning.solving.alltoall import rate_summary
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.exchange import ExchangeSchedule
 from treadle.schedules.factored import FactoredSchedule, Layer
-from treadle.schedules.routes import RouteSchedule
-from treadle.schedules.step_cost import node_bandwidth
-from treadle.schedules.steps import StepSchedule
-from treadle.schedules.timed_routes import TimedRoutes
+from treadle.schedules.steps.step_cost import node_bandwidth
+from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
 
 if TYPE_CHECKING:
-    from treadle.planning.bounds import Bound, BoundResult
-    from treadle.planning.candidate import Alternative
-    from treadle.planning.comparison import Comparison, ComparisonRow
-    from treadle.planning.designing import DesignResult, DesignRow
-    from treadle.planning.lowering import Lowered
-    from treadle.planning.point_to_point import Shortfall
-    from treadle.planning.repairing import RepairResult
-    from treadle.planning.solving import SolveResult
+    from treadle.planning.designing.design import DesignResult, DesignRow
+    from treadle.planning.judging.point_to_point import Shortfall
+    from treadle.planning.solving.bounds import Bound, BoundResult
+    from treadle.planning.solving.candidate import Alternative
+    from treadle.planning.solving.comparison import Comparison, ComparisonRow
+    from treadle.planning.solving.repair import RepairResult
+    from treadle.planning.solving.solve import SolveResult
+    from treadle.planning.writing.lower import Lowered
     from treadle.schedules.plan import Plan
     from treadle.schedules.schedule import Schedule
-    from treadle.schedules.violations import Report
-    from treadle.synthesis.exact import ParetoFront
+    from treadle.synthesis.steps.exact import ParetoFront
+    from treadle.verification.violations import Report
 
 
 def exact_text(value: Fraction) -> str:

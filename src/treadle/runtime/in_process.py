@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.errors import MemoryLimitError, ScheduleError
-from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.program.program import Buffer, OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction, finish_average, numpy_dtype
 from treadle.runtime.memory import Layout, RankMemory, allocate, is_same_memory, slices_for
 from treadle.runtime.order import check_extents, execution_order, is_awaited, match_messages
@@ -158,7 +158,7 @@ def execute(
     Rank 0 broadcasts two elements to rank 1:
 
     >>> import numpy as np
-    >>> from treadle.lowering.program import Operation, OperationKind, program_from_operations
+    >>> from treadle.program.program import Operation, OperationKind, program_from_operations
     >>> from treadle.schedules.collective import CollectiveKind
     >>> program = program_from_operations(
     ...     CollectiveKind.BROADCAST,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.lowering.program import Buffer, Program
+from treadle.program.program import Buffer, Program
 from treadle.runtime.data import Pattern
 from treadle.schedules.collective import CollectiveKind
 

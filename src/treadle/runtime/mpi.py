@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from treadle.errors import MemoryLimitError, MissingDependencyError, ScheduleError, TreadleError
-from treadle.lowering.program import Buffer, Program
+from treadle.program.program import Buffer, Program
 from treadle.runtime.data import (
     ElementType,
     Pattern,

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.errors import ScheduleError
-from treadle.lowering.passes import merge_levels
-from treadle.lowering.program import Program
-from treadle.lowering.program_text import program_text
+from treadle.program.passes import merge_levels
+from treadle.program.program import Program
+from treadle.program.program_text import program_text
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
 from treadle.runtime.order import check_extents, execution_order, match_messages

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.errors import ScheduleError
-from treadle.lowering.message_levels import dataflow, needs_copy, packed_together
-from treadle.lowering.passes import merge_levels
-from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.program.message_levels import dataflow, needs_copy, packed_together
+from treadle.program.passes import merge_levels
+from treadle.program.program import Buffer, OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction, finish_average, numpy_dtype
 from treadle.runtime.memory import Layout, allocate, is_same_memory, slices_for
 from treadle.runtime.order import check_extents, execution_order, is_awaited, match_messages

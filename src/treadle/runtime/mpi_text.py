@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.errors import FormatError, TreadleError
-from treadle.lowering.cpu_interpret import CpuText, Instruction, parse_cpu_xml
-from treadle.lowering.interpret_parser import (
+from treadle.formats.cpu.judge import CpuText, Instruction, parse_cpu_xml
+from treadle.formats.msccl.reader import (
     MAX_TEXT,
     RECEIVING,
     SENDING,

@@ -6,7 +6,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen
 from treadle.errors import ScheduleError
-from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.program.program import Buffer, OperationKind, Program
 
 
 def match_messages(program: Program) -> Int64Array:

@@ -12,11 +12,11 @@ from time import perf_counter
 import numpy as np
 
 from treadle.errors import FormatError
-from treadle.lowering.program import Buffer, Program
+from treadle.program.program import Buffer, Program
 from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern, poison
 from treadle.runtime.in_process import SLICE_BYTES, Execution, PreparedProgram
 from treadle.runtime.memory import count_wrong, fill_input
-from treadle.schedules.cost import busbw_factor
+from treadle.schedules.trees.forest_cost import busbw_factor
 
 MAX_SIZE_BYTES = 2**50
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B)?", re.IGNORECASE)

@@ -9,7 +9,7 @@ from math import gcd
 import numpy as np
 
 from treadle.errors import ScheduleError
-from treadle.schedules.demands import Demands, uniform_demands
+from treadle.schedules.alltoall.demands import Demands, uniform_demands
 from treadle.topologies.topology import Topology
 
 

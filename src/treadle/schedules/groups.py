@@ -22,7 +22,7 @@ from itertools import pairwise
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
-from treadle.schedules.forest import Direction, Forest, Tree
+from treadle.schedules.trees.forest import Direction, Forest, Tree
 from treadle.topologies.topology import Topology
 
 Lanes = Mapping[tuple[int, int], Sequence[int]]

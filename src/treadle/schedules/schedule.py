@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from treadle.errors import InfeasibleError
-from treadle.schedules.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.factored import FactoredSchedule
-from treadle.schedules.forest import ForestSchedule
-from treadle.schedules.routes import RouteSchedule
-from treadle.schedules.steps import StepSchedule
-from treadle.schedules.timed_routes import TimedRoutes
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.forest import ForestSchedule
 
 ExplicitSchedule = ForestSchedule | StepSchedule | ExchangeSchedule | RouteSchedule | TimedRoutes
 """Schedules that hold all they move."""

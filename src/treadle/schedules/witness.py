@@ -12,9 +12,9 @@ import numpy as np
 
 from treadle.arrays import exact_sum
 from treadle.errors import FormatError, ScheduleError
-from treadle.schedules.allreduce_witness import CutCombinationWitness, LengthWitness
-from treadle.schedules.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.topologies.topology import Topology
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.exchange_cost import exchange_loads
+from treadle.schedules.alltoall.route_cost import route_runtime
 from treadle.schedules.collective import Collective
-from treadle.schedules.cost import algbw
-from treadle.schedules.exchange import ExchangeSchedule
-from treadle.schedules.exchange_cost import exchange_loads
-from treadle.schedules.forest import Forest, ForestSchedule, Tree
-from treadle.schedules.route_cost import route_runtime
 from treadle.schedules.schedule import Schedule, written_out
-from treadle.schedules.step_cost import shard_fraction, step_loads
-from treadle.schedules.steps import StepSchedule
+from treadle.schedules.steps.step_cost import shard_fraction, step_loads
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.forest import Forest, ForestSchedule, Tree
+from treadle.schedules.trees.forest_cost import algbw
 from treadle.topologies.topology import Topology
 
 _NANOSECOND = Fraction(1, 10**9)

@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.lowering.program import OperationKind
+from treadle.program.program import OperationKind
 from treadle.simulation.options import Forwarding, LatencyModel, SimulationOptions
 from treadle.simulation.tasks import Follows, TaskGraph
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.errors import ScheduleError
-from treadle.lowering.program import OperationKind
+from treadle.program.program import OperationKind
 from treadle.simulation.result import Simulation
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, frozen
 from treadle.engine import Progress, core, run_watched
-from treadle.lowering.program import OperationKind
+from treadle.program.program import OperationKind
 from treadle.simulation.options import LatencyModel, SimulationOptions
 from treadle.simulation.result import Simulation
 from treadle.simulation.stuck import deadlock_error
@@ -96,7 +96,7 @@ def simulate_fluid(
 
 @dataclass(frozen=True, eq=False)
 class _Flows:
-    """The operations of a program as flows, then what is crossed aside; see src/core/fluid.hpp."""
+    """The operations of a program as flows, then what is crossed aside; see src/core/simulate/fluid.hpp."""
 
     of_task: Int64Array
     resource_offset: Int64Array

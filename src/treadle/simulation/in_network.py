@@ -11,8 +11,8 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.lowering.in_network import in_network_sends
-from treadle.lowering.program import OperationKind, Program
+from treadle.program.in_network import in_network_sends
+from treadle.program.program import OperationKind, Program
 from treadle.schedules.groups import lanes_of, members_at, unnamed_crossings
 from treadle.topologies.topology import Topology
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleError
-from treadle.lowering.program import OperationKind, Program
-from treadle.lowering.program_text import program_text
+from treadle.program.program import OperationKind, Program
+from treadle.program.program_text import program_text
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter
 from treadle.topologies.topology import Topology
 

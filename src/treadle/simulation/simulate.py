@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treadle.engine import Progress
 from treadle.errors import ScheduleError
-from treadle.lowering.program import Program
+from treadle.program.program import Program
 from treadle.simulation.fluid import simulate_fluid
 from treadle.simulation.messages import simulate_messages
 from treadle.simulation.options import Sharing, SimulationOptions

@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.lowering.program import OperationKind, Program
+from treadle.program.program import OperationKind, Program
 from treadle.runtime.order import describe, is_receive, match_messages
 from treadle.simulation.in_network import GroupCrossing, NetworkJoin, group_crossings, network_joins
 from treadle.topologies.topology import Topology

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from treadle.errors import ScheduleError
-from treadle.lowering.program import OperationKind
+from treadle.program.program import OperationKind
 from treadle.simulation.result import Simulation
 
 MAX_EVENTS = 10**6

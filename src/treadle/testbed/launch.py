@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.lowering.program import Program
-from treadle.lowering.program_text import program_text
+from treadle.program.program import Program
+from treadle.program.program_text import program_text
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi_build import MpiInstallation
 from treadle.runtime.mpi_c import (

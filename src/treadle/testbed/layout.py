@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.errors import ScheduleError, TopologyError
-from treadle.lowering.program import OperationKind, Program
+from treadle.program.program import OperationKind, Program
 from treadle.topologies.topology import Topology
 
 MAX_NODES = 32

@@ -1,6 +1,6 @@
 """Fabrics as values: catalogue, files, transforms."""
 
-from treadle.topologies.cayley import (
+from treadle.topologies.catalogue.cayley import (
     CayleyGraph,
     abelian_cayley,
     cayley_graph,
@@ -10,9 +10,9 @@ from treadle.topologies.cayley import (
     metacyclic_cayley,
     plane_cayley,
 )
-from treadle.topologies.circulants import circulant, directed_circulant
-from treadle.topologies.clusters import fat_tree, leaf_spine, pods, rail_optimized
-from treadle.topologies.distance_regular import (
+from treadle.topologies.catalogue.circulants import circulant, directed_circulant
+from treadle.topologies.catalogue.clusters import fat_tree, leaf_spine, pods, rail_optimized
+from treadle.topologies.catalogue.distance_regular import (
     IntersectionArray,
     affine_plane,
     crown,
@@ -31,24 +31,7 @@ from treadle.topologies.distance_regular import (
     tutte_8_cage_line,
     tutte_12_cage_line,
 )
-from treadle.topologies.distances import (
-    all_to_all_bound,
-    diameter,
-    distance_distribution,
-    distance_matrix,
-    eccentricities,
-    mean_distance,
-)
-from treadle.topologies.expansions import cartesian_power, cartesian_product, degree_expansion, line_graph
-from treadle.topologies.expressions import parse
-from treadle.topologies.files import (
-    dump_topology,
-    load_topology,
-    save_topology,
-    topology_from_json,
-    topology_hash,
-)
-from treadle.topologies.graphs import (
+from treadle.topologies.catalogue.graphs import (
     complete,
     complete_bipartite,
     hamming,
@@ -59,9 +42,42 @@ from treadle.topologies.graphs import (
     star,
     torus,
 )
-from treadle.topologies.host_bottleneck import with_host_bottleneck
-from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
-from treadle.topologies.low_diameter import dragonfly, slimfly
+from treadle.topologies.catalogue.kautz import (
+    de_bruijn,
+    diamond,
+    generalized_kautz,
+    kautz,
+    modified_de_bruijn,
+)
+from treadle.topologies.catalogue.low_diameter import dragonfly, slimfly
+from treadle.topologies.catalogue.platforms import (
+    dgx1_v100,
+    dgx_a100,
+    dgx_a100_flat,
+    dgx_h100,
+    gb200_nvl72,
+    mi250,
+    mi300x,
+)
+from treadle.topologies.catalogue.random_graphs import jellyfish, punctured, random_regular_digraph, xpander
+from treadle.topologies.catalogue.rings import bi_ring, double_binary_tree, shifted_ring, uni_ring
+from treadle.topologies.catalogue.twisted import twisted_hypercube, twisted_torus
+from treadle.topologies.distances import (
+    all_to_all_bound,
+    diameter,
+    distance_distribution,
+    distance_matrix,
+    eccentricities,
+    mean_distance,
+)
+from treadle.topologies.expressions import parse
+from treadle.topologies.files import (
+    dump_topology,
+    load_topology,
+    save_topology,
+    topology_from_json,
+    topology_hash,
+)
 from treadle.topologies.moore import (
     all_to_all_limit,
     bandwidth_optimum,
@@ -70,15 +86,6 @@ from treadle.topologies.moore import (
     least_mean_distance,
     moore_bound,
     moore_steps,
-)
-from treadle.topologies.platforms import (
-    dgx1_v100,
-    dgx_a100,
-    dgx_a100_flat,
-    dgx_h100,
-    gb200_nvl72,
-    mi250,
-    mi300x,
 )
 from treadle.topologies.properties import (
     are_ranks_connected,
@@ -91,11 +98,9 @@ from treadle.topologies.properties import (
     reached,
     unreachable_pair,
 )
-from treadle.topologies.random_graphs import jellyfish, punctured, random_regular_digraph, xpander
 from treadle.topologies.registry import CatalogueEntry, catalogue, catalogue_entries
-from treadle.topologies.rings import bi_ring, double_binary_tree, shifted_ring, uni_ring
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
-from treadle.topologies.transforms import (
+from treadle.topologies.transforms.changes import (
     subset,
     trimmed,
     with_bandwidths,
@@ -105,7 +110,13 @@ from treadle.topologies.transforms import (
     with_parallel_links,
     with_reverse_links,
 )
-from treadle.topologies.twisted import twisted_hypercube, twisted_torus
+from treadle.topologies.transforms.expansions import (
+    cartesian_power,
+    cartesian_product,
+    degree_expansion,
+    line_graph,
+)
+from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
 
 __all__ = [
     "MAX_BANDWIDTH",

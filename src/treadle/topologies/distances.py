@@ -52,7 +52,7 @@ def distance_matrix(topology: Topology, *, sources: Sequence[int] | None = None)
 
     Examples
     --------
-    >>> from treadle.topologies.graphs import ring
+    >>> from treadle.topologies.catalogue.graphs import ring
     >>> distance_matrix(ring(5), sources=[0]).tolist()
     [[0, 1, 2, 2, 1]]
     """
@@ -81,7 +81,7 @@ def distance_distribution(topology: Topology, *, sources: Sequence[int] | None =
 
     Examples
     --------
-    >>> from treadle.topologies.graphs import hypercube
+    >>> from treadle.topologies.catalogue.graphs import hypercube
     >>> distance_distribution(hypercube(3), sources=[0]).tolist()
     [[1, 3, 3, 1]]
     """
@@ -103,7 +103,7 @@ def diameter(topology: Topology, *, sources: Sequence[int] | None = None) -> int
 
     Examples
     --------
-    >>> from treadle.topologies.graphs import torus
+    >>> from treadle.topologies.catalogue.graphs import torus
     >>> diameter(torus(4, 6))
     5
     """
@@ -122,7 +122,7 @@ def mean_distance(topology: Topology, *, sources: Sequence[int] | None = None) -
 
     Examples
     --------
-    >>> from treadle.topologies.graphs import complete_bipartite
+    >>> from treadle.topologies.catalogue.graphs import complete_bipartite
     >>> mean_distance(complete_bipartite(4, 4))
     Fraction(10, 7)
     """
@@ -161,7 +161,7 @@ def all_to_all_bound(topology: Topology, *, sources: Sequence[int] | None = None
 
     Examples
     --------
-    >>> from treadle.topologies.graphs import ring
+    >>> from treadle.topologies.catalogue.graphs import ring
     >>> all_to_all_bound(ring(4))
     Fraction(1, 2)
     """

@@ -74,7 +74,7 @@ def find_isomorphism(
 
     Examples
     --------
-    >>> from treadle.topologies.graphs import hypercube, torus
+    >>> from treadle.topologies.catalogue.graphs import hypercube, torus
     >>> find_isomorphism(torus(4, 4), hypercube(4)) is None
     False
     >>> find_isomorphism(torus(2, 8), hypercube(4)) is None
@@ -109,7 +109,7 @@ def find_automorphism(
 
     Examples
     --------
-    >>> from treadle.topologies.graphs import ring
+    >>> from treadle.topologies.catalogue.graphs import ring
     >>> find_automorphism(ring(4, bidirectional=False), 0, 1).tolist()
     [1, 2, 3, 0]
     """
@@ -147,7 +147,7 @@ def transpose_isomorphism(topology: Topology, *, work_limit: int = DEFAULT_WORK)
 
     Examples
     --------
-    >>> from treadle.topologies.graphs import ring
+    >>> from treadle.topologies.catalogue.graphs import ring
     >>> transpose_isomorphism(ring(4, bidirectional=False)).tolist()
     [0, 3, 2, 1]
     """
@@ -189,7 +189,7 @@ def transitive_automorphisms(
 
     Examples
     --------
-    >>> from treadle.topologies.graphs import ring
+    >>> from treadle.topologies.catalogue.graphs import ring
     >>> transitive_automorphisms(ring(3)).tolist()
     [[0, 1, 2], [1, 0, 2], [2, 0, 1]]
     """
@@ -260,7 +260,7 @@ def link_map(topology: Topology, other: Topology, mapping: Int32Array) -> Int32A
 
     Examples
     --------
-    >>> from treadle.topologies.graphs import ring
+    >>> from treadle.topologies.catalogue.graphs import ring
     >>> graph = ring(3, bidirectional=False)
     >>> link_map(graph, graph, [1, 2, 0]).tolist()
     [1, 2, 0]

@@ -7,20 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from treadle.topologies import (
+from treadle.topologies.catalogue import (
     cayley,
     circulants,
     clusters,
-    expansions,
     graphs,
     low_diameter,
     platforms,
     random_graphs,
     rings,
-    transforms,
     twisted,
 )
-from treadle.topologies.distance_regular import (
+from treadle.topologies.catalogue.distance_regular import (
     affine_plane,
     crown,
     distance_regular,
@@ -37,9 +35,17 @@ from treadle.topologies.distance_regular import (
     tutte_8_cage_line,
     tutte_12_cage_line,
 )
-from treadle.topologies.host_bottleneck import with_host_bottleneck
-from treadle.topologies.kautz import de_bruijn, diamond, generalized_kautz, kautz, modified_de_bruijn
+from treadle.topologies.catalogue.kautz import (
+    de_bruijn,
+    diamond,
+    generalized_kautz,
+    kautz,
+    modified_de_bruijn,
+)
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms import changes as transforms
+from treadle.topologies.transforms import expansions
+from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
 from treadle.units import format_link_bandwidth
 
 _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from treadle.lowering.program import Buffer
+from treadle.program.program import Buffer
 
 SPARE = len(Buffer)
 """Area of what has arrived and waits to be reduced; the areas before it are the buffers of `Program`."""

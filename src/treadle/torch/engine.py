@@ -47,7 +47,7 @@ class Call:
     count : int
         Elements of the larger per-rank buffer.
     source, target : Tensor of one dimension, contiguous
-        INPUT and OUTPUT as `treadle.lowering.program.Program` has them. What does not exist at this rank
+        INPUT and OUTPUT as `treadle.program.program.Program` has them. What does not exist at this rank
         may be anything.
     in_place : bool
     root : int

@@ -10,11 +10,11 @@ from datetime import timedelta
 from torch._C._distributed_c10d import Store
 
 from treadle.errors import FormatError, ScheduleError, TreadleError
-from treadle.lowering.lower import lower
-from treadle.planning.plan_directory import PlanIndex, index_plans
+from treadle.planning.solving.plan_directory import PlanIndex, index_plans
+from treadle.program.lower import lower
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.files import dump_plan, parse_plan
 from treadle.schedules.plan import PlanEntry
+from treadle.schedules.plan_files.archive import dump_plan, parse_plan
 from treadle.topologies.topology import Topology
 from treadle.torch.provision import SharedPlan, problems_of, provide
 from treadle.torch.script import RankPart

@@ -10,8 +10,8 @@ from time import monotonic
 
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import solve
-from treadle.planning.plan_directory import PlanIndex, find_plans, has_gap
 from treadle.planning.problem import Problem
+from treadle.planning.solving.plan_directory import PlanIndex, find_plans, has_gap
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.topologies import subset

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.lowering.program import Buffer, OperationKind, Program
+from treadle.program.program import Buffer, OperationKind, Program
 from treadle.runtime.memory import Layout, is_same_memory, slices_for
 from treadle.runtime.mpi_rank import PreparedRank
 from treadle.runtime.order import execution_order, match_messages

@@ -12,8 +12,8 @@ import pytest
 
 from child_processes import finished_together, search_path
 from treadle.planning import solve
-from treadle.schedules.files import save_plan
 from treadle.schedules.plan import Plan, PlanEntry
+from treadle.schedules.plan_files.archive import save_plan
 
 pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime_programs import exchange, random_program
-from treadle.lowering.message_levels import dataflow
-from treadle.lowering.passes import merge_levels
-from treadle.lowering.program import Buffer, Operation, OperationKind, Program, program_from_operations
+from samples.runtime_programs import exchange, random_program
 from treadle.planning import program_of, solve
+from treadle.program.message_levels import dataflow
+from treadle.program.passes import merge_levels
+from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.runtime.data import ElementType, Reduction, make_pattern
 from treadle.runtime.memory import Layout, allocate, count_wrong, fill_input
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind

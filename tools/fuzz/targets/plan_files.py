@@ -14,13 +14,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from reference.optimum import algbw_by_all_cuts
-from strategies import damaged, damages
+from samples.strategies import damaged, damages
 from treadle import planning
 from treadle.errors import TreadleError
-from treadle.planning.verification import UnverifiedPlanError
+from treadle.planning.judging.verification import UnverifiedPlanError
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.files import parse_plan
 from treadle.schedules.plan import Plan
+from treadle.schedules.plan_files.archive import parse_plan
 from treadle.topologies import topology_hash
 from treadle.topologies.files import parse_json, topology_from_json
 

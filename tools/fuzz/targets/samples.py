@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from treadle import planning
-from treadle.lowering.route_files import emit_route_json
-from treadle.schedules.demands import Demands
-from treadle.schedules.files import dump_plan, parse_plan
+from treadle.formats.routes.writer import emit_route_json
+from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.plan import Plan
-from treadle.schedules.routes import RouteSchedule
+from treadle.schedules.plan_files.archive import dump_plan, parse_plan
 from treadle.topologies import parse
 from treadle.topologies.files import dump_topology
 

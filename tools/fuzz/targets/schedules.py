@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from reference.alltoall_lp import lp_rate, pairs_of
 from reference.optimum import algbw_by_all_cuts
 from reference.program_check import check_program
-from strategies import extreme_topologies, sparse_demands
+from samples.strategies import extreme_topologies, sparse_demands
 from treadle import planning
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.planning.problem import pose
-from treadle.planning.text_writers.options import HEEDED
+from treadle.planning.writing.options import HEEDED
+from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.demands import Demands
-from treadle.schedules.files import dump_plan, parse_plan
 from treadle.schedules.plan import Plan
+from treadle.schedules.plan_files.archive import dump_plan, parse_plan
 from treadle.synthesis.alltoall import RateResult
 from treadle.topologies.files import dump_topology, topology_from_json
 from treadle.topologies.topology import Topology

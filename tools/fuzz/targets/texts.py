@@ -10,17 +10,17 @@ from typing import Any
 from hypothesis import strategies as st
 
 from reference.msccl_execution import violations_of
-from strategies import damaged, damages
+from samples.strategies import damaged, damages
 from treadle.errors import TreadleError
 from treadle.finder.workload import load_workload
-from treadle.lowering.msccl_xml import Profile
-from treadle.lowering.nccl_graph import parse_nccl_graph
-from treadle.lowering.route_files import parse_route_json
-from treadle.planning.calibration import calibrate_rows
+from treadle.formats.msccl.writer import Profile
+from treadle.formats.nccl.writer import parse_nccl_graph
+from treadle.formats.routes.writer import parse_route_json
 from treadle.planning.demand_files import read_demands
-from treadle.planning.fabric import describe_fabric
-from treadle.planning.measurements import read_measurements
-from treadle.planning.texts import verify_text
+from treadle.planning.designing.fabric import describe_fabric
+from treadle.planning.judging.texts import verify_text
+from treadle.planning.measuring.calibration import calibrate_rows
+from treadle.planning.measuring.measurements import read_measurements
 from treadle.topologies.files import dump_topology, load_topology
 from treadle.topologies.topology import Topology
 

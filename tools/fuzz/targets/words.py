@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 from hypothesis import strategies as st
 
-from catalogue_samples import SAMPLES
-from strategies import damaged, damages
+from samples.catalogue_samples import SAMPLES
+from samples.strategies import damaged, damages
 from treadle.cli.main import main
 from treadle.errors import TreadleError
-from treadle.schedules.files import save_plan
+from treadle.schedules.plan_files.archive import save_plan
 from treadle.topologies import parse
 
 from ..finding import Case, require

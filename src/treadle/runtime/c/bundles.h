@@ -1,6 +1,6 @@
 /* Short messages between the same two ranks that are ready together travel as one: a bundle.
 
-   Messages of one level wait for messages of lower levels only (treadle/lowering/message_levels.py), so a send
+   Messages of one level wait for messages of lower levels only (treadle/program/message_levels.py), so a send
    that waits for the others of its level adds no deadlock. Both ends form the same bundles, because they know
    the same messages, levels and lengths. A bundle goes through memory of its own: packed by the sender, and
    stored or added by the receiver as each of its operations starts. Sends are thereby buffered. */

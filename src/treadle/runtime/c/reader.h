@@ -1,4 +1,4 @@
-/* Reads one rank's part of a program from its text form (treadle/lowering/program_text.py documents it).
+/* Reads one rank's part of a program from its text form (treadle/program/program_text.py documents it).
    Every number is checked against its range, so that no later code has to trust the file. */
 #ifndef TREADLE_READER_H
 #define TREADLE_READER_H

@@ -13,7 +13,7 @@ from treadle.schedules.factored.index import Borders, LayerIndex
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.paths import PathCodes
 from treadle.schedules.factored.trees import PieceTrees
-from treadle.schedules.forest import Direction, Forest, Tree
+from treadle.schedules.trees.forest import Direction, Forest, Tree
 
 MAX_CELLS = 2**27
 """Most parents (trees times ranks) of an explicit form."""

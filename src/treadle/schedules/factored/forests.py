@@ -26,7 +26,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored.checks import UNIT_LIMIT, check_range, check_sum, freeze
 from treadle.schedules.factored.expansion import Expansion
 from treadle.schedules.factored.layers import Layer
-from treadle.schedules.forest import Direction, Forest, ForestSchedule, Tree, check_phases
+from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Tree, check_phases
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class FactoredForest:
         Raises
         ------
         ScheduleError
-            If the pieces do not fit together (`treadle.schedules.verify` says where).
+            If the pieces do not fit together (`treadle.verification.schedules` says where).
         """
         return self._expansion.trees(root)
 
@@ -136,7 +136,7 @@ class FactoredSchedule:
     ----------
     kind : CollectiveKind
     reduce, broadcast : FactoredForest, optional
-        As in `treadle.schedules.forest.ForestSchedule`.
+        As in `treadle.schedules.trees.forest.ForestSchedule`.
     """
 
     kind: CollectiveKind

@@ -7,10 +7,10 @@ serve them.
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.route_cost import route_algbw, route_loads, route_time
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.exchange import ExchangeSchedule
-from treadle.schedules.route_cost import route_algbw, route_loads, route_time
-from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.baselines.bruck import bruck_exchange
 from treadle.synthesis.alltoall.baselines.dimension_order import dimension_order
 from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_loads, equal_weight_shortest_paths

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.exchange import ExchangeSchedule
 from treadle.synthesis.alltoall.baselines.store_forward import Round, run_rounds
-from treadle.synthesis.alltoall.paths import demanded_pairs
+from treadle.synthesis.alltoall.routes.paths import demanded_pairs
 from treadle.topologies.topology import Topology
 
 
@@ -43,7 +43,7 @@ def bruck_exchange(topology: Topology, collective: Collective, *, radix: int = 2
     Examples
     --------
     >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
-    >>> from treadle.topologies.graphs import complete
+    >>> from treadle.topologies.catalogue.graphs import complete
     >>> fabric = complete(8)
     >>> bruck_exchange(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL)).n_steps
     3

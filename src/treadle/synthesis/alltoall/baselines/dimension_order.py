@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.baselines.grids import Grid, find_grid
 from treadle.synthesis.alltoall.baselines.route_values import routes_of
-from treadle.synthesis.alltoall.paths import demanded_pairs, path_set
+from treadle.synthesis.alltoall.routes.paths import demanded_pairs, path_set
 from treadle.topologies.topology import Topology
 
 _MAX_HOPS = 2**26
@@ -53,7 +53,7 @@ def dimension_order(
     Examples
     --------
     >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
-    >>> from treadle.topologies.graphs import torus
+    >>> from treadle.topologies.catalogue.graphs import torus
     >>> fabric = torus(8, 8)
     >>> dimension_order(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
     <RouteSchedule: 64 ranks, 4 chunks, 5120 paths, 23040 hops, 1 layers>

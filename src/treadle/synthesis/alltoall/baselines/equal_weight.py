@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.collective import Collective
-from treadle.schedules.route_cost import route_algbw
 from treadle.synthesis.alltoall.baselines.route_values import routes_of
-from treadle.synthesis.alltoall.paths import (
+from treadle.synthesis.alltoall.routes.paths import (
     Float64Array,
     PathSet,
     ShortestPaths,
@@ -20,7 +20,7 @@ from treadle.synthesis.alltoall.paths import (
     demanded_pairs,
     path_set,
 )
-from treadle.synthesis.alltoall.route_units import ChunkedRoutes
+from treadle.synthesis.alltoall.routes.route_units import ChunkedRoutes
 from treadle.topologies.topology import Topology
 
 MAX_CHUNKS = 5040
@@ -71,7 +71,7 @@ def equal_weight_shortest_paths(
     Examples
     --------
     >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
-    >>> from treadle.topologies.graphs import torus
+    >>> from treadle.topologies.catalogue.graphs import torus
     >>> fabric = torus(3, 3, 3)
     >>> result = equal_weight_shortest_paths(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
     >>> result.schedule, result.loss

@@ -8,14 +8,14 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.exchange import ExchangeSchedule
-from treadle.schedules.forest import Direction
-from treadle.schedules.steps import steps_from_sends
+from treadle.schedules.steps.steps import steps_from_sends
+from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.baselines.grids import Grid
 from treadle.synthesis.alltoall.baselines.line_exchange import MAX_SIDE, LineExchange, line_exchange
 from treadle.synthesis.alltoall.baselines.store_forward import check_size
-from treadle.synthesis.alltoall.paths import demanded_pairs
+from treadle.synthesis.alltoall.routes.paths import demanded_pairs
 
 
 def grid_exchange(name: str, grid: Grid, collective: Collective) -> ExchangeSchedule:

@@ -58,7 +58,7 @@ def find_grid(topology: Topology, name: str) -> Grid:
 
     Examples
     --------
-    >>> from treadle.topologies.graphs import mesh, torus
+    >>> from treadle.topologies.catalogue.graphs import mesh, torus
     >>> find_grid(torus(4, 3), "dor").sides, find_grid(mesh(4, 3), "dor").wraps
     ((4, 3), (False, False))
     """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.exchange import ExchangeSchedule
 from treadle.synthesis.alltoall.baselines.grid_phases import grid_exchange
 from treadle.synthesis.alltoall.baselines.grids import find_grid
 from treadle.topologies.topology import Topology
@@ -42,8 +42,8 @@ def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSc
     Examples
     --------
     >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
-    >>> from treadle.schedules.exchange_cost import exchange_algbw
-    >>> from treadle.topologies.graphs import hypercube
+    >>> from treadle.schedules.alltoall.exchange_cost import exchange_algbw
+    >>> from treadle.topologies.catalogue.graphs import hypercube
     >>> cube = hypercube(3)
     >>> everyone = on_all_ranks(cube, CollectiveKind.ALLTOALL)
     >>> schedule = hypercube_exchange(cube, everyone)

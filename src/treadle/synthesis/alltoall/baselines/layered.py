@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from treadle.schedules.routes import RouteSchedule
-from treadle.synthesis.alltoall.layers import lash_layers
-from treadle.synthesis.alltoall.paths import PathSet
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.synthesis.alltoall.routes.layers import lash_layers
+from treadle.synthesis.alltoall.routes.paths import PathSet
 from treadle.topologies.topology import Topology
 
 

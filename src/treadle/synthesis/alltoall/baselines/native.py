@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from treadle.schedules.alltoall.route_cost import slowest
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.route_cost import slowest
-from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.baselines.first_paths import first_path_set
 from treadle.synthesis.alltoall.baselines.route_values import single_routes
 from treadle.topologies.topology import Topology
@@ -42,7 +42,7 @@ def native_routes(topology: Topology, collective: Collective) -> RouteSchedule:
     Examples
     --------
     >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
-    >>> from treadle.topologies.graphs import ring
+    >>> from treadle.topologies.catalogue.graphs import ring
     >>> fabric = ring(5)
     >>> native_routes(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
     <RouteSchedule: 5 ranks, 1 chunks, 20 paths, 30 hops, 1 layers>
@@ -72,7 +72,7 @@ def native_round_times(
     Examples
     --------
     >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
-    >>> from treadle.topologies.graphs import ring
+    >>> from treadle.topologies.catalogue.graphs import ring
     >>> fabric = ring(5)
     >>> everyone = on_all_ranks(fabric, CollectiveKind.ALLTOALL)
     >>> [int(time) for time in native_round_times(fabric, everyone, native_routes(fabric, everyone))]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.exchange import ExchangeSchedule
 from treadle.synthesis.alltoall.baselines.store_forward import Round, run_rounds
-from treadle.synthesis.alltoall.paths import demanded_pairs
+from treadle.synthesis.alltoall.routes.paths import demanded_pairs
 from treadle.topologies.topology import Topology
 
 
@@ -38,7 +38,7 @@ def pairwise_exchange(topology: Topology, collective: Collective) -> ExchangeSch
     Examples
     --------
     >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
-    >>> from treadle.topologies.graphs import ring
+    >>> from treadle.topologies.catalogue.graphs import ring
     >>> fabric = ring(5)
     >>> pairwise_exchange(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL)).n_steps
     6

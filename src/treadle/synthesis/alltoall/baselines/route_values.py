@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.routes import RouteSchedule
-from treadle.synthesis.alltoall.paths import PathSet
+from treadle.synthesis.alltoall.routes.paths import PathSet
 
 
 def routes_of(

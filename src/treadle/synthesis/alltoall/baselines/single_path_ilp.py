@@ -12,14 +12,14 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.route_cost import slowest
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.route_cost import slowest
-from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.baselines.path_choice import PathChoice
 from treadle.synthesis.alltoall.baselines.route_values import single_routes
-from treadle.synthesis.alltoall.disjoint_paths import bounded_paths, disjoint_paths
-from treadle.synthesis.alltoall.paths import PathSet, check_paths, demanded_pairs
+from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
+from treadle.synthesis.alltoall.routes.paths import PathSet, check_paths, demanded_pairs
 from treadle.topologies.topology import Topology
 
 TIME_LIMIT_S = 10.0
@@ -78,7 +78,7 @@ def ilp_disjoint(
     Examples
     --------
     >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
-    >>> from treadle.topologies.graphs import complete_bipartite
+    >>> from treadle.topologies.catalogue.graphs import complete_bipartite
     >>> fabric = complete_bipartite(4, 4)
     >>> ilp_disjoint(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL)).time
     Fraction(3, 1)

@@ -7,10 +7,10 @@ from heapq import heappop, heappush
 import numpy as np
 
 from treadle.errors import InfeasibleError
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.routes import RouteSchedule
 from treadle.synthesis.alltoall.baselines.route_values import single_routes
-from treadle.synthesis.alltoall.paths import from_lists
+from treadle.synthesis.alltoall.routes.paths import from_lists
 from treadle.topologies.topology import Topology
 
 
@@ -50,7 +50,7 @@ def single_source_shortest_paths(
     Examples
     --------
     >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
-    >>> from treadle.topologies.graphs import torus
+    >>> from treadle.topologies.catalogue.graphs import torus
     >>> fabric = torus(3, 3, 3)
     >>> single_source_shortest_paths(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL))
     <RouteSchedule: 27 ranks, 1 chunks, 702 paths, 1458 hops, 1 layers>

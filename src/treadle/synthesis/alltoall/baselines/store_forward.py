@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.exchange import ExchangeSchedule
-from treadle.schedules.forest import Direction
-from treadle.schedules.steps import steps_from_sends
+from treadle.schedules.steps.steps import steps_from_sends
+from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.baselines.first_paths import check_links, next_links
-from treadle.synthesis.alltoall.paths import demanded_pairs
+from treadle.synthesis.alltoall.routes.paths import demanded_pairs
 from treadle.topologies.topology import Topology
 
 MAX_SENDS = 5 * 10**7

@@ -1,0 +1,449 @@
+#include "trees/packers/shortest_trees.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace treadle {
+namespace {
+
+using Word = std::uint64_t;
+
+int lowest_bit(Word word) { return __builtin_ctzll(word); }
+
+// In a few steps also where the processor's own instruction may not be used.
+int bits_of(Word word) {
+    word -= (word >> 1) & 0x5555555555555555ull;
+    word = (word & 0x3333333333333333ull) + ((word >> 2) & 0x3333333333333333ull);
+    return static_cast<int>(((word + (word >> 4)) & 0x0f0f0f0f0f0f0f0full) * 0x0101010101010101ull >> 56);
+}
+
+struct InArcs {
+    std::vector<int> start, tail;
+    std::vector<std::int64_t> capacity;
+
+    explicit InArcs(const PackingProblem& problem) : start(problem.n_nodes + 1, 0) {
+        for (std::size_t a = 0; a < problem.head.size(); a++)
+            if (is_of_use(problem, a)) start[problem.head[a] + 1]++;
+        for (int v = 0; v < problem.n_nodes; v++) start[v + 1] += start[v];
+        tail.resize(start.back());
+        capacity.resize(start.back());
+        std::vector<int> place(start.begin(), start.end() - 1);
+        for (std::size_t a = 0; a < problem.head.size(); a++) {
+            if (!is_of_use(problem, a)) continue;
+            tail[place[problem.head[a]]] = problem.tail[a];
+            capacity[place[problem.head[a]]++] = problem.capacity[a];
+        }
+    }
+
+   private:
+    static bool is_of_use(const PackingProblem& problem, std::size_t a) {
+        return problem.tail[a] != problem.head[a] && problem.capacity[a] > 0;
+    }
+};
+
+// Sets of roots by their distance to each node, a bit for each root.
+class Layers {
+   public:
+    Layers(const InArcs& arcs, const std::vector<int>& roots)
+        : arcs_(arcs), n_(arcs.start.size() - 1), words_((roots.size() + 63) / 64), missing_(n_ * roots.size()) {
+        std::vector<Word> first(n_ * words_, 0);
+        for (std::size_t i = 0; i < roots.size(); i++) first[roots[i] * words_ + i / 64] |= Word{1} << (i % 64);
+        seen_ = first;
+        missing_ -= roots.size();
+        layers_.push_back(std::move(first));
+    }
+
+    // False if some root does not reach all nodes, or there is no space.
+    bool build(std::int64_t most_cells) {
+        const std::int64_t cells = static_cast<std::int64_t>(n_ * words_);
+        if (farthest() >= most_cells / cells) return false;
+        while (missing_ > 0) {
+            if (static_cast<std::int64_t>(layers_.size() + 1) * cells > most_cells) return false;
+            const std::size_t before = missing_;
+            layers_.push_back(next());
+            if (missing_ == before) return false;
+        }
+        return true;
+    }
+
+    int count() const { return static_cast<int>(layers_.size()); }
+    std::size_t words() const { return words_; }
+    const Word* at(int distance, int v) const { return layers_[distance].data() + v * words_; }
+
+   private:
+    // Hops to node 0 from the farthest root: tells early that a fabric is too deep.
+    std::int64_t farthest() const {
+        std::vector<std::int64_t> hops(n_, -1);
+        std::vector<int> queue{0};
+        hops[0] = 0;
+        for (std::size_t i = 0; i < queue.size(); i++)
+            for (int a = arcs_.start[queue[i]]; a < arcs_.start[queue[i] + 1]; a++) {
+                if (hops[arcs_.tail[a]] >= 0) continue;
+                hops[arcs_.tail[a]] = hops[queue[i]] + 1;
+                queue.push_back(arcs_.tail[a]);
+            }
+        std::int64_t most = 0;
+        for (std::size_t v = 0; v < n_; v++)
+            for (std::size_t w = 0; w < words_; w++)
+                if (layers_[0][v * words_ + w]) most = std::max(most, hops[v]);
+        return most;
+    }
+
+    const InArcs& arcs_;
+    std::size_t n_, words_, missing_;  // missing: pairs of root and node without a distance yet
+    std::vector<std::vector<Word>> layers_;
+    std::vector<Word> seen_;
+
+    std::vector<Word> next() {
+        std::vector<Word> layer(n_ * words_, 0);
+        for (std::size_t v = 0; v < n_; v++) {
+            Word *mine = layer.data() + v * words_, *seen = seen_.data() + v * words_;
+            for (int a = arcs_.start[v]; a < arcs_.start[v + 1]; a++) {
+                const Word* other = layers_.back().data() + arcs_.tail[a] * words_;
+                for (std::size_t w = 0; w < words_; w++) mine[w] |= other[w];
+            }
+            for (std::size_t w = 0; w < words_; w++) {
+                mine[w] &= ~seen[w];
+                seen[w] |= mine[w];
+                missing_ -= bits_of(mine[w]);
+            }
+        }
+        return layer;
+    }
+};
+
+// 64 rows of 64 bits, transposed in place: blocks of half the size change places.
+void transpose(Word* rows) {
+    Word mask = 0x00000000ffffffffull;
+    for (int half = 32; half > 0; half >>= 1, mask ^= mask << half)
+        for (int i = 0; i < 64; i = (i + half + 1) & ~half) {
+            const Word moved = ((rows[i] >> half) ^ rows[i + half]) & mask;
+            rows[i + half] ^= moved;
+            rows[i] ^= moved << half;
+        }
+}
+
+struct Share {
+    int root;
+    std::int64_t units;
+};
+
+// The roots of one node dealt to its in-arcs, here counted from 0.
+class Deal {
+   public:
+    Deal(const InArcs& arcs, const Layers& layers, const std::vector<std::int64_t>& units)
+        : arcs_(arcs), layers_(layers), units_(units) {
+        by_weight_.resize(units.size());
+        was_divided_.assign(units.size(), 0);
+        for (std::size_t i = 0; i < units.size(); i++) by_weight_[i] = static_cast<int>(i);
+        std::sort(by_weight_.begin(), by_weight_.end(), [&](int a, int b) {
+            return units[a] != units[b] ? units[a] > units[b] : scattered(a) < scattered(b);
+        });
+    }
+
+    bool solve(int v, int own) {
+        start(v, own);
+        if (own >= 0 && degree_ == 0) return units_.size() == 1;
+        std::vector<int> left;
+        for (int i : in_order()) {
+            const int e = free_arc(i);
+            e < 0 ? left.push_back(i) : put(i, e, units_[i]);
+        }
+        std::stable_sort(left.begin(), left.end(), [&](int a, int b) { return units_[a] > units_[b]; });
+        std::vector<int> divided;
+        for (std::size_t j = 0; j < left.size(); j++) {
+            if (j > 0 && units_[left[j]] != units_[left[j - 1]]) dead_.assign(slot_words_, 0);
+            if (!augment(left[j], units_[left[j]], true)) divided.push_back(left[j]);
+        }
+        dead_.assign(slot_words_, 0);
+        defer(divided);
+        for (int i : divided)
+            for (std::int64_t rest = units_[i]; rest > 0;) {
+                const std::int64_t moved = augment(i, rest, false);
+                if (moved == 0) return false;
+                rest -= moved;
+            }
+        return true;
+    }
+
+    int degree() const { return degree_; }
+    const std::vector<Share>& on(int slot) const { return on_[slot]; }
+
+   private:
+    const InArcs& arcs_;
+    const Layers& layers_;
+    const std::vector<std::int64_t>& units_;
+    std::vector<int> by_weight_;  // roots, the heaviest first
+    std::vector<char> was_divided_;
+    int own_ = -1, degree_ = 0, turn_ = 0, waiting_ = 0;  // waiting: arcs that a search has not met
+    std::size_t slot_words_ = 0;
+    std::vector<Word> choices_;                   // (root, word): arcs that it may use
+    std::vector<std::int64_t> room_;              // by arc
+    std::vector<std::vector<Share>> on_;          // by arc
+    std::vector<Word> roomy_, dead_, fresh_;      // arcs with room; without a way to such; not met by a search yet
+    std::vector<int> queue_, from_, place_, ordered_, choice_start_, count_;
+    std::vector<Word> allowed_;                   // (arc, word): roots
+    static constexpr int kFew = 16;               // so many choices are compared
+
+    // In an order unlike that of the nodes, so that neighbours in the fabric are not dealt one after the other.
+    static Word scattered(int i) { return (static_cast<Word>(i) + 1) * 0x9e3779b97f4a7c15ull; }
+
+    const Word* choices(int i) const { return choices_.data() + i * slot_words_; }
+
+    void start(int v, int own) {
+        own_ = own;
+        turn_ = 0;
+        const int first = arcs_.start[v];
+        degree_ = arcs_.start[v + 1] - first;
+        slot_words_ = (degree_ + 63) / 64;
+        const std::size_t words = layers_.words();
+        allowed_.assign(slot_words_ * 64 * words, 0);
+        for (int e = 0; e < degree_; e++) {
+            Word* mine = allowed_.data() + e * words;
+            for (int d = 1; d < layers_.count(); d++) {
+                const Word *here = layers_.at(d, v), *there = layers_.at(d - 1, arcs_.tail[first + e]);
+                for (std::size_t w = 0; w < words; w++) mine[w] |= here[w] & there[w];
+            }
+        }
+        choices_.resize(words * 64 * slot_words_);
+        Word block[64];
+        for (std::size_t s = 0; s < slot_words_; s++)
+            for (std::size_t w = 0; w < words; w++) {
+                for (int e = 0; e < 64; e++) block[e] = allowed_[(s * 64 + e) * words + w];
+                transpose(block);
+                for (int i = 0; i < 64; i++) choices_[(w * 64 + i) * slot_words_ + s] = block[i];
+            }
+        room_.assign(arcs_.capacity.begin() + first, arcs_.capacity.begin() + first + degree_);
+        if (on_.size() < static_cast<std::size_t>(degree_)) on_.resize(degree_);
+        for (int e = 0; e < degree_; e++) on_[e].clear();
+        roomy_.assign(slot_words_, 0);
+        for (int e = 0; e < degree_; e++) roomy_[e / 64] |= Word{1} << (e % 64);
+        dead_.assign(slot_words_, 0);
+    }
+
+    // Roots once divided come last among those of their weight: better many times the same one than one here, one there.
+    void defer(const std::vector<int>& divided) {
+        bool is_new = false;
+        for (int i : divided) is_new = is_new || !was_divided_[i], was_divided_[i] = 1;
+        if (!is_new) return;
+        std::stable_sort(by_weight_.begin(), by_weight_.end(), [&](int a, int b) {
+            return units_[a] != units_[b] ? units_[a] > units_[b] : was_divided_[a] < was_divided_[b];
+        });
+    }
+
+    // Those with fewest choices first, of equal ones the heaviest.
+    const std::vector<int>& in_order() {
+        count_.resize(units_.size());
+        choice_start_.assign(degree_ + 2, 0);
+        for (std::size_t i = 0; i < units_.size(); i++) {
+            count_[i] = 0;
+            for (std::size_t s = 0; s < slot_words_; s++) count_[i] += bits_of(choices(i)[s]);
+            if (static_cast<int>(i) != own_) choice_start_[count_[i] + 1]++;
+        }
+        for (int c = 0; c <= degree_; c++) choice_start_[c + 1] += choice_start_[c];
+        ordered_.resize(choice_start_[degree_ + 1]);
+        for (int i : by_weight_)
+            if (i != own_) ordered_[choice_start_[count_[i]]++] = i;
+        return ordered_;
+    }
+
+    // An arc with room for the whole root, or -1: the one with most room, or of many the next in turn.
+    int free_arc(int i) {
+        if (count_[i] > kFew) return next_in_turn(i);
+        int best = -1;
+        for (std::size_t s = 0; s < slot_words_; s++)
+            for (Word left = choices(i)[s]; left; left &= left - 1) {
+                const int e = static_cast<int>(s) * 64 + lowest_bit(left);
+                if (room_[e] >= units_[i] && (best < 0 || room_[e] > room_[best])) best = e;
+            }
+        return best;
+    }
+
+    int next_in_turn(int i) {
+        const std::size_t begin = turn_ / 64;
+        for (std::size_t step = 0; step <= slot_words_; step++) {
+            const std::size_t s = (begin + step) % slot_words_;
+            Word left = choices(i)[s] & roomy_[s];
+            if (step == 0) left &= ~Word{0} << (turn_ % 64);
+            for (; left; left &= left - 1) {
+                const int e = static_cast<int>(s) * 64 + lowest_bit(left);
+                if (room_[e] < units_[i]) continue;
+                turn_ = e + 1 < degree_ ? e + 1 : 0;
+                return e;
+            }
+        }
+        return -1;
+    }
+
+    void put(int i, int e, std::int64_t units) {
+        room_[e] -= units;
+        if (room_[e] == 0) roomy_[e / 64] &= ~(Word{1} << (e % 64));
+        auto share = units == units_[i] ? on_[e].end() : find(i, e);
+        if (share == on_[e].end()) {
+            on_[e].push_back({i, units});
+        } else {
+            share->units += units;
+        }
+    }
+
+    std::vector<Share>::iterator find(int i, int e) {
+        return std::find_if(on_[e].begin(), on_[e].end(), [&](const Share& share) { return share.root == i; });
+    }
+
+    // So many units of a root, or fewer if it is to be divided: other roots change arcs to make room. Returns how many
+    // found a place. Arcs from which a search for places for whole roots failed are dead to those of equal weight.
+    std::int64_t augment(int i, std::int64_t wanted, bool whole) {
+        const std::int64_t least = whole ? wanted : 1;
+        fresh_.resize(slot_words_);
+        for (std::size_t s = 0; s < slot_words_; s++) fresh_[s] = ~dead_[s];
+        waiting_ = degree_;
+        for (std::size_t s = 0; s < slot_words_; s++) waiting_ -= bits_of(dead_[s]);
+        queue_.clear();
+        from_.resize(degree_);
+        place_.resize(degree_);
+        int last = visit(i, -1, -1, least);
+        for (std::size_t q = 0; last < 0 && waiting_ > 0 && q < queue_.size(); q++) {
+            const std::vector<Share>& shares = on_[queue_[q]];
+            for (std::size_t j = 0; last < 0 && waiting_ > 0 && j < shares.size(); j++) {
+                if (whole && (shares[j].units != wanted || units_[shares[j].root] != wanted)) continue;
+                last = visit(shares[j].root, queue_[q], static_cast<int>(j), least);
+            }
+        }
+        if (last < 0) {
+            if (whole)
+                for (int e : queue_) dead_[e / 64] |= Word{1} << (e % 64);
+            return 0;
+        }
+        std::int64_t amount = std::min(wanted, room_[last]);
+        for (int e = last; from_[e] >= 0; e = from_[e]) amount = std::min(amount, on_[from_[e]][place_[e]].units);
+        shift(i, last, amount);
+        return amount;
+    }
+
+    // The arcs that a root on arc `from` may move to join the queue; returns one that has so much room, or -1.
+    int visit(int i, int from, int place, std::int64_t least) {
+        for (bool ends : {true, false})
+            for (std::size_t s = 0; s < slot_words_; s++)
+                for (Word met = choices(i)[s] & fresh_[s] & (ends ? roomy_[s] : ~Word{0}); met; met &= met - 1) {
+                    const int e = static_cast<int>(s) * 64 + lowest_bit(met);
+                    if (ends && room_[e] < least) continue;
+                    fresh_[s] &= ~(met & -met);
+                    waiting_--;
+                    from_[e] = from;
+                    place_[e] = place;
+                    if (ends) return e;
+                    queue_.push_back(e);
+                }
+        return -1;
+    }
+
+    void shift(int i, int last, std::int64_t amount) {
+        int e = last;
+        for (; from_[e] >= 0; e = from_[e]) {
+            const int f = from_[e];
+            Share& share = on_[f][place_[e]];
+            const int moved = share.root;
+            share.units -= amount;
+            if (share.units == 0) {
+                share = on_[f].back();
+                on_[f].pop_back();
+            }
+            room_[f] += amount;  // the next step takes it again
+            roomy_[f / 64] |= Word{1} << (f % 64);
+            put(moved, e, amount);
+        }
+        put(i, e, amount);
+    }
+};
+
+// What the nodes decide, and the trees it makes.
+class Forest {
+   public:
+    Forest(std::size_t n_nodes, std::size_t n_roots) : n_(n_nodes), parent_(n_nodes * n_roots, -1), divided_(n_roots) {}
+
+    void note(int v, int root, int tail, std::int64_t units, std::int64_t all) {
+        if (units == all) {
+            parent_[root * n_ + v] = tail;
+        } else {
+            divided_[root].push_back({v, tail, units});
+        }
+    }
+
+    bool write(const std::vector<int>& roots, const std::vector<std::int64_t>& units, std::int64_t most_trees,
+               TreePacking& result) {
+        for (std::size_t i = 0; i < roots.size(); i++) {
+            // the pieces of a node in rising order, so that nodes are divided alike
+            std::sort(divided_[i].begin(), divided_[i].end(), [](const Piece& a, const Piece& b) {
+                return std::tie(a.node, a.units, a.tail) < std::tie(b.node, b.units, b.tail);
+            });
+            std::vector<std::pair<std::int64_t, const Piece*>> begins;
+            std::int64_t at = 0;
+            for (std::size_t j = 0; j < divided_[i].size(); j++) {
+                const Piece& piece = divided_[i][j];
+                if (j == 0 || divided_[i][j - 1].node != piece.node) at = 0;
+                begins.emplace_back(at, &piece);
+                at += piece.units;
+            }
+            std::stable_sort(begins.begin(), begins.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+            std::int64_t from = 0;
+            int* parent = parent_.data() + i * n_;
+            for (std::size_t j = 0; j <= begins.size(); j++) {
+                const std::int64_t next = j < begins.size() ? begins[j].first : units[i];
+                if (next > from) {
+                    if (static_cast<std::int64_t>(result.root.size()) >= most_trees) return false;
+                    result.root.push_back(roots[i]);
+                    result.multiplicity.push_back(next - from);
+                    result.parent.insert(result.parent.end(), parent, parent + n_);
+                    from = next;
+                }
+                if (j < begins.size()) parent[begins[j].second->node] = begins[j].second->tail;
+            }
+        }
+        return true;
+    }
+
+   private:
+    struct Piece {
+        int node, tail;
+        std::int64_t units;
+    };
+    std::size_t n_;
+    std::vector<int> parent_;  // (root, node)
+    std::vector<std::vector<Piece>> divided_;
+};
+
+}  // namespace
+
+Status shortest_trees(const PackingProblem& problem, bool wanted, std::int64_t most_cells, std::int64_t most_trees,
+                      const Control& control, TreePacking& result) {
+    const std::size_t n = problem.n_nodes;
+    std::vector<int> roots, number(n, -1);
+    std::vector<std::int64_t> units;
+    for (std::size_t v = 0; v < n; v++) {
+        if (problem.root[v] <= 0) continue;
+        number[v] = static_cast<int>(roots.size());
+        roots.push_back(static_cast<int>(v));
+        units.push_back(problem.root[v]);
+    }
+    if (roots.empty()) return Status::ok;
+    const InArcs arcs(problem);
+    Layers layers(arcs, roots);
+    if (!layers.build(most_cells)) return Status::stuck;
+    Deal deal(arcs, layers, units);
+    Forest forest(wanted ? n : 0, roots.size());
+    for (std::size_t v = 0; v < n; v++) {
+        if (control.cancelled()) return Status::cancelled;
+        control.progress(static_cast<std::int64_t>(v), static_cast<std::int64_t>(n));
+        if (!deal.solve(static_cast<int>(v), number[v])) return Status::stuck;
+        for (int e = 0; wanted && e < deal.degree(); e++)
+            for (const Share& share : deal.on(e))
+                forest.note(static_cast<int>(v), share.root, arcs.tail[arcs.start[v] + e], share.units, units[share.root]);
+    }
+    if (wanted && !forest.write(roots, units, most_trees, result)) return Status::stuck;
+    return Status::ok;
+}
+
+}  // namespace treadle

@@ -1,0 +1,657 @@
+#include "trees/packers/vertex_matching.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "trees/tree_family.hpp"
+
+namespace treadle {
+namespace {
+
+using Node = TreeFamily::Node;
+
+constexpr int kBlock = 32;  // nodes or roots at a time where a table is written across its rows
+
+// Hops from every root that has trees to every node, row-major (node, root); empty if a root does not reach all.
+std::vector<Node> distances(const TreeFamily& family, const std::vector<int>& roots) {
+    const std::size_t n = family.n_nodes(), count = roots.size();
+    std::vector<Node> table(n * count), rows(kBlock * n);
+    std::vector<int> queue;
+    for (std::size_t first = 0; first < count; first += kBlock) {
+        const std::size_t last = std::min(count, first + kBlock);
+        std::fill(rows.begin(), rows.end(), TreeFamily::kNone);
+        for (std::size_t i = first; i < last; i++) {
+            Node* distance = rows.data() + (i - first) * n;
+            queue.assign(1, roots[i]);
+            distance[roots[i]] = 0;
+            for (std::size_t next = 0; next < queue.size(); next++) {
+                const int x = queue[next];
+                for (int j = family.out_start[x]; j < family.out_start[x + 1]; j++) {
+                    const int y = family.out_head[j];
+                    if (distance[y] != TreeFamily::kNone) continue;
+                    distance[y] = static_cast<Node>(distance[x] + 1);
+                    queue.push_back(y);
+                }
+            }
+            if (queue.size() < n) return {};
+        }
+        for (std::size_t v = 0; v < n; v++)
+            for (std::size_t i = first; i < last; i++) table[v * count + i] = rows[(i - first) * n + v];
+    }
+    return table;
+}
+
+// A number to break ties by.
+std::uint64_t draw(std::uint64_t seed, int tree, int arc) {
+    std::uint64_t x = (seed + static_cast<std::uint64_t>(tree)) * 0x9e3779b97f4a7c15ull;
+    x ^= static_cast<std::uint64_t>(arc + 1) * 0xc2b2ae3d27d4eb4full;
+    return (x * 0xbf58476d1ce4e5b9ull) >> 20;
+}
+
+// The different weights, the greatest first.
+std::vector<std::int64_t> weights_of(const TreeFamily& family) {
+    std::vector<std::int64_t> weights = family.weight;
+    std::sort(weights.begin(), weights.end(), std::greater<>());
+    weights.erase(std::unique(weights.begin(), weights.end()), weights.end());
+    return weights;
+}
+
+// Every tree a tree of shortest paths; each tree takes the arc with the least load for its capacity. At each node
+// those without a choice come first, then the heavy ones, and of equal ones those with fewest possible parents.
+class BreadthFirstStart {
+   public:
+    BreadthFirstStart(TreeFamily& family, std::uint64_t seed) : family_(family), seed_(seed) {
+        for (int t = 0; t < family.n_trees(); t++)
+            if (t == 0 || family.root[t] != family.root[t - 1]) {
+                first_tree_.push_back(t);
+                roots_.push_back(family.root[t]);
+            }
+        first_tree_.push_back(family.n_trees());
+        classes_ = weights_of(family);
+    }
+
+    bool run(const Control& control) {
+        const int n = family_.n_nodes(), trees = family_.n_trees();
+        distance_ = distances(family_, roots_);
+        if (distance_.empty()) return trees == 0;
+        std::vector<Node> chosen(static_cast<std::size_t>(kBlock) * trees);  // (node of the block, tree)
+        for (int first = 0; first < n; first += kBlock) {
+            if (control.cancelled()) return false;
+            control.progress(first, 2 * n);
+            const int last = std::min(n, first + kBlock);
+            std::fill(chosen.begin(), chosen.end(), TreeFamily::kNone);
+            for (int v = first; v < last; v++) choose(v, chosen.data() + static_cast<std::size_t>(v - first) * trees);
+            for (std::size_t i = 0; i < roots_.size(); i++)
+                for (int t = first_tree_[i]; t < first_tree_[i + 1]; t++)
+                    for (int v = first; v < last; v++) {
+                        family_.parents(t)[v] = chosen[static_cast<std::size_t>(v - first) * trees + t];
+                        family_.depths(t)[v] = distance_[v * roots_.size() + i];
+                    }
+        }
+        family_.count_children();
+        return true;
+    }
+
+   private:
+    struct Item {
+        int tree, root, slot;  // slot: of the last possible parent
+    };
+
+    void choose(int v, Node* parent) {
+        const int first = family_.in_start[v], degree = family_.in_start[v + 1] - first;
+        const std::size_t count = roots_.size();
+        const Node* here = distance_.data() + v * count;
+        above_.clear();
+        for (int e = 0; e < degree; e++) above_.push_back(distance_.data() + family_.in_tail[first + e] * count);
+        choices_.assign(count, 0);
+        slot_.assign(count, 0);
+        for (int e = 0; e < degree; e++)
+            for (std::size_t i = 0; i < count; i++) {
+                const bool nearer = above_[e][i] + 1 == here[i];
+                choices_[i] += nearer;
+                slot_[i] = nearer ? e : slot_[i];
+            }
+        // without a choice; then by weight and number of choices
+        by_turn_.resize(std::max(by_turn_.size(), 1 + classes_.size() * (degree + 1)));
+        for (std::size_t i = 0; i < count; i++) {
+            if (here[i] == 0) continue;  // rooted here
+            for (int t = first_tree_[i]; t < first_tree_[i + 1]; t++) {
+                const std::size_t turn = choices_[i] == 1 ? 0 : 1 + class_of(t) * (degree + 1) + choices_[i];
+                by_turn_[turn].push_back({t, static_cast<int>(i), slot_[i]});
+            }
+        }
+        for (std::size_t turn = 0; turn < by_turn_.size(); turn++) {
+            for (const Item& item : by_turn_[turn]) {
+                const int slot = turn == 0 ? item.slot : least_loaded(item, first, degree, here);
+                family_.load[first + slot] += family_.weight[item.tree];
+                parent[item.tree] = static_cast<Node>(family_.in_tail[first + slot]);
+            }
+            by_turn_[turn].clear();
+        }
+    }
+
+    // Of equally loaded arcs the first one after a place that varies from tree to tree.
+    int least_loaded(const Item& item, int first, int degree, const Node* here) const {
+        const int start = static_cast<int>(draw(seed_, item.tree, first) % static_cast<std::uint64_t>(degree));
+        int best = item.slot;
+        bool met = false;
+        for (int j = 0; j < degree; j++) {
+            const int e = start + j < degree ? start + j : start + j - degree;
+            if (above_[e][item.root] + 1 != here[item.root]) continue;
+            if (!met || better(item.tree, first + e, first + best)) best = e;
+            met = true;
+        }
+        return best;
+    }
+
+    std::size_t class_of(int t) const {
+        return std::lower_bound(classes_.begin(), classes_.end(), family_.weight[t], std::greater<>()) - classes_.begin();
+    }
+
+    // (load + weight) / capacity, compared without division
+    bool better(int t, int a, int best) const {
+        const std::int64_t weight = family_.weight[t];
+        if (family_.capacity[a] == family_.capacity[best]) return family_.load[a] < family_.load[best];
+        const auto mine = static_cast<__int128>(family_.load[a] + weight) * family_.capacity[best];
+        const auto other = static_cast<__int128>(family_.load[best] + weight) * family_.capacity[a];
+        return mine < other;
+    }
+
+    TreeFamily& family_;
+    const std::uint64_t seed_;
+    std::vector<int> roots_, first_tree_;
+    std::vector<Node> distance_;
+    std::vector<std::int64_t> classes_;  // weights, the greatest first
+    // Of the node whose parents are chosen: distances to each in-arc's tail, and by root
+    std::vector<const Node*> above_;
+    std::vector<int> choices_, slot_;
+    std::vector<std::vector<Item>> by_turn_;
+};
+
+// Trees grow arc by arc, one after the other, by the arc that is least loaded for its capacity, of equal ones
+// the highest up. Arcs into a set that is nearly tight become dear, so that trees enter it once and spread inside.
+bool start_priced(TreeFamily& family, std::uint64_t seed, const Control& control) {
+    const int n = family.n_nodes(), trees = family.n_trees();
+    using Offer = std::tuple<double, int, std::uint64_t, int, int>;  // price, depth, tie, arc, head
+    std::vector<int> order(trees);
+    for (int t = 0; t < trees; t++) order[t] = t;
+    std::sort(order.begin(), order.end(), [&](int a, int b) {
+        if (family.weight[a] != family.weight[b]) return family.weight[a] > family.weight[b];
+        auto x = draw(seed, a, 0), y = draw(seed, b, 0);
+        return x != y ? x < y : a < b;
+    });
+    std::int64_t done = 0;
+    for (int t : order) {
+        if (control.cancelled()) return false;
+        control.progress(done++, 2 * trees);
+        Node *parent = family.parents(t), *depth = family.depths(t);
+        std::vector<char> inside(n, 0);
+        std::priority_queue<Offer, std::vector<Offer>, std::greater<Offer>> offers;
+        int size = 0;
+        auto join = [&](int x) {
+            inside[x] = 1, size++;
+            for (int j = family.out_start[x]; j < family.out_start[x + 1]; j++) {
+                int y = family.out_head[j], a = inside[y] ? -1 : family.arc(x, y);
+                if (a < 0) continue;
+                double price = static_cast<double>(family.load[a] + family.weight[t]) / static_cast<double>(family.capacity[a]);
+                offers.emplace(price, depth[x] + 1, draw(seed, t, a), a, y);
+            }
+        };
+        depth[family.root[t]] = 0;
+        join(family.root[t]);
+        while (size < n && !offers.empty()) {
+            auto [price, deep, tie, a, y] = offers.top();
+            offers.pop();
+            if (inside[y]) continue;
+            parent[y] = static_cast<Node>(family.in_tail[a]);
+            depth[y] = static_cast<Node>(deep);
+            family.load[a] += family.weight[t];
+            join(y);
+        }
+        if (size < n) return false;
+    }
+    family.count_children();
+    return true;
+}
+
+struct Rehang {
+    int tree, node, parent;
+};
+
+class Matcher {
+   public:
+    Matcher(TreeFamily& family, const MatchingOptions& options, const Control& control, Matching& result)
+        : family_(family), options_(options), control_(control), result_(result), n_(family.n_nodes()) {
+        inside_.assign(n_, 0);
+        seen_node_.assign(n_, 0);
+        step_.resize(n_);
+        for (int v = 0; v < n_; v++) most_in_ = std::max<std::int64_t>(most_in_, family.in_start[v + 1] - family.in_start[v]);
+        sort_by_weight();
+    }
+
+    Status run() {
+        std::vector<int> pending;
+        for (int v = 0; v < n_; v++) pending.push_back(v);
+        limit_ = std::max(options_.first_height, family_.height());
+        last_ = std::min(std::max(options_.last_height, limit_), n_ - 1);
+        bool detours = false;
+        for (;;) {
+            std::vector<int> left;
+            std::int64_t all_before = 0, all_after = 0;
+            bool hopeless = false;  // the first nodes gain little: this height is too low
+            const std::int64_t total = static_cast<std::int64_t>(n_);  // the start was the first half
+            for (std::size_t i = 0; i < pending.size() && !hopeless; i++) {
+                if (control_.cancelled()) return Status::cancelled;
+                control_.progress(2 * total - static_cast<std::int64_t>(pending.size()) + static_cast<std::int64_t>(i), 2 * total);
+                std::int64_t before = overload(pending[i]);
+                if (before == 0) continue;
+                settle(pending[i], detours);
+                std::int64_t after = overload(pending[i]);
+                all_before += before, all_after += after;
+                if (after > 0) left.push_back(pending[i]);
+                if (limit_ < last_ && large() && 16 * (i + 1) >= pending.size() && 2 * all_after > all_before) hopeless = true;
+            }
+            if (hopeless) {
+                raise_limit();
+                detours = false;
+                continue;
+            }
+            pending.swap(left);
+            if (pending.empty()) return Status::ok;
+            if (control_.cancelled()) return Status::cancelled;
+            if (exhausted()) break;
+            const bool last = limit_ >= last_;
+            const std::int64_t gain = all_before - all_after;
+            if (!detours && 8 * gain > all_before) continue;  // worth another round at this height
+            if (options_.detours && !detours) {
+                detours = true;
+                continue;
+            }
+            if (last ? gain > 0 : 8 * gain > all_before) continue;
+            if (last) break;
+            raise_limit();
+            detours = false;
+        }
+        for (int v : pending) result_.overload += overload(v);
+        return Status::stuck;
+    }
+
+   private:
+    TreeFamily& family_;
+    const MatchingOptions& options_;
+    const Control& control_;
+    Matching& result_;
+    const int n_;
+    int limit_ = 0, last_ = 0;
+    std::vector<std::int64_t> classes_;  // weights of trees, the greatest first
+    std::vector<int> class_;             // by tree
+    bool mixed_ = false;                 // too many weights for tables of each: all trees are in one, and move by splits
+    std::int64_t most_in_ = 0;           // arcs into a node
+    static constexpr std::int64_t kMostTable = 1 << 22;
+    // Of the node that is being settled, by in-arc counted from 0; tables of a class are together:
+    int node_ = -1, first_ = 0, degree_ = 0;
+    std::vector<std::vector<int>> on_;  // (class, arc): trees; -1 where one has left
+    std::vector<int> looked_;           // (class, arc, arc): trees of the first that cannot move to the second
+    std::vector<char> dead_;            // (class, arc): no arc with room can be reached from here
+    std::vector<int> slot_, queue_, from_, place_, by_room_;
+    std::vector<char> seen_, dead_to_all_;
+    // Of a detour:
+    struct Step {
+        int next = -1;                        // node that is to hang here
+        int tree = -1, to = -1;               // the tree that makes room for it on the arc, and its new parent
+    };
+    std::vector<char> inside_, seen_node_;
+    std::vector<Step> step_;
+    std::vector<Rehang> log_;
+    static constexpr int kDetourNodes = 256;
+    static constexpr std::int64_t kLargeCells = 1 << 20;  // trees times nodes from which failing at a height is dear
+
+    bool exhausted() const { return family_.work > options_.max_work; }
+
+    bool large() const { return static_cast<std::int64_t>(family_.n_trees()) * n_ >= kLargeCells; }
+
+    void raise_limit() { limit_ = std::min(last_, limit_ + std::max(1, limit_ / 8)); }
+
+    std::int64_t overload(int v) const {
+        std::int64_t sum = 0;
+        for (int a = family_.in_start[v]; a < family_.in_start[v + 1]; a++)
+            sum += std::max<std::int64_t>(0, family_.load[a] - family_.capacity[a]);
+        return sum;
+    }
+
+    std::int64_t room(int slot) const { return family_.capacity[first_ + slot] - family_.load[first_ + slot]; }
+
+    int n_classes() const { return mixed_ ? 1 : static_cast<int>(classes_.size()); }
+    std::vector<int>& trees_on(int c, int slot) { return on_[static_cast<std::size_t>(c) * degree_ + slot]; }
+    char& dead(int c, int slot) { return dead_[static_cast<std::size_t>(c) * degree_ + slot]; }
+
+    void sort_by_weight() {
+        classes_ = weights_of(family_);
+        const std::int64_t most = std::max<std::int64_t>(1, kMostTable / (most_in_ * most_in_ + 1));
+        mixed_ = mixed_ || static_cast<std::int64_t>(classes_.size()) > most;
+        class_.assign(mixed_ ? family_.weight.size() : 0, 0);
+        for (std::int64_t weight : mixed_ ? std::vector<std::int64_t>{} : family_.weight)
+            class_.push_back(static_cast<int>(std::lower_bound(classes_.begin(), classes_.end(), weight, std::greater<>()) -
+                                              classes_.begin()));
+    }
+
+    void list_trees(int v) {
+        node_ = v, first_ = family_.in_start[v], degree_ = family_.in_start[v + 1] - first_;
+        slot_.assign(n_, -1);
+        for (int e = 0; e < degree_; e++) slot_[family_.in_tail[first_ + e]] = e;
+        const std::size_t lists = static_cast<std::size_t>(n_classes()) * degree_;
+        on_.resize(std::max(on_.size(), lists));
+        for (std::size_t i = 0; i < lists; i++) on_[i].clear();
+        looked_.assign(lists * degree_, 0);
+        dead_.assign(lists, 0);
+        dead_to_all_.assign(degree_, 0);
+        for (int t = 0; t < family_.n_trees(); t++)
+            if (family_.root[t] != v) trees_on(class_[t], slot_[family_.parents(t)[v]]).push_back(t);
+        family_.work += family_.n_trees() + static_cast<std::int64_t>(looked_.size() / 16);
+    }
+
+    // Take trees off the overloaded arcs into v, as far as possible.
+    void settle(int v, bool detours) {
+        list_trees(v);
+        bool moved = true;  // a heavy tree may overload an arc that was done
+        while (moved) {
+            moved = false;
+            for (int e = 0; e < degree_; e++)
+                while (room(e) < 0) {
+                    if (exhausted() || control_.cancelled()) return;
+                    if (!relieve(e) && !relieve_by_split(e) && !(detours && relieve_by_detour(e))) break;
+                    moved = classes_.size() > 1;
+                }
+        }
+    }
+
+    // Heavy trees first, where they fit; then where the overload becomes less all the same.
+    bool relieve(int e) {
+        if (mixed_) return false;
+        for (int c = 0; c < n_classes(); c++)
+            if (classes_[c] <= -room(e) && augment(e, c, classes_[c])) return true;
+        for (int c = 0; n_classes() > 1 && c < n_classes(); c++)
+            if (augment(e, c, 1 + std::max<std::int64_t>(0, classes_[c] + room(e)))) return true;
+        return false;
+    }
+
+    // As by augmenting, but the trees of the path may be of any weight, and only as much of each moves as helps.
+    bool relieve_by_split(int e) {
+        if (dead_to_all_[e] || family_.n_trees() >= options_.most_trees) return false;
+        const std::int64_t excess = -room(e);
+        std::vector<int> order;  // the lightest that is enough first, then the heaviest
+        for (int c = n_classes() - 1; c >= 0; c--)
+            if (mixed_ || classes_[c] >= excess) order.push_back(c);
+        for (int c = 0; c < n_classes(); c++)
+            if (!mixed_ && classes_[c] < excess) order.push_back(c);
+        seen_.assign(degree_, 0);
+        from_.assign(degree_, -1);
+        place_.assign(degree_, -1);
+        queue_.assign(1, e);
+        seen_[e] = 1;
+        list_by_room(1);
+        for (std::size_t i = 0; i < queue_.size(); i++)
+            for (int f : by_room_) {
+                if (seen_[f] || dead_to_all_[f]) continue;
+                int t = -1;
+                for (std::size_t j = 0; t < 0 && j < order.size(); j++) {
+                    const int place = movable_tree(order[j], queue_[i], f);
+                    if (place >= 0) t = trees_on(order[j], queue_[i])[place];
+                }
+                if (t < 0) continue;
+                seen_[f] = 1;
+                from_[f] = queue_[i];
+                place_[f] = t;
+                queue_.push_back(f);
+                if (room(f) <= 0) continue;
+                split_along(e, f);
+                return true;
+            }
+        for (int f : queue_) dead_to_all_[f] = 1;
+        return false;
+    }
+
+    // Here `place_` holds trees.
+    void split_along(int e, int last) {
+        std::int64_t units = std::min(-room(e), room(last));
+        for (int f = last; f != e; f = from_[f]) units = std::min(units, family_.weight[place_[f]]);
+        bool whole = true;
+        for (int f = last; f != e; f = from_[f]) {
+            int t = place_[f];
+            if (family_.weight[t] > units) {
+                t = family_.split(t, units);
+                result_.splits++;
+                whole = false;
+            }
+            family_.hang(t, node_, family_.in_tail[first_ + f]);
+            result_.rehangs++;
+        }
+        if (!whole) sort_by_weight();
+        const std::vector<char> dead = dead_to_all_;  // remains so: trees of dead arcs do not move
+        list_trees(node_);
+        dead_to_all_ = dead;
+    }
+
+    bool relieve_by_detour(int e) {
+        for (int c = mixed_ ? -1 : n_classes() - 1; c >= 0; c--) {
+            dead_.assign(dead_.size(), 0);  // detours start from a full search
+            if (augment(e, c, 1 + std::max<std::int64_t>(0, classes_[c] + room(e)))) return true;
+            if (!detour(e, c)) continue;
+            result_.detours++;
+            list_trees(node_);
+            return true;
+        }
+        return false;
+    }
+
+    // Breadth-first over the arcs into the node: e -> f if a tree of the class on e may hang on f instead. Ends at an
+    // arc with so much room.
+    bool augment(int e, int c, std::int64_t wanted) {
+        if (dead(c, e)) return false;
+        seen_.assign(degree_, 0);
+        from_.assign(degree_, -1);
+        place_.assign(degree_, -1);
+        queue_.assign(1, e);
+        seen_[e] = 1;
+        list_by_room(wanted);
+        for (std::size_t i = 0; i < queue_.size(); i++)
+            for (int f : by_room_) {
+                const int place = seen_[f] || dead(c, f) ? -1 : movable_tree(c, queue_[i], f);
+                if (place < 0) continue;
+                seen_[f] = 1;
+                from_[f] = queue_[i];
+                place_[f] = place;
+                queue_.push_back(f);
+                if (room(f) < wanted) continue;
+                if (classes_[c] > -room(e)) {  // e gets room
+                    dead_.assign(dead_.size(), 0);
+                    dead_to_all_.assign(degree_, 0);
+                }
+                shift_along(c, f);
+                return true;
+            }
+        // Room comes only where the rule above sees it, and trees of dead arcs do not move.
+        if (wanted == 1)
+            for (int f : queue_) dead(c, f) = 1;
+        return false;
+    }
+
+    // The arcs with so much room first: where a search ends.
+    void list_by_room(std::int64_t wanted) {
+        by_room_.clear();
+        for (bool enough : {true, false})
+            for (int f = 0; f < degree_; f++)
+                if ((room(f) >= wanted) == enough) by_room_.push_back(f);
+    }
+
+    // The place on arc e of a tree that may hang on f, or -1. Those that may not never may while the node is being
+    // settled, for only their own moves change them; so they are looked at once for every pair of arcs.
+    int movable_tree(int c, int e, int f) {
+        int& next = looked_[(static_cast<std::size_t>(c) * degree_ + e) * degree_ + f];
+        for (const auto& trees = trees_on(c, e); next < static_cast<int>(trees.size()); next++)
+            if (trees[next] >= 0 && family_.can_hang(trees[next], node_, family_.in_tail[first_ + f], limit_)) return next;
+        return -1;
+    }
+
+    // The trees of the augmenting path that ends at arc f move on by one; they differ, as their arcs do.
+    void shift_along(int c, int f) {
+        for (; from_[f] >= 0; f = from_[f]) {
+            int& place = trees_on(c, from_[f])[place_[f]];
+            const int t = place;
+            place = -1;
+            trees_on(c, f).push_back(t);
+            family_.hang(t, node_, family_.in_tail[first_ + f]);
+            result_.rehangs++;
+        }
+    }
+
+    // Where every other parent of the node lies below it: re-root its subtree in one tree. Some arc that leads from
+    // outside into the subtree is followed by arcs inside it up to the node; all of them have room, or get it when
+    // another tree re-hangs there.
+    bool detour(int e, int c) {
+        const std::vector<int> arcs = queue_, from = from_, place = place_;
+        for (bool exchange : {false, true})
+          for (int q : arcs)
+            for (int t : std::vector<int>(trees_on(c, q))) {
+                if (t < 0) continue;
+                if (exhausted() || control_.cancelled()) return false;
+                // t will leave q: what augmenting found from e to q then takes a tree off e
+                std::vector<Rehang> chain;
+                for (int f = q; f != e; f = from[f])
+                    chain.push_back({trees_on(c, from[f])[place[f]], node_, family_.in_tail[first_ + f]});
+                if (reroot(t, chain, exchange)) return true;
+            }
+        return false;
+    }
+
+    // Has the arc room for the tree, once `freed` units of it are free?
+    bool fits(int t, int arc, std::int64_t freed = 0) const {
+        return family_.load[arc] - freed + family_.weight[t] <= family_.capacity[arc];
+    }
+
+    bool reroot(int t, const std::vector<Rehang>& chain, bool exchange) {
+        const std::vector<int> below = family_.subtree(t, node_);
+        if (below.size() < 2) return false;
+        for (int x : below) inside_[x] = 1;
+        std::vector<int> queue{node_};
+        seen_node_[node_] = 1;
+        step_[node_] = {};
+        bool done = false;
+        for (std::size_t i = 0; i < queue.size() && i < kDetourNodes && !done; i++) {
+            int y = queue[i];
+            for (int a = family_.in_start[y]; a < family_.in_start[y + 1] && !done; a++) {
+                int z = family_.in_tail[a];
+                family_.work++;
+                if (seen_node_[z] || z == family_.parents(t)[y]) continue;
+                Step step;
+                if (!(exchange ? find_room(t, y, a, step) : fits(t, a))) continue;
+                step.next = y;
+                step_[z] = step;
+                if (!inside_[z]) {
+                    done = follow(t, z, chain);
+                } else {
+                    seen_node_[z] = 1;
+                    queue.push_back(z);
+                }
+            }
+        }
+        for (int x : below) inside_[x] = 0;
+        for (int x : queue) seen_node_[x] = 0;
+        return done;
+    }
+
+    // Room for tree t on arc a into y: there already, or made by a tree that can leave a, perhaps for the arc of t.
+    bool find_room(int t, int y, int a, Step& step) {
+        if (fits(t, a)) return true;
+        if (family_.load[a] > family_.capacity[a]) return false;
+        const int z = family_.in_tail[a], left = family_.parents(t)[y];
+        for (int s = 0; s < family_.n_trees(); s++) {
+            if (s == t || family_.parents(s)[y] != z || !fits(t, a, family_.weight[s])) continue;
+            for (int b = family_.in_start[y]; b < family_.in_start[y + 1]; b++) {
+                const bool freed = y != node_ && family_.in_tail[b] == left;
+                if (b == a || !fits(s, b, freed ? family_.weight[t] : 0)) continue;
+                if (!family_.can_hang(s, y, family_.in_tail[b], limit_)) continue;
+                step.tree = s, step.to = family_.in_tail[b];
+                return true;
+            }
+        }
+        family_.work += family_.n_trees();
+        return false;
+    }
+
+    bool try_hang(int t, int v, int u) {
+        if (!family_.can_hang(t, v, u, limit_)) return false;
+        log_.push_back({t, v, family_.parents(t)[v]});
+        family_.hang(t, v, u);
+        return true;
+    }
+
+    // The path from outside to the node, then the chain: every hanging is legal by itself once those before it are
+    // done, or all are taken back.
+    bool follow(int t, int z, const std::vector<Rehang>& chain) {
+        log_.clear();
+        bool legal = true;
+        for (int x = z; legal && step_[x].next >= 0; x = step_[x].next) {
+            const Step& step = step_[x];
+            legal = (step.tree < 0 || try_hang(step.tree, step.next, step.to)) && try_hang(t, step.next, x);
+        }
+        for (const Rehang& move : chain) legal = legal && try_hang(move.tree, move.node, move.parent);
+        if (legal) {
+            result_.rehangs += static_cast<std::int64_t>(log_.size());
+            return true;
+        }
+        for (; !log_.empty(); log_.pop_back()) family_.hang(log_.back().tree, log_.back().node, log_.back().parent);
+        return false;
+    }
+};
+
+void merge_identical(TreeFamily& family, TreePacking& packing) {
+    const int n = family.n_nodes();
+    const auto compare = [&](int a, int b) {
+        if (family.root[a] != family.root[b]) return family.root[a] < family.root[b] ? -1 : 1;
+        return std::memcmp(family.parents(a), family.parents(b), static_cast<std::size_t>(n) * sizeof(Node));
+    };
+    std::vector<int> order(family.n_trees());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return compare(a, b) < 0; });
+    std::vector<int> kept;
+    for (int t : order) {
+        if (!kept.empty() && compare(kept.back(), t) == 0) {
+            packing.multiplicity.back() += family.weight[t];
+            continue;
+        }
+        kept.push_back(t);
+        packing.root.push_back(family.root[t]);
+        packing.multiplicity.push_back(family.weight[t]);
+    }
+    packing.parent.reserve(kept.size() * n);
+    for (int t : kept)
+        for (int v = 0; v < n; v++) {
+            const Node above = family.parents(t)[v];
+            packing.parent.push_back(above == TreeFamily::kNone ? -1 : above);
+        }
+}
+
+}  // namespace
+
+Status match_vertices(const PackingProblem& problem, std::vector<int> tree_root, std::vector<std::int64_t> tree_weight,
+                      const MatchingOptions& options, const Control& control, Matching& result) {
+    if (problem.n_nodes > TreeFamily::kMaxNodes) return Status::stuck;
+    TreeFamily family(problem, std::move(tree_root), std::move(tree_weight));
+    const bool spans = options.start == Start::breadth_first ? BreadthFirstStart(family, options.seed).run(control)
+                                                             : start_priced(family, options.seed, control);
+    if (!spans) return control.cancelled() ? Status::cancelled : Status::stuck;
+    Status status = Matcher(family, options, control, result).run();
+    result.work = family.work;
+    result.height = family.height();
+    if (status == Status::ok) merge_identical(family, result.packing);
+    return status;
+}
+
+}  // namespace treadle

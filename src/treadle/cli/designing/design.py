@@ -1,0 +1,220 @@
+"""``treadle design``: the topology finder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.atomic import write_bytes
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
+from treadle.cli.quantities import counted
+from treadle.cli.solving.report import print_seconds
+from treadle.cli.status import FAILED
+from treadle.errors import FormatError
+from treadle.finder.cabling import cables, cabling_csv
+from treadle.finder.workload import Network, Workload, allreduce_of, load_workload
+from treadle.planning.designing.design_flow import AlltoallFigures
+from treadle.planning.summary import design_summary, plan_summary
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.plan_files.archive import save_plan
+from treadle.units import format_bandwidth, format_size, parse_bandwidth, parse_size, parse_time_ns
+
+_PLANNED = (CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
+
+
+def command(
+    nodes: Annotated[int, typer.Option(help="Compute nodes.", metavar="N")],
+    degree: Annotated[int, typer.Option(help="Links out of (and into) each node.", metavar="D")],
+    alpha: Annotated[str | None, typer.Option(help="Latency of a hop; default 10us.", metavar="TIME")] = None,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(help="Of a node, all its links together, one way; default 100Gbit/s.", metavar="RATE"),
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Choose for an allreduce of this size; default 1MB.", metavar="SIZE")
+    ] = None,
+    workload: Annotated[
+        Path | None, typer.Option(help="Choose for this workload (TOML).", metavar="FILE")
+    ] = None,
+    bidirectional: Annotated[
+        bool, typer.Option("--bidirectional", help="Only fabrics whose links come in opposite pairs.")
+    ] = False,
+    reconfiguration_delay: Annotated[
+        str | None,
+        typer.Option(help="Also consider a topology per collective, changed in this time.", metavar="TIME"),
+    ] = None,
+    pick: Annotated[
+        int | None, typer.Option(help="Take this row of the frontier (from 1), not the best.", metavar="ROW")
+    ] = None,
+    cabling: Annotated[Path | None, typer.Option(help="Cabling list (CSV) to write.", metavar="FILE")] = None,
+    plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
+    alltoall: Annotated[
+        AlltoallFigures,
+        typer.Option(
+            help="Time of an all-to-all: of an optimal flow where that takes seconds, or its bound."
+        ),
+    ] = AlltoallFigures.FLOW,
+    collective: Annotated[
+        str, typer.Option(help="Of the plan: allreduce, allgather or reduce-scatter.", metavar="NAME")
+    ] = "allreduce",
+    cache: Annotated[
+        bool, typer.Option("--cache/--no-cache", help="Keep plans and rates, and look for kept ones.")
+    ] = True,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Find the best topologies for N nodes of degree D, and their schedules."""
+    del seed  # the search is exhaustive
+    output = Output(json, quiet)
+    if plan is not None and cabling is not None and plan.resolve() == cabling.resolve():
+        raise FormatError(f"--output and --cabling are both {plan}; expected two files")
+    job, network = _problem(alpha, bandwidth, size, workload)
+    kind = _kind(collective)
+    delay = None if reconfiguration_delay is None else parse_time_ns(reconfiguration_delay) / 10**9
+    with ProgressLine(quiet=quiet or json) as progress:
+        result = planning.design(
+            nodes,
+            degree,
+            network=network,
+            workload=job,
+            bidirectional=bidirectional,
+            reconfiguration_delay_s=delay,
+            alltoall=alltoall,
+            use_cache=cache,
+            progress=progress,
+        )
+    if pick is not None and not 1 <= pick <= len(result.rows):
+        raise FormatError(f"--pick {pick}: the frontier has {counted(len(result.rows), 'row')}")
+    chosen = result.best if pick is None else result.rows[pick - 1]
+    _print_frontier(output, result, chosen)
+    if delay is not None:
+        _print_reconfiguration(output, result)
+    values = design_summary(result, chosen)
+    if cabling is not None:
+        fabric = result.topology(chosen)
+        write_bytes(cabling, cabling_csv(fabric).encode())
+        output.line(f"cabling     {cabling}: {counted(len(cables(fabric)), 'cable')}")
+        values["cabling"] = str(cabling)
+    if plan is not None:
+        try:
+            made, from_cache = planning.design_plan(result, kind, row=chosen, use_cache=cache)
+        except planning.RejectedError as error:
+            warn(str(error))
+            return FAILED
+        save_plan(plan, made)
+        source = "kept from before, verified again" if from_cache else "built and verified"
+        output.line(f"plan        {plan}: {kind}, {source}")
+        values |= {"plan": str(plan), "plan_from_cache": from_cache, **plan_summary(made)}
+    print_seconds(output, result.seconds)
+    output.result(values)
+    return 0
+
+
+def _problem(
+    alpha: str | None, bandwidth: str | None, size: str | None, path: Path | None
+) -> tuple[Workload, Network]:
+    """The workload, and the network by the options, else the file, else the dissertation's."""
+    if path is not None and size is not None:
+        raise FormatError("--size and --workload exclude each other; the file has the sizes")
+    job = allreduce_of(_size("1MB" if size is None else size)) if path is None else load_workload(path)
+    alpha_s = job.alpha_s if alpha is None else parse_time_ns(alpha) / 10**9
+    rate = job.bandwidth_bytes_per_s if bandwidth is None else parse_bandwidth(bandwidth)
+    return job, Network(
+        alpha_s=10e-6 if alpha_s is None else alpha_s,
+        bandwidth_bytes_per_s=parse_bandwidth("100Gbit/s") if rate is None else rate,
+    )
+
+
+def _size(text: str) -> int:
+    size = parse_size(text)
+    if size < 1:
+        raise FormatError(f"--size {text}: expected at least 1 byte")
+    return size
+
+
+def _kind(name: str) -> CollectiveKind:
+    if name not in _PLANNED:
+        raise FormatError(f"--collective {name[:40]!r}: expected one of {', '.join(_PLANNED)}")
+    return CollectiveKind(name)
+
+
+def _print_frontier(output: Output, result: planning.DesignResult, chosen: planning.DesignRow) -> None:
+    network, limits = result.network, result.limits
+    direction = "bidirectional" if result.is_bidirectional else "one-way or bidirectional links"
+    output.line(f"fabrics     {result.nodes} nodes, degree {result.degree}, {direction}")
+    output.line(
+        f"network     {_microseconds(network.alpha_s)} us a hop, "
+        f"{format_bandwidth(network.bandwidth_bytes_per_s)} out of and into a node"
+    )
+    output.line(f"workload    {result.workload.name}")
+    output.line()
+    shown = format_size(result.shown_bytes)
+    headings = ("", "topology", "steps", "T_B", "diameter", "mean", "allreduce", "all-to-all", "workload")
+    rows = [
+        (
+            f"{place}{'*' if row is chosen else ''}",
+            row.option.notation,
+            str(row.option.candidate.steps),
+            f"{float(row.option.candidate.t_b_both / 2):.4f}",
+            "-" if row.option.diameter is None else str(row.option.diameter),
+            "-" if row.option.mean_distance is None else f"{float(row.option.mean_distance):.3f}",
+            _microseconds(row.allreduce_s),
+            _alltoall(row),
+            "-" if row.seconds is None else _microseconds(row.seconds),
+        )
+        for place, row in enumerate(result.rows, start=1)
+    ]
+    rows.append(
+        (
+            "",
+            "no fabric can beat",
+            str(limits.steps),
+            f"{float(limits.t_b):.4f}",
+            str(limits.steps),
+            f"{float(limits.mean_distance):.3f}",
+            _microseconds(limits.allreduce_s),
+            f">= {_microseconds(limits.alltoall_s)}",
+            "",
+        )
+    )
+    output.table(headings, rows, left=2)
+    output.line()
+    output.line(f"            T_B in M/B, mean of allgather and reduce-scatter; times in us for {shown}")
+    if any(row.option.flow for row in result.rows):
+        output.line(
+            "            all-to-all: of a flow within 0.1% of the optimum; >= are bounds by distances"
+        )
+    else:
+        output.line("            all-to-all: bounds by distances")
+    output.line(f"{'best  ' if chosen is result.best else 'picked'}      {chosen.option.expression}")
+
+
+def _alltoall(row: planning.DesignRow) -> str:
+    """The time of the flow, or the bound."""
+    if row.alltoall_s is not None:
+        return _microseconds(row.alltoall_s)
+    return "-" if row.alltoall_bound_s is None else f">= {_microseconds(row.alltoall_bound_s)}"
+
+
+def _print_reconfiguration(output: Output, result: planning.DesignResult) -> None:
+    found = result.reconfiguration
+    if found is None:
+        output.line("changing    not known: the fabrics are too large for the time of some collective")
+        return
+    static = result.best.seconds
+    gain = "" if static is None else f", {_microseconds(static)} us with one topology"
+    output.line(
+        f"changing    {_microseconds(found.seconds)} us an iteration with "
+        f"{counted(found.changes, 'change')}{gain}"
+    )
+    for fabric, calls in Counter(found.fabrics).most_common():
+        output.line(f"            {counted(calls, 'call')} on {fabric}")
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f}"

@@ -1,0 +1,174 @@
+"""``treadle topology``: the catalogue, one fabric in detail, and its JSON."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle.atomic import write_bytes
+from treadle.cli.designing.fabric import fact_lines
+from treadle.cli.output import JsonOption, Output, QuietOption
+from treadle.cli.status import put
+from treadle.planning import FactLimits, describe_fabric, fabric_summary
+from treadle.topologies import (
+    CatalogueEntry,
+    Topology,
+    catalogue_entries,
+    dump_topology,
+    is_symmetric,
+    non_eulerian_nodes,
+    parse,
+    topology_hash,
+    unreachable_pair,
+)
+from treadle.units import format_link_bandwidth
+
+_LINK_KEYWORDS = re.compile(r'(, )?(\*, )?bandwidth="1B/s", latency="0ns"\)$')
+"""What the direct-connect graphs take besides their own arguments, at the end of a signature."""
+
+app = typer.Typer(help="The catalogue of fabrics; one fabric in detail; its JSON.", no_args_is_help=True)
+
+TopologyArgument = Annotated[
+    str, typer.Argument(metavar="TOPOLOGY", help="A catalogue expression such as dgx_a100:2, or a file.")
+]
+FormatOption = Annotated[str | None, typer.Option("--format", help="Format of a topology file: json.")]
+
+
+@app.command("list")
+def list_command(
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="Only entries with this in name, group or summary.")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """List the catalogue: every name with its arguments and their defaults."""
+    output = Output(json, quiet)
+    entries = [entry for entry in catalogue_entries() if _matches(entry, text or "")]
+    if not entries:
+        output.line(f"nothing in the catalogue matches {text!r}; 'treadle topology list' shows all of it")
+    for group in dict.fromkeys(entry.group for entry in entries):
+        for line in _group_lines(group, [entry for entry in entries if entry.group == group]):
+            output.line(line)
+    keys = ("name", "group", "signature", "summary")
+    output.result({"catalogue": [{key: getattr(entry, key) for key in keys} for entry in entries]})
+    return 0
+
+
+def _group_lines(group: str, entries: Sequence[CatalogueEntry]) -> Iterator[str]:
+    """The entries of a group; link keywords that all of them share stand in its heading only."""
+    short = [_LINK_KEYWORDS.sub(")", entry.signature) for entry in entries]
+    shared = all(text != entry.signature for text, entry in zip(short, entries, strict=True))
+    yield f'{group} (also bandwidth="1B/s", latency="0ns"):' if shared else f"{group}:"
+    for text, entry in zip(short, entries, strict=True):
+        yield f"  {text if shared else entry.signature}"
+        yield f"      {entry.summary.replace('`', '')}"
+
+
+def _matches(entry: CatalogueEntry, text: str) -> bool:
+    """Whether every word is in the entry's name, group or summary; a hyphen or underscore is a space."""
+    where, words = (
+        part.casefold().replace("_", " ").replace("-", " ")
+        for part in (f"{entry.name} {entry.group} {entry.summary}", text)
+    )
+    return all(word in where for word in words.split())
+
+
+@app.command("show")
+def show_command(
+    topology: TopologyArgument,
+    file_format: FormatOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Find out everything, however long it takes.")] = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Show a fabric: nodes, links, balance; of a direct-connect one distances, bounds and symmetries."""
+    fabric = parse(topology, format=file_format)
+    output = Output(json, quiet)
+    values = _summary(fabric)
+    output.line(f"{fabric.name}: {values['ranks']} compute nodes, {values['switches']} switches")
+    links = Counter(int(bandwidth) for bandwidth in fabric.bandwidths)
+    kinds = ", ".join(
+        f"{count} of {format_link_bandwidth(rate)}" for rate, count in sorted(links.items())[:8]
+    )
+    output.line(f"links      {fabric.n_links} directed: {kinds}{', ...' if len(links) > 8 else ''}")
+    output.line(f"symmetric  {_yes(is_symmetric(fabric))}")
+    output.line(f"Eulerian   {_balance(fabric)}")
+    output.line(f"connected  {_connection(fabric)}")
+    for switch, capability in _capable(fabric):
+        output.line(f"in-network {switch}: {capability}")
+    facts = describe_fabric(fabric, limits=FactLimits.lifted() if full else FactLimits())
+    for line in fact_lines(fabric, facts):
+        output.line(line)
+    output.line(f"hash       {values['hash']}")
+    output.result({**values, **fabric_summary(facts)})
+    return 0
+
+
+@app.command("export")
+def export_command(
+    topology: TopologyArgument,
+    path: Annotated[Path | None, typer.Option("-o", "--output", help="File; default stdout.")] = None,
+    file_format: FormatOption = None,
+) -> int:
+    """Write a fabric as Treadle's JSON."""
+    text = dump_topology(parse(topology, format=file_format))
+    if path is None:
+        put(text)
+    else:
+        write_bytes(path, text.encode())
+    return 0
+
+
+def _summary(fabric: Topology) -> dict[str, object]:
+    return {
+        "topology": fabric.name,
+        "ranks": len(fabric.compute_nodes),
+        "switches": len(fabric.switches),
+        "nodes": fabric.n_nodes,
+        "links": fabric.n_links,
+        "symmetric": is_symmetric(fabric),
+        "eulerian": not non_eulerian_nodes(fabric).size,
+        "connected": unreachable_pair(fabric) is None,
+        "hash": topology_hash(fabric),
+    }
+
+
+def _yes(holds: bool) -> str:
+    return "yes" if holds else "no"
+
+
+def _balance(fabric: Topology) -> str:
+    uneven = non_eulerian_nodes(fabric)
+    if not uneven.size:
+        return "yes"
+    node = int(uneven[0])
+    ingress, egress = (int(s[node]) for s in (fabric.ingress_bytes_per_s(), fabric.egress_bytes_per_s()))
+    more = f" and {uneven.size - 1} more nodes" if uneven.size > 1 else ""
+    return (
+        f"no: {fabric.node_names[node]} receives {format_link_bandwidth(ingress)} "
+        f"and sends {format_link_bandwidth(egress)}{more}"
+    )
+
+
+def _connection(fabric: Topology) -> str:
+    pair = unreachable_pair(fabric)
+    if pair is None:
+        return "yes"
+    return f"no: {fabric.node_names[pair[0]]} does not reach {fabric.node_names[pair[1]]}"
+
+
+def _capable(fabric: Topology) -> list[tuple[str, str]]:
+    lines = []
+    for node in fabric.switches.tolist():
+        able = [name for name in ("multicast", "aggregation") if getattr(fabric, name)[node]]
+        if able:
+            by_itself = fabric.turns_round[node]
+            how = "by itself, turning sums round" if by_itself else "for a rank that asks, itself included"
+            lines.append((fabric.node_names[node], f"{' and '.join(able)}, {how}"))
+    return lines[:20]

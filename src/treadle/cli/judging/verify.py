@@ -1,0 +1,148 @@
+"""``treadle verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
+from treadle.cli.plan_file import MaxMemoryOption, read_plan
+from treadle.cli.quantities import counted, exact_bandwidth
+from treadle.cli.solving.report import (
+    SHOWN_VIOLATIONS,
+    describe_witness,
+    height_text,
+    print_pieces,
+    print_problem,
+    print_verification,
+)
+from treadle.cli.status import FAILED
+from treadle.engine import announce
+from treadle.errors import ScheduleError
+from treadle.planning import Profile
+from treadle.planning.judging.texts import TextVerification, read_text, verify_text
+from treadle.planning.summary import verify_summary
+from treadle.schedules.factored import FactoredSchedule
+from treadle.schedules.plan import Plan
+from treadle.units import format_size
+from treadle.verification.violations import Report
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A plan, or a text for a runtime, told by its content.")
+]
+
+
+def command(
+    plan: FileArgument,
+    topology: Annotated[
+        str | None,
+        typer.Option(help="The fabric that you trust; default the one inside the plan.", metavar="TOPOLOGY"),
+    ] = None,
+    profile: Annotated[
+        Profile | None, typer.Option(help="MSCCL XML: whose limits hold; default the first that fits.")
+    ] = None,
+    root: Annotated[
+        int | None, typer.Option(min=0, help="MSCCL texts of broadcast and reduce: the root (default 0).")
+    ] = None,
+    max_memory: MaxMemoryOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Recompute every claim of a plan, or execute a text; list every violation, or none."""
+    output = Output(json, quiet)
+    text = read_text(plan)
+    if text is not None:
+        if topology is not None:
+            raise ScheduleError(f"{plan}: a text names no fabric, so --topology does not apply")
+        with ProgressLine(quiet=quiet or json) as progress:
+            announce(progress, "executing")
+            found = verify_text(text, source=str(plan), profile=profile, root=root or 0)
+        return _print_text(output, plan, found)
+    if profile is not None or root is not None:
+        raise ScheduleError(f"{plan}: --profile and --root are for texts; a plan says both itself")
+    with ProgressLine(quiet=quiet or json) as progress:
+        announce(progress, "reading")
+        loaded = read_plan(plan, max_memory)
+        announce(progress, "verifying")
+        result = planning.verify(loaded, topology)
+    print_problem(output, result.topology, loaded.collective)
+    if result.is_embedded:
+        output.line(f"assumed     the fabric inside the plan, {result.topology_hash[:16]}; see --topology")
+    else:
+        output.line(f"against     {topology}, {result.topology_hash[:16]}")
+    if result.n_absent:
+        absent = counted(result.n_absent, "compute node")
+        output.line(
+            f"absent      {absent} of that fabric, unknown to the plan: its claims are about the rest"
+        )
+    output.line(f"claimed     {exact_bandwidth(loaded.algbw)} asymptotic algbw ({loaded.algorithm})")
+    if loaded.optimal_algbw is not None:
+        model = planning.model_of(result.topology, loaded.collective)
+        output.line(
+            f"optimum     {exact_bandwidth(loaded.optimal_algbw)} claimed{f'; {model}' if model else ''}"
+        )
+    schedule = loaded.entries[-1].schedule
+    if isinstance(schedule, FactoredSchedule):
+        _print_factored(output, loaded, schedule, result.report)
+        output.line(f"file        {format_size(plan.stat().st_size)}")
+    for report in result.reports:
+        print_verification(output, report)
+    if result.report.is_optimal:
+        output.line("optimal     yes: the schedule attains the bound that its witness proves")
+    output.result(
+        {
+            **verify_summary(loaded, result.topology, result.report),
+            "verified": result.is_ok,
+            "topology_hash": result.topology_hash,
+            "topology_embedded": result.is_embedded,
+            **({"absent_compute_nodes": result.n_absent} if result.n_absent else {}),
+            "plan": str(plan),
+        }
+    )
+    return 0 if result.is_ok else FAILED
+
+
+def _print_factored(output: Output, plan: Plan, schedule: FactoredSchedule, report: Report) -> None:
+    """What a factored plan holds, and the cut that proves its optimum."""
+    height = "" if report.height_max is None else f", {height_text(report)}"
+    output.line(f"trees       {counted(schedule.total_units, 'unit tree')} in all{height}")
+    print_pieces(output, schedule)
+    if report.is_ok and plan.witness is not None and plan.optimal_algbw is not None:
+        cut = describe_witness(plan.topology, plan.collective, plan.witness, plan.optimal_algbw)
+        output.line(f"witness     {cut}")
+
+
+def _print_text(output: Output, path: Path, found: TextVerification) -> int:
+    """Tell what executing a text showed."""
+    contents = ", ".join(counted(count, noun) for noun, count in found.counts)
+    output.line(f"text        {path}: {found.format}, {counted(found.n_ranks, 'rank')}, {contents}")
+    if found.is_part:
+        output.line(f"played      {found.collective}, this rank alone, as if the others did their parts")
+    elif found.collective:
+        output.line(f"executed    {found.collective}, on integer contributions; never by the runtime itself")
+    else:
+        output.line("read        as its runtime would; it holds no program that could be executed")
+    if not found.violations:
+        output.line("verified    yes: no violations")
+    else:
+        output.line(f"verified    NO: {counted(len(found.violations), 'violation')}")
+    for violation in found.violations[:SHOWN_VIOLATIONS]:
+        output.line(f"            {violation}")
+    if len(found.violations) > SHOWN_VIOLATIONS:
+        output.line(f"            and {len(found.violations) - SHOWN_VIOLATIONS} more (see --json)")
+    output.result(
+        {
+            "format": found.format,
+            **({"collective": found.collective} if found.collective else {}),
+            "ranks": found.n_ranks,
+            **{f"{noun.replace(' ', '_')}s": count for noun, count in found.counts},
+            "verified": not found.violations,
+            "violations": list(found.violations),
+            "n_violations": len(found.violations),
+            "path": str(path),
+        }
+    )
+    return FAILED if found.violations else 0

@@ -1,0 +1,128 @@
+"""``treadle run``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
+from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
+from treadle.cli.quantities import counted, exact_bandwidth
+from treadle.cli.solving.report import describe_shortfall
+from treadle.cli.status import FAILED
+from treadle.engine import announce
+from treadle.planning import (
+    ElementType,
+    Reduction,
+    RunResult,
+    RuntimeName,
+    SweepRow,
+    parse_sizes,
+    table_lines,
+)
+from treadle.planning.summary import shortfall_summary, throughput
+from treadle.schedules.plan import Plan
+
+
+def command(
+    plan: PlanArgument,
+    size: Annotated[
+        str, typer.Option(help="Per-rank buffer: 64M, or 1K..64M by factors of two.", metavar="SIZES")
+    ] = "1K..64M",
+    runtime: Annotated[
+        RuntimeName,
+        typer.Option(help="Executor; mpi runs under mpirun, a process for each rank; mpi-c starts them."),
+    ] = RuntimeName.IN_PROCESS,
+    dtype: Annotated[ElementType, typer.Option(help="Type of the elements.")] = ElementType.FLOAT32,
+    redop: Annotated[Reduction, typer.Option(help="How contributions are combined.")] = Reduction.SUM,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Input and output are one memory.")] = False,
+    iterations: Annotated[int, typer.Option(min=1, help="Most timed runs of a size.")] = 20,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Time MPI's own collective beside (mpi only).")
+    ] = False,
+    seed: SeedOption = 0,
+    max_memory: MaxMemoryOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Move real data by a plan, check every element, and print the columns of nccl-tests."""
+    loaded = read_plan(plan, max_memory)
+    sizes = parse_sizes(size)
+    reporter = planning.is_reporter(runtime)
+    output = Output(json, quiet or not reporter)
+    if not reporter and not planning.has_process_per_rank(loaded, runtime):
+        return 0  # the first process says it for all; a failure here could end it before it has
+    try:
+        with ProgressLine(quiet=quiet or json or not reporter) as progress:
+            announce(progress, "running")
+            result = planning.run(
+                loaded,
+                sizes,
+                runtime=runtime,
+                element=dtype,
+                reduction=redop,
+                in_place=in_place,
+                iterations=iterations,
+                seed=seed,
+                with_reference=reference,
+            )
+    except planning.UnverifiedPlanError as error:
+        if not reporter:
+            return 0
+        warn(f"{plan}: {error}")
+        return FAILED
+    _print(output, loaded, runtime, result)
+    if reporter:
+        output.result({**_summary(loaded, runtime, result.rows), **shortfall_summary(result.shortfall)})
+    return FAILED if result.wrong else 0
+
+
+def _print(output: Output, plan: Plan, runtime: RuntimeName, result: RunResult) -> None:
+    rows = result.rows
+    output.line(f"measured on this host ({runtime}); it says nothing about the modelled fabric:")
+    for line in table_lines(rows):
+        output.line(line)
+    wrong = sum(row.wrong for row in rows)
+    if wrong:
+        output.line(f"{counted(wrong, 'element')} WRONG")
+    elif any(row.count for row in rows):
+        output.line("every element is right")
+    else:
+        output.line("nothing was moved: no size reaches one element for each rank")
+    output.line()
+    output.line(f"on the modelled fabric, {plan.topology.name}:")
+    output.line(f"  asymptotic algbw of the plan  {exact_bandwidth(plan.algbw)}, verified")
+    if plan.optimal_algbw is not None:
+        model = planning.model_of(plan.topology, plan.collective)
+        output.line(
+            f"  bound on any schedule         {exact_bandwidth(plan.optimal_algbw)}"
+            f"{f' ({model})' if model else ''}"
+        )
+    if result.shortfall is not None:
+        output.line(f"  {describe_shortfall(plan, result.shortfall, f'the {runtime} runtime')}")
+
+
+def _summary(plan: Plan, runtime: RuntimeName, rows: tuple[SweepRow, ...]) -> dict[str, object]:
+    keys = ("size_bytes", "count", "root", "time_s", "iterations", "algbw_bytes_per_s", "busbw_bytes_per_s")
+    return {
+        "topology": plan.topology.name,
+        "collective": plan.collective.kind.value,
+        "ranks": plan.collective.n_ranks,
+        **({"model": model} if (model := planning.model_of(plan.topology, plan.collective)) else {}),
+        "runtime": runtime.value,
+        "measured_on": "this host",
+        "rows": [
+            {
+                **{key: getattr(row, key) for key in keys},
+                "type": row.element.value,
+                "redop": "none" if row.reduction is None else row.reduction.value,
+                "wrong": row.wrong,
+                **({} if row.reference_time_s is None else {"reference_time_s": row.reference_time_s}),
+            }
+            for row in rows
+        ],
+        "wrong": sum(row.wrong for row in rows),
+        **throughput(plan),
+    }

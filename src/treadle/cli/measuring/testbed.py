@@ -1,0 +1,130 @@
+"""``treadle testbed``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
+from treadle.cli.plan_file import MaxMemoryOption, read_plan
+from treadle.cli.status import FAILED
+from treadle.engine import announce
+from treadle.errors import FormatError
+from treadle.planning.measuring import testbed
+from treadle.planning.measuring.execution import parse_sizes
+from treadle.planning.problem import pose
+from treadle.schedules.collective import CollectiveKind
+from treadle.topologies.topology import Topology
+from treadle.units import format_bandwidth, format_size, parse_bandwidth
+
+
+def command(
+    topology: Annotated[
+        str | None,
+        typer.Argument(metavar="TOPOLOGY", help="A direct-connect fabric: a catalogue expression or a file."),
+    ] = None,
+    plan: Annotated[
+        list[Path] | None, typer.Option("--plan", help="Run this plan; may be given several times.")
+    ] = None,
+    collectives: Annotated[
+        str, typer.Option(help="Solve and run these.", metavar="NAME,...")
+    ] = "allgather,allreduce",
+    algorithms: Annotated[
+        str, typer.Option(help="By each of these; what does not serve is skipped.", metavar="NAME,...")
+    ] = ",".join(testbed.ALGORITHMS),
+    size: Annotated[
+        str, typer.Option(help="Per-rank buffer, as for run.", metavar="SIZES")
+    ] = "1K,256K,1M,4M,8M",
+    rate: Annotated[str, typer.Option(help="Of the slowest link; others in proportion.")] = "100Mbit/s",
+    iterations: Annotated[int, typer.Option(min=1, help="Most timed runs of a size; the best counts.")] = 200,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print the commands that would make the network.")
+    ] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Remove what crashed testbeds left, and do nothing else.")
+    ] = False,
+    max_memory: MaxMemoryOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Emulate a fabric with network namespaces (root on Linux), run plans on it, compare with the model."""
+    output = Output(json, quiet)
+    if clean:
+        removed = testbed.clean_leftovers()
+        for line in [f"removed {name}" for name in removed] or ["nothing was left"]:
+            output.line(line)
+        output.result({"removed": removed})
+        return 0
+    plans = [read_plan(path, max_memory) for path in plan or []]
+    fabric = _fabric(topology, [loaded.topology for loaded in plans])
+    rate_bytes_per_s = parse_bandwidth(rate)
+    if not rate_bytes_per_s:
+        raise FormatError(f"rate {rate!r}: expected more than nothing")
+    if dry_run:
+        lines = testbed.dry_run(fabric, rate_bytes_per_s)
+        for line in lines:
+            output.line(line)
+        output.result({"commands": lines})
+        return 0
+    with ProgressLine(quiet=quiet or json) as progress:
+        result = testbed.emulate(
+            fabric,
+            parse_sizes(size),
+            rate_bytes_per_s=rate_bytes_per_s,
+            collectives=[_kind(name) for name in collectives.split(",")],
+            algorithms=algorithms.split(","),
+            plans=plans,
+            timing=testbed.Timing(iterations=iterations),
+            on_case=lambda name: announce(progress, name),
+        )
+    _print(output, result)
+    output.result(testbed.emulation_summary(result))
+    return FAILED if result.wrong else 0
+
+
+def _fabric(expression: str | None, planned: list[Topology]) -> Topology:
+    if expression is not None:
+        return pose(expression, CollectiveKind.ALLGATHER).topology
+    if not planned:
+        raise FormatError("expected a TOPOLOGY, --plan or --clean")
+    return planned[0]
+
+
+def _kind(name: str) -> CollectiveKind:
+    try:
+        return CollectiveKind(name.strip())
+    except ValueError:
+        names = ", ".join(kind.value for kind in CollectiveKind)
+        raise FormatError(f"collective {name!r}: expected one of {names}") from None
+
+
+def _print(output: Output, result: testbed.EmulationResult) -> None:
+    rate = format_bandwidth(result.rate_bytes_per_s)
+    output.line(f"measured on {result.topology.name}, emulated on this host, {rate} a link and more:")
+    headings = ["collective", "algorithm", "size", "steps", "T_B (M/B)", "measured", "predicted", "error", ""]
+    rows = [
+        [
+            row.collective.value,
+            row.algorithm,
+            format_size(row.size_bytes),
+            str(row.steps),
+            f"{row.t_b:.4f}",
+            f"{row.time_s * 1e3:.3f} ms",
+            f"{row.predicted_s * 1e3:.3f} ms",
+            f"{row.error:+.1%}",
+            "fitted" if row.is_fitted else "",
+        ]
+        for row in result.rows
+    ]
+    output.table(headings, rows, left=2)
+    output.line()
+    output.line(testbed.model_line(result))
+    output.line(f"error: mean {result.mean_error:.1%}, max {result.max_error:.1%}")
+    wrong = result.wrong
+    output.line(f"{wrong} elements WRONG" if wrong else "every element is right")
+    for skip in result.skipped:
+        output.line(f"skipped {skip.collective} by {skip.algorithm}: {skip.reason}")
+    if wrong:
+        warn(f"{wrong} elements are wrong")

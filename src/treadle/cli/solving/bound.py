@@ -1,0 +1,77 @@
+"""``treadle bound``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.cli.measuring.work import ClusterOption, JobsOption
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, late
+from treadle.cli.quantities import parse_seconds
+from treadle.cli.solving.problem import (
+    CollectiveArgument,
+    DemandsOption,
+    FormatOption,
+    ForwardOption,
+    RanksOption,
+    RootOption,
+    TopologyArgument,
+    WeightsOption,
+    problem_options,
+)
+from treadle.cli.solving.report import print_bound, print_problem, print_rate, print_seconds
+from treadle.planning.summary import bound_summary
+from treadle.planning.workers import workers
+
+
+def command(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    ranks: RanksOption = None,
+    forward: ForwardOption = False,
+    root: RootOption = None,
+    weights: WeightsOption = None,
+    demands: DemandsOption = None,
+    gap: Annotated[
+        float | None,
+        typer.Option(help="How close to come to an all-to-all's optimum; default 0.001.", metavar="SHARE"),
+    ] = None,
+    file_format: FormatOption = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Give up an allreduce's bound, or stop an all-to-all's, after this time, such as 30s.",
+            metavar="TIME",
+        ),
+    ] = None,
+    jobs: JobsOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Print the optimum and its witness, without building a schedule."""
+    output = Output(json, quiet)
+    try:
+        with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
+            result = planning.bound(
+                topology,
+                collective,
+                gap=gap,
+                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                progress=progress,
+                **problem_options(ranks, forward, root, weights, file_format, demands),
+            )
+    except planning.TimeLimitError:
+        return late("the bound is not known; allow more time (--time-limit)")
+    print_problem(output, result.topology, result.collective)
+    if result.rate is None:
+        print_bound(output, result.topology, result.collective, result.bound)
+    else:
+        print_rate(output, result.rate)
+    print_seconds(output, result.seconds)
+    output.result(bound_summary(result))
+    if result.rate is not None and result.rate.is_late:
+        return late(f"the optimum is known but for a gap of {result.rate.gap:.3g}")
+    return 0

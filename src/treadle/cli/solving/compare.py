@@ -1,0 +1,125 @@
+"""``treadle compare``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.cli.measuring.work import ClusterOption, JobsOption
+from treadle.cli.output import (
+    JsonOption,
+    Output,
+    ProgressLine,
+    QuietOption,
+    SeedOption,
+    TimeLimitOption,
+    late,
+)
+from treadle.cli.quantities import counted, parse_seconds
+from treadle.cli.solving.problem import (
+    CollectiveArgument,
+    DemandsOption,
+    FormatOption,
+    ForwardOption,
+    RanksOption,
+    RootOption,
+    TopologyArgument,
+    TrimOption,
+    WeightsOption,
+    problem_options,
+)
+from treadle.cli.solving.report import print_bound, print_problem
+from treadle.cli.status import FAILED
+from treadle.planning import Comparison, ComparisonRow
+from treadle.planning.summary import comparison_summary
+from treadle.planning.workers import workers
+from treadle.schedules.collective import CollectiveKind
+from treadle.units import format_bandwidth
+
+_HEADINGS = ("algorithm", "algbw", "% optimum", "trees", "height", "steps", "CPU s", "verified")
+_ALLTOALL_HEADINGS = ("algorithm", "algbw", "time / optimum", "steps", "CPU s", "verified")
+
+
+def command(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    algorithms: Annotated[
+        str | None, typer.Option(help="Only these, with commas between.", metavar="NAME,...")
+    ] = None,
+    ranks: RanksOption = None,
+    trim: TrimOption = False,
+    forward: ForwardOption = False,
+    root: RootOption = None,
+    weights: WeightsOption = None,
+    demands: DemandsOption = None,
+    file_format: FormatOption = None,
+    time_limit: TimeLimitOption = None,
+    jobs: JobsOption = None,
+    cluster: ClusterOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Show schedulers side by side, each schedule verified, beside the optimum."""
+    del seed  # nothing in these algorithms is random
+    output = Output(json, quiet)
+    with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
+        result = planning.compare(
+            topology,
+            collective,
+            algorithms=None if algorithms is None else algorithms.split(","),
+            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+            trim=trim,
+            progress=progress,
+            **problem_options(ranks, forward, root, weights, file_format, demands),
+        )
+    print_problem(output, result.topology, result.collective)
+    print_bound(output, result.topology, result.collective, result.bound)
+    output.line()
+    rows = [row for row in result.rows if not row.refusal]
+    if result.collective.kind is CollectiveKind.ALLTOALL:
+        output.table(_ALLTOALL_HEADINGS, [_alltoall_cells(result, row) for row in rows])
+    else:
+        output.table(_HEADINGS, [_cells(result, row) for row in rows])
+    for row in result.rows:
+        if row.refusal:
+            reason = row.refusal.removeprefix(f"{row.algorithm}: ")
+            output.line(f"{row.algorithm}: {reason}")
+    output.result(comparison_summary(result))
+    if any(row.report is not None and not row.report.is_ok for row in result.rows):
+        return FAILED
+    unfinished = ", ".join(row.algorithm for row in result.rows if row.is_late)
+    return late(f"without a schedule: {unfinished}") if unfinished else 0
+
+
+def _cells(result: Comparison, row: ComparisonRow) -> tuple[str, ...]:
+    assert row.report is not None
+    if row.algbw is None:
+        violations = f"NO: {counted(row.report.n_violations, 'violation')}"
+        return row.algorithm, "-", "-", _number(row.trees), "-", "-", f"{row.seconds:.2f}", violations
+    return (
+        row.algorithm,
+        format_bandwidth(row.algbw),
+        f"{float(row.algbw / result.bound.algbw):.1%}",
+        _number(row.trees),
+        _number(row.report.height_max),
+        _number(row.report.n_steps),
+        f"{row.seconds:.2f}",
+        "yes",
+    )
+
+
+def _alltoall_cells(result: Comparison, row: ComparisonRow) -> tuple[str, ...]:
+    assert row.report is not None
+    steps = "routes" if row.report.n_steps is None else str(row.report.n_steps)
+    if row.algbw is None:
+        violations = f"NO: {counted(row.report.n_violations, 'violation')}"
+        return row.algorithm, "-", "-", steps, f"{row.seconds:.2f}", violations
+    ratio = float(result.bound.algbw / row.algbw)
+    return row.algorithm, format_bandwidth(row.algbw), f"{ratio:.3f}", steps, f"{row.seconds:.2f}", "yes"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

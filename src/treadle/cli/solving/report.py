@@ -1,0 +1,286 @@
+"""Results in words: the optimum, its cut, the schedule, the verification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from treadle.cli.designing.names import describe_links, describe_nodes
+from treadle.cli.output import Output
+from treadle.cli.quantities import counted, exact_bandwidth, shortfall
+from treadle.planning.solving.alltoall import uniform_bandwidth
+from treadle.planning.summary import factored_shape, route_shape
+from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.route_cost import route_loads
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.collective import Collective
+from treadle.schedules.factored import FactoredSchedule
+from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
+from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.trees.forest_cost import link_loads
+from treadle.schedules.witness import CutWitness, Witness
+from treadle.topologies import Topology
+from treadle.units import format_bandwidth
+
+if TYPE_CHECKING:
+    from treadle.planning import Bound, RateResult, Shortfall, SolveResult
+    from treadle.schedules.plan import Plan
+    from treadle.verification.violations import Report
+
+SHOWN_VIOLATIONS = 20
+
+
+def print_problem(output: Output, topology: Topology, collective: Collective) -> None:
+    """The fabric and the collective, a line each."""
+    output.line(
+        f"fabric      {topology.name}: {counted(len(topology.compute_nodes), 'compute node')}, "
+        f"{counted(len(topology.switches), 'switch')}, {counted(topology.n_links, 'link')}"
+    )
+    extra = ""
+    if collective.root is not None:
+        extra += f", root {topology.node_names[collective.ranks[collective.root]]}"
+    if collective.weights is not None:
+        extra += ", shards of unequal size"
+    if collective.forwarders:
+        extra += f", {counted(len(collective.forwarders), 'forwarder')}"
+    output.line(f"collective  {collective.kind}, {collective.n_ranks} ranks{extra}")
+
+
+def print_bound(output: Output, topology: Topology, collective: Collective, bound: Bound) -> None:
+    """The optimum and what proves it."""
+    what = "optimum" if bound.is_tight else "bound  "
+    model = f"; {bound.model}" if bound.model else ""
+    loose = "" if bound.is_tight else "; an upper bound, not known to be attained"
+    output.line(f"{what}     {exact_bandwidth(bound.algbw)} asymptotic algbw, exact{loose}{model}")
+    output.line(f"witness     {describe_witness(topology, collective, bound.witness, bound.algbw)}")
+
+
+def print_rate(output: Output, found: RateResult) -> None:
+    """The optimum of an all-to-all from both sides."""
+    exact = "" if found.exact is None else ", exact"
+    unit = "" if found.collective.demands is None else " and unit of demand"
+    output.line(f"rate        {_pair_rate(found.rate)} for each pair{unit} at once{exact}")
+    link = uniform_bandwidth(found)
+    if link is not None:
+        share = "" if found.exact is None else f" ({found.exact / link})"
+        output.line(
+            f"            f = {found.rate / link:.9g} of a link{share}, 1/f = {link / found.rate:.7g}"
+        )
+    if found.exact is None:
+        late = "; the time limit was reached" if found.is_late else ""
+        output.line(
+            f"gap         {found.gap:.3g}: the optimum is at most {_pair_rate(float(found.upper))}{late}"
+        )
+    n = found.collective.n_ranks
+    output.line(
+        f"algbw       {format_bandwidth(Fraction(found.algbw))} asymptotic, "
+        f"busbw {format_bandwidth(Fraction(found.algbw) * (n - 1) / n)}"
+    )
+    output.line(f"witness     link lengths; binding are {_binding(found)}")
+
+
+def _binding(found: RateResult) -> str:
+    """The links and the hosts' caps that set the rate."""
+    links, hosts = found.binding_links(), found.binding_hosts().tolist()
+    terms = [describe_links(found.topology, links)] if links.size else []
+    if hosts:
+        terms.append(f"the injection caps of {describe_nodes(found.topology, hosts)}")
+    return ", ".join(terms) or "none"
+
+
+def _pair_rate(bytes_per_s: float) -> str:
+    """A rate that may be a small part of a link of 1 byte/s."""
+    if bytes_per_s < 1000:
+        return f"{bytes_per_s:.6g} B/s"
+    return format_bandwidth(Fraction(bytes_per_s))
+
+
+def describe_witness(topology: Topology, collective: Collective, witness: Witness, algbw: Fraction) -> str:
+    """What proves the bound, in one line."""
+    if isinstance(witness, CutWitness):
+        return _cut(topology, collective, witness, algbw)
+    if isinstance(witness, LengthWitness):
+        return f"link prices; scarce are {_scarce_links(topology, witness)}"
+    if isinstance(witness, CutCombinationWitness):
+        cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
+        first = describe_nodes(topology, cuts[0][0]) if cuts else "none"
+        return f"{counted(len(cuts), 'cut')} together; the heaviest is {first}"
+    if isinstance(witness, DistanceWitness):
+        return "link lengths; by them the pairs are too far apart for more"
+    return witness.kind
+
+
+def _cut(topology: Topology, collective: Collective, witness: CutWitness, algbw: Fraction) -> str:
+    inside = set(witness.nodes)
+    total = sum(collective.shard_weights)
+    demand = sum(
+        weight
+        for node, weight in zip(collective.ranks, collective.shard_weights, strict=True)
+        if node in inside
+    )
+    capacity = format_bandwidth(algbw * demand / total)
+    moves = "enter" if collective.kind.reduces else "leave"
+    share = f"{demand} of {total} shards" if collective.root is None else "all data"
+    return f"cut {describe_nodes(topology, inside)}: {share} must {moves} it through {capacity}"
+
+
+def _scarce_links(topology: Topology, witness: LengthWitness) -> str:
+    """The links that have a price."""
+    return describe_links(topology, (link for link, length in enumerate(witness.lengths) if length > 0))
+
+
+def saturated_links(plan: Plan) -> list[int]:
+    """Links that the schedule for the largest sizes keeps busy all the time: they set its throughput."""
+    schedule = plan.entries[-1].schedule
+    if isinstance(schedule, ForestSchedule):
+        loads, units = link_loads(plan.topology, schedule), schedule.total_units
+    elif isinstance(schedule, RouteSchedule):
+        loads = route_loads(plan.topology, schedule)
+        units = plan.collective.pair_demands.buffer_units * schedule.n_chunks
+    else:
+        return []
+    values, speeds = np.unique(plan.topology.bandwidths, return_inverse=True)
+    # a link of b bytes/s is busy all the time with b * units / algbw; -1 where no whole number is that
+    full = [Fraction(value * units) / plan.algbw for value in values.tolist()]
+    whole = np.array([load.numerator if load.denominator == 1 else -1 for load in full], dtype=object)
+    return [int(link) for link in np.flatnonzero(whole[speeds] == loads)]
+
+
+def print_schedule(output: Output, result: SolveResult) -> None:
+    """What was built and how far it is from the bound."""
+    plan = result.plan
+    output.line(f"schedule    {exact_bandwidth(plan.algbw)} asymptotic algbw, {_standing(result)}")
+    _print_shape(output, result)
+    if saturated := saturated_links(plan):
+        output.line(f"saturated   {describe_links(plan.topology, saturated)}")
+    if result.traffic is not None:
+        before, after = result.traffic.traffic_before, result.traffic.traffic_after
+        saved = f" ({1 - after / before:.1%} less)" if before else ""
+        output.line(
+            f"traffic     {after:.4g} x size over all links after pruning, {before:.4g} before{saved}"
+        )
+    for note in result.notes:
+        output.line(f"note        {note}")
+
+
+def print_packing(output: Output, result: SolveResult) -> None:
+    """Who packed ForestColl's trees, what became of the other packers, and how low trees can be."""
+    if result.decomposition:
+        output.line(f"tight cuts  {result.decomposition}")
+    if isinstance(result.plan.entries[-1].schedule, FactoredSchedule):
+        _print_height(output, result)
+        return
+    if result.packer is None:
+        output.line("packer      none: this construction does not pack trees per root")
+        return
+    output.line(f"packer      {result.packer}")
+    for attempt in result.packing:
+        output.line(f"            {attempt.packer}: {attempt.outcome}")
+    _print_height(output, result)
+
+
+def _print_height(output: Output, result: SolveResult) -> None:
+    if result.report.height_max is not None and result.height_bound is not None:
+        most = "" if result.report.height_is_exact else "at most "
+        output.line(
+            f"height      {most}{result.report.height_max}; no forest is lower than {result.height_bound}"
+        )
+
+
+def _print_shape(output: Output, result: SolveResult) -> None:
+    """Trees of a forest, steps and sends, or routes and rounds."""
+    schedule, name = result.plan.entries[-1].schedule, result.plan.algorithm
+    if isinstance(schedule, RouteSchedule | TimedRoutes):
+        print_routes(output, schedule, name)
+        return
+    if not isinstance(schedule, ForestSchedule | FactoredSchedule):
+        phases = (schedule.sends,) if isinstance(schedule, ExchangeSchedule) else schedule.phases
+        chunks = " and ".join(dict.fromkeys(counted(steps.n_chunks, "chunk") for steps in phases))
+        output.line(
+            f"steps       {schedule.n_steps}, {chunks} per shard, "
+            f"{counted(schedule.n_sends, 'send')} ({name})"
+        )
+        return
+    per_root = f"{result.trees_per_root} per root, " if result.trees_per_root is not None else ""
+    output.line(f"trees       {per_root}{schedule.total_units} in all, {height_text(result.report)} ({name})")
+    if isinstance(schedule, FactoredSchedule):
+        print_pieces(output, schedule)
+
+
+def height_text(report: Report) -> str:
+    """The height of a report that has one."""
+    return f"height {'' if report.height_is_exact else 'at most '}{report.height_max}"
+
+
+def print_pieces(output: Output, schedule: FactoredSchedule) -> None:
+    """Pieces of a factored schedule: how many, of how many kinds, nested how deep."""
+    shape = factored_shape(schedule)
+    layers = f" in {counted(shape['layers'], 'layer')}" if shape["layers"] > len(schedule.forests) else ""
+    output.line(
+        f"pieces      {shape['pieces']} of {counted(shape['piece_kinds'], 'kind')}{layers}, nested "
+        f"{counted(shape['piece_levels'], 'level')} deep"
+    )
+
+
+def print_routes(output: Output, schedule: RouteSchedule | TimedRoutes, name: str) -> None:
+    """Routes, their layers and chunks, and the rounds in which these set out."""
+    routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
+    shape = route_shape(routes)
+    output.line(
+        f"routes      {counted(routes.n_paths, 'route')}, {shape['routes_per_pair']:.2f} a pair, at most "
+        f"{counted(int(routes.hops.max()), 'hop')}, {counted(routes.n_layers, 'layer')}, "
+        f"{counted(routes.n_chunks, 'chunk')} a pair ({name})"
+    )
+    if isinstance(schedule, TimedRoutes):
+        output.line(
+            f"rounds      {schedule.n_rounds}, at most {counted(schedule.max_flows, 'flow')} out of and "
+            f"into a host"
+        )
+
+
+def _standing(result: SolveResult) -> str:
+    if result.is_optimal:
+        return "optimal"
+    if result.bound is None:
+        return "no bound known"
+    what = "the optimum" if result.bound.is_tight else "the bound"
+    return f"{shortfall(result.plan.algbw, result.bound.algbw)} below {what}"
+
+
+def print_verification(output: Output, report: Report) -> None:
+    """Every violation, or that there is none."""
+    if report.is_ok:
+        what = "trees span, paths hold" if report.n_steps is None else "every chunk arrives in time"
+        if report.n_layers is not None:
+            what = "every pair is served, no layer can deadlock"
+        output.line(f"verified    yes: {what}, loads and claims are exact")
+        return
+    output.line(f"verified    NO: {counted(report.n_violations, 'violation')}")
+    for violation in report.violations[:SHOWN_VIOLATIONS]:
+        output.line(f"            {violation}")
+    more = report.n_violations - SHOWN_VIOLATIONS
+    if more > 0:
+        output.line(f"            and {more} more (--json lists up to 1000)")
+
+
+def describe_shortfall(plan: Plan, lacking: Shortfall, what: str) -> str:
+    """That `what` moves data from rank to rank where the plan counts on switches, in one line."""
+    known = "by how much is not known"
+    if lacking.algbw is not None:
+        known = f"these trees reach {exact_bandwidth(lacking.algbw)} so, each transfer along fewest links"
+    return (
+        f"{what} sends point to point where the plan leaves copies or sums to switches, so the plan's "
+        f"{exact_bandwidth(plan.algbw)} do not hold for it; {known}"
+    )
+
+
+def print_seconds(output: Output, seconds: Mapping[str, float]) -> None:
+    """CPU seconds of the stages that took any."""
+    stages = [f"{name} {spent:.2f}" for name, spent in seconds.items() if name != "total" and spent >= 0.005]
+    total = f"total {seconds['total']:.2f}"
+    output.line(f"CPU s       {', '.join([*stages, total])}")

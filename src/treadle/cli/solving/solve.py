@@ -1,0 +1,188 @@
+"""``treadle solve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.cli.measuring.work import ClusterOption, JobsOption
+from treadle.cli.output import (
+    STOPGAP,
+    JsonOption,
+    Output,
+    ProgressLine,
+    QuietOption,
+    SeedOption,
+    TimeLimitOption,
+    late,
+    warn,
+)
+from treadle.cli.quantities import parse_integers, parse_seconds
+from treadle.cli.solving.problem import (
+    CollectiveArgument,
+    DemandsOption,
+    FormatOption,
+    ForwardOption,
+    RanksOption,
+    RootOption,
+    TopologyArgument,
+    TrimOption,
+    WeightsOption,
+    problem_options,
+)
+from treadle.cli.solving.report import (
+    print_bound,
+    print_packing,
+    print_problem,
+    print_schedule,
+    print_seconds,
+    print_verification,
+)
+from treadle.cli.status import FAILED
+from treadle.engine import announce
+from treadle.errors import FormatError
+from treadle.planning.solving.candidate import SizeRequest
+from treadle.planning.summary import solve_summary
+from treadle.planning.workers import workers
+from treadle.schedules.plan_files.archive import save_plan
+from treadle.units import parse_size, parse_time_ns
+
+
+def command(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(help=f"One of {', '.join(planning.algorithm_names())}.", metavar="NAME"),
+    ] = None,
+    trees: Annotated[int | None, typer.Option(help="Just so many trees per root.", metavar="K")] = None,
+    max_trees: Annotated[
+        int | None, typer.Option(help="The best number of trees per root up to K.", metavar="K")
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="The optimum, however many trees per root it takes.")
+    ] = False,
+    packer: Annotated[
+        str | None,
+        typer.Option(help=f"Of ForestColl's trees: {', '.join(planning.Packer)}.", metavar="NAME"),
+    ] = None,
+    form: Annotated[
+        planning.Form, typer.Option(help="Of ForestColl's trees: written out, or in pieces solved once.")
+    ] = planning.Form.AUTO,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print who packed the trees and of which pieces.")
+    ] = False,
+    chunks: Annotated[
+        int | None,
+        typer.Option(help="Chunks per shard: at most (bfb), or so many (exact, double trees).", metavar="C"),
+    ] = None,
+    rounds: Annotated[
+        str | None,
+        typer.Option(help="Exact synthesis: chunks a link may carry in each step.", metavar="R,R,..."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Exact synthesis without --rounds: steps.", metavar="S")
+    ] = None,
+    symmetric: Annotated[
+        bool, typer.Option("--symmetric", help="Exact synthesis: only symmetric schedules; quick, no proof.")
+    ] = False,
+    layers: Annotated[
+        int | None, typer.Option(help="Routes: choose paths for at most so many layers.", metavar="L")
+    ] = None,
+    max_routes: Annotated[
+        int | None, typer.Option(help="Routes: most from a rank to another.", metavar="R")
+    ] = None,
+    max_flows: Annotated[
+        int | None, typer.Option(help="Routes: set out in rounds, so many flows a host.", metavar="Q")
+    ] = None,
+    for_size: Annotated[
+        str | None,
+        typer.Option(help="All-to-all in steps: be fastest at this size, not the largest.", metavar="SIZE"),
+    ] = None,
+    alpha: Annotated[
+        str | None,
+        typer.Option(
+            help="With --for-size: time a step takes besides; default: 10us, or 0us on a fabric whose links "
+            "have latencies.",
+            metavar="TIME",
+        ),
+    ] = None,
+    trim: TrimOption = False,
+    multicast: Annotated[
+        bool, typer.Option("--multicast", help="Prune trees at switches that multicast or aggregate.")
+    ] = False,
+    ranks: RanksOption = None,
+    forward: ForwardOption = False,
+    root: RootOption = None,
+    weights: WeightsOption = None,
+    demands: DemandsOption = None,
+    file_format: FormatOption = None,
+    time_limit: TimeLimitOption = None,
+    seed: SeedOption = 0,
+    jobs: JobsOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Synthesise a schedule, verify it, report, and write a plan."""
+    output = Output(json, quiet)
+    try:
+        with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
+            result = planning.solve(
+                topology,
+                collective,
+                algorithm=algorithm,
+                trees=trees,
+                max_trees=max_trees,
+                exact=exact,
+                packer=packer,
+                form=form,
+                trim=trim,
+                multicast=multicast,
+                chunks=chunks,
+                rounds=None if rounds is None else parse_integers(rounds, "--rounds"),
+                steps=steps,
+                symmetric=symmetric,
+                seed=seed,
+                max_layers=layers,
+                max_routes=max_routes,
+                max_flows=max_flows,
+                size=_size(for_size, alpha),
+                time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+                progress=progress,
+                **problem_options(ranks, forward, root, weights, file_format, demands),
+            )
+            if plan is not None:
+                announce(progress, "writing")
+                save_plan(plan, result.plan)
+    except planning.RejectedError as error:
+        warn(str(error))
+        return FAILED
+    print_problem(output, result.plan.topology, result.plan.collective)
+    if result.bound is not None:
+        print_bound(output, result.plan.topology, result.plan.collective, result.bound)
+    print_schedule(output, result)
+    if explain:
+        print_packing(output, result)
+    print_verification(output, result.report)
+    print_seconds(output, result.seconds)
+    if plan is not None:
+        output.line(f"plan        {plan}")
+    output.result({**solve_summary(result), **({} if plan is None else {"plan": str(plan)})})
+    return late(STOPGAP) if result.is_late else 0
+
+
+def _size(for_size: str | None, alpha: str | None) -> SizeRequest | None:
+    """What --for-size and --alpha ask for."""
+    if for_size is None:
+        if alpha is not None:
+            raise FormatError("--alpha is for --for-size; give a size as well")
+        return None
+    size = parse_size(for_size)
+    if size < 1:
+        raise FormatError(f"--for-size {for_size}: expected at least 1 byte")
+    return SizeRequest(size, None if alpha is None else parse_time_ns(alpha) / 10**9)

@@ -1,0 +1,137 @@
+"""Groups of a given order for the search of Cayley digraphs, each with its catalogue expression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd, isqrt
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.topologies.catalogue.groups import Group, abelian_group, metacyclic_group
+
+_MATRIX_SAMPLES = 400
+_ACTIONS_PER_SHAPE = 4
+_MOST_METACYCLIC = 60
+
+
+@dataclass(frozen=True)
+class NamedGroup:
+    """A group and the catalogue call of its Cayley digraphs up to the generators.
+
+    Parameters
+    ----------
+    prefix : str
+        Such as ``metacyclic_cayley(8, 2, 7``.
+    group : Group
+    """
+
+    prefix: str
+    group: Group
+
+    def expression(self, generators: tuple[int, ...]) -> str:
+        """Catalogue expression of the Cayley digraph with these generators."""
+        return f"{self.prefix}, {', '.join(map(str, generators))})"
+
+
+def groups_of_order(n: int, *, seed: int) -> tuple[NamedGroup, ...]:
+    """Abelian, metacyclic and sampled cyclic extensions of order `n`; not all groups, some up to isomorphism.
+
+    Parameters
+    ----------
+    n : int
+        At least 2.
+    seed : int
+        Of the sample of matrix actions.
+    """
+    rng = np.random.default_rng([seed, n])
+    metacyclic = list(_metacyclic(n))
+    if len(metacyclic) > _MOST_METACYCLIC:
+        kept = np.sort(rng.choice(len(metacyclic), _MOST_METACYCLIC, replace=False))
+        metacyclic = [metacyclic[i] for i in kept]
+    found = [*_abelian(n), *metacyclic, *_matrix_extensions(n, rng)]
+    return tuple({named.prefix: named for named in found}.values())
+
+
+def _divisors(n: int) -> list[int]:
+    small = [i for i in range(1, isqrt(n) + 1) if n % i == 0]
+    return sorted({*small, *(n // i for i in small)})
+
+
+def _chains(n: int, multiple_of: int = 1) -> Iterator[tuple[int, ...]]:
+    """Invariant factors: every factor divides the next, product n."""
+    if n == 1:
+        yield ()
+    for first in _divisors(n):
+        if first > 1 and first % multiple_of == 0:
+            for rest in _chains(n // first, first):
+                yield (first, *rest)
+
+
+def _abelian(n: int) -> Iterator[NamedGroup]:
+    for chain in _chains(n):
+        factors = chain[::-1]
+        words = "x".join(map(str, factors))
+        yield NamedGroup(f'abelian_cayley("{words}"', abelian_group(*factors))
+
+
+def _metacyclic(n: int) -> Iterator[NamedGroup]:
+    """Non-abelian Z_m by Z_k, one action per cyclic subgroup of actions; split and not."""
+    for m in _divisors(n):
+        k = n // m
+        seen: set[int] = set()
+        for r in range(2, m if k > 1 else 0):
+            if gcd(r, m) > 1 or pow(r, k, m) != 1 or r in seen:
+                continue
+            seen.update(pow(r, j, m) for j in range(1, k + 1) if gcd(j, k) == 1)
+            yield NamedGroup(f"metacyclic_cayley({m}, {k}, {r}", metacyclic_group(m, k, r))
+            for carry in _divisors(m)[:-1]:
+                # c is fixed by r; where gcd(c, m) and k are coprime the extension splits anyway.
+                if (r - 1) * carry % m == 0 and gcd(m // carry, k) > 1:
+                    group = Group((m,), k, ((r,),), (carry,))
+                    yield NamedGroup(f'extension_cayley("{m}", "{r}", "{carry}", {k}', group)
+
+
+def _matrix_extensions(n: int, rng: np.random.Generator) -> Iterator[NamedGroup]:
+    """Extensions of Z_m1 x ... x Z_mr, r = 2 or 3, by sampled matrices."""
+    for order in _divisors(n)[:-1]:
+        for chain in _chains(order):
+            if 2 <= len(chain) <= 3:
+                yield from _sampled_actions(chain[::-1], n // order, rng)
+
+
+def _sampled_actions(moduli: tuple[int, ...], k: int, rng: np.random.Generator) -> Iterator[NamedGroup]:
+    r, modulus = len(moduli), np.array(moduli, dtype=np.int64)[:, None]
+    # Entry (i, j) maps Z_mj to Z_mi: a multiple of mi / gcd(mi, mj).
+    unit = modulus // np.gcd(modulus, modulus.T)
+    matrices = rng.integers(0, 2**40, size=(_MATRIX_SAMPLES, r, r)) * unit % modulus
+    identity = np.eye(r, dtype=np.int64)
+    is_action = (_power(matrices, k, modulus) == identity).all(axis=(1, 2))
+    useful = np.unique(matrices[is_action & (matrices != identity).any(axis=(1, 2))], axis=0)
+    for matrix in rng.permutation(useful)[:_ACTIONS_PER_SHAPE]:
+        action = tuple(tuple(row) for row in matrix.tolist())
+        carries = [np.zeros(r, dtype=np.int64), *rng.integers(0, modulus[:, 0], size=(4, r))]
+        fixed = [c for c in carries if np.array_equal(matrix @ c % modulus[:, 0], c)]
+        for carry in fixed[:2]:
+            group = Group(moduli, k, action, tuple(carry.tolist()))
+            yield NamedGroup(_prefix(group), group)
+
+
+def _power(matrices: Int64Array, exponent: int, modulus: Int64Array) -> Int64Array:
+    result = np.broadcast_to(np.eye(matrices.shape[-1], dtype=np.int64), matrices.shape)
+    while exponent:
+        if exponent & 1:
+            result = result @ matrices % modulus
+        matrices, exponent = matrices @ matrices % modulus, exponent >> 1
+    return result
+
+
+def _prefix(group: Group) -> str:
+    if len(group.moduli) == 2 and group.moduli[0] == group.moduli[1] and not any(group.carry):
+        (a, b), (c, d) = group.action
+        return f"plane_cayley({group.moduli[0]}, {group.k}, {a}, {b}, {c}, {d}"
+    moduli = "x".join(map(str, group.moduli))
+    action = "/".join(",".join(map(str, row)) for row in group.action)
+    carry = ",".join(map(str, group.carry))
+    return f'extension_cayley("{moduli}", "{action}", "{carry}", {group.k}'

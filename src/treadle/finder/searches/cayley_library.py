@@ -1,0 +1,154 @@
+"""The library of searched Cayley digraphs: package data, every entry can be checked from scratch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib.resources import files
+from typing import Any
+
+from treadle.errors import FormatError
+from treadle.finder.searches.cayley_value import cayley_value
+from treadle.topologies.catalogue.cayley import cayley_graph
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class LibraryEntry:
+    """One graph that no other of its size, degree and kind dominates.
+
+    Parameters
+    ----------
+    degree, nodes : int
+        d and N.
+    bidirectional : bool
+        Whether every link has its opposite.
+    expression : str
+        Catalogue expression.
+    t_l : int
+        Steps, either direction.
+    t_b : Fraction
+        M/B, the larger of allgather and reduce-scatter.
+    command : str
+        What found it.
+    """
+
+    degree: int
+    nodes: int
+    bidirectional: bool
+    expression: str
+    t_l: int
+    t_b: Fraction
+    command: str = ""
+
+    def made_with(self, command: str) -> LibraryEntry:
+        """The entry with the command that found it."""
+        return replace(self, command=command)
+
+
+def pareto_entries(entries: Iterable[LibraryEntry]) -> tuple[LibraryEntry, ...]:
+    """Entries that none of the same degree, size and kind dominates; of equals the shortest stays.
+
+    A bidirectional entry counts among the unidirectional ones too: a digraph stays only if it beats it.
+    """
+    kept: list[LibraryEntry] = []
+    order = sorted(
+        entries,
+        key=lambda e: (e.degree, e.nodes, e.t_l, e.t_b, not e.bidirectional, len(e.expression), e.expression),
+    )
+    for entry in order:
+        rivals = (
+            other
+            for other in kept
+            if (other.degree, other.nodes) == (entry.degree, entry.nodes)
+            and (other.bidirectional or not entry.bidirectional)
+        )
+        if not any(other.t_l <= entry.t_l and other.t_b <= entry.t_b for other in rivals):
+            kept.append(entry)
+    return tuple(kept)
+
+
+def load_library() -> tuple[LibraryEntry, ...]:
+    """All entries, by degree, size and T_L; `check_entry` recomputes one."""
+    text = files("treadle.finder").joinpath("data", "cayley_library.json").read_text(encoding="utf-8")
+    return read_entries(text, source="cayley_library.json")
+
+
+def library_entries(degree: int, nodes: int, *, bidirectional: bool = False) -> tuple[LibraryEntry, ...]:
+    """Entries of a degree and size by rising T_L; with `bidirectional` only those with opposite links."""
+    return tuple(
+        entry
+        for entry in load_library()
+        if (entry.degree, entry.nodes) == (degree, nodes) and (entry.bidirectional or not bidirectional)
+    )
+
+
+def check_entry(entry: LibraryEntry) -> None:
+    """Rebuild the graph and recompute size, degree, kind, T_L and T_B of both directions.
+
+    Raises
+    ------
+    FormatError
+        If anything differs from the entry.
+    TopologyError
+        If the expression is not a Cayley digraph.
+    """
+    graph = cayley_graph(entry.expression)
+    value = cayley_value(graph)
+    found = (graph.n_nodes, graph.degree, graph.is_bidirectional, value.t_l, value.t_b)
+    stated = (entry.nodes, entry.degree, entry.bidirectional, entry.t_l, entry.t_b)
+    names = ("nodes", "degree", "bidirectional", "T_L", "T_B")
+    for name, ours, theirs in zip(names, found, stated, strict=True):
+        if ours != theirs:
+            raise FormatError(f"{name} of {entry.expression} is {ours}, the library states {theirs}")
+
+
+def library_text(entries: Iterable[LibraryEntry]) -> str:
+    """The library's JSON: the commands once, then one line an entry, dominated ones dropped."""
+    kept = pareto_entries(entries)
+    commands = sorted({entry.command for entry in kept})
+    lines = ",\n".join(
+        json.dumps(
+            [
+                e.degree,
+                e.nodes,
+                int(e.bidirectional),
+                e.t_l,
+                str(e.t_b),
+                e.expression,
+                commands.index(e.command),
+            ]
+        )
+        for e in kept
+    )
+    head = json.dumps({"treadle": "cayley_library", "version": _VERSION, "commands": commands}, indent=1)
+    columns = '["degree", "nodes", "bidirectional", "t_l", "t_b", "expression", "command"]'
+    return f'{head[:-2]},\n "columns": {columns},\n "entries": [\n{lines}\n]}}\n'
+
+
+def read_entries(text: str, *, source: str = "") -> tuple[LibraryEntry, ...]:
+    """Entries of a library's JSON.
+
+    Raises
+    ------
+    FormatError
+        If the text is not a library of this version.
+    """
+    try:
+        data: Any = json.loads(text)
+        if data["treadle"] != "cayley_library" or data["version"] != _VERSION:
+            raise FormatError(f"expected a Cayley library of version {_VERSION}", source=source)
+        commands = data["commands"]
+        return tuple(
+            LibraryEntry(int(d), int(n), bool(both), str(name), int(t_l), Fraction(t_b), str(commands[made]))
+            for d, n, both, t_l, t_b, name, made in data["entries"]
+        )
+    except (KeyError, TypeError, IndexError, ZeroDivisionError, RecursionError) as error:
+        raise FormatError(f"malformed Cayley library ({error})", source=source) from None
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise FormatError(f"malformed Cayley library ({error})", source=source) from None

@@ -1,0 +1,261 @@
+"""Search for Cayley digraphs with few steps and little traffic: random sets, then changes of the best ones.
+
+``python -m treadle.finder.searches.cayley_search --degree 4 --sizes 32,64 --trials 20000 --seed 0 [--bidirectional]``
+prints the entries found, as JSON; ``--merge FILE ...`` combines such outputs into the library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import TopologyError
+from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs, batch_distances
+from treadle.finder.searches.cayley_groups import groups_of_order
+from treadle.finder.searches.cayley_library import LibraryEntry, library_text, pareto_entries, read_entries
+from treadle.finder.searches.cayley_value import load_scale
+from treadle.finder.searches.contenders import (
+    FAR,
+    NONE,
+    Contender,
+    GroupTables,
+    bars,
+    offer,
+    parse_sizes,
+    scores,
+)
+from treadle.topologies.catalogue.cayley import cayley_graph
+from treadle.topologies.limits import check_count
+
+MAX_ORDER = 4096
+"""Largest group searched: its tables take 64 MB."""
+
+_MAX_SEARCH_DEGREE = 8
+_TABLE_BYTES = 2**28
+_SPANS: Mapping[tuple[int, bool], int] = MappingProxyType({(2, False): 12, (3, False): 8, (3, True): 10})
+
+
+def search_cayley(
+    n: int, degree: int, *, trials: int, seed: int = 0, bidirectional: bool = False
+) -> tuple[LibraryEntry, ...]:
+    """Pareto front over (T_L, worse T_B of both directions) of the Cayley digraphs tried.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, 2 to 4096.
+    degree : int
+        d, 1 to 8.
+    trials : int
+        Generator sets to try, rounded up to whole blocks; fewer when both lower bounds are met.
+    seed : int
+        The result depends on the arguments only, never on time.
+    bidirectional : bool
+        Only sets closed under inverses.
+
+    Returns
+    -------
+    tuple of LibraryEntry
+        By rising T_L and falling T_B; empty if none of the sets tried connects the nodes within the steps
+        considered.
+    """
+    check_count("search_cayley", "n", n, least=2, most=MAX_ORDER)
+    check_count("search_cayley", "degree", degree, most=_MAX_SEARCH_DEGREE)
+    check_count("search_cayley", "trials", trials, most=10**9)
+    search = _Search(n, degree, seed, bidirectional)
+    search.run(trials)
+    return search.front()
+
+
+def least_steps(n: int, degree: int, *, bidirectional: bool = False) -> int:
+    """Moore bound: least T_L of `n` nodes; bidirectional: d (d - 1)^(t - 1) nodes at distance t at most."""
+    steps, level, total = 0, 1, 1
+    while total < n:
+        level *= degree - 1 if bidirectional and steps else degree
+        steps, total = steps + 1, total + max(level, 1)
+    return steps
+
+
+class _Search:
+    """State of one search: the best candidates per target T_L, from several groups."""
+
+    def __init__(self, n: int, degree: int, seed: int, bidirectional: bool) -> None:
+        self.n, self.degree, self.bidirectional = n, degree, bidirectional
+        self.rng = np.random.default_rng([seed, n, degree, int(bidirectional)])
+        self.groups = groups_of_order(n, seed=seed)
+        least = least_steps(n, degree, bidirectional=bidirectional)
+        span = _SPANS.get((degree, bidirectional), 8 if bidirectional else 5)
+        self.targets = list(range(least, least + span))
+        self.pools: dict[int, list[Contender]] = {target: [] for target in self.targets}
+        self.optimum = Fraction((n - 1) * load_scale(degree), degree)
+        self.block = max(64, min(1024, 65536 // (n * degree)))
+        self.tables = GroupTables(self.groups, _TABLE_BYTES)
+
+    def run(self, trials: int) -> None:
+        order = self.rng.permutation(len(self.groups))
+        done = blocks = 0
+        while done < trials and self.targets:
+            if blocks < len(order) and done < 0.5 * trials:
+                group = int(order[blocks])
+                generators = self._random_sets(group)
+            else:
+                group, generators = self._next_block()
+            if generators.size:
+                self._try(group, generators)
+            done, blocks = done + self.block, blocks + 1
+
+    def front(self) -> tuple[LibraryEntry, ...]:
+        found = [
+            LibraryEntry(
+                degree=self.degree,
+                nodes=self.n,
+                bidirectional=cayley_graph(self._expression(best)).is_bidirectional,
+                expression=self._expression(best),
+                t_l=best.t_l,
+                t_b=Fraction(best.cost * self.degree, load_scale(self.degree) * self.n),
+            )
+            for pool in self.pools.values()
+            for best in pool[:1]
+            if best.cost < FAR
+        ]
+        return pareto_entries(found)
+
+    def _expression(self, one: Contender) -> str:
+        return self.groups[one.group].expression(one.generators)
+
+    def _next_block(self) -> tuple[int, Int64Array]:
+        """Mostly changes of a good candidate, sometimes new sets of its group or of any."""
+        pool = self.pools[self.targets[self.rng.integers(len(self.targets))]]
+        choice = self.rng.random()
+        if not pool or choice < 0.1:
+            group = int(self.rng.integers(len(self.groups)))
+            return group, self._random_sets(group)
+        parent = pool[min(int(self.rng.geometric(0.35)) - 1, len(pool) - 1)]
+        if choice < 0.25:
+            return parent.group, self._random_sets(parent.group)
+        return parent.group, self._changed_sets(parent)
+
+    def _random_sets(self, group: int) -> Int64Array:
+        if not self.bidirectional:
+            return self.rng.integers(1, self.n, size=(self.block, self.degree))
+        pairs, involutions = self._halves(group)
+        least = 0 if involutions.size else self.degree // 2
+        n_pairs = int(self.rng.integers(least, self.degree // 2 + 1)) if pairs.size else 0
+        if 2 * n_pairs < self.degree and not involutions.size:
+            return np.zeros((0, self.degree), dtype=np.int64)
+        inverses = self.tables[group].inverses
+        columns: list[Int64Array] = []
+        for _ in range(n_pairs):
+            chosen = self.rng.choice(pairs, self.block)
+            columns += [chosen, inverses[chosen]]
+        columns += [self.rng.choice(involutions, self.block) for _ in range(self.degree - 2 * n_pairs)]
+        return np.stack(columns, axis=1)
+
+    def _halves(self, group: int) -> tuple[Int64Array, Int64Array]:
+        """Elements that differ from their inverses; involutions."""
+        inverses, nodes = self.tables[group].inverses, np.arange(1, self.n)
+        return nodes[inverses[1:] != nodes], nodes[inverses[1:] == nodes]
+
+    def _changed_sets(self, parent: Contender) -> Int64Array:
+        """The parent's set with one or two generators (or inverse pairs) replaced."""
+        sets = np.tile(np.array(parent.generators, dtype=np.int64), (self.block, 1))
+        rows = np.arange(self.block)
+        if not self.bidirectional:
+            sets[rows, self.rng.integers(self.degree, size=self.block)] = self.rng.integers(
+                1, self.n, self.block
+            )
+            again = rows[self.rng.random(self.block) < 0.4]
+            sets[again, self.rng.integers(self.degree, size=again.size)] = self.rng.integers(
+                1, self.n, again.size
+            )
+            return sets
+        pairs, involutions = self._halves(parent.group)
+        inverses = self.tables[parent.group].inverses
+        single = inverses[sets[0]] == sets[0]
+        units = [(i,) if single[i] else (i, i + 1) for i in _unit_starts(single)]
+        for _ in range(1 + int(self.rng.random() < 0.4)):
+            unit = units[int(self.rng.integers(len(units)))]
+            chosen = self.rng.choice(involutions if len(unit) == 1 else pairs, self.block)
+            for column, values in zip(unit, (chosen, inverses[chosen]), strict=False):
+                sets[:, column] = values
+        return sets
+
+    def _try(self, group: int, sets: Int64Array) -> None:
+        table = self.tables[group]
+        distance = batch_distances(table, sets, self.targets[-1])
+        steps = np.where((distance < 0).any(axis=1), self.targets[-1] + 1, distance.max(axis=1))
+        costs = self._costs(table, sets, distance, steps)
+        for target in list(self.targets):
+            pool = self.pools[target]
+            offer(pool, group, sets, steps, scores(distance, target, costs))
+            if pool and pool[0].cost == self.optimum:
+                self.targets = [t for t in self.targets if t < target]
+                break
+
+    def _costs(
+        self, table: GroupTable, sets: Int64Array, distance: Int16Array, steps: Int64Array
+    ) -> Int64Array:
+        """Scaled cost of the worse direction; NONE where T_L is too large or no pool would take it."""
+        highest = bars(self.pools, self.targets)
+        alive = np.flatnonzero(steps <= self.targets[-1])
+        worse = np.zeros(alive.size, dtype=np.int64)
+        for products in (table.products, table.reversed_products)[: 1 if self.bidirectional else 2]:
+            if alive.size:
+                worse = np.maximum(worse, batch_costs(table, products, sets[alive], distance[alive]))
+                keep = worse < highest[steps[alive]]
+                alive, worse = alive[keep], worse[keep]
+        costs = np.full(len(sets), NONE, dtype=np.int64)
+        costs[alive] = worse
+        return costs
+
+
+def _unit_starts(single: Sequence[bool]) -> Iterator[int]:
+    """Columns where an involution or a pair of inverses starts."""
+    i = 0
+    while i < len(single):
+        yield i
+        i += 1 if single[i] else 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line: search and print entries, or merge outputs; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m treadle.finder.searches.cayley_search", description=__doc__
+    )
+    parser.add_argument("--degree", type=int)
+    parser.add_argument("--sizes", help="node counts joined by commas; A-B is a range")
+    parser.add_argument("--trials", type=int, default=20000, help="generator sets per size")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--bidirectional", action="store_true")
+    parser.add_argument("--merge", nargs="+", metavar="FILE", help="outputs to combine into a library")
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    given = parser.parse_args(words)
+    try:
+        if given.merge:
+            parts = [read_entries(Path(name).read_text(encoding="utf-8")) for name in given.merge]
+            sys.stdout.write(library_text([entry for part in parts for entry in part]))
+            return 0
+        if given.degree is None or given.sizes is None:
+            parser.error("--degree and --sizes are needed")
+        command = f"python -m treadle.finder.searches.cayley_search {' '.join(words)}"
+        found: list[LibraryEntry] = []
+        for n in parse_sizes(given.sizes):
+            found += search_cayley(
+                n, given.degree, trials=given.trials, seed=given.seed, bidirectional=given.bidirectional
+            )
+        sys.stdout.write(library_text([entry.made_with(command) for entry in found]))
+    except (TopologyError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

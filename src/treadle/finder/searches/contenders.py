@@ -1,0 +1,131 @@
+"""What the searches of Cayley digraphs share: pools of contenders per target T_L, group tables, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.errors import TopologyError
+from treadle.finder.searches.cayley_batch import GroupTable
+from treadle.finder.searches.cayley_groups import NamedGroup
+
+POOL = 8
+"""Contenders kept per target."""
+
+PER_GROUP = 3
+"""Most of them from one group."""
+
+FAR = 10**14
+"""Cost of a node beyond the target: more than any sum of loads."""
+
+NONE = np.iinfo(np.int64).max
+"""Cost of what no pool would take."""
+
+
+@dataclass(frozen=True, order=True)
+class Contender:
+    """A generator set that was tried.
+
+    Parameters
+    ----------
+    cost : int
+        `FAR` per node beyond the target, or the summed loads of the worse direction, scaled.
+    group : int
+        Number of the group.
+    generators : tuple of int
+    t_l : int
+        T_L / alpha of the digraph.
+    """
+
+    cost: int
+    group: int
+    generators: tuple[int, ...]
+    t_l: int = field(compare=False)
+
+
+Pool = list[Contender]
+
+
+def scores(distance: NDArray[np.integer], target: int, costs: Int64Array) -> Int64Array:
+    """Cost of each set for a target T_L, given distances (sets, N) with negative ones for unreached nodes."""
+    n = distance.shape[1]
+    beyond = n - ((distance >= 0) & (distance <= target)).sum(axis=1, dtype=np.int64)
+    found: Int64Array = np.where(beyond > 0, beyond * FAR, costs)
+    return found
+
+
+def offer(pool: Pool, group: int, sets: Int64Array, steps: Int64Array, found: Int64Array) -> None:
+    """Put the best sets of one group into a pool that they improve."""
+    worst = _bar(pool)
+    for i in np.argsort(found, kind="stable")[:PER_GROUP]:
+        if found[i] < worst:
+            pool.append(Contender(int(found[i]), group, tuple(sets[i].tolist()), int(steps[i])))
+    pool[:] = _thinned(pool)
+
+
+def bars(pools: Mapping[int, Pool], targets: Sequence[int]) -> Int64Array:
+    """Cost below which some pool takes a set of each T_L, shape (last target + 1,).
+
+    A set counts for every target from its own T_L on.
+    """
+    found = np.zeros(targets[-1] + 1, dtype=np.int64)
+    for target in targets:
+        found[target] = _bar(pools[target])
+    highest: Int64Array = np.maximum.accumulate(found[::-1])[::-1]
+    return highest
+
+
+def _bar(pool: Pool) -> int:
+    return pool[-1].cost if len(pool) == POOL else NONE
+
+
+def _thinned(pool: Iterable[Contender]) -> Pool:
+    """The best contenders, at most three of a group."""
+    kept: Pool = []
+    for one in sorted(set(pool)):
+        if len(kept) < POOL and sum(other.group == one.group for other in kept) < PER_GROUP:
+            kept.append(one)
+    return kept
+
+
+class GroupTables:
+    """Multiplication tables of groups of one order; the least recently used ones make room.
+
+    Parameters
+    ----------
+    groups : sequence of NamedGroup
+    most_bytes : int
+    """
+
+    def __init__(self, groups: Sequence[NamedGroup], most_bytes: int) -> None:
+        self._groups, self._most_bytes = groups, most_bytes
+        self._tables: dict[int, GroupTable] = {}
+
+    def __getitem__(self, number: int) -> GroupTable:
+        group = self._groups[number].group
+        table = self._tables.pop(number, None) or GroupTable(group)
+        while self._tables and (len(self._tables) + 1) * 4 * group.order**2 > self._most_bytes:
+            self._tables.pop(next(iter(self._tables)))
+        self._tables[number] = table
+        return table
+
+
+def parse_sizes(text: str) -> list[int]:
+    """Sizes of ``2-64,128``; TopologyError for anything else.
+
+    Examples
+    --------
+    >>> parse_sizes("2-4,8")
+    [2, 3, 4, 8]
+    """
+    sizes: list[int] = []
+    for word in text.split(","):
+        first, _, last = word.partition("-")
+        if not first.isdecimal() or (last and not last.isdecimal()):
+            raise TopologyError(f"--sizes: expected numbers and ranges such as 2-64,128, found {text!r}")
+        sizes += range(int(first), int(last or first) + 1)
+    return sizes

@@ -1,0 +1,151 @@
+"""The library of searched line graphs of Cayley digraphs: package data; each entry can be recomputed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib.resources import files
+from typing import Any
+
+from treadle.errors import FormatError
+from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
+from treadle.topologies.catalogue.cayley import cayley_graph
+from treadle.topologies.transforms.expansions import line_graph
+
+_VERSION = 1
+_NAME = "line_graph_library"
+_COLUMNS = ["degree", "nodes", "power", "t_l", "gather_t_b", "reduce_t_b", "base", "command"]
+
+
+@dataclass(frozen=True)
+class LineGraphEntry:
+    """A line graph of a Cayley digraph, scheduled by breadth-first broadcast.
+
+    Parameters
+    ----------
+    degree, nodes : int
+        d and N, of the line graph.
+    power : int
+        n of L^n.
+    base : str
+        Catalogue expression of the Cayley digraph.
+    t_l : int
+        Steps, either direction.
+    gather_t_b, reduce_t_b : Fraction
+        Of the allgather and of the reduce-scatter, M/B.
+    command : str
+        What found it.
+    """
+
+    degree: int
+    nodes: int
+    power: int
+    base: str
+    t_l: int
+    gather_t_b: Fraction
+    reduce_t_b: Fraction
+    command: str = ""
+
+    @property
+    def expression(self) -> str:
+        """Catalogue expression of the line graph."""
+        return f"line_graph({self.base}{'' if self.power == 1 else f', {self.power}'})"
+
+    @property
+    def t_b(self) -> Fraction:
+        """The larger of the two T_B, in M/B."""
+        return max(self.gather_t_b, self.reduce_t_b)
+
+    def made_with(self, command: str) -> LineGraphEntry:
+        """The entry with the command that found it."""
+        return replace(self, command=command)
+
+
+def pareto_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, ...]:
+    """Entries that no other of the same degree and size dominates; of equals the shortest stays."""
+    kept: list[LineGraphEntry] = []
+    order = sorted(
+        entries, key=lambda e: (e.degree, e.nodes, e.t_l, e.t_b, len(e.expression), e.expression, e.command)
+    )
+    for entry in order:
+        rivals = (other for other in kept if (other.degree, other.nodes) == (entry.degree, entry.nodes))
+        if not any(other.t_b <= entry.t_b for other in rivals):  # none of them has more steps
+            kept.append(entry)
+    return tuple(kept)
+
+
+def load_line_graphs() -> tuple[LineGraphEntry, ...]:
+    """All entries, by degree, size and T_L; `check_entry` recomputes one."""
+    text = files("treadle.finder").joinpath("data", f"{_NAME}.json").read_text(encoding="utf-8")
+    return read_entries(text, source=f"{_NAME}.json")
+
+
+def check_entry(entry: LineGraphEntry) -> None:
+    """Build the line graph and recompute size, degree, T_L and T_B of both directions by `bfb_value`.
+
+    Raises
+    ------
+    FormatError
+        If anything differs from the entry.
+    TopologyError
+        If the base is not a Cayley digraph, or the line graph too large.
+    """
+    base = cayley_graph(entry.base)
+    topology = line_graph(base.topology(), entry.power)
+    gather, reduce = bfb_value(topology), bfb_reduce_scatter_value(topology)
+    found = (topology.n_nodes, base.degree, gather.diameter, reduce.diameter, gather.t_b, reduce.t_b)
+    stated = (entry.nodes, entry.degree, entry.t_l, entry.t_l, entry.gather_t_b, entry.reduce_t_b)
+    names = ("nodes", "degree", "T_L", "T_L of the reduce-scatter", "T_B", "T_B of the reduce-scatter")
+    for name, ours, theirs in zip(names, found, stated, strict=True):
+        if ours != theirs:
+            raise FormatError(f"{name} of {entry.expression} is {ours}, the library states {theirs}")
+
+
+def library_text(entries: Iterable[LineGraphEntry]) -> str:
+    """The library's JSON: the commands once, then one line an entry, dominated ones dropped."""
+    kept = pareto_entries(entries)
+    commands = sorted({entry.command for entry in kept})
+    lines = ",\n".join(json.dumps(_row(entry, commands)) for entry in kept)
+    head = json.dumps({"treadle": _NAME, "version": _VERSION, "commands": commands}, indent=1)
+    return f'{head[:-2]},\n "columns": {json.dumps(_COLUMNS)},\n "entries": [\n{lines}\n]}}\n'
+
+
+def _row(e: LineGraphEntry, commands: list[str]) -> list[int | str]:
+    gather, reduce = str(e.gather_t_b), str(e.reduce_t_b)
+    return [e.degree, e.nodes, e.power, e.t_l, gather, reduce, e.base, commands.index(e.command)]
+
+
+def read_entries(text: str, *, source: str = "") -> tuple[LineGraphEntry, ...]:
+    """Entries of a library's JSON.
+
+    Raises
+    ------
+    FormatError
+        If the text is not a library of this version.
+    """
+    try:
+        data: Any = json.loads(text)
+        if data["treadle"] != _NAME or data["version"] != _VERSION:
+            raise FormatError(f"expected a line graph library of version {_VERSION}", source=source)
+        commands = data["commands"]
+        return tuple(
+            LineGraphEntry(
+                degree=int(d),
+                nodes=int(n),
+                power=int(power),
+                base=str(base),
+                t_l=int(t_l),
+                gather_t_b=Fraction(gather),
+                reduce_t_b=Fraction(reduce),
+                command=str(commands[made]),
+            )
+            for d, n, power, t_l, gather, reduce, base, made in data["entries"]
+        )
+    except (KeyError, TypeError, IndexError, ZeroDivisionError, RecursionError) as error:
+        raise FormatError(f"malformed line graph library ({error})", source=source) from None
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise FormatError(f"malformed line graph library ({error})", source=source) from None

@@ -1,0 +1,257 @@
+"""Search for Cayley digraphs whose line graphs cost less than Theorem 7 says: random sets, then changes.
+
+``python -m treadle.finder.searches.line_graph_search --degree 4 --sizes 128,512 --trials 20000 --seed 0 [--power n]``
+prints the line graphs found, as JSON; sizes are those of L^n, those that d^n does not divide are skipped.
+``--merge FILE ...`` combines such outputs into the library, keeping what the finder does not know without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import TopologyError, TreadleError
+from treadle.finder.search import Candidate, Finder
+from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs, batch_distances
+from treadle.finder.searches.cayley_groups import groups_of_order
+from treadle.finder.searches.cayley_search import least_steps
+from treadle.finder.searches.cayley_value import load_scale
+from treadle.finder.searches.contenders import (
+    FAR,
+    NONE,
+    Contender,
+    GroupTables,
+    bars,
+    offer,
+    parse_sizes,
+    scores,
+)
+from treadle.finder.searches.line_graph_library import (
+    LineGraphEntry,
+    library_text,
+    pareto_entries,
+    read_entries,
+)
+from treadle.finder.searches.line_graph_value import batch_line_graph_costs, check_power, line_graph_value
+from treadle.finder.tables import shipped_tables
+from treadle.topologies.catalogue.cayley import cayley_graph
+from treadle.topologies.limits import check_count
+
+MAX_BASE_ORDER = 1024
+"""Largest base searched."""
+
+_SPAN = 4
+_GROUPS = 4
+_ROUND = 48
+_TABLE_BYTES = 2**27
+
+
+def search_line_graphs(
+    n: int, degree: int, *, trials: int, seed: int = 0, power: int = 1
+) -> tuple[LineGraphEntry, ...]:
+    """Pareto front over (T_L, worse T_B of both directions) of L^power of the Cayley digraphs tried.
+
+    Parameters
+    ----------
+    n : int
+        Nodes of the line graph: degree**power times those of the base, 2 to 1024.
+    degree : int
+        d, 2 to 8.
+    trials : int
+        Generator sets to try, rounded up to whole blocks; fewer when both lower bounds are met.
+    seed : int
+        The result depends on the arguments only, never on time.
+    power : int
+        n of L^n, 1 to 3.
+
+    Returns
+    -------
+    tuple of LineGraphEntry
+        By rising T_L and falling T_B; empty if none of the sets tried connects the nodes within the steps
+        considered.
+    """
+    check_power(power, degree)
+    check_count("search_line_graphs", "trials", trials, most=10**9)
+    base, rest = divmod(n, degree**power)
+    if rest:
+        raise TopologyError(f"search_line_graphs: expected a multiple of {degree**power} nodes, found {n}")
+    check_count("search_line_graphs", "nodes of the base", base, least=2, most=MAX_BASE_ORDER)
+    search = _Search(base, degree, power, seed)
+    search.run(trials)
+    return search.front()
+
+
+class _Search:
+    """State of one search: rounds of climbing in a few groups each; the best bases per target T_L."""
+
+    def __init__(self, n: int, degree: int, power: int, seed: int) -> None:
+        self.n, self.degree, self.power = n, degree, power
+        self.rng = np.random.default_rng([seed, n, degree, power])
+        self.groups = groups_of_order(n, seed=seed)
+        least = least_steps(n, degree)
+        self.targets = list(range(least, least + (2 * _SPAN if degree == 2 else _SPAN)))
+        self.best: dict[int, Contender] = {}
+        self.pools: dict[int, list[Contender]] = {}
+        self.optimum = Fraction((n * degree**power - 1) * load_scale(degree), degree)
+        self.block = max(64, min(1024, 65536 // (n * degree)))
+        self.tables = GroupTables(self.groups, _TABLE_BYTES)
+
+    def run(self, trials: int) -> None:
+        order: list[int] = []
+        groups: list[int] = []
+        for block, _ in enumerate(range(0, trials, self.block)):
+            if not self.targets:
+                break
+            phase = block % _ROUND
+            if phase == 0:
+                while len(order) < _GROUPS:
+                    order += self.rng.permutation(len(self.groups)).tolist()
+                groups, order = order[:_GROUPS], order[_GROUPS:]
+                self.pools = {target: [] for target in self.targets}
+            if phase < 2 * _GROUPS:
+                self._try(groups[phase // 2], self._random_sets())
+            else:
+                self._try(*self._next_block(groups))
+
+    def front(self) -> tuple[LineGraphEntry, ...]:
+        return pareto_entries(self._entry(one) for one in self.best.values() if one.cost < FAR)
+
+    def _entry(self, one: Contender) -> LineGraphEntry:
+        base = self.groups[one.group].expression(one.generators)
+        value = line_graph_value(cayley_graph(base), self.power)
+        return LineGraphEntry(
+            degree=self.degree,
+            nodes=value.nodes,
+            power=self.power,
+            base=base,
+            t_l=value.t_l,
+            gather_t_b=value.gather_t_b,
+            reduce_t_b=value.reduce_t_b,
+        )
+
+    def _random_sets(self) -> Int64Array:
+        return self.rng.integers(1, self.n, size=(self.block, self.degree))
+
+    def _next_block(self, groups: Sequence[int]) -> tuple[int, Int64Array]:
+        """Mostly a good base with one or two generators replaced, else new sets of its group or another."""
+        pool = self.pools[self.targets[self.rng.integers(len(self.targets))]]
+        choice = self.rng.random()
+        if not pool or choice < 0.15:
+            return groups[int(self.rng.integers(len(groups)))], self._random_sets()
+        parent = pool[min(int(self.rng.geometric(0.35)) - 1, len(pool) - 1)]
+        if choice < 0.4:
+            return parent.group, self._random_sets()
+        sets = np.tile(np.array(parent.generators, dtype=np.int64), (self.block, 1))
+        rows = np.arange(self.block)
+        for chosen in (rows, rows[self.rng.random(self.block) < 0.5]):
+            columns = self.rng.integers(self.degree, size=chosen.size)
+            sets[chosen, columns] = self.rng.integers(1, self.n, chosen.size)
+        return parent.group, sets
+
+    def _try(self, group: int, sets: Int64Array) -> None:
+        table = self.tables[group]
+        distance = batch_distances(table, sets, self.targets[-1])
+        steps = np.where((distance < 0).any(axis=1), self.targets[-1] + 1, distance.max(axis=1))
+        costs = self._costs(table, sets, distance, steps)
+        for target in list(self.targets):
+            pool = self.pools[target]
+            offer(pool, group, sets, steps, scores(distance, target, costs))
+            if pool:
+                self.best[target] = min(self.best.get(target, pool[0]), pool[0])
+            if pool and pool[0].cost == self.optimum:
+                self.targets = [t for t in self.targets if t < target]
+                break
+
+    def _costs(
+        self, table: GroupTable, sets: Int64Array, distance: Int16Array, steps: Int64Array
+    ) -> Int64Array:
+        """Scaled cost of L^n, worse direction; NONE where T_L is too large or no pool would take it."""
+        highest = bars(self.pools, self.targets)
+        alive = np.flatnonzero(steps <= self.targets[-1])
+        both = (table.products, table.reversed_products)
+        for products in both:
+            if alive.size:
+                # What is taken away saves at most what the first n steps cost.
+                least = batch_costs(table, products, sets[alive], distance[alive]) * self.degree**self.power
+                alive = alive[least < highest[steps[alive]]]
+        worse = np.zeros(alive.size, dtype=np.int64)
+        for products in both:
+            if alive.size:
+                costs = batch_line_graph_costs(table, products, sets[alive], distance[alive], self.power)
+                worse = np.maximum(worse, costs)
+                keep = worse < highest[steps[alive]]
+                alive, worse = alive[keep], worse[keep]
+        found = np.full(len(sets), NONE, dtype=np.int64)
+        found[alive] = worse
+        return found
+
+
+def unknown_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, ...]:
+    """Those that beat, in T_L or T_B, all that the finder predicts without the line graph library.
+
+    Measured, some of its own line graphs may turn out as good; but as bases of further expansions, and when
+    it discards, only predictions count.
+    """
+    tables = shipped_tables(line_graphs=False)
+    finder = Finder(tables.bases)
+    known: dict[tuple[int, int], list[Candidate]] = {}
+    kept: list[LineGraphEntry] = []
+    for entry in pareto_entries(entries):
+        place = entry.nodes, entry.degree
+        if place not in known:
+            known[place] = finder.frontier(*place)
+        both = entry.gather_t_b + entry.reduce_t_b
+        if not any(c.steps <= entry.t_l and c.t_b_both <= both for c in known[place]):
+            kept.append(entry)
+    return tuple(kept)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line: search and print entries, or merge outputs; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m treadle.finder.searches.line_graph_search", description=__doc__
+    )
+    parser.add_argument("--degree", type=int)
+    parser.add_argument("--sizes", help="nodes of the line graphs, joined by commas; A-B is a range")
+    parser.add_argument("--trials", type=int, default=20000, help="generator sets per size")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--power", type=int, default=1, help="n of L^n, 1 to 3")
+    parser.add_argument("--merge", nargs="+", metavar="FILE", help="outputs to combine into a library")
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    given = parser.parse_args(words)
+    try:
+        if given.merge:
+            parts = [
+                read_entries(Path(name).read_text(encoding="utf-8"), source=name) for name in given.merge
+            ]
+            sys.stdout.write(library_text(unknown_entries(entry for part in parts for entry in part)))
+            return 0
+        if given.degree is None or given.sizes is None:
+            parser.error("--degree and --sizes are needed")
+        check_power(given.power, given.degree)
+        command = f"python -m treadle.finder.searches.line_graph_search {' '.join(words)}"
+        found: list[LineGraphEntry] = []
+        for n in _base_multiples(given.sizes, given.degree**given.power):
+            found += search_line_graphs(
+                n, given.degree, trials=given.trials, seed=given.seed, power=given.power
+            )
+        sys.stdout.write(library_text(entry.made_with(command) for entry in found))
+    except (TreadleError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+def _base_multiples(text: str, multiple_of: int) -> list[int]:
+    """Sizes that a line graph can have."""
+    return [size for size in parse_sizes(text) if size % multiple_of == 0 and size // multiple_of > 1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""Parts of CPU XML, a rank each: played alone, or put together and executed.
+
+Shares no code with the writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from treadle.arrays import BoolArray
+from treadle.errors import FormatError
+from treadle.formats.cpu.judge import (
+    MAX_RANKS,
+    CpuInterpretation,
+    CpuReader,
+    CpuText,
+    Instruction,
+    execute_cpu_text,
+    parse_elements,
+)
+
+_MAX_FAULTS = 100
+
+
+@dataclass(frozen=True)
+class CpuPart:
+    """A part as written.
+
+    Parameters
+    ----------
+    rank, n_ranks : int
+    text : CpuText
+        Of this rank alone.
+    """
+
+    rank: int
+    n_ranks: int
+    text: CpuText
+
+
+@dataclass(frozen=True)
+class PartInterpretation:
+    """What playing a part alone showed.
+
+    Parameters
+    ----------
+    part : CpuPart
+    violations : tuple of str
+        Memory touched while a transfer that writes it is under way (or written while one reads it), undefined
+        data read, chunks that a buffer does not have, output that nothing is stored in.
+    """
+
+    part: CpuPart
+    violations: tuple[str, ...]
+
+
+def is_cpu_part(text: str) -> bool:
+    """Whether a text begins as a part does."""
+    return text.lstrip().startswith("<cpupart")
+
+
+def parse_cpu_part(text: str, *, source: str = "CPU XML") -> CpuPart:
+    """Read a part; FormatError, with its line, if it is malformed or hostile."""
+    reader, top = CpuReader(source), parse_elements(text, source)
+    if top.tag != "cpupart":
+        raise reader.fail(top, "found, expected <cpupart>")
+    n = reader.number(top, "ranks", 1, MAX_RANKS)
+    if len(top) != 1 or top[0].tag != "rank":
+        raise reader.fail(top, f"holds {len(top)} elements, expected one rank")
+    rank = reader.number(top[0], "id", 0, n - 1)
+    return CpuPart(rank, n, reader.described(top, n, (reader.rank(top[0], rank, n),)))
+
+
+def interpret_cpu_parts(texts: Sequence[str], *, source: str = "CPU XML") -> CpuInterpretation:
+    """Put the parts of all ranks together and execute them as one text.
+
+    Raises
+    ------
+    FormatError
+        If a part is malformed or hostile, or they are not the parts of one text.
+    """
+    parts = [parse_cpu_part(text, source=f"{source}, part {place}") for place, text in enumerate(texts)]
+    for rank, part in enumerate(parts):
+        if (part.rank, part.n_ranks) != (rank, len(parts)):
+            raise FormatError(
+                f"part {rank} is of rank {part.rank} of {part.n_ranks}, expected {rank} of {len(parts)}",
+                source=source,
+            )
+        if replace(part.text, ranks=()) != replace(parts[0].text, ranks=()):
+            raise FormatError(f"part {rank} is of another text than part 0", source=source)
+    if not parts:
+        raise FormatError("there is no part", source=source)
+    return execute_cpu_text(replace(parts[0].text, ranks=tuple(part.text.ranks[0] for part in parts)))
+
+
+def interpret_cpu_part(text: str, *, source: str = "CPU XML") -> PartInterpretation:
+    """Parse a part and play it alone, as if all that it receives were right and there at once."""
+    part = parse_cpu_part(text, source=source)
+    return PartInterpretation(part, tuple(_Player(part).run()))
+
+
+class _Memory:
+    """A buffer, or the slots: which places there are, hold data, are being read and written."""
+
+    def __init__(self, size: int) -> None:
+        self.exists: BoolArray = np.zeros(size, dtype=bool)
+        self.is_held, self.is_read, self.is_written = (np.zeros(size, dtype=bool) for _ in range(3))
+
+    def settle(self) -> None:
+        """All transfers are over."""
+        self.is_held |= self.is_written
+        self.is_read[:] = False
+        self.is_written[:] = False
+
+
+class _Player:
+    """One rank at work; other ranks do what it expects of them."""
+
+    def __init__(self, part: CpuPart) -> None:
+        rank = part.text.ranks[0]
+        self._instructions = rank.instructions
+        self._memory = {letter: _Memory(part.text.n_chunks) for letter in "ios"}
+        self._memory["slots"] = _Memory(rank.slots)
+        self._memory["slots"].exists[:] = True
+        self._found: list[str] = []
+        for letter, spans in rank.chunks.items():
+            for span in spans:
+                if span.stop > part.text.n_chunks:
+                    self._found.append(f"buffer {letter} has chunks past {part.text.n_chunks - 1}")
+                self._memory[letter].exists[span.start : span.stop] = True
+        if part.text.in_place:  # where both exist they are one memory
+            both = self._memory["i"].exists | self._memory["o"].exists
+            self._held_at_first = self._memory["i"].exists.copy()
+            self._memory["i"] = self._memory["o"]
+            self._memory["o"].exists = both
+            self._memory["o"].is_held |= self._held_at_first
+        else:
+            self._memory["i"].is_held |= self._memory["i"].exists
+        self._output = rank.chunks["o"]
+
+    def run(self) -> list[str]:
+        """All faults, up to a hundred."""
+        for instruction in self._instructions:
+            if len(self._found) >= _MAX_FAULTS:
+                return self._found
+            self._play(instruction)
+        if any(memory.is_read.any() or memory.is_written.any() for memory in self._memory.values()):
+            self._found.append("ends without waiting for its transfers")
+        for span in self._output:
+            held = self._memory["o"].is_held[span.start : span.stop]
+            if not held.all():
+                self._found.append(f"chunk {span.start + int(np.argmin(held))} of the output is never stored")
+        return self._found
+
+    def _play(self, one: Instruction) -> None:
+        if one.kind == "sync":
+            for memory in self._memory.values():
+                memory.settle()
+        elif one.kind == "send":
+            if self._reads(one, one.buffer, one.chunk):
+                self._memory[one.buffer].is_read[one.chunk : one.chunk + one.count] = True
+        elif one.kind == "recv":
+            name, first = (one.buffer, one.chunk) if one.slot < 0 else ("slots", one.slot)
+            if self._writes(one, name, first):
+                self._memory[name].is_written[first : first + one.count] = True
+        elif one.kind == "copy":
+            if self._reads(one, one.buffer, one.chunk) and self._writes(one, one.target, one.chunk):
+                self._memory[one.target].is_held[one.chunk : one.chunk + one.count] = True
+        elif self._reads(one, "slots", one.slot) and self._reads(one, one.buffer, one.chunk):
+            self._writes(one, one.buffer, one.chunk)
+
+    def _reads(self, one: Instruction, name: str, first: int) -> bool:
+        """Whether the memory has what is read; faults are noted."""
+        memory, span = self._memory[name], slice(first, first + one.count)
+        if not self._exists(one, name, first):
+            return False
+        for wrong, what in ((~memory.is_held[span], "undefined"), (memory.is_written[span], "on its way")):
+            if wrong.any():
+                self._note(one, f"reads {name} {first + int(np.argmax(wrong))}, which is {what}")
+                return False
+        return True
+
+    def _writes(self, one: Instruction, name: str, first: int) -> bool:
+        memory, span = self._memory[name], slice(first, first + one.count)
+        if not self._exists(one, name, first):
+            return False
+        busy = memory.is_read[span] | memory.is_written[span]
+        if busy.any():
+            self._note(one, f"writes {name} {first + int(np.argmax(busy))}, which a transfer still uses")
+            return False
+        return True
+
+    def _exists(self, one: Instruction, name: str, first: int) -> bool:
+        memory = self._memory[name]
+        if first + one.count > len(memory.exists) or not memory.exists[first : first + one.count].all():
+            self._note(one, f"touches {name} {first} to {first + one.count - 1}, of which some do not exist")
+            return False
+        return True
+
+    def _note(self, one: Instruction, message: str) -> None:
+        self._found.append(f"line {one.line}: {one.kind} {message}")

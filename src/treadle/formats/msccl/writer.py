@@ -1,0 +1,204 @@
+"""MSCCL XML from a program, within the limits of the runtimes that load it."""
+
+from __future__ import annotations
+
+from treadle.errors import FormatError, ScheduleError
+from treadle.formats.msccl.blocks import (
+    LIMITS,
+    REMEDY,
+    Block,
+    Limits,
+    Pieces,
+    Profile,
+    assign_channels,
+    cut_pieces,
+    form_blocks,
+    form_steps,
+)
+from treadle.formats.msccl.consolidation import consolidate_messages
+from treadle.formats.text_arguments import check_equal_shards, check_heading
+from treadle.program.addresses import Addresses
+from treadle.program.program import OperationKind, Program
+from treadle.schedules.collective import CollectiveKind
+
+__all__ = ["LIMITS", "Limits", "Profile", "emit_msccl_xml"]
+
+_NAMES = {
+    CollectiveKind.ALLGATHER: "allgather",
+    CollectiveKind.REDUCE_SCATTER: "reducescatter",
+    CollectiveKind.ALLREDUCE: "allreduce",
+    CollectiveKind.BROADCAST: "broadcast",
+    CollectiveKind.REDUCE: "reduce",
+    CollectiveKind.ALLTOALL: "alltoall",
+}
+_STEP_TYPES = {
+    OperationKind.SEND: "s",
+    OperationKind.RECEIVE: "r",
+    OperationKind.RECEIVE_REDUCE: "rrc",
+    OperationKind.COPY: "cpy",
+}
+
+
+def emit_msccl_xml(
+    program: Program,
+    *,
+    profile: Profile = Profile.AZURE,
+    name: str = "treadle",
+    protocol: str = "Simple",
+    min_bytes: int = 0,
+    max_bytes: int = 0,
+    consolidate: bool = False,
+) -> str:
+    """Write a program as MSCCL XML.
+
+    Parameters
+    ----------
+    program : Program
+        Checked by the caller. Shards must be of one size; `in_place` decides which calls the text serves.
+    profile : Profile
+    name : str
+        Letters, digits and ``_.-``.
+    protocol : str
+        Simple, LL or LL128.
+    min_bytes, max_bytes : int
+        Sizes for which the runtime may choose it; max_bytes 0 means no limit. (The legacy runtime takes sizes
+        below ``maxBytes`` and knows no other way to say "no limit" than a large one.)
+    consolidate : bool
+        Gather scattered messages of one step in scratch and send them as one
+        (`treadle.formats.msccl.consolidation`).
+
+    Raises
+    ------
+    FormatError
+        For a name, protocol or sizes that the format does not know.
+    ScheduleError
+        If the program cannot be expressed or a limit of the profile cannot hold; the message says which.
+
+    Notes
+    -----
+    Every (peer, direction, channel) stream is a thread block; one that is too long becomes several on
+    channels of their own, cut at the same messages at both ends. If thread blocks are too many, sends and
+    receives of a channel share one. Thread blocks keep the order of the program's lists, a common linear
+    order of all ranks, so their FIFO order adds no cycle. A step waits for the last step it needs of each
+    other thread block. The format names no root: a broadcast or reduce serves the program's root only. It
+    cannot express element counts that do not divide by n_chunks; the runtime falls back to its own
+    algorithms there. Nor can it express in-network multicast and aggregation: every step is point to point.
+
+    Both ends of a message are at the same place of that common order, so no text deadlocks however few slots
+    a connection has, even if each send waits for its receive.
+    """
+    limits = LIMITS[profile]
+    _check_arguments(program, name, protocol, min_bytes, max_bytes)
+    pieces = cut_pieces(program, limits)
+    if consolidate:
+        pieces = consolidate_messages(pieces, limits)
+    assign_channels(pieces, limits)
+    ranks = [form_blocks(pieces, rank, program.n_ranks, limits) for rank in range(program.n_ranks)]
+    writer = _GpuWriter(pieces, limits)
+    channels = 1 + max(block.channel for blocks in ranks for block in blocks)
+    collective = _NAMES[program.kind]
+    if profile is Profile.LEGACY and program.kind is CollectiveKind.REDUCE_SCATTER:
+        collective = "reduce_scatter"
+    if profile is Profile.LEGACY:
+        max_bytes = _legacy_end(min_bytes, max_bytes, writer.uses_scratch)
+    lines = [
+        f'<algo name="{name}" proto="{protocol}" nchannels="{channels}" nchunksperloop="{program.n_chunks}" '
+        f'ngpus="{program.n_ranks}" coll="{collective}" inplace="{int(program.in_place)}" '
+        f'outofplace="{int(not program.in_place)}" minBytes="{min_bytes}" maxBytes="{max_bytes}">'
+    ]
+    for rank, blocks in enumerate(ranks):
+        lines.extend(writer.lines(rank, blocks))
+    return "\n".join([*lines, "</algo>", ""])
+
+
+def _check_arguments(program: Program, name: str, protocol: str, min_bytes: int, max_bytes: int) -> None:
+    check_heading("MSCCL XML", name, min_bytes, max_bytes)
+    if protocol not in ("Simple", "LL", "LL128"):
+        raise FormatError(f"MSCCL XML: protocol {protocol!r}: expected Simple, LL or LL128")
+    check_equal_shards("MSCCL XML", program)
+
+
+def _legacy_end(min_bytes: int, max_bytes: int, uses_scratch: bool) -> int:
+    """``maxBytes`` as the legacy runtime means it: the first size that is too large, never 0 for no limit.
+
+    Scratch for that size is allocated when the runtime starts, so texts with scratch end behind 1 GB.
+    """
+    if max_bytes:
+        return max_bytes + 1
+    return max(2**30, 4 * min_bytes) + 1 if uses_scratch else max(2**40, 4 * min_bytes)
+
+
+class _GpuWriter:
+    """Writes one rank after the other; a message's step at either end names both places."""
+
+    def __init__(self, pieces: Pieces, limits: Limits) -> None:
+        program = pieces.program
+        self._pieces, self._limits = pieces, limits
+        self._addresses = [Addresses(program, rank) for rank in range(program.n_ranks)]
+        self._owner = program.operation_rank.tolist()
+        self._other: dict[int, int] = {}
+        """The piece at the other end of each message."""
+        for sends, receives in pieces.streams().values():
+            self._other.update(zip(sends, receives, strict=True))
+            self._other.update(zip(receives, sends, strict=True))
+
+    @property
+    def uses_scratch(self) -> bool:
+        """Whether some rank needs memory besides input and output."""
+        return any(self._pieces.stage_chunks) or any(len(place.scratch) for place in self._addresses)
+
+    def lines(self, rank: int, blocks: list[Block]) -> list[str]:
+        """The rank's element."""
+        pieces, limits, n = self._pieces, self._limits, self._pieces.program.n_ranks
+        steps, awaited = form_steps(pieces, blocks)
+        nodes = 1 + n + len(blocks) + sum(len(made) for made in steps)
+        longest = max(len(made) for made in steps)
+        for value, limit, what in ((nodes, limits.nodes, "XML nodes"), (longest, limits.steps, "steps")):
+            if value > limit:
+                raise ScheduleError(
+                    f"MSCCL XML: rank {rank} needs {value} {what}, the limit is {limit}; {REMEDY}"
+                )
+        addresses = self._addresses[rank]
+        lines = [
+            f'  <gpu id="{rank}" i_chunks="{addresses.input_chunks}" o_chunks="{addresses.output_chunks}" '
+            f's_chunks="{len(addresses.scratch) + pieces.stage_chunks[rank]}">'
+        ]
+        for number, (block, made) in enumerate(zip(blocks, steps, strict=True)):
+            lines.append(
+                f'    <tb id="{number}" send="{block.send}" recv="{block.receive}" chan="{block.channel}">'
+            )
+            for s, step in enumerate(made):
+                action = 'type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"'
+                if step.piece >= 0:
+                    action = self._action(step.piece)
+                lines.append(
+                    f'      <step s="{s}" {action} depid="{step.block}" deps="{step.step}" '
+                    f'hasdep="{int((number, s) in awaited)}"/>'
+                )
+            lines.append("    </tb>")
+        return [*lines, "  </gpu>"]
+
+    def _action(self, piece: int) -> str:
+        """What a step does, whence and whereto; a sum's source is the term that lies here."""
+        kind = self._pieces.kind(piece)
+        source, target = piece, piece
+        if kind is OperationKind.SEND:
+            target = self._other[piece]
+        elif kind is OperationKind.RECEIVE:
+            source = self._other[piece]
+        ends = f"{self._place('src', source)} {self._place('dst', target)}"
+        return f'type="{_STEP_TYPES[kind]}" {ends} cnt="{self._pieces.count[piece]}"'
+
+    def _place(self, side: str, piece: int) -> str:
+        """Where a piece reads (src) or writes (dst), in the buffers of its own rank."""
+        pieces, number = self._pieces, self._pieces.operation[piece]
+        addresses = self._addresses[self._owner[number]]
+        buffers, staged = (
+            (pieces.program.source, pieces.staged_source)
+            if side == "src"
+            else (pieces.program.target, pieces.staged_target)
+        )
+        if staged[piece] >= 0:
+            return f'{side}buf="s" {side}off="{len(addresses.scratch) + staged[piece]}"'
+        buffer = int(buffers[number])
+        return f'{side}buf="{"ios"[buffer]}" {side}off="{addresses.offset(buffer, pieces.first[piece])}"'

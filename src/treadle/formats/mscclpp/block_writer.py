@@ -1,0 +1,399 @@
+"""One thread block of an MSCCL++ plan, operation by operation."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from itertools import groupby
+from typing import Any, TypeVar
+
+import numpy as np
+
+from treadle.formats.mscclpp.blocks import PEERS, Block, Fabric, Gpu, Messages, find_stars, route_messages
+from treadle.formats.mscclpp.lanes import COPY, RECEIVE, SEND, Lane, memory_of
+from treadle.program.program import Buffer, OperationKind, Program
+
+_T = TypeVar("_T")
+_LETTERS = "ios"
+_Json = dict[str, Any]
+_Access = tuple[Hashable, int, int, bool]
+"""Memory, first chunk, one past the last, whether it is written."""
+
+
+class _BlockWriter:
+    """Writes what one rank does in one lane.
+
+    The threads of a block run on without each other: a ``nop`` lines them up. One is written between a wait
+    and what follows, between data moved and a signal, and between two operations on the same data.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        lane: Lane,
+        number: int,
+        messages: Messages,
+        stars: dict[int, tuple[int, ...]],
+        gpus: Sequence[Gpu],
+        rank: int,
+    ) -> None:
+        self._fabric, self._lane, self._number = fabric, lane, number
+        self._messages, self._stars, self._gpus, self._rank = messages, stars, gpus, rank
+        self._program: Program = lane.program
+        self._block = Block()
+        self._moved: list[_Access] = []
+        self._lent: list[_Access] = []
+        self._puts: list[_Json] = []
+        """What the proxy was given, in order."""
+        self._has_waited = False
+
+    def write(self, numbers: Sequence[int], pipeline_bytes: int, count: int) -> Block:
+        """The block of these operations, in a pipeline of slices unless `pipeline_bytes` is 0."""
+        for number in numbers:
+            if self._program.operation_kind[number] != COPY:
+                self._channel(number)
+        self._greet()
+        body = len(self._block.operations)
+        for kind, run in groupby(numbers, key=lambda i: int(self._program.operation_kind[i])):
+            self._run(OperationKind(kind), list(run))
+        self._line_up()
+        if pipeline_bytes:
+            inner = self._block.operations[body:]
+            context = {"unit_size": pipeline_bytes, "num_chunks": count}
+            self._block.operations[body:] = [{"name": "pipeline", "iter_context": context, "ops": inner}]
+        self._part(numbers)
+        return self._block
+
+    # --- the operations
+
+    def _run(self, kind: OperationKind, run: list[int]) -> None:
+        if kind is OperationKind.SEND:
+            self._send(run)
+        elif kind is OperationKind.RECEIVE:
+            self._wait(run)
+            for receive in run:
+                self._unstage(receive)
+        elif kind is OperationKind.RECEIVE_REDUCE:
+            for chain in self._chains(run):
+                self._wait(chain)
+                self._sum(chain)
+        else:
+            for number in run:
+                source, target = self._end(number, "source"), self._end(number, "target")
+                self._move(
+                    {"name": "copy", "src_buff": [source], "dst_buff": [target]}, self._touched(number)
+                )
+
+    def _send(self, run: list[int]) -> None:
+        """Data to each peer, then signals."""
+        program, messages = self._program, self._messages
+        pushed = [send for send in run if send not in messages.pulled and send not in messages.stored]
+        same: dict[tuple[int, int, int, str], list[int]] = defaultdict(list)
+        for send in pushed:
+            kind = self._fabric.channel_type(self._rank, int(program.peer[send]))
+            same[int(program.source[send]), int(program.first[send]), int(program.count[send]), kind].append(
+                send
+            )
+        for (*_, kind), sends in same.items():
+            if kind == "memory" and self._multicast(sends):
+                continue
+            for part in self._apart(sends):
+                self._put(part, kind)
+        far = {
+            send
+            for send in pushed
+            if self._fabric.channel_type(self._rank, int(program.peer[send])) == "port"
+        }
+        self._signal("signal", [send for send in run if send not in far])
+
+    def _put(self, sends: list[int], kind: str) -> None:
+        """The same chunks to several peers; the proxy signals by itself."""
+        operation: _Json = {
+            "name": "put" if kind == "memory" else "pws",
+            "src_buff": [self._end(send, "source") for send in sends],
+            "dst_buff": [self._remote_target(send, kind) for send in sends],
+            "channel_type": kind,
+        }
+        if kind == "port":
+            operation["channel_ids"] = [self._channel(send) for send in sends]
+        self._move(operation, self._touched(sends[0]))
+        if kind == "port":
+            self._lent.extend(self._touched(sends[0]))
+            self._puts.append(operation)
+
+    def _multicast(self, sends: list[int]) -> bool:
+        """One store to all ranks of a group through a switch, where that is what these sends are."""
+        lane, program = self._lane, self._program
+        peers = program.peer[sends].tolist()
+        receives = [lane.receive_of[send] for send in sends]
+        if (
+            len(sends) < 2
+            or len(set(peers)) < len(peers)
+            or any(send in self._messages.staged for send in sends)
+            or any(program.target[receive] != Buffer.OUTPUT for receive in receives)
+            or not self._fabric.is_operation(sends, sums=False)
+        ):
+            return False
+        group = tuple(sorted((self._rank, *peers)))
+        first, count = int(program.first[sends[0]]), int(program.count[sends[0]])
+        own = program.ranges(self._rank, Buffer.OUTPUT)
+        places = {self._gpus[rank].addresses.offset(Buffer.OUTPUT, first) for rank in group}
+        if len(places) > 1 or not any(low <= first and first + count <= past for low, past in own):
+            return False
+        operation = {
+            "name": "gstore",
+            "src_buff": [self._end(sends[0], "source")],
+            "dst_buff": [self._switch("o", group, places.pop(), count)],
+            "channel_type": "switch",
+        }
+        memory = memory_of(program, Buffer.OUTPUT)
+        accesses = [*self._touched(sends[0]), (memory, first, first + count, True)]
+        # storing what is read onto itself, in place, is no conflict with itself
+        self._move(operation, accesses)
+        return True
+
+    def _sum(self, chain: list[int]) -> None:
+        """Receive-reduces of the same chunks, one after the other in the program, as few operations."""
+        lane = self._lane
+        if chain[0] in self._stars:
+            self._sum_in_switch(chain)
+            return
+        source = self._end(chain[0], "source")
+        sends = [lane.send_of[number] for number in chain]
+        for is_pulled, same in groupby(sends, key=lambda send: send in self._messages.pulled):
+            everything = list(same)
+            for start in range(0, len(everything), PEERS):
+                part = everything[start : start + PEERS]
+                target = self._end(chain[0], "target")
+                accesses = [*self._touched(chain[0])]
+                if is_pulled:
+                    terms = [self._remote_source(send) for send in part]
+                else:
+                    terms = [self._slot(send) for send in part]
+                    accesses += [(("slot", self._messages.staged[send]), 0, 1, False) for send in part]
+                operation: _Json = {
+                    "name": "rre" if is_pulled else "re",
+                    "src_buff": [source, *terms],
+                    "dst_buff": [target],
+                }
+                if is_pulled:
+                    operation["channel_type"] = "memory"
+                self._move({**operation, "reduce_op": "sum"}, accesses)
+                source = target
+
+    def _sum_in_switch(self, chain: list[int]) -> None:
+        program = self._program
+        group = self._stars[chain[0]]
+        first, count = int(program.first[chain[0]]), int(program.count[chain[0]])
+        sides = (("i", Buffer.INPUT), ("o", Buffer.OUTPUT))
+        source, target = (
+            self._switch(letter, group, self._gpus[self._rank].addresses.offset(buffer, first), count)
+            for letter, buffer in sides
+        )
+        operation = {
+            "name": "glres",
+            "src_buff": [source],
+            "dst_buff": [target],
+            "channel_type": "switch",
+            "reduce_op": "sum",
+        }
+        self._move(operation, self._touched(chain[0]))
+
+    def _unstage(self, receive: int) -> None:
+        send = self._lane.send_of[receive]
+        if send in self._messages.staged:
+            accesses = [*self._touched(receive), (("slot", self._messages.staged[send]), 0, 1, False)]
+            target = self._end(receive, "target")
+            self._move({"name": "copy", "src_buff": [self._slot(send)], "dst_buff": [target]}, accesses)
+
+    def _chains(self, run: list[int]) -> list[list[int]]:
+        """Receive-reduces that add to the same chunks, each to what the one before it left."""
+        program = self._program
+        chains: list[list[int]] = []
+        for number in run:
+            last = chains[-1][-1] if chains else -1
+            if (
+                last >= 0
+                and (program.first[number], program.count[number])
+                == (program.first[last], program.count[last])
+                and program.source[number] == program.target[number] == program.target[last]
+            ):
+                chains[-1].append(number)
+            else:
+                chains.append([number])
+        return chains
+
+    # --- lines of the plan
+
+    def _move(self, operation: _Json, accesses: list[_Access]) -> None:
+        """Add an operation that moves data, after a barrier where it meets what was moved before."""
+        if _clash(accesses, self._lent):
+            self._flush()
+            self._line_up()
+        if self._has_waited or _clash(accesses, self._moved):
+            self._line_up()
+        self._block.operations.append(operation)
+        self._moved.extend(accesses)
+
+    def _line_up(self) -> None:
+        if self._block.operations and self._block.operations[-1]["name"] != "nop":
+            self._block.operations.append({"name": "nop"})
+        self._moved, self._has_waited = [], False
+
+    def _signal(self, name: str, messages: list[int]) -> None:
+        if messages and (self._moved or self._has_waited):
+            self._line_up()
+        self._events(name, messages)
+
+    def _wait(self, messages: list[int], name: str = "wait") -> None:
+        self._events(name, messages)
+        self._has_waited = self._has_waited or bool(messages)
+
+    def _events(self, name: str, messages: list[int]) -> None:
+        """Signals or waits on the channels of some messages, as many in one operation as may be."""
+        for kind in ("memory", "port"):
+            mine = [i for i in messages if self._type(i) == kind]
+            for part in self._apart(mine):
+                ids = [self._channel(number) for number in part]
+                self._block.operations.append({"name": name, "channel_ids": ids, "channel_type": kind})
+
+    def _greet(self) -> None:
+        """All peers of the block are there."""
+        for kind, keys in self._block.channels.items():
+            prefix = "rlx" if kind == "memory" else ""
+            for name in ("signal", "wait"):
+                for start in range(0, len(keys), PEERS):
+                    ids = list(range(start, min(start + PEERS, len(keys))))
+                    operation = {"name": prefix + name, "channel_ids": ids, "channel_type": kind}
+                    self._block.operations.append(operation)
+        if self._block.operations:
+            self._line_up()
+
+    def _part(self, numbers: Sequence[int]) -> None:
+        """Nobody reads this rank's memory any more, and nothing sent is still under way."""
+        kinds, pulled = self._program.operation_kind, self._messages.pulled
+        read = [i for i in numbers if self._lane.send_of.get(i) in pulled]
+        lent = [i for i in numbers if kinds[i] == SEND and i in pulled]
+        self._signal("signal", self._once(read))
+        self._events("wait", self._once(lent))
+        if lent:
+            self._line_up()
+        if self._lent:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Let what the proxy was given have left this rank's memory.
+
+        The last put of each channel waits for that: ``flush`` by itself does nothing in the executor, which
+        counts its outputs (handleFlush of src/core/include/execution_kernel.hpp), and a flush has none.
+        """
+        seen: set[int] = set()
+        for operation in reversed(self._puts):
+            ids = set(operation["channel_ids"])
+            if ids - seen:
+                operation["name"] = "pwsf"
+            seen |= ids
+        self._lent = []
+
+    def _once(self, messages: list[int]) -> list[int]:
+        """One message of each channel."""
+        return list({self._channel(number): number for number in messages}.values())
+
+    def _apart(self, messages: list[int]) -> list[list[int]]:
+        """Parts of at most `PEERS` messages on channels that differ, order kept."""
+        parts: list[list[int]] = []
+        used: set[int] = set()
+        for number in messages:
+            channel = self._channel(number)
+            if not parts or len(parts[-1]) == PEERS or channel in used:
+                parts.append([])
+                used = set()
+            parts[-1].append(number)
+            used.add(channel)
+        return parts
+
+    # --- places
+
+    def _type(self, number: int) -> str:
+        return self._fabric.channel_type(self._rank, int(self._program.peer[number]))
+
+    def _channel(self, number: int) -> int:
+        """The block's number of the channel that a message takes."""
+        key = (int(self._program.peer[number]), self._number, int(self._program.channel[number]))
+        return _index(self._block.channels[self._type(number)], key)
+
+    def _end(self, number: int, side: str) -> _Json:
+        """The source or target of an operation within its own rank."""
+        program = self._program
+        buffer = int((program.source if side == "source" else program.target)[number])
+        return {"type": _LETTERS[buffer], **self._span(number, self._rank, buffer)}
+
+    def _span(self, number: int, rank: int, buffer: int) -> _Json:
+        first, count = int(self._program.first[number]), int(self._program.count[number])
+        return {"index": self._gpus[rank].addresses.offset(buffer, first), "size": count}
+
+    def _slot(self, send: int) -> _Json:
+        return {"type": "s", "index": self._messages.staged[send], "size": int(self._program.count[send])}
+
+    def _remote_target(self, send: int, kind: str) -> _Json:
+        """Where a send's data go in the peer's memory."""
+        program = self._program
+        peer, receive = int(program.peer[send]), self._lane.receive_of[send]
+        if send in self._messages.staged:
+            slot = self._slot(send)
+            return {**self._buffer(peer, "s", kind), "index": slot["index"], "size": slot["size"]}
+        buffer = int(program.target[receive])
+        return {**self._buffer(peer, _LETTERS[buffer], kind), **self._span(send, peer, buffer)}
+
+    def _remote_source(self, send: int) -> _Json:
+        """Where the sender keeps what is read from there."""
+        sender, buffer = self._lane.owner[send], int(self._program.source[send])
+        return {**self._buffer(sender, _LETTERS[buffer], "memory"), **self._span(send, sender, buffer)}
+
+    def _buffer(self, peer: int, letter: str, kind: str) -> _Json:
+        return {"buffer_id": _index(self._block.buffers[kind], (peer, letter))}
+
+    def _switch(self, letter: str, group: tuple[int, ...], index: int, count: int) -> _Json:
+        number = _index(self._block.switches, (letter, group))
+        for rank in group:
+            self._gpus[rank].join(letter, group)
+        return {"switch_channel_id": number, "index": index, "size": count}
+
+    def _touched(self, number: int) -> list[_Access]:
+        """What an operation reads and writes in its own rank's memory."""
+        program = self._program
+        first, past = int(program.first[number]), int(program.first[number] + program.count[number])
+        kind, found = program.operation_kind[number], []
+        if kind != RECEIVE:
+            found.append((memory_of(program, program.source[number]), first, past, False))
+        if kind != SEND:
+            found.append((memory_of(program, program.target[number]), first, past, True))
+        return list(found)
+
+
+def _clash(some: list[_Access], others: list[_Access]) -> bool:
+    """Whether two operations meet on the same data, one of them writing."""
+    return any(
+        one[0] == other[0] and one[1] < other[2] and other[1] < one[2] and (one[3] or other[3])
+        for one in some
+        for other in others
+    )
+
+
+def form_lane(fabric: Fabric, lane: Lane, number: int, gpus: Sequence[Gpu], pipeline_bytes: int) -> None:
+    """Add a lane's thread block to every rank that takes part."""
+    program = lane.program
+    messages = route_messages(fabric, lane, gpus)
+    stars = find_stars(fabric, lane, messages)
+    counts = np.unique(program.count[lane.numbers])
+    slices = pipeline_bytes if len(counts) == 1 else 0
+    for rank, numbers in sorted(lane.by_rank.items()):
+        writer = _BlockWriter(fabric, lane, number, messages, stars, gpus, rank)
+        gpus[rank].blocks.append(writer.write(numbers, slices, int(counts[0])))
+
+
+def _index(values: list[_T], value: _T) -> int:
+    """Where a value stands; added if it is new."""
+    if value not in values:
+        values.append(value)
+    return values.index(value)

@@ -1,0 +1,284 @@
+"""Thread blocks of an MSCCL++ plan: how each message travels, and what each rank does in a lane."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from treadle.formats.mscclpp.lanes import RECEIVE_REDUCE, SEND, Lane, memory_of, touches
+from treadle.program.addresses import Addresses
+from treadle.program.program import Buffer, Program
+from treadle.topologies.topology import Topology
+
+PEERS = 8
+"""Channels, and so remote ends, of one operation."""
+
+_Json = dict[str, Any]
+_Key = tuple[int, int, int]
+"""A channel: peer, lane, the program's channel."""
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """What a plan may use between ranks."""
+
+    program: Program
+    topology: Topology
+    domains: tuple[int, ...]
+    switch_channels: bool
+
+    def channel_type(self, rank: int, peer: int) -> str:
+        """Direct loads and stores within a domain, a proxy beyond."""
+        return "memory" if self.domains[rank] == self.domains[peer] else "port"
+
+    def switch_of(self, send: int) -> int:
+        """The switch that a send passes first, or -1."""
+        path = int(self.program.path[send])
+        if path < 0 or not len(self.program.links(path)):
+            return -1
+        link = int(self.program.links(path)[0])
+        for node in (int(self.topology.tails[link]), int(self.topology.heads[link])):
+            if not self.topology.is_compute[node]:
+                return node
+        return -1
+
+    def is_operation(self, sends: Sequence[int], *, sums: bool) -> bool:
+        """Whether the plan makes the sends one operation of a switch that works for ranks that ask.
+
+        One passes the switch, and the others' paths begin (sums: end) there. What the plan sends from rank to
+        rank goes so: an operation would cross links that the plan's throughput does not count.
+        """
+        switches = {self.switch_of(send) for send in sends}
+        if not self.switch_channels or len(switches) != 1 or -1 in switches:
+            return False
+        switch = switches.pop()
+        able = self.topology.aggregation if sums else self.topology.multicast
+        hops = sorted(len(self.program.links(int(self.program.path[send]))) for send in sends)
+        is_one = hops == [1] * (len(sends) - 1) + [2]
+        return bool(is_one and able[switch] and not self.topology.turns_round[switch])
+
+
+@dataclass
+class Block:
+    """One thread block; channels and buffers are counted from 0 within it, type by type."""
+
+    operations: list[_Json] = field(default_factory=list)
+    channels: dict[str, list[_Key]] = field(default_factory=lambda: {"memory": [], "port": []})
+    buffers: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: {"memory": [], "port": []})
+    switches: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """Operations, those within pipelines too."""
+        return sum(1 + len(operation.get("ops", ())) for operation in self.operations)
+
+    @property
+    def has_pipeline(self) -> bool:
+        """Whether slices flow through it."""
+        return any("iter_context" in operation for operation in self.operations)
+
+    def resources(self) -> Iterator[tuple[str, int]]:
+        """What of the executor's tables it takes."""
+        for kind in ("memory", "port"):
+            yield f"{kind} channels", len(self.channels[kind])
+            yield f"{kind} buffers", len(self.buffers[kind])
+        yield "switch channels", len(self.switches)
+
+
+class Gpu:
+    """One rank's part of a plan."""
+
+    def __init__(self, program: Program, rank: int) -> None:
+        self.rank = rank
+        self.addresses = Addresses(program, rank)
+        self.blocks: list[Block] = []
+        self._scratch = len(self.addresses.scratch)
+        self._groups: set[tuple[str, tuple[int, ...]]] = set()
+
+    def stage(self, count: int) -> int:
+        """Room for `count` chunks in scratch; its place."""
+        self._scratch += count
+        return self._scratch - count
+
+    def join(self, letter: str, ranks: tuple[int, ...]) -> None:
+        """Take part in a group of a switch; all its ranks must."""
+        self._groups.add((letter, ranks))
+
+    def to_json(self) -> _Json:
+        """The rank's entry of the plan."""
+        channels = {
+            kind: sorted({key for block in self.blocks for key in block.channels[kind]})
+            for kind in ("memory", "port")
+        }
+        access: dict[tuple[int, str], list[str]] = defaultdict(list)
+        for block in self.blocks:
+            for kind, buffers in block.buffers.items():
+                for buffer in buffers:
+                    if kind not in access[buffer]:
+                        access[buffer].append(kind)
+        remote = sorted(access)
+        switches = sorted(self._groups)
+        entries: list[_Json] = [
+            {"channel_type": kind, "connected_to": [key[0] for key in keys]}
+            for kind, keys in channels.items()
+            if keys
+        ]
+        entries += [
+            {
+                "channel_type": "switch",
+                "buffer_type": letter,
+                "rank_groups": [{"size": len(ranks), "ranks": list(ranks)}],
+            }
+            for letter, ranks in switches
+        ]
+        return {
+            "id": self.rank,
+            "input_chunks": self.addresses.input_chunks,
+            "output_chunks": self.addresses.output_chunks,
+            "scratch_chunks": self._scratch,
+            "threadblocks": [
+                _block_json(number, block, channels, remote, switches)
+                for number, block in enumerate(self.blocks)
+            ],
+            "channels": entries,
+            "remote_buffers": [
+                {"rank": peer, "type": letter, "access_channel_types": sorted(access[peer, letter])}
+                for peer, letter in remote
+            ],
+            "semaphores": [],
+        }
+
+
+def _block_json(
+    number: int,
+    block: Block,
+    channels: dict[str, list[_Key]],
+    remote: list[tuple[int, str]],
+    switches: list[tuple[str, tuple[int, ...]]],
+) -> _Json:
+    used = [
+        {"channel_type": kind, "channel_ids": [channels[kind].index(key) for key in keys]}
+        for kind, keys in block.channels.items()
+        if keys
+    ]
+    if block.switches:
+        ids = [switches.index(switch) for switch in block.switches]
+        used.append({"channel_type": "switch", "channel_ids": ids})
+    return {
+        "id": number,
+        "ops": block.operations,
+        "channels": used,
+        "remote_buffer_refs": [
+            {"access_channel_type": kind, "remote_buffer_ids": [remote.index(buffer) for buffer in buffers]}
+            for kind, buffers in block.buffers.items()
+            if buffers
+        ],
+    }
+
+
+@dataclass
+class Messages:
+    """How the messages of a lane travel; keys are sends."""
+
+    pulled: set[int] = field(default_factory=set)
+    """Read from the sender's memory by the receiver that sums."""
+    staged: dict[int, int] = field(default_factory=dict)
+    """Brought to the receiver's scratch, at this place."""
+    stored: set[int] = field(default_factory=set)
+    """Brought by a switch that sums and multicasts at once."""
+
+
+def route_messages(fabric: Fabric, lane: Lane, gpus: Sequence[Gpu]) -> Messages:
+    """Decide for every message of a lane how it travels."""
+    program, found = lane.program, Messages()
+    owner = lane.owner
+    for send in lane.numbers:
+        receive = lane.receive_of.get(send)
+        if receive is None:
+            continue
+        sender, receiver = owner[send], owner[receive]
+        if program.operation_kind[receive] == RECEIVE_REDUCE:
+            near = fabric.channel_type(sender, receiver) == "memory"
+            if near and _is_stable(lane, send, receive):
+                found.pulled.add(send)
+                continue
+        elif _is_free(lane, send, receive):
+            continue
+        found.staged[send] = gpus[receiver].stage(int(program.count[send]))
+    return found
+
+
+def _is_stable(lane: Lane, send: int, receive: int) -> bool:
+    """Whether nothing overwrites what is sent before the receiver has read it."""
+    program = lane.program
+    memory = memory_of(program, program.source[send])
+    first, past = int(program.first[send]), int(program.first[send] + program.count[send])
+    rank = lane.owner[send]
+    for later in lane.by_rank[rank][lane.place[send] :]:
+        _, writes = touches(program, later, memory, first, past)
+        # what another rank puts here may arrive as soon as that rank begins to
+        if writes and not lane.is_before(receive, lane.send_of.get(later, later)):
+            return False
+    return True
+
+
+def _is_free(lane: Lane, send: int, receive: int) -> bool:
+    """Whether all earlier use of the target is over when the sender begins to put."""
+    program = lane.program
+    memory = memory_of(program, program.target[receive])
+    first, past = int(program.first[receive]), int(program.first[receive] + program.count[receive])
+    rank = lane.owner[receive]
+    return all(
+        # what was sent is read until its receiver has it: by the receiver itself, or by the proxy
+        lane.is_before(lane.receive_of.get(earlier, earlier), send)
+        for earlier in lane.by_rank[rank][: lane.place[receive] - 1]
+        if any(touches(program, earlier, memory, first, past))
+    )
+
+
+def find_stars(fabric: Fabric, lane: Lane, messages: Messages) -> dict[int, tuple[int, ...]]:
+    """Sums of an allreduce that one switch makes for a rank, which hands them out through it at once.
+
+    Returns
+    -------
+    dict
+        From the first receive-reduce of such a star to its ranks; its broadcast is added to `stored`.
+    """
+    program = lane.program
+    owner, kinds = lane.owner, program.operation_kind
+    stars: dict[int, tuple[int, ...]] = {}
+    if not fabric.switch_channels or not np.any(fabric.topology.multicast & fabric.topology.aggregation):
+        return stars
+    for rank, numbers in lane.by_rank.items():
+        by_range: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for number in numbers:
+            by_range[int(program.first[number]), int(program.count[number])].append(number)
+        for same in by_range.values():
+            sums = [i for i in same if kinds[i] == RECEIVE_REDUCE]
+            sends = [i for i in same if kinds[i] == SEND]
+            if not sums or same != sums + sends or any(send in messages.staged for send in sends):
+                continue
+            into = [lane.send_of[number] for number in sums]
+            ranks = {owner[send] for send in into}
+            at_inputs = all(program.source[i] == Buffer.INPUT for i in (sums[0], *into))
+            at_outputs = all(
+                program.target[i] == Buffer.OUTPUT for i in (*sums, *(lane.receive_of[s] for s in sends))
+            )
+            if (
+                len(ranks) == len(sums)
+                and sorted(ranks) == sorted(program.peer[sends].tolist())
+                and at_inputs
+                and at_outputs
+                and all(send in messages.pulled for send in into)
+                and fabric.is_operation(into, sums=True)
+                and fabric.is_operation(sends, sums=False)
+                and fabric.switch_of(into[0]) == fabric.switch_of(sends[0])
+                and len({fabric.domains[other] for other in (*ranks, rank)}) == 1
+            ):
+                stars[sums[0]] = tuple(sorted({*ranks, rank}))
+                messages.stored.update(sends)
+    return stars

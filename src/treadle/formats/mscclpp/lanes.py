@@ -1,0 +1,208 @@
+"""A program dealt out to lanes: parts that share no chunk, one thread block each at every rank."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from treadle.errors import ScheduleError
+from treadle.program.program import Buffer, OperationKind, Program
+
+# members of an enumeration are looked up slowly, and these millions of times
+SEND, RECEIVE, RECEIVE_REDUCE, COPY = map(int, OperationKind)
+INPUT, OUTPUT = int(Buffer.INPUT), int(Buffer.OUTPUT)
+
+PARALLEL = 32
+"""Thread blocks of a rank that work side by side, where there is work for so many."""
+REMEDY = "solve with fewer trees (--trees 1) or chunks, or write MSCCL XML instead"
+
+
+def chunk_groups(program: Program) -> list[list[int]]:
+    """Operations by the finest division of the chunks that no operation's range straddles.
+
+    Every operation is in one group, in the order of its number; operations of different groups touch no
+    common chunk, so no dependence joins them.
+    """
+    order = np.argsort(program.first, kind="stable")
+    first, past = program.first[order], (program.first + program.count)[order]
+    reach = np.maximum.accumulate(past)
+    starts = np.concatenate([[True], first[1:] >= reach[:-1]]) if len(order) else np.zeros(0, dtype=bool)
+    group = np.cumsum(starts) - 1
+    members: list[list[int]] = [[] for _ in range(int(starts.sum()))]
+    for number, place in sorted(zip(order.tolist(), group.tolist(), strict=True)):
+        members[place].append(number)
+    return members
+
+
+def deal_lanes(
+    program: Program, groups: Sequence[Sequence[int]], room: int, most: int, *, alike: bool = False
+) -> list[list[int]]:
+    """Groups dealt out to lanes evenly, at most `room` operations of a rank in each.
+
+    There are `PARALLEL` lanes, or fewer if there are fewer groups, or more if they don't hold all. `alike`: a
+    lane's groups move the same amounts, as pipelines ask.
+
+    Raises
+    ------
+    ScheduleError
+        If there are more than `most` lanes. A group of more than `room` operations has a lane of its own.
+    """
+    owner = program.operation_rank
+    lanes: list[list[int]] = [[] for _ in range(min(PARALLEL, most, len(groups)))]
+    loads = np.zeros((len(lanes), program.n_ranks), dtype=np.int64)
+    amounts: list[frozenset[int] | None] = [None] * len(lanes)
+    for group in groups:
+        amount = frozenset(program.count[list(group)].tolist()) if alike else None
+        weight = np.bincount(owner[list(group)], minlength=program.n_ranks)
+        after = (loads + weight).max(axis=1, initial=0)
+        others = np.array([found not in (None, amount) for found in amounts], dtype=bool)
+        after[others] = np.iinfo(np.int64).max
+        place = int(after.argmin())
+        if lanes[place] and after[place] > room:
+            place = len(lanes)
+            lanes.append([])
+            amounts.append(None)
+            loads = np.concatenate([loads, np.zeros((1, program.n_ranks), dtype=np.int64)])
+        amounts[place] = amount
+        lanes[place].extend(group)
+        loads[place] += weight
+    if len(lanes) > most:
+        raise ScheduleError(
+            f"MSCCL++: needs {len(lanes)} thread blocks a rank of {room} operations each, the limit is "
+            f"{most}; {REMEDY}"
+        )
+    return [sorted(lane) for lane in lanes]
+
+
+def match_messages(program: Program) -> dict[int, int]:
+    """The receive of each send: the i-th of a stream meets the i-th."""
+    waiting: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    owner, kinds = program.operation_rank.tolist(), program.operation_kind.tolist()
+    peers, channels = program.peer.tolist(), program.channel.tolist()
+    for number, kind in enumerate(kinds):
+        if kind == SEND:
+            waiting[owner[number], peers[number], channels[number]].append(number)
+    sends = {stream: iter(numbers) for stream, numbers in waiting.items()}
+    matched: dict[int, int] = {}
+    for number, kind in enumerate(kinds):
+        if kind in (RECEIVE, RECEIVE_REDUCE):
+            send = next(sends.get((peers[number], owner[number], channels[number]), iter(())), None)
+            if send is None:
+                raise ScheduleError(f"MSCCL++: operation {number} receives what nobody sends")
+            matched[send] = number
+    return matched
+
+
+@dataclass
+class Lane:
+    """Operations of one lane with the order that thread blocks and signals impose on them.
+
+    `receive_of` maps sends to receives; `send_of` is its inverse.
+    """
+
+    program: Program
+    numbers: list[int]
+    receive_of: dict[int, int]
+    send_of: dict[int, int]
+    _clock: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def owner(self) -> list[int]:
+        """Rank of every operation of the program."""
+        owners: list[int] = self.program.operation_rank.tolist()
+        return owners
+
+    @cached_property
+    def by_rank(self) -> dict[int, list[int]]:
+        """Operations of each rank that has some, in order."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for number in self.numbers:
+            found[self.owner[number]].append(number)
+        return dict(found)
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """Where each operation stands in its rank's list, from 1."""
+        return {
+            number: place
+            for numbers in self.by_rank.values()
+            for place, number in enumerate(numbers, start=1)
+        }
+
+    def order(self) -> None:
+        """Find what comes before what.
+
+        Raises
+        ------
+        ScheduleError
+            If blocks that run their lists in order would wait for each other.
+        """
+        owner, kinds = self.owner, self.program.operation_kind
+        now = {rank: [0] * self.program.n_ranks for rank in self.by_rank}
+        queues = {rank: iter(numbers) for rank, numbers in self.by_rank.items()}
+        heads = {rank: next(queue) for rank, queue in queues.items()}
+        moving = True
+        while heads and moving:
+            moving = False
+            for rank in list(heads):
+                while rank in heads:
+                    number = heads[rank]
+                    if number in self.send_of and self.send_of[number] not in self._clock:
+                        break
+                    clock = now[rank]
+                    if number in self.send_of:
+                        sent = self._clock[self.send_of[number]]
+                        clock[:] = map(max, clock, sent)
+                    clock[owner[number]] = self.place[number]
+                    self._clock[number] = tuple(clock)
+                    moving = True
+                    following = next(queues[rank], None)
+                    if following is None:
+                        del heads[rank]
+                    else:
+                        heads[rank] = following
+        if heads:
+            number = min(heads.values())
+            raise ScheduleError(
+                f"MSCCL++: rank {owner[number]}: {OperationKind(kinds[number]).name.lower()} of chunk "
+                f"{self.program.first[number]} waits in a circle when a thread block keeps the list's order"
+            )
+
+    def is_before(self, one: int, other: int) -> bool:
+        """Whether operation `one` is complete when `other` begins, whatever the blocks' speeds."""
+        rank = self.owner[one]
+        if rank == self.owner[other]:
+            return self.place[one] < self.place[other]
+        return self._clock[other][rank] >= self.place[one]
+
+
+def touches(program: Program, number: int, memory: int, first: int, past: int) -> tuple[bool, bool]:
+    """Whether an operation reads, and writes, chunks [first, past) of its rank's `memory`."""
+    begin = int(program.first[number])
+    if begin >= past or begin + int(program.count[number]) <= first:
+        return False, False
+    kind = program.operation_kind[number]
+    reads = kind != RECEIVE and memory_of(program, program.source[number]) == memory
+    writes = kind != SEND and memory_of(program, program.target[number]) == memory
+    return bool(reads), bool(writes)
+
+
+def memory_of(program: Program, buffer: int) -> int:
+    """The memory that a buffer is: in place, INPUT and OUTPUT are one."""
+    return INPUT if program.in_place and buffer == OUTPUT else int(buffer)
+
+
+def make_lanes(
+    program: Program, room: int, most: int, groups: Sequence[Sequence[int]], *, alike: bool = False
+) -> Iterator[Lane]:
+    """Lanes of a program, in order, each with its order found; `alike` as for `deal_lanes`."""
+    receive_of = match_messages(program)
+    send_of = {receive: send for send, receive in receive_of.items()}
+    for numbers in deal_lanes(program, groups, room, most, alike=alike):
+        lane = Lane(program, numbers, receive_of, send_of)
+        lane.order()
+        yield lane

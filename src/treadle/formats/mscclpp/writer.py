@@ -1,0 +1,207 @@
+"""MSCCL++ execution plans (JSON) from a program, within the limits of the runtime's executor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.errors import FormatError, ScheduleError
+from treadle.formats.mscclpp.block_writer import form_lane
+from treadle.formats.mscclpp.blocks import Fabric, Gpu
+from treadle.formats.mscclpp.lanes import REMEDY, chunk_groups, make_lanes
+from treadle.formats.mscclpp.recipe import MOST_BYTES
+from treadle.formats.selection.served import ALIGNMENT
+from treadle.formats.text_arguments import check_equal_shards, check_heading
+from treadle.program.passes import split_copies
+from treadle.program.program import Program
+from treadle.schedules.collective import CollectiveKind
+from treadle.topologies.topology import Topology
+
+__all__ = ["MscclppLimits", "emit_mscclpp_json"]
+
+_NAMES = {
+    CollectiveKind.ALLGATHER: "allgather",
+    CollectiveKind.REDUCE_SCATTER: "reducescatter",
+    CollectiveKind.ALLREDUCE: "allreduce",
+    CollectiveKind.BROADCAST: "broadcast",
+    CollectiveKind.REDUCE: "reduce",
+    CollectiveKind.ALLTOALL: "alltoall",
+}
+
+
+@dataclass(frozen=True)
+class MscclppLimits:
+    """What the executor's fixed-size tables hold (execution_common.hpp)."""
+
+    operations: int = 64
+    """Operations of a thread block."""
+    channels: int = 16
+    """Channels, and remote buffers, of a thread block for each type."""
+    thread_blocks: int = 128
+    """Thread blocks of a rank: all must be on the GPU at once, or they wait for each other for ever."""
+
+
+def emit_mscclpp_json(
+    program: Program,
+    topology: Topology,
+    *,
+    domains: Sequence[int] | None = None,
+    name: str = "treadle",
+    min_bytes: int = 0,
+    max_bytes: int = 0,
+    pipeline_bytes: int = 0,
+    switch_channels: bool = True,
+    limits: MscclppLimits | None = None,
+) -> str:
+    """Write a program as an MSCCL++ execution plan.
+
+    Parameters
+    ----------
+    program : Program
+        Checked by the caller. Shards must be of one size; `in_place` decides which calls the plan serves.
+    topology : Topology
+        The fabric of the program's paths: tells which switches multicast and aggregate.
+    domains : sequence of int, optional
+        For each rank the box (NVLink domain) that it is in. Ranks of one domain reach each other's memory
+        (channels of type memory), others need a proxy (type port). Default: one domain.
+    name : str
+        Letters, digits and ``_.-``.
+    min_bytes, max_bytes : int
+        Sizes for which the runtime may choose it; max_bytes 0 means no limit. The text names at least the
+        size at which chunks are 16 bytes, so that smaller calls are left to NCCL instead of failing, and at
+        most 4 GiB - 1.
+    pipeline_bytes : int
+        Wrap each lane whose operations move equal amounts in a pipeline of slices of so many bytes, a
+        multiple of 16; there must be one. 0: no pipelines.
+    switch_channels : bool
+        Use switch channels for operations of switches that work for ranks that ask: copies, and copies of
+        sums where an allreduce's tree is a star. Without, and at other switches, ranks send to each other.
+    limits : MscclppLimits, optional
+
+    Raises
+    ------
+    FormatError
+        For a name or sizes that cannot be.
+    ScheduleError
+        If the program cannot be expressed or a limit cannot hold; the message says which.
+
+    Notes
+    -----
+    A lane is a part of the program that shares no chunk with the rest: one thread block at each rank, its
+    operations in the program's order. A send inside a domain is a put and a signal; one between domains a
+    put-with-signal through the proxy. Sums are read from the peer's memory (``rre``) where that memory
+    cannot change meanwhile, else brought to a scratch slot of their own first. A put goes straight to its
+    target if whatever used the target before is complete when the put begins, by the order that signals
+    alone impose; else through scratch. ``nop`` is the barrier among a block's threads. Every block begins by
+    a signal and a wait on each of its channels, since peers write into memory that must be there, and ends so
+    where a peer read its memory.
+
+    The runtime serves sizes whose chunks are multiples of 16 bytes; others are errors.
+    """
+    limits = limits or MscclppLimits()
+    _check_arguments(program, name, min_bytes, max_bytes, pipeline_bytes, domains)
+    least, most = max(min_bytes, ALIGNMENT * program.n_chunks), min(max_bytes or MOST_BYTES, MOST_BYTES)
+    if least > most:
+        raise ScheduleError(
+            f"MSCCL++: no size is served: {program.n_chunks} chunks of {ALIGNMENT} bytes need {least} bytes, "
+            f"the plan ends at {most}; {REMEDY}"
+        )
+    program = split_copies(program)
+    groups = chunk_groups(program)
+    fabric = Fabric(program, topology, tuple(domains or [0] * program.n_ranks), switch_channels)
+    room = limits.operations // 2
+    while True:
+        gpus, longest = _gpus(program, fabric, groups, room, limits, pipeline_bytes)
+        if longest <= limits.operations:
+            break
+        if room == 1:
+            raise ScheduleError(
+                f"MSCCL++: a thread block needs {longest} operations, the limit is {limits.operations}; "
+                f"{REMEDY}"
+            )
+        room = max(1, room * limits.operations // (longest + 1))
+    if pipeline_bytes and not any(block.has_pipeline for gpu in gpus for block in gpu.blocks):
+        raise ScheduleError(
+            "MSCCL++: --pipeline would change nothing: every thread block's operations move unequal amounts"
+        )
+    plan: dict[str, Any] = {
+        "name": name,
+        "collective": _NAMES[program.kind],
+        "protocol": "Simple",
+        "inplace": program.in_place,
+        "reuse_resources": False,
+        "num_threads_per_block": 1024,
+        "use_double_scratch_buffer": False,
+        "buffer_alignment": ALIGNMENT,
+        "min_message_size": least,
+        "max_message_size": most,
+        "gpus": [gpu.to_json() for gpu in gpus],
+    }
+    return "\n".join(_lines(plan)) + "\n"
+
+
+def _lines(plan: dict[str, Any]) -> Iterator[str]:
+    """A plan with a line for each operation: the fast encoder knows no indentation."""
+    yield "{"
+    for key, value in plan.items():
+        if key != "gpus":
+            yield f" {json.dumps(key)}: {json.dumps(value)},"
+    yield ' "gpus": ['
+    for place, gpu in enumerate(plan["gpus"]):
+        members = {key: value for key, value in gpu.items() if key != "threadblocks"}
+        yield f'  {json.dumps(members)[:-1]}, "threadblocks": ['
+        blocks = gpu["threadblocks"]
+        for number, block in enumerate(blocks):
+            rest = {key: value for key, value in block.items() if key != "ops"}
+            yield f'   {json.dumps(rest)[:-1]}, "ops": ['
+            ops = block["ops"]
+            yield from (f"    {json.dumps(entry)}," for entry in ops[:-1])
+            yield from (f"    {json.dumps(entry)}" for entry in ops[-1:])
+            yield f"   ]}}{',' if number + 1 < len(blocks) else ''}"
+        yield f"  ]}}{',' if place + 1 < len(plan['gpus']) else ''}"
+    yield " ]"
+    yield "}"
+
+
+def _gpus(
+    program: Program,
+    fabric: Fabric,
+    groups: list[list[int]],
+    room: int,
+    limits: MscclppLimits,
+    pipeline_bytes: int,
+) -> tuple[list[Gpu], int]:
+    """All ranks' thread blocks with `room` program operations in each, and the longest block's length."""
+    gpus = [Gpu(program, rank) for rank in range(program.n_ranks)]
+    lanes = make_lanes(program, room, limits.thread_blocks, groups, alike=pipeline_bytes > 0)
+    for number, lane in enumerate(lanes):
+        form_lane(fabric, lane, number, gpus, pipeline_bytes)
+    for gpu in gpus:
+        for block in gpu.blocks:
+            for kind, count in block.resources():
+                if count > limits.channels:
+                    raise ScheduleError(
+                        f"MSCCL++: rank {gpu.rank} needs {count} {kind} in a thread block, "
+                        f"the limit is {limits.channels}; {REMEDY}"
+                    )
+    return gpus, max((block.length for gpu in gpus for block in gpu.blocks), default=0)
+
+
+def _check_arguments(
+    program: Program,
+    name: str,
+    min_bytes: int,
+    max_bytes: int,
+    pipeline_bytes: int,
+    domains: Sequence[int] | None,
+) -> None:
+    check_heading("MSCCL++", name, min_bytes, max_bytes)
+    if pipeline_bytes < 0 or pipeline_bytes % 16:
+        raise FormatError(f"MSCCL++: slices of {pipeline_bytes} bytes: expected a multiple of 16")
+    if domains is not None and len(domains) != program.n_ranks:
+        raise ScheduleError(
+            f"MSCCL++: {len(domains)} domains, expected one for each of {program.n_ranks} ranks"
+        )
+    check_equal_shards("MSCCL++", program)

@@ -1,0 +1,237 @@
+"""NCCL graph files from ring plans: rings that NCCL itself then runs (``NCCL_GRAPH_FILE``)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+
+from lxml import etree
+
+from treadle.errors import FormatError, ScheduleError
+from treadle.schedules.trees.forest import ForestSchedule, Tree
+
+MAX_CHANNELS = 32
+"""NCCL's MAXCHANNELS."""
+MAX_TEXT = 2**20
+_RING = 4
+"""NCCL_TOPO_PATTERN_RING."""
+
+
+@dataclass(frozen=True)
+class NcclGraph:
+    """A graph file as NCCL reads it.
+
+    Parameters
+    ----------
+    channels : tuple of tuple of int
+        For each channel the GPUs of a box (their device numbers), in the order that data pass.
+    cards : tuple of (int, int)
+        For each channel the network cards by which data come in and go out; empty within one box.
+    """
+
+    channels: tuple[tuple[int, ...], ...]
+    cards: tuple[tuple[int, int], ...]
+
+
+def find_rings(schedule: ForestSchedule) -> dict[tuple[int, ...], int]:
+    """The rings that a schedule's trees are cut from, and how many trees of each root each has.
+
+    Returns
+    -------
+    dict
+        Rings begin at rank 0 and go from root to leaf, as NCCL passes data; a reduction of ours goes the
+        other way round, over the same cables.
+
+    Raises
+    ------
+    ScheduleError
+        If some tree is no path, or the roots do not all use the same rings alike.
+    """
+    found: dict[tuple[int, ...], int] = {}
+    for forest in schedule.forests:
+        rings = [Counter[tuple[int, ...]]() for _ in range(forest.n_ranks)]
+        for root in range(forest.n_ranks):
+            for tree in forest.trees(root):
+                rings[root][_ring(tree)] += tree.multiplicity
+        back = {_reversed(ring): units for ring, units in found.items()}
+        if any(ring != rings[0] for ring in rings) or (found and rings[0] not in (found, back)):
+            raise ScheduleError(
+                "NCCL graph: the roots' trees follow different rings; solve with --algorithm ring"
+            )
+        found = dict(rings[0])
+    return found
+
+
+def _reversed(ring: tuple[int, ...]) -> tuple[int, ...]:
+    return (*ring[:1], *ring[:0:-1])
+
+
+def _ring(tree: Tree) -> tuple[int, ...]:
+    """The cycle that a tree without branches lacks one edge of."""
+    parents = [int(parent) for parent in tree.parent]
+    following = {parent: rank for rank, parent in enumerate(parents) if parent >= 0}
+    order, rank = [tree.root], tree.root
+    while rank in following:
+        rank = following[rank]
+        order.append(rank)
+    if len(order) < len(parents):
+        raise ScheduleError(
+            f"NCCL graph: the tree of root {tree.root} branches, and NCCL's rings do not; solve with "
+            "--algorithm ring"
+        )
+    start = order.index(0)
+    return (*order[start:], *order[:start])
+
+
+def emit_nccl_graph(
+    schedule: ForestSchedule, boxes: Sequence[Sequence[int]], algbw: Fraction
+) -> tuple[str, ...]:
+    """Write a ring plan as NCCL graph files.
+
+    Parameters
+    ----------
+    schedule : ForestSchedule
+        Of an allgather, reduce-scatter or allreduce.
+    boxes : sequence of sequences of int
+        The ranks of each box in the order of their devices; boxes in the order of NCCL's nodes.
+    algbw : Fraction
+        Bytes/s, for NCCL's cost model.
+
+    Returns
+    -------
+    tuple of str
+        One text for each box; a single one if they are alike.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is no set of rings, or a ring does not pass box by box in rising order: NCCL joins the
+        boxes so by itself.
+
+    Notes
+    -----
+    Card i of a box is taken to be device i's. Devices and cards are written in hexadecimal, as later releases
+    read them (earlier ones read decimal; below 10 it is the same).
+    """
+    rings = find_rings(schedule)
+    share = gcd(*rings.values())
+    count = sum(units // share for units in rings.values())
+    if count > MAX_CHANNELS:
+        raise ScheduleError(f"NCCL graph: {count} channels, NCCL has at most {MAX_CHANNELS}")
+    n = sum(map(len, boxes))
+    chains = [_chains(ring, boxes) for ring, units in sorted(rings.items()) for _ in range(units // share)]
+    speed = f"{float(algbw * (n - 1) / n / count) / 1e9:.6g}"
+    texts = [_graph_text([chain[box] for chain in chains], speed, len(boxes)) for box in range(len(boxes))]
+    return tuple(texts[:1] if len(set(texts)) == 1 else texts)
+
+
+def _graph_text(chains: Sequence[tuple[int, ...]], speed: str, n_boxes: int) -> str:
+    """The file of a box, with the order of its devices for each channel."""
+    graph = etree.Element(
+        "graph",
+        id="0",
+        pattern=str(_RING),
+        crossnic="1",
+        nchannels=str(len(chains)),
+        speedintra=speed,
+        speedinter=speed,
+        latencyinter="0",
+        typeintra="NVL",
+        typeinter="PXB",
+        samechannels="0",
+    )
+    for chain in chains:
+        channel = etree.SubElement(graph, "channel")
+        if n_boxes > 1:
+            etree.SubElement(channel, "net", dev=f"{chain[0]:x}")
+        for device in chain:
+            etree.SubElement(channel, "gpu", dev=f"{device:x}")
+        if n_boxes > 1:
+            etree.SubElement(channel, "net", dev=f"{chain[-1]:x}")
+    top = etree.Element("graphs", version="1")
+    top.append(graph)
+    return etree.tostring(top, pretty_print=True, encoding="unicode")
+
+
+def _chains(ring: tuple[int, ...], boxes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """For each box, the devices in the order in which a ring passes it."""
+    place = {rank: (box, device) for box, ranks in enumerate(boxes) for device, rank in enumerate(ranks)}
+    # begin where the ring enters the first box
+    entries = [i for i, rank in enumerate(ring) if place[rank][0] == 0 and place[ring[i - 1]][0] != 0] or [0]
+    turned = iter((*ring[entries[0] :], *ring[: entries[0]]))
+    chains = []
+    for number, box in enumerate(boxes):
+        part = [place[next(turned)] for _ in box]
+        if {where for where, _ in part} != {number}:
+            raise ScheduleError(
+                "NCCL graph: a ring must pass box by box in rising order: NCCL joins the boxes so by itself"
+            )
+        chains.append(tuple(device for _, device in part))
+    return chains
+
+
+def parse_nccl_graph(text: str, *, source: str = "NCCL graph") -> NcclGraph:
+    """Read the ring graph of a graph file, as NCCL would; FormatError if it is malformed or hostile."""
+    if len(text) > MAX_TEXT or re.search(r"<!(?!--)", text):
+        raise FormatError(f"expected at most {MAX_TEXT} characters and no DTD or entity", source=source)
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    try:
+        top = etree.fromstring(text.encode(), parser)
+    except (etree.XMLSyntaxError, UnicodeEncodeError) as error:
+        raise FormatError(f"not well-formed ({error})".replace("\n", " "), source=source) from None
+    graphs = [child for child in top if child.tag == "graph" and child.get("id") == "0"]
+    if top.tag != "graphs" or len(graphs) != 1 or graphs[0].get("pattern") != str(_RING):
+        raise FormatError(f"expected <graphs> with one <graph id=0 pattern={_RING}>", source=source)
+    channels = [child for child in graphs[0] if child.tag == "channel"]
+    if graphs[0].get("nchannels") != str(len(channels)) or not 1 <= len(channels) <= MAX_CHANNELS:
+        raise FormatError(
+            f"{len(channels)} channels do not fit nchannels or 1 to {MAX_CHANNELS}", source=source
+        )
+    chains, cards = [], []
+    for channel in channels:
+        ends = {
+            tag: [_device(child, source) for child in channel if child.tag == tag] for tag in ("gpu", "net")
+        }
+        if not ends["gpu"] or len(set(ends["gpu"])) < len(ends["gpu"]) or len(ends["net"]) not in (0, 2):
+            raise FormatError("a channel needs each gpu once, and no net or two", source=source)
+        chains.append(tuple(ends["gpu"]))
+        cards += [(ends["net"][0], ends["net"][1])] if ends["net"] else []
+    if len({frozenset(chain) for chain in chains}) > 1 or len(cards) not in (0, len(chains)):
+        raise FormatError("channels differ in their gpus, or some have no net", source=source)
+    return NcclGraph(tuple(chains), tuple(cards))
+
+
+def _device(element: etree._Element, source: str) -> int:
+    value = element.get("dev", "")
+    if not re.fullmatch(r"[0-9a-f]{1,8}", value):
+        raise FormatError(f"dev={value[:20]!r}: expected a hexadecimal number", source=source)
+    return int(value, 16)
+
+
+def joined_rings(graphs: Sequence[NcclGraph]) -> list[tuple[int, ...]]:
+    """The rings that NCCL makes of the graphs of its boxes: box after box, each along its channel.
+
+    Ranks are counted box by box, in each by device; rings begin at rank 0. Data may leave a box by another
+    card than they enter the next by (`crossnic`): whether the network joins the two is the fabric's affair.
+
+    Raises
+    ------
+    FormatError
+        If boxes differ in their numbers of channels.
+    """
+    if len({len(graph.channels) for graph in graphs}) != 1:
+        raise FormatError("NCCL graph: the boxes differ in their numbers of channels")
+    rings = []
+    for number in range(len(graphs[0].channels)):
+        order: list[int] = []
+        for graph in graphs:
+            chain = graph.channels[number]
+            rank_of = {device: len(order) + rank for rank, device in enumerate(sorted(chain))}
+            order += [rank_of[device] for device in chain]
+        start = order.index(0)
+        rings.append((*order[start:], *order[:start]))
+    return rings

@@ -1,0 +1,270 @@
+"""Route schedules as text: JSON, CSV and XML for tools that program adapters, and the JSON read back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from lxml import etree
+
+from treadle.arrays import Int64Array
+from treadle.errors import FormatError, ScheduleError
+from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
+from treadle.schedules.collective import Collective
+from treadle.schedules.plan_files.manifest_values import (
+    read_list,
+    read_object,
+    read_string,
+    read_whole,
+    read_wholes,
+)
+from treadle.topologies.files import parse_json
+from treadle.topologies.topology import Topology
+
+_VERSION = 1
+_COLUMNS = (
+    "source",
+    "target",
+    "source_node",
+    "target_node",
+    "route",
+    "layer",
+    "first_chunk",
+    "chunks",
+    "hops",
+    "ports",
+    "links",
+)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One route, ready to be written."""
+
+    source: int
+    target: int
+    route: int
+    layer: int
+    first_chunk: int
+    chunks: int
+    ports: list[int]
+    links: list[int]
+
+
+def emit_route_json(topology: Topology, collective: Collective, schedule: RouteSchedule) -> str:
+    """Write routes as JSON, one route a line.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    schedule : RouteSchedule
+        Checked by the caller.
+
+    Raises
+    ------
+    ScheduleError
+        If the routes do not belong to the fabric.
+
+    Notes
+    -----
+    Keys of a route: source and target (ranks), route (its number within the pair), layer, first_chunk and
+    chunks (those of the pair's chunks that are steered to it), ports (at each node of the way, the number of
+    the link among the links out of that node, in the fabric's order, from 0) and links (the fabric's own
+    numbers of the same links). Self-loops have port numbers, too.
+    """
+    head = {
+        "treadle": "routes",
+        "version": _VERSION,
+        "fabric": topology.name,
+        "ranks": [topology.node_names[node] for node in collective.ranks],
+        "n_chunks": schedule.n_chunks,
+        "n_layers": schedule.n_layers,
+    }
+    lines = [
+        json.dumps(
+            {
+                "source": line.source,
+                "target": line.target,
+                "route": line.route,
+                "layer": line.layer,
+                "first_chunk": line.first_chunk,
+                "chunks": line.chunks,
+                "ports": line.ports,
+                "links": line.links,
+            }
+        )
+        for line in _lines(topology, collective, schedule)
+    ]
+    text = json.dumps(head, ensure_ascii=False)
+    return text[:-1] + ', "routes": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def emit_route_csv(topology: Topology, collective: Collective, schedule: RouteSchedule) -> str:
+    """Write routes as CSV with a heading; ports and links are numbers with spaces between (see the JSON).
+
+    Raises
+    ------
+    ScheduleError
+        If the routes do not belong to the fabric.
+    """
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    names = [topology.node_names[node] for node in collective.ranks]
+    for line in _lines(topology, collective, schedule):
+        writer.writerow(
+            (
+                line.source,
+                line.target,
+                names[line.source],
+                names[line.target],
+                line.route,
+                line.layer,
+                line.first_chunk,
+                line.chunks,
+                len(line.links),
+                " ".join(map(str, line.ports)),
+                " ".join(map(str, line.links)),
+            )
+        )
+    return stream.getvalue()
+
+
+def emit_route_xml(topology: Topology, collective: Collective, schedule: RouteSchedule) -> str:
+    """Write routes as XML: a ``pair`` of ranks has ``route`` elements, and these a ``hop`` per link.
+
+    Raises
+    ------
+    ScheduleError
+        If the routes do not belong to the fabric.
+    """
+    root = etree.Element(
+        "routes",
+        version=str(_VERSION),
+        fabric=topology.name,
+        ranks=str(schedule.n_ranks),
+        chunks=str(schedule.n_chunks),
+        layers=str(schedule.n_layers),
+    )
+    for number, node in enumerate(collective.ranks):
+        etree.SubElement(root, "rank", number=str(number), node=topology.node_names[node])
+    pair = root
+    for line in _lines(topology, collective, schedule):
+        if line.route == 0:
+            pair = etree.SubElement(root, "pair", source=str(line.source), target=str(line.target))
+        route = etree.SubElement(
+            pair,
+            "route",
+            layer=str(line.layer),
+            first_chunk=str(line.first_chunk),
+            chunks=str(line.chunks),
+        )
+        for port, link in zip(line.ports, line.links, strict=True):
+            node = int(topology.tails[link])
+            etree.SubElement(route, "hop", node=topology.node_names[node], port=str(port), link=str(link))
+    text: str = etree.tostring(root, pretty_print=True, encoding="unicode")
+    return text
+
+
+def _lines(topology: Topology, collective: Collective, schedule: RouteSchedule) -> Iterator[_Line]:
+    """All routes in order; ScheduleError if they are for other ranks, or name links that do not exist."""
+    if schedule.n_ranks != collective.n_ranks:
+        raise ScheduleError(
+            f"route file: the routes are for {schedule.n_ranks} ranks, expected {collective.n_ranks}"
+        )
+    if schedule.path_links.size and int(schedule.path_links.max()) >= topology.n_links:
+        raise ScheduleError(f"route file: a route takes a link beyond the {topology.n_links} of the fabric")
+    ports = _ports(topology)
+    before, route, first = -1, 0, 0
+    pairs, units, layers = schedule.pair.tolist(), schedule.units.tolist(), schedule.layer.tolist()
+    for path, pair in enumerate(pairs):
+        route, first = (route + 1, first + units[path - 1]) if pair == before else (0, 0)
+        before = pair
+        links = schedule.path(path)
+        yield _Line(
+            source=pair // schedule.n_ranks,
+            target=pair % schedule.n_ranks,
+            route=route,
+            layer=layers[path],
+            first_chunk=first,
+            chunks=units[path],
+            ports=ports[links].tolist(),
+            links=links.tolist(),
+        )
+
+
+def _ports(topology: Topology) -> Int64Array:
+    """Number of each link among those out of its tail."""
+    order = np.argsort(topology.tails, kind="stable")
+    tails = topology.tails[order]
+    ports: Int64Array = np.empty(topology.n_links, dtype=np.int64)
+    ports[order] = np.arange(topology.n_links) - np.searchsorted(tails, tails)
+    return ports
+
+
+def parse_route_json(
+    text: str, topology: Topology, collective: Collective, *, source: str = ""
+) -> RouteSchedule:
+    """Read what `emit_route_json` wrote.
+
+    Parameters
+    ----------
+    text : str
+    topology : Topology
+    collective : Collective
+        Ranks must have the names that the file gives.
+    source : str, optional
+        File name for messages.
+
+    Raises
+    ------
+    FormatError
+        If the text is malformed, or contradicts itself or the fabric. `verify_routes` checks the meaning.
+    """
+    try:
+        return _parse(parse_json(text, source=source), topology, collective)
+    except FormatError as error:
+        if error.line is not None or not source:
+            raise
+        raise FormatError(str(error), source=source) from None
+    except ScheduleError as error:
+        raise FormatError(str(error), source=source) from None
+
+
+def _parse(value: Any, topology: Topology, collective: Collective) -> RouteSchedule:
+    keys = {"treadle", "version", "fabric", "ranks", "n_chunks", "n_layers", "routes"}
+    file = read_object(value, "route file", keys)
+    if file["treadle"] != "routes" or file["version"] != _VERSION:
+        raise FormatError(f"route file: expected treadle routes, version {_VERSION}")
+    names = [read_string(name, "route file: ranks") for name in read_list(file["ranks"], "route file: ranks")]
+    expected = [topology.node_names[node] for node in collective.ranks]
+    if names != expected:
+        raise FormatError("route file: its ranks are not those of the collective on this fabric")
+    ports = _ports(topology).tolist()
+    routes = []
+    chunk: dict[tuple[int, int], tuple[int, int]] = {}
+    for number, item in enumerate(read_list(file["routes"], "route file: routes")):
+        place = f"route file: route {number}"
+        route = read_object(item, place, set(_COLUMNS) - {"source_node", "target_node", "hops"})
+        one, other = (read_whole(route[key], place) for key in ("source", "target"))
+        units, layer = (read_whole(route[key], place) for key in ("chunks", "layer"))
+        links = read_wholes(route["links"], place)
+        if any(not 0 <= link < topology.n_links for link in links):
+            raise FormatError(f"{place}: links must be 0 to {topology.n_links - 1}")
+        if list(read_wholes(route["ports"], place)) != [ports[link] for link in links]:
+            raise FormatError(f"{place}: ports and links disagree; the file is for another fabric")
+        index, first = chunk.get((one, other), (0, 0))
+        if (route["route"], route["first_chunk"]) != (index, first):
+            raise FormatError(f"{place}: expected route {index} of its pair, from chunk {first}")
+        chunk[one, other] = index + 1, first + units
+        routes.append((one, other, units, layer, links))
+    schedule = routes_from_paths(collective.n_ranks, read_whole(file["n_chunks"], "n_chunks"), routes)
+    if schedule.n_layers != file["n_layers"]:
+        raise FormatError(f"route file: {schedule.n_layers} layers are used, not {file['n_layers']}")
+    return schedule

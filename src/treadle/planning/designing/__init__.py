@@ -1,0 +1,1 @@
+"""Fabrics found and described."""

@@ -1,0 +1,414 @@
+"""The topology finder as users call it: the frontier of fabrics, the best for a workload, and its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from treadle._version import __version__
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.finder.build import build
+from treadle.finder.evaluate import GroupFigures, call_seconds, cheapest_sequence, group_figures
+from treadle.finder.measure import LARGEST_MEASURED, Option, is_quick_breadth_first, measured_options
+from treadle.finder.search import Bases, Finder
+from treadle.finder.searches.compute_tables import figures_of
+from treadle.finder.tables import Tables, shipped_tables
+from treadle.finder.workload import Call, Exchange, Network, Workload
+from treadle.planning.designing.design_flow import AlltoallFigures, with_flow
+from treadle.planning.designing.design_limits import Limits, design_limits
+from treadle.planning.designing.store import cached_plan, default_directory
+from treadle.planning.problem import Problem
+from treadle.planning.solving.candidate import Candidate as Proposal
+from treadle.planning.solving.candidate import Options
+from treadle.planning.solving.solve import judged
+from treadle.planning.solving.step_candidates import bound_beside
+from treadle.planning.stages import Stopwatch
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.plan import Plan
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.engine import Progress
+from treadle.topologies import generalized_kautz, with_links
+from treadle.topologies.limits import check_count
+from treadle.topologies.topology import Topology
+
+MAX_NODES = 100_000
+MAX_DEGREE = 64
+_SURELY_MEASURED = 2048
+"""Nodes up to which candidates that only may be good are measured too: at most a few seconds."""
+_MAX_GROUP_PAIRS = 2**20
+"""Ordered pairs of nodes within groups up to which trees are built for them: some ten seconds a fabric."""
+
+
+@dataclass(frozen=True)
+class DesignRow:
+    """A fabric of the frontier.
+
+    Parameters
+    ----------
+    option : Option
+    seconds : float, optional
+        The workload's time on it; None where some of it is not known.
+    allreduce_s : float, optional
+        Of the workload's largest allreduce over all nodes, or of 1 MB if it has none.
+    alltoall_bound_s : float, optional
+        Lower bound of an all-to-all of the same size by distances, bandwidth only.
+    alltoall_s : float, optional
+        Time of its flow (`option.flow`), bandwidth only, where that is known.
+    """
+
+    option: Option
+    seconds: float | None
+    allreduce_s: float
+    alltoall_bound_s: float | None
+    alltoall_s: float | None
+
+
+@dataclass(frozen=True)
+class Reconfiguration:
+    """A fabric per call.
+
+    Parameters
+    ----------
+    fabrics : tuple of str
+        For each call of the workload; several copies side by side where the call runs in groups.
+    seconds : float
+        Per iteration, changes included.
+    changes : int
+        Per iteration.
+    """
+
+    fabrics: tuple[str, ...]
+    seconds: float
+    changes: int
+
+
+@dataclass(frozen=True)
+class DesignResult:
+    """What the finder says.
+
+    Parameters
+    ----------
+    nodes, degree : int
+    is_bidirectional : bool
+    network : Network
+    workload : Workload
+    shown_bytes : int
+        Size that the times of the rows are about, but for the workload's.
+    rows : tuple of DesignRow
+        By rising steps.
+    best : DesignRow
+        The fastest for the workload.
+    limits : Limits
+    reconfiguration : Reconfiguration, optional
+        If asked for, and the time of every call is known on some fabric.
+    seconds : mapping of stage to CPU seconds
+    """
+
+    nodes: int
+    degree: int
+    is_bidirectional: bool
+    network: Network
+    workload: Workload
+    shown_bytes: int
+    rows: tuple[DesignRow, ...]
+    best: DesignRow
+    limits: Limits
+    reconfiguration: Reconfiguration | None
+    seconds: Mapping[str, float]
+
+    def topology(self, row: DesignRow | None = None) -> Topology:
+        """A row's fabric (default the best), its links with the network's bandwidth and latency.
+
+        A link has the whole part of B / d bytes/s.
+        """
+        return with_links(
+            (row or self.best).option.topology,
+            bandwidth=self.network.bandwidth_bytes_per_s // self.degree,
+            latency=round(self.network.alpha_s * 1e9),
+        )
+
+
+def design(
+    nodes: int,
+    degree: int,
+    *,
+    network: Network,
+    workload: Workload,
+    bidirectional: bool = False,
+    reconfiguration_delay_s: float | None = None,
+    alltoall: AlltoallFigures = AlltoallFigures.FLOW,
+    cache: Path | None = None,
+    use_cache: bool = True,
+    progress: Progress | None = None,
+) -> DesignResult:
+    """Find the fabrics of `nodes` and `degree` that no other known one beats, and the best for a workload.
+
+    Parameters
+    ----------
+    nodes, degree : int
+        N from 2 to 100000, d from 1 to 64.
+    network : Network
+    workload : Workload
+    bidirectional : bool
+        Only fabrics whose links come in opposite pairs.
+    reconfiguration_delay_s : float, optional
+        Time to change the topology; also considers a topology for each call.
+    alltoall : AlltoallFigures
+        Whether to compute an optimal flow on each fabric of the frontier. All-to-alls of the workload over
+        all nodes are told by the flows if every fabric has one, else by distances.
+    cache : Path, optional
+        Directory of kept rates; default the user's.
+    use_cache : bool
+    progress : callable, optional
+        progress(stage, done, total).
+
+    Raises
+    ------
+    InfeasibleError
+        If no fabric of that size is possible, or known.
+    TreadleError
+        If a number is out of range, or the workload's groups do not fit the nodes.
+    """
+    check_count("design", "nodes", nodes, least=2, most=MAX_NODES)
+    check_count("design", "degree", degree, most=MAX_DEGREE)
+    if bidirectional:
+        _check_pairs(nodes, degree)
+    if network.bandwidth_bytes_per_s < degree:
+        raise ScheduleError(
+            f"design: a bandwidth of {network.bandwidth_bytes_per_s} bytes/s leaves each of {degree} links "
+            f"less than 1 byte/s; expected at least {degree} bytes/s"
+        )
+    watch = Stopwatch(progress)
+    for call in workload.calls:
+        call.groups(nodes)
+    with watch.stage("search"):
+        finder = Finder(_bases(nodes, degree), bidirectional=bidirectional)
+        options = _options(finder, nodes, degree)
+    if not options:
+        raise InfeasibleError(
+            f"design: no fabric with {nodes} nodes of degree {degree} is known with links in opposite pairs; "
+            f"drop --bidirectional or change a number"
+        )
+    if alltoall is AlltoallFigures.FLOW:
+        directory = (cache or default_directory()) if use_cache else None
+        with watch.stage("all-to-all"):
+            options = tuple(with_flow(option, directory=directory, progress=progress) for option in options)
+    shown = _shown_bytes(workload)
+    with watch.stage("workload"):
+        groups = [_shared(option, workload, nodes) for option in options]
+        by_distances = [replace(option, flow=None) for option in options]
+        costs = [
+            _costs(option, workload, network, nodes, shared)
+            for option, shared in zip(by_distances, groups, strict=True)
+        ]
+        own = costs
+        if all(option.flow for option in options):
+            own = [
+                _costs(option, workload, network, nodes, shared)
+                for option, shared in zip(options, groups, strict=True)
+            ]
+        rows = tuple(
+            _row(option, one, workload, network, shown) for option, one in zip(options, own, strict=True)
+        )
+        known = [row for row in rows if row.seconds is not None]
+        best = min(known or rows, key=lambda row: row.seconds or row.allreduce_s)
+        reconfiguration = None
+        if reconfiguration_delay_s is not None:
+            reconfiguration = _reconfigured(
+                finder, options, costs, workload, network, nodes, reconfiguration_delay_s
+            )
+    return DesignResult(
+        nodes=nodes,
+        degree=degree,
+        is_bidirectional=bidirectional,
+        network=network,
+        workload=workload,
+        shown_bytes=shown,
+        rows=rows,
+        best=best,
+        limits=design_limits(nodes, degree, bidirectional, network, shown),
+        reconfiguration=reconfiguration,
+        seconds=watch.seconds(),
+    )
+
+
+def _check_pairs(nodes: int, degree: int) -> None:
+    """InfeasibleError where no fabric has all its links in opposite pairs: each takes a port at two nodes."""
+    if nodes * degree % 2:
+        raise InfeasibleError(
+            f"design: {nodes} nodes of degree {degree} have {nodes * degree} ports, an odd number, and links "
+            f"in opposite pairs take two at a time, so no such fabric is possible; drop --bidirectional or "
+            f"make one of the numbers even"
+        )
+    if degree == 1 and nodes > 2:
+        raise InfeasibleError(
+            f"design: links in opposite pairs of degree 1 join nodes by twos, so no fabric of {nodes} nodes "
+            f"is possible; drop --bidirectional or take a higher degree"
+        )
+
+
+def _bases(nodes: int, degree: int) -> Bases:
+    """The known bases; a generalized Kautz graph of the target's size is computed if no table has it."""
+    tables = shipped_tables()
+    kautz = tables.figures["generalized_kautz"]
+    if (nodes, degree) not in kautz and 1 < degree < nodes and is_quick_breadth_first(nodes, degree):
+        more = {(nodes, degree): figures_of(generalized_kautz(degree, nodes))}
+        tables = Tables({**tables.figures, "generalized_kautz": {**kautz, **more}}, tables.library)
+    return tables.bases
+
+
+def _options(finder: Finder, nodes: int, degree: int) -> tuple[Option, ...]:
+    """The frontier; empty where no fabric is known."""
+    candidates = finder.frontier(nodes, degree)
+    if nodes <= _SURELY_MEASURED:
+        candidates = [*candidates, *finder.hopeful(nodes, degree)]
+    return measured_options(candidates)
+
+
+def _shown_bytes(workload: Workload) -> int:
+    sizes = [call.size_bytes for call in workload.calls if call.kind is Exchange.ALLREDUCE]
+    return max(sizes, default=2**20)
+
+
+def _shared(option: Option, workload: Workload, nodes: int) -> Mapping[tuple[int, int], GroupFigures]:
+    """What groups, by size and stride, cost on one fabric."""
+    return {
+        (call.group_size, call.stride): group_figures(option, call.groups(nodes))
+        for call in workload.calls
+        if call.group_size is not None and call.group_size != nodes and _is_quick_in_groups(call, nodes)
+    }
+
+
+def _costs(
+    option: Option,
+    workload: Workload,
+    network: Network,
+    nodes: int,
+    shared: Mapping[tuple[int, int], GroupFigures],
+) -> list[float | None]:
+    """Seconds of each call on one fabric for everything; None where that is not known."""
+    return [
+        call_seconds(call, option, network, shared.get((call.group_size or nodes, call.stride)))
+        if _is_quick_in_groups(call, nodes)
+        else None
+        for call in workload.calls
+    ]
+
+
+def _is_quick_in_groups(call: Call, nodes: int) -> bool:
+    """Whether the call's trees, if it runs in groups, can be built in seconds."""
+    if call.group_size is None or call.group_size == nodes:
+        return True
+    return nodes <= LARGEST_MEASURED and nodes * call.group_size <= _MAX_GROUP_PAIRS
+
+
+def _row(
+    option: Option, costs: list[float | None], workload: Workload, network: Network, shown: int
+) -> DesignRow:
+    known = [
+        float(call.count) * cost for call, cost in zip(workload.calls, costs, strict=True) if cost is not None
+    ]
+    allreduce = call_seconds(Call(Exchange.ALLREDUCE, shown), option, network)
+    assert allreduce is not None, "only all-to-all may be unknown"
+    bandwidth_only = replace(network, alpha_s=0.0)
+    call = Call(Exchange.ALLTOALL, shown)
+    return DesignRow(
+        option,
+        sum(known) if len(known) == len(costs) else None,
+        allreduce,
+        call_seconds(call, replace(option, flow=None), bandwidth_only),
+        None if option.flow is None else call_seconds(call, option, bandwidth_only),
+    )
+
+
+def _reconfigured(
+    finder: Finder,
+    options: tuple[Option, ...],
+    costs: list[list[float | None]],
+    workload: Workload,
+    network: Network,
+    nodes: int,
+    delay_s: float,
+) -> Reconfiguration | None:
+    """The cheapest fabric per call: those of the frontier, or for groups a fabric of their own.
+
+    None if there is a call whose time is known on none.
+    """
+    own = {
+        size: _options(finder, size, options[0].degree)
+        for size in {call.group_size for call in workload.calls}
+        if size is not None and size != nodes
+    }
+    table: list[dict[str, float]] = []
+    for place, call in enumerate(workload.calls):
+        count = float(call.count)
+        row = {
+            option.expression: count * cost
+            for option, column in zip(options, costs, strict=True)
+            if (cost := column[place]) is not None
+        }
+        for option in own.get(call.group_size or nodes, ()):
+            alone = call_seconds(replace(call, group_size=None), option, network)
+            if alone is not None:
+                row[f"{nodes // option.nodes} x {option.expression}, stride {call.stride}"] = count * alone
+        table.append(row)
+    if not all(table):
+        return None
+    fabrics, seconds = cheapest_sequence(table, delay_s)
+    changes = sum(one != other for one, other in zip(fabrics, (*fabrics[1:], fabrics[0]), strict=True))
+    return Reconfiguration(fabrics, seconds, changes)
+
+
+def design_plan(
+    result: DesignResult,
+    kind: CollectiveKind,
+    *,
+    row: DesignRow | None = None,
+    cache: Path | None = None,
+    use_cache: bool = True,
+) -> tuple[Plan, bool]:
+    """Build and verify the schedule of a row (default the best).
+
+    Parameters
+    ----------
+    result : DesignResult
+    kind : CollectiveKind
+        Allgather, reduce-scatter or allreduce.
+    row : DesignRow, optional
+    cache : Path, optional
+        Directory; default the user's.
+    use_cache : bool
+
+    Returns
+    -------
+    Plan
+    bool
+        Whether it came from the cache.
+
+    Raises
+    ------
+    RejectedError
+        If the verifier rejects the schedule: a defect of Treadle.
+    """
+    chosen = row or result.best
+    topology = result.topology(chosen)
+    directory = (cache or default_directory()) if use_cache else None
+    question = {"topology": topology.name, "collective": kind.value, "construction": chosen.option.notation}
+    return cached_plan(question, lambda: _plan(topology, chosen.option, kind), directory=directory)
+
+
+def _plan(topology: Topology, option: Option, kind: CollectiveKind) -> Plan:
+    parts = {}
+    for name, direction, wanted in (
+        ("reduce", Direction.REDUCE, kind.reduces),
+        ("broadcast", Direction.BROADCAST, kind.broadcasts),
+    ):
+        if wanted:
+            parts[name] = build(option.candidate.construction, direction)[1]
+    schedule = StepSchedule(kind, **parts)
+    problem = Problem(topology, on_all_ranks(topology, kind))
+    bound = bound_beside(problem, schedule, Options())
+    plan, _ = judged(problem, Proposal(f"finder: {option.notation}", schedule, bound))
+    return replace(plan, provenance={"version": __version__, "construction": option.expression})

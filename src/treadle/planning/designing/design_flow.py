@@ -1,0 +1,96 @@
+"""Optimal all-to-all flows on the fabrics of a frontier, and their rates kept on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+
+from treadle.atomic import write_bytes
+from treadle.errors import TreadleError
+from treadle.finder.measure import FlowRate, Option
+from treadle.planning.designing.store import key_of, prune
+from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.synthesis.alltoall.rate.rate import optimal_rate
+from treadle.synthesis.engine import Progress
+
+FLOW_GAP = 1e-3
+"""What the optimum may be above a flow, as a share."""
+
+_MOST_WORK = 5_000_000
+"""Pairs of nodes times degree up to which a flow is computed: about four seconds."""
+
+_MAX_FILE_BYTES = 2**22
+_ROUNDING = 1e-12
+
+
+class AlltoallFigures(StrEnum):
+    """What a design says of all-to-alls."""
+
+    FLOW = "flow"
+    BOUND = "bound"
+
+
+def with_flow(option: Option, *, directory: Path | None = None, progress: Progress | None = None) -> Option:
+    """A fabric with the rate of an optimal flow on it, if that takes a few seconds at most.
+
+    Parameters
+    ----------
+    option : Option
+    directory : Path, optional
+        Where rates are kept; None: neither look nor keep.
+    progress : callable, optional
+
+    Returns
+    -------
+    Option
+        Without `flow` where the fabric is large.
+    """
+    if option.nodes**2 * option.degree > _MOST_WORK:
+        return option
+    question = {"topology": option.expression, "figure": "all-to-all rate", "gap": repr(FLOW_GAP)}
+    path = None if directory is None else directory / f"{key_of(question)}.rate"
+    kept = None if path is None else _kept(path, option)
+    if kept is not None:
+        return replace(option, flow=kept)
+    collective = on_all_ranks(option.topology, CollectiveKind.ALLTOALL)
+    found = optimal_rate(option.topology, collective, gap=FLOW_GAP, progress=progress)
+    if path is not None:
+        value = {"topology": option.expression, "rate": found.rate, "witness": found.witness.to_json()}
+        _keep(path, value)
+    return replace(option, flow=FlowRate(found.rate, found.gap))
+
+
+def _keep(path: Path, value: Mapping[str, object]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, json.dumps(value).encode())
+        prune(path.parent, keep=path)
+    except (OSError, TreadleError):
+        pass  # a cache that cannot be written only costs time
+
+
+def _kept(path: Path, option: Option) -> FlowRate | None:
+    """The rate of a file, if its upper side holds again and is as near as it has to be.
+
+    That a flow reaches the rate is taken from the file: the flow itself is too large to be kept.
+    """
+    try:
+        if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
+            return None
+        value = json.loads(path.read_bytes())
+        if value["topology"] != option.expression or type(value["rate"]) is not float:
+            return None
+        collective = on_all_ranks(option.topology, CollectiveKind.ALLTOALL)
+        upper = DistanceWitness.from_json(value["witness"]).pair_rate_bound(option.topology, collective)
+        gap = 1 - value["rate"] / float(upper)
+        if not -_ROUNDING <= gap <= FLOW_GAP:
+            return None
+        os.utime(path)
+        return FlowRate(value["rate"], gap if gap > _ROUNDING else 0.0)
+    except (OSError, TreadleError, ArithmeticError, ValueError, LookupError, TypeError, RecursionError):
+        return None  # damaged or foreign: made anew

@@ -1,0 +1,458 @@
+"""What a direct-connect fabric is worth: distances, bounds, breadth-first schedules, symmetry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError, TopologyError
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.bfb import BfbValue, bfb_reduce_scatter_value, bfb_value, orbit_value
+from treadle.synthesis.steps.bfb.instance import MAX_NODES
+from treadle.topologies import (
+    CayleyGraph,
+    IntersectionArray,
+    Topology,
+    all_to_all_limit,
+    has_switches,
+    has_uniform_links,
+    intersection_array,
+    is_moore_optimal,
+    is_regular,
+    least_mean_distance,
+    moore_steps,
+    unreachable_pair,
+)
+from treadle.topologies.catalogue.cayley import cayley_graph_of
+from treadle.topologies.distances import distance_distribution
+from treadle.topologies.isomorphism import (
+    DEFAULT_WORK,
+    UndecidedError,
+    is_reverse_symmetric,
+    is_vertex_transitive,
+)
+
+
+@dataclass(frozen=True)
+class FactLimits:
+    """How much work the slower facts may take; the defaults keep any fabric to a few seconds.
+
+    Parameters
+    ----------
+    distance_nodes : int
+        Nodes up to which distances are searched from all of them. Where the fabric is known to be
+        vertex-transitive one node is enough.
+    distance_work : int
+        Most links times hops, for every 64 nodes from which distances are searched; 10**8 take a second.
+    breadth_first_pairs : int
+        Most pairs of nodes times links per node for breadth-first values. Cayley digraphs that are
+        called so have no limit.
+    breadth_first_degree : int
+        Most links into a node for breadth-first values, whose time grows with its square.
+    regularity_pairs : int
+        As `breadth_first_pairs` for the intersection array.
+    symmetry_work : int
+        `work_limit` of each search for symmetries.
+    symmetry_links : int
+        Links up to which symmetries are searched for.
+    """
+
+    distance_nodes: int = 6000
+    distance_work: int = 2 * 10**8
+    breadth_first_pairs: int = 2 * 10**8
+    breadth_first_degree: int = 4096
+    regularity_pairs: int = 3 * 10**7
+    symmetry_work: int = 3 * 10**7
+    symmetry_links: int = 50_000
+
+    @classmethod
+    def lifted(cls) -> FactLimits:
+        """Limits for those who have time: minutes, and gigabytes for tens of thousands of nodes."""
+        return cls(
+            distance_nodes=MAX_NODES,
+            distance_work=2**62,
+            breadth_first_pairs=2**62,
+            breadth_first_degree=2**62,
+            regularity_pairs=2**62,
+            symmetry_work=10 * DEFAULT_WORK,
+            symmetry_links=2**62,
+        )
+
+
+@dataclass(frozen=True)
+class DistanceFacts:
+    """Distances in hops between compute nodes; paths may pass through switches and other nodes.
+
+    Parameters
+    ----------
+    pairs : tuple of int
+        Entry t counts the ordered pairs of compute nodes at distance t; the first counts each node once.
+    is_alike : bool
+        Whether every node sees as many others at each distance as any other node does.
+    pair_rate : Fraction, optional
+        Upper bound of the all-to-all rate, bytes/s per ordered pair: bandwidth over distances.
+    """
+
+    pairs: tuple[int, ...]
+    is_alike: bool
+    pair_rate: Fraction | None
+
+    @property
+    def diameter(self) -> int:
+        """Largest distance."""
+        return len(self.pairs) - 1
+
+    @property
+    def mean(self) -> Fraction | None:
+        """Mean distance between two different nodes; None for a single node."""
+        others = sum(self.pairs[1:])
+        total = sum(distance * count for distance, count in enumerate(self.pairs))
+        return Fraction(total, others) if others else None
+
+    @property
+    def per_node(self) -> tuple[Fraction, ...]:
+        """Nodes at each distance, averaged over all nodes."""
+        return tuple(Fraction(count, self.pairs[0]) for count in self.pairs)
+
+
+@dataclass(frozen=True)
+class SizeBounds:
+    """What no fabric of so many nodes and links per node can beat (section A.3 of the dissertation).
+
+    Parameters
+    ----------
+    steps : int
+        Least diameter, and least number of steps: T_L*.
+    steps_bidirectional : int, optional
+        The same if links come in opposite pairs: T_L**. None if there is no such fabric.
+    mean_distance : Fraction
+        Least mean distance.
+    t_b : Fraction
+        Least T_B of allgather and reduce-scatter, M/B.
+    pair_rate : Fraction, optional
+        Most that an all-to-all can have, bytes/s per ordered pair; None where links differ.
+    """
+
+    steps: int
+    steps_bidirectional: int | None
+    mean_distance: Fraction
+    t_b: Fraction
+    pair_rate: Fraction | None
+
+
+@dataclass(frozen=True)
+class FabricFacts:
+    """What `describe_fabric` finds out. None: it does not apply, or `omissions` says why it is not known.
+
+    Parameters
+    ----------
+    n_ranks : int
+        Compute nodes N.
+    is_direct : bool
+        Whether there are compute nodes only. If not, only `distances` applies.
+    is_bidirectional : bool, optional
+        Whether links come in opposite pairs of equal bandwidth and latency.
+    degrees : tuple of (int, int), optional
+        Fewest and most links into or out of a node, self-loops and parallel links included.
+    bounds : SizeBounds, optional
+        For regular fabrics of two nodes or more.
+    distances : DistanceFacts, optional
+        For connected fabrics.
+    allgather, reduce_scatter : BfbValue, optional
+        Cost of the best breadth-first-broadcast schedules, for connected fabrics.
+    is_vertex_transitive, is_reverse_symmetric : bool, optional
+        Whether symmetries take every node to every other; whether turning all links round gives the same
+        fabric.
+    is_distance_regular : bool, optional
+    intersection_array : IntersectionArray, optional
+        If it is distance-regular.
+    omissions : tuple of str
+        What was left out for the time it would take, and why.
+    """
+
+    n_ranks: int
+    is_direct: bool
+    is_bidirectional: bool | None = None
+    degrees: tuple[int, int] | None = None
+    bounds: SizeBounds | None = None
+    distances: DistanceFacts | None = None
+    allgather: BfbValue | None = None
+    reduce_scatter: BfbValue | None = None
+    is_vertex_transitive: bool | None = None
+    is_reverse_symmetric: bool | None = None
+    is_distance_regular: bool | None = None
+    intersection_array: IntersectionArray | None = None
+    omissions: tuple[str, ...] = ()
+
+    @property
+    def degree(self) -> int | None:
+        """Links into and out of every node; None if nodes differ."""
+        return self.degrees[0] if self.degrees and self.degrees[0] == self.degrees[1] else None
+
+    @property
+    def diameter(self) -> int | None:
+        """Largest distance, from the distances or else from the breadth-first values."""
+        if self.distances is not None:
+            return self.distances.diameter
+        return None if self.allgather is None else self.allgather.diameter
+
+    @property
+    def is_moore_optimal(self) -> bool | None:
+        """Whether the diameter is the least for the size and degree (definition 10)."""
+        return self._meets_moore(bidirectional=False)
+
+    @property
+    def is_moore_optimal_bidirectional(self) -> bool | None:
+        """The same among bidirectional fabrics; None unless this is one."""
+        return self._meets_moore(bidirectional=True) if self.is_bidirectional else None
+
+    def _meets_moore(self, *, bidirectional: bool) -> bool | None:
+        if self.diameter is None or self.bounds is None or not self.degree:
+            return None
+        return is_moore_optimal(self.n_ranks, self.degree, self.diameter, bidirectional=bidirectional)
+
+
+def describe_fabric(topology: Topology, *, limits: FactLimits | None = None) -> FabricFacts:
+    """Distances, bounds, breadth-first schedules and symmetries of a fabric, as far as they apply.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any fabric; most facts are about direct-connect ones.
+    limits : FactLimits, optional
+        Beyond them a fact is left out and `omissions` says so.
+
+    Returns
+    -------
+    FabricFacts
+
+    Notes
+    -----
+    Chapter 3 and appendix A of the dissertation: Moore optimality is definition 10, bandwidth optimality
+    definition 8, reverse-symmetry definition 6, the breadth-first values are those of section 3.6.
+
+    Examples
+    --------
+    >>> from treadle.topologies import parse
+    >>> facts = describe_fabric(parse("torus(3, 3)"))
+    >>> facts.degree, facts.diameter, facts.bounds.steps, facts.allgather.t_b
+    (4, 2, 2, Fraction(8, 9))
+    >>> facts.is_vertex_transitive, str(facts.intersection_array)
+    (True, '{4,2;1,2}')
+    """
+    limits = limits or FactLimits()
+    omissions: list[str] = []
+    n = len(topology.compute_nodes)
+    connected = unreachable_pair(topology) is None
+    rows = _rows(topology, n, limits) if connected and n <= limits.distance_nodes else None
+    facts = FabricFacts(n_ranks=n, is_direct=not has_switches(topology))
+    if not facts.is_direct:
+        distances = _distances(topology, rows, None, limits, omissions) if connected else None
+        return replace(facts, distances=distances, omissions=tuple(omissions))
+    cayley = _cayley(topology)
+    transitive = _transitivity(topology, cayley, rows, limits, omissions)
+    facts = replace(
+        facts,
+        is_bidirectional=_is_bidirectional(topology),
+        degrees=_degrees(topology),
+        bounds=_bounds(topology),
+        distances=_distances(topology, rows, transitive, limits, omissions) if connected else None,
+        is_vertex_transitive=transitive,
+    )
+    if connected and topology.n_nodes > 1:
+        facts = _with_breadth_first(facts, topology, cayley, limits, omissions)
+        facts = _with_regularity(facts, topology, limits, omissions)
+    facts = _with_reversal(facts, topology, limits, omissions)
+    return replace(facts, omissions=tuple(omissions))
+
+
+def _rows(topology: Topology, sources: int, limits: FactLimits) -> Int64Array | None:
+    """Ranks at each distance from all ranks or from the first one; None if that takes too long."""
+    hops = _hops_from_first(topology)
+    if -(-sources // 64) * topology.n_links * hops > limits.distance_work:
+        return None
+    return distance_distribution(topology, sources=None if sources > 1 else [0])
+
+
+def _hops_from_first(topology: Topology) -> int:
+    """Largest distance from the first compute node, in time linear in links: the diameter's order."""
+    order = np.argsort(topology.tails, kind="stable")
+    starts = np.searchsorted(topology.tails[order], np.arange(topology.n_nodes + 1)).tolist()
+    ends = topology.heads[order].tolist()
+    level = topology.compute_nodes[:1].tolist()
+    found = set(level)
+    hops = -1
+    while level:
+        hops += 1
+        reached = {end for node in level for end in ends[starts[node] : starts[node + 1]]}
+        level = list(reached - found)
+        found |= reached
+    return hops
+
+
+def _degrees(topology: Topology) -> tuple[int, int]:
+    counts = [np.bincount(ends, minlength=topology.n_nodes) for ends in (topology.tails, topology.heads)]
+    return int(min(count.min() for count in counts)), int(max(count.max() for count in counts))
+
+
+def _bounds(topology: Topology) -> SizeBounds | None:
+    n, d = topology.n_nodes, _degrees(topology)[0]
+    if n < 2 or not d or not is_regular(topology):
+        return None
+    two_way = _is_bidirectional(topology)
+    if two_way and d == 1 and n > 2:
+        return None  # pairs of nodes that are not connected to others
+    bidirectional = None if d == 1 and n > 2 else moore_steps(n, d, bidirectional=True)
+    rate = int(topology.bandwidths[0]) if has_uniform_links(topology) else None
+    return SizeBounds(
+        steps=moore_steps(n, d),
+        steps_bidirectional=bidirectional,
+        mean_distance=least_mean_distance(n, d, bidirectional=two_way),
+        t_b=Fraction(n - 1, n),
+        pair_rate=None if rate is None else rate * all_to_all_limit(n, d, bidirectional=two_way),
+    )
+
+
+def _is_bidirectional(topology: Topology) -> bool:
+    """Whether every link has an opposite one of its own with the same bandwidth and latency."""
+    tails, heads, rates, delays = topology.tails, topology.heads, topology.bandwidths, topology.latencies_ns
+    forward = np.lexsort((delays, rates, heads, tails))
+    backward = np.lexsort((delays, rates, tails, heads))
+    pairs = ((tails, heads), (heads, tails), (rates, rates), (delays, delays))
+    return all(np.array_equal(one[forward], other[backward]) for one, other in pairs)
+
+
+def _cayley(topology: Topology) -> CayleyGraph | None:
+    """The Cayley digraph that a fabric with equal links and hosts is."""
+    keys = ("bandwidths", "latencies_ns", "injection_bytes_per_s")
+    if any(len(np.unique(getattr(topology, key))) > 1 for key in keys):
+        return None
+    return cayley_graph_of(topology)
+
+
+def _transitivity(
+    topology: Topology,
+    cayley: CayleyGraph | None,
+    rows: Int64Array | None,
+    limits: FactLimits,
+    omissions: list[str],
+) -> bool | None:
+    if cayley is not None:
+        return True
+    if not is_regular(topology) or (rows is not None and not _is_alike(rows)):
+        return False
+    if topology.n_links > limits.symmetry_links:
+        omissions.append(f"vertex-transitive: {topology.n_links} links, at most {limits.symmetry_links}")
+        return None
+    try:
+        return is_vertex_transitive(topology, work_limit=limits.symmetry_work)
+    except UndecidedError:
+        omissions.append("vertex-transitive: undecided within the work limit")
+        return None
+
+
+def _with_reversal(
+    facts: FabricFacts, topology: Topology, limits: FactLimits, omissions: list[str]
+) -> FabricFacts:
+    """Whether the fabric is its own transpose: by the values of both first, since these may differ."""
+    if facts.is_bidirectional:
+        return replace(facts, is_reverse_symmetric=True)
+    gather, scatter = facts.allgather, facts.reduce_scatter
+    if gather is not None and scatter is not None and gather.loads != scatter.loads:
+        return replace(facts, is_reverse_symmetric=False)
+    if topology.n_links > limits.symmetry_links:
+        omissions.append(f"reverse-symmetric: {topology.n_links} links, at most {limits.symmetry_links}")
+        return facts
+    try:
+        found = is_reverse_symmetric(topology, work_limit=limits.symmetry_work)
+    except UndecidedError:
+        omissions.append("reverse-symmetric: undecided within the work limit")
+        return facts
+    return replace(facts, is_reverse_symmetric=found)
+
+
+def _is_alike(rows: Int64Array) -> bool:
+    return bool((rows == rows[0]).all())
+
+
+def _distances(
+    topology: Topology,
+    rows: Int64Array | None,
+    transitive: bool | None,
+    limits: FactLimits,
+    omissions: list[str],
+) -> DistanceFacts | None:
+    n = len(topology.compute_nodes)
+    if rows is None and transitive:
+        rows = _rows(topology, 1, limits)
+    if rows is None:
+        omissions.append(f"distances: {n} nodes and {topology.n_links} links are too many to search")
+        return None
+    alike = _is_alike(rows)
+    pairs = tuple(int(count) * (n // len(rows)) for count in rows.sum(axis=0))
+    total = sum(distance * count for distance, count in enumerate(pairs))
+    capacity = int(topology.egress_bytes_per_s().sum())
+    return DistanceFacts(pairs, alike, Fraction(capacity, total) if total else None)
+
+
+def _with_breadth_first(
+    facts: FabricFacts,
+    topology: Topology,
+    cayley: CayleyGraph | None,
+    limits: FactLimits,
+    omissions: list[str],
+) -> FabricFacts:
+    work = topology.n_nodes * topology.n_links
+    if topology.injection_bytes_per_s.any():
+        omissions.append("breadth-first broadcast: hosts have injection caps, which it does not know")
+    elif cayley is not None:
+        try:
+            return replace(
+                facts,
+                allgather=_orbit(topology, cayley, Direction.BROADCAST),
+                reduce_scatter=_orbit(topology, cayley, Direction.REDUCE),
+            )
+        except ScheduleError as refusal:
+            omissions.append(f"breadth-first broadcast: {refusal}")
+    elif topology.n_nodes > MAX_NODES:
+        omissions.append(f"breadth-first broadcast: {topology.n_nodes} nodes, at most {MAX_NODES}")
+    elif (most := int(np.bincount(topology.heads).max(initial=0))) > limits.breadth_first_degree:
+        omissions.append(
+            f"breadth-first broadcast: {most} links into a node, at most {limits.breadth_first_degree}"
+        )
+    elif work > limits.breadth_first_pairs:
+        omissions.append(
+            f"breadth-first broadcast: {work:.1e} pairs of nodes and links, at most "
+            f"{limits.breadth_first_pairs:.1e} are gone through"
+        )
+    else:
+        gather = bfb_value(topology)
+        # A bidirectional fabric is its own transpose.
+        scatter = gather if facts.is_bidirectional else bfb_reduce_scatter_value(topology)
+        return replace(facts, allgather=gather, reduce_scatter=scatter)
+    return facts
+
+
+def _orbit(topology: Topology, cayley: CayleyGraph, direction: Direction) -> BfbValue:
+    rate = int(topology.bandwidths[0])
+    value = orbit_value(cayley, direction=direction)
+    return replace(value, unit_bandwidth=rate, node_bandwidth=rate * cayley.degree)
+
+
+def _with_regularity(
+    facts: FabricFacts, topology: Topology, limits: FactLimits, omissions: list[str]
+) -> FabricFacts:
+    if facts.degree is None or not facts.is_bidirectional:
+        return replace(facts, is_distance_regular=False)
+    if facts.distances is not None and not facts.distances.is_alike:
+        return replace(facts, is_distance_regular=False)
+    if topology.n_nodes * topology.n_links > limits.regularity_pairs:
+        omissions.append(f"distance-regular: not tried on {topology.n_nodes} nodes of degree {facts.degree}")
+        return facts
+    try:
+        return replace(facts, is_distance_regular=True, intersection_array=intersection_array(topology))
+    except TopologyError:
+        return replace(facts, is_distance_regular=False)

@@ -1,0 +1,152 @@
+"""Plans judged: every claim recomputed, on the plan's own fabric or on one that the user trusts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from treadle.errors import ScheduleError, TopologyError
+from treadle.planning.problem import resolve_topology
+from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
+from treadle.schedules.plan import Plan
+from treadle.schedules.witness import CutWitness
+from treadle.topologies import subset, topology_hash
+from treadle.topologies.topology import Topology
+from treadle.verification.schedules import verify_plan
+from treadle.verification.violations import Report, Violation, ViolationKind
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """What the verifier says of a plan.
+
+    Parameters
+    ----------
+    topology : Topology
+        The fabric that the claims were held against, without the absent nodes.
+    topology_hash : str
+        SHA-256 of its canonical text (absent nodes included), hex.
+    is_embedded : bool
+        It was the fabric inside the plan; nobody vouches for it.
+    reports : tuple of Report
+        One for each schedule of the plan.
+    n_absent : int
+        Compute nodes of the trusted fabric that the plan does not know and that were taken out; the claims
+        hold for the rest.
+    """
+
+    topology: Topology
+    topology_hash: str
+    is_embedded: bool
+    reports: tuple[Report, ...]
+    n_absent: int = 0
+
+    @property
+    def is_ok(self) -> bool:
+        """No violation anywhere."""
+        return all(report.is_ok for report in self.reports)
+
+    @property
+    def report(self) -> Report:
+        """Of the schedule for the largest sizes, which the plan's claims are about."""
+        return self.reports[-1]
+
+
+class UnverifiedPlanError(ScheduleError):
+    """A plan's schedules or claims are false, so nothing is made of it.
+
+    Parameters
+    ----------
+    result : VerifyResult
+    """
+
+    def __init__(self, result: VerifyResult) -> None:
+        found = [violation for report in result.reports for violation in report.violations]
+        first = f" (first: {found[0]})" if found else ""
+        super().__init__(
+            f"the plan fails verification, so it is not used{first}; treadle verify lists every violation"
+        )
+        self.result = result
+
+
+def verify(plan: Plan, topology: Topology | str | None = None) -> VerifyResult:
+    """Check a plan's schedules and claims.
+
+    Parameters
+    ----------
+    plan : Plan
+    topology : Topology or str, optional
+        The fabric to check against, matched by the names of nodes and the ends of links; default the one
+        inside the plan. Compute nodes that the plan's fabric lacks are taken as absent, as `pose` does with
+        those outside its ranks.
+
+    Returns
+    -------
+    VerifyResult
+
+    Raises
+    ------
+    FormatError, TopologyError
+        If `topology` cannot be read. A fabric that does not have what the plan uses is a violation.
+    """
+    if topology is None:
+        return VerifyResult(plan.topology, topology_hash(plan.topology), True, verify_plan(plan))
+    fabric = resolve_topology(topology)
+    whole_hash, n_absent = topology_hash(fabric), 0
+    try:
+        part = _part(plan.topology, fabric)
+        n_absent = len(fabric.compute_nodes) - len(part.compute_nodes)
+        fabric = part
+        reports = verify_plan(_moved(plan, fabric), topology=fabric)
+    except (TopologyError, ScheduleError) as error:
+        reports = (_refused(str(error)),)
+    return VerifyResult(fabric, whole_hash, False, reports, n_absent)
+
+
+def require_verified(plan: Plan) -> None:
+    """Raise UnverifiedPlanError unless the plan's schedules and claims hold on its own fabric."""
+    result = verify(plan)
+    if not result.is_ok:
+        raise UnverifiedPlanError(result)
+
+
+def _part(own: Topology, fabric: Topology) -> Topology:
+    """The trusted fabric without the compute nodes that the plan's fabric lacks."""
+    known = {own.node_names[node] for node in own.compute_nodes.tolist()}
+    names = [fabric.node_names[node] for node in fabric.compute_nodes.tolist()]
+    places = [place for place, name in enumerate(names) if name in known]
+    return fabric if len(places) in (0, len(names)) else subset(fabric, *places)
+
+
+def _moved(plan: Plan, fabric: Topology) -> Plan:
+    """The plan on the trusted fabric."""
+    if fabric == plan.topology:
+        return plan
+    source = plan.topology
+    witness = plan.witness
+    if isinstance(witness, CutWitness):
+        names = (source.node_names[node] for node in witness.nodes)
+        witness = CutWitness(tuple(sorted(fabric.node_index(name) for name in names)))
+    elif witness is not None and _shape(fabric) != _shape(source):
+        raise ScheduleError(
+            f"{fabric.name}: nodes or links differ from the plan's fabric, so its {witness.kind} "
+            f"witness proves nothing there; solve for this fabric"
+        )
+    return replace(
+        plan,
+        topology=fabric,
+        collective=transfer_collective(plan.collective, source, fabric),
+        entries=tuple(
+            replace(entry, schedule=transfer_schedule(entry.schedule, source, fabric))
+            for entry in plan.entries
+        ),
+        witness=witness,
+    )
+
+
+def _shape(topology: Topology) -> tuple[object, ...]:
+    return topology.node_names, topology.tails.tobytes(), topology.heads.tobytes()
+
+
+def _refused(message: str) -> Report:
+    violation = Violation(ViolationKind.MEMBERSHIP, message)
+    return Report((violation,), 1, algbw=None, bound=None, height_max=None)

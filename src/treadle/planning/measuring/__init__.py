@@ -1,0 +1,1 @@
+"""Plans run, simulated and measured."""

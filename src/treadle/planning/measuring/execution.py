@@ -1,0 +1,207 @@
+"""Plans executed on real data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from treadle.errors import MemoryLimitError
+from treadle.planning.judging.point_to_point import Shortfall, shortfall
+from treadle.planning.judging.verification import require_verified
+from treadle.program.lower import lower as lower_schedule
+from treadle.program.program import Program
+from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.mpi import load_mpi, measure_mpi
+from treadle.runtime.mpi_c import measure_mpi_c
+from treadle.runtime.sweep import SweepRow, measure, parse_sizes, table_lines
+from treadle.schedules.plan import Plan
+from treadle.units import format_size
+
+__all__ = [
+    "ElementType",
+    "Reduction",
+    "RunResult",
+    "RuntimeName",
+    "SweepRow",
+    "has_process_per_rank",
+    "is_reporter",
+    "parse_sizes",
+    "program_of",
+    "run",
+    "table_lines",
+]
+
+
+class RuntimeName(StrEnum):
+    """Executors of programs, spelt as on the command line."""
+
+    IN_PROCESS = "in-process"
+    MPI = "mpi"
+    MPI_C = "mpi-c"
+
+    @property
+    def is_started_here(self) -> bool:
+        """Whether this process starts what it needs; else it is one of those that mpirun started."""
+        return self is not RuntimeName.MPI
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What was measured on this host.
+
+    Parameters
+    ----------
+    rows : tuple of SweepRow
+        One for each size; empty at all MPI processes but the first.
+    is_reporter : bool
+        This process reports: the only one, or the first of MPI's.
+    shortfall : Shortfall, optional
+        Where the plan leaves copies or sums to the network, which no runtime here does.
+    """
+
+    rows: tuple[SweepRow, ...]
+    is_reporter: bool
+    shortfall: Shortfall | None = None
+
+    @property
+    def wrong(self) -> int:
+        """Elements that differ from the collective's definition, over all sizes."""
+        return sum(row.wrong for row in self.rows)
+
+
+def program_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels: int = 1) -> Program:
+    """The runtime-neutral program of the plan's schedule for a size; ScheduleError if none serves it."""
+    schedule = plan.schedule_for(size_bytes)
+    return lower_schedule(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)
+
+
+def is_reporter(runtime: RuntimeName | str) -> bool:
+    """Whether this process is the one that prints; MissingDependencyError if MPI is wanted but absent."""
+    return RuntimeName(runtime).is_started_here or load_mpi().COMM_WORLD.Get_rank() == 0
+
+
+def has_process_per_rank(plan: Plan, runtime: RuntimeName | str) -> bool:
+    """Whether as many processes were started as the runtime needs: any number but for MPI."""
+    if RuntimeName(runtime).is_started_here:
+        return True
+    return int(load_mpi().COMM_WORLD.Get_size()) == plan.collective.n_ranks
+
+
+def _available_bytes() -> int | None:
+    """Memory that can be had without swapping, where the system says so."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return found[0] if found else None
+
+
+def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
+    """Refuse sizes that this process cannot hold: being killed for it half-way would tell nobody why."""
+    needed = 2 * plan.collective.n_ranks * size_bytes  # input and output of every rank
+    if available is not None and needed > available:
+        raise MemoryLimitError(
+            f"size {format_size(size_bytes)}: the buffers of {plan.collective.n_ranks} ranks need "
+            f"{format_size(needed)} on this host, and {format_size(available)} are free; "
+            f"choose smaller sizes (--size)"
+        )
+
+
+def run(
+    plan: Plan,
+    sizes: Sequence[int],
+    *,
+    runtime: RuntimeName | str = RuntimeName.IN_PROCESS,
+    element: ElementType = ElementType.FLOAT32,
+    reduction: Reduction = Reduction.SUM,
+    in_place: bool = False,
+    iterations: int = 20,
+    budget_s: float = 1.0,
+    seed: int = 0,
+    with_reference: bool = False,
+    on_row: Callable[[SweepRow], None] | None = None,
+) -> RunResult:
+    """Move real data by a plan, check every element and time it.
+
+    Parameters
+    ----------
+    plan : Plan
+    sizes : sequence of int
+        Bytes of the larger per-rank buffer.
+    runtime : RuntimeName or str
+        ``mpi`` must be called by every process under mpirun, one process per rank; ``mpi-c`` starts the
+        processes itself, on this host.
+    element, reduction, in_place
+        Type of the elements, how they are combined, whether input and output are one memory.
+    iterations, budget_s : int, float
+        Timed runs of a size: at most so many, and no more after so many seconds.
+    seed : int
+        Of the input data.
+    with_reference : bool
+        Time MPI's own collective beside (MPI only).
+    on_row : callable, optional
+        Called with each row as soon as it is there.
+
+    Raises
+    ------
+    UnverifiedPlanError
+        If the plan's schedules or claims are false.
+    ScheduleError
+        If no schedule of the plan serves a size, or it cannot be executed.
+    MissingDependencyError
+        For MPI without mpi4py or a C compiler, bfloat16 without ml_dtypes.
+
+    Notes
+    -----
+    Times are those of copying memory on this host; they say nothing about the modelled fabric.
+    """
+    reporter = is_reporter(runtime)
+    require_verified(plan)
+    if RuntimeName(runtime).is_started_here:
+        _check_memory(plan, max(sizes, default=0), _available_bytes())
+    rows: list[SweepRow] = []
+    lacking: Shortfall | None = None
+    for entry in plan.entries:
+        served = [size for size in sizes if plan.schedule_for(size) is entry.schedule]
+        if not served:
+            continue
+        program = program_of(plan, served[0], in_place=in_place)
+        lacking = shortfall(plan.topology, plan.collective, program)
+        if RuntimeName(runtime) is RuntimeName.MPI:
+            rows += measure_mpi(
+                program,
+                served,
+                element=element,
+                reduction=reduction,
+                iterations=iterations,
+                budget_s=budget_s,
+                seed=seed,
+                with_reference=with_reference,
+                on_row=on_row,
+            )
+        elif RuntimeName(runtime) is RuntimeName.MPI_C:
+            rows += measure_mpi_c(
+                program,
+                served,
+                element=element,
+                reduction=reduction,
+                iterations=iterations,
+                budget_s=budget_s,
+                with_reference=with_reference,
+                on_row=on_row,
+            )
+        else:
+            rows += measure(
+                program,
+                served,
+                element=element,
+                reduction=reduction,
+                iterations=iterations,
+                budget_s=budget_s,
+                seed=seed,
+                on_row=on_row,
+            )
+    return RunResult(tuple(rows), reporter, lacking)

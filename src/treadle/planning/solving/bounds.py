@@ -1,0 +1,186 @@
+"""The most that any schedule can reach, and what proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from time import monotonic
+from typing import TYPE_CHECKING, Unpack
+
+from treadle.errors import ScheduleError
+from treadle.planning.problem import Problem, ProblemOptions, model_of, pose
+from treadle.planning.solving.alltoall import alltoall_rate
+from treadle.planning.stages import Stopwatch, seconds_left
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.witness import Witness
+from treadle.synthesis import alltoall
+from treadle.synthesis import trees as forestcoll
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.trees import allreduce
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies.topology import Topology
+
+if TYPE_CHECKING:
+    from treadle.synthesis.alltoall import RateResult
+    from treadle.synthesis.trees.allreduce import AllreduceBound
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An upper bound on algbw and what proves it.
+
+    Parameters
+    ----------
+    algbw : Fraction
+        Bytes/s.
+    witness : Witness
+    is_tight : bool
+        Some schedule attains it.
+    model : str
+        What the fabric was assumed to do where that matters (allreduce); else "".
+    """
+
+    algbw: Fraction
+    witness: Witness
+    is_tight: bool = True
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class BoundResult:
+    """The most that any schedule can reach.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    bound : Bound
+    seconds : mapping of stage to CPU seconds
+    rate : RateResult, optional
+        Both sides of an all-to-all's optimum; `bound` is the upper one.
+    """
+
+    topology: Topology
+    collective: Collective
+    bound: Bound
+    seconds: Mapping[str, float]
+    rate: RateResult | None = None
+
+    @property
+    def algbw(self) -> Fraction:
+        """The bound, bytes/s, exact."""
+        return self.bound.algbw
+
+
+def bound(
+    topology: Topology | str,
+    collective: Collective | CollectiveKind | str,
+    *,
+    gap: float | None = None,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[ProblemOptions],
+) -> BoundResult:
+    """The exact optimum of a collective on a fabric, with a witness that proves it.
+
+    Parameters
+    ----------
+    topology, collective, **options
+        See `treadle.planning.problem.pose`.
+    gap : float, optional
+        How close the two sides of an all-to-all's optimum are to come, as a share; default 0.001.
+    time_limit_s : float, optional
+        Seconds after which to give up an allreduce, or to stop an all-to-all with what there is; the cut
+        search of the others is not interrupted.
+    progress : callable, optional
+        progress(stage, done, total).
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if a rank cannot be reached.
+    TimeLimitError
+        If time ran out for an allreduce: there is no bound then.
+
+    Examples
+    --------
+    >>> bound("dgx_a100:2", "allgather").algbw
+    Fraction(1040000000000, 3)
+    """
+    watch = Stopwatch(progress)
+    limit = Watch(progress, seconds_left(time_limit_s))
+    with watch.stage("fabric"):
+        problem = pose(topology, collective, **options)
+    if problem.collective.kind is CollectiveKind.ALLTOALL:
+        with watch.stage("optimum"):
+            rate = alltoall_rate(problem, gap=gap, watch=limit)
+        return BoundResult(
+            problem.topology, problem.collective, bound_of_alltoall(rate), watch.seconds(), rate
+        )
+    if gap is not None:
+        raise ScheduleError(
+            f"gap: the bound of {problem.collective.kind} is exact; only an all-to-all has a gap"
+        )
+    with watch.stage("optimum"):
+        found = find_bound(problem, limit)
+    return BoundResult(problem.topology, problem.collective, found, watch.seconds())
+
+
+MAX_RANKS_BY_FLOW = 1024
+"""Beyond this many ranks a bound is first sought by tight cuts."""
+
+
+def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: bool = False) -> Bound:
+    """The exact optimum; for an allreduce with capable switches, or an all-to-all, perhaps an upper bound.
+
+    Parameters
+    ----------
+    problem : Problem
+    watch : Watch
+    cards_forward : bool
+        Of an all-to-all on hosts with injection caps: whether what a node passes on stays out of its host.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached.
+    """
+    if problem.collective.kind is CollectiveKind.ALLREDUCE:
+        found = allreduce.allreduce_bound(problem.topology, problem.collective, watch=watch)
+        return bound_of_allreduce(problem, found)
+    if problem.collective.kind is CollectiveKind.ALLTOALL:
+        left = None if watch.deadline is None else max(0.0, watch.deadline - monotonic())
+        rate = alltoall.optimal_rate(
+            problem.topology,
+            problem.collective,
+            time_limit_s=left,
+            progress=watch.progress,
+            cards_forward=cards_forward,
+        )
+        return bound_of_alltoall(rate)
+    best = _optimum(problem, watch)
+    return Bound(best.algbw, best.witness)
+
+
+def _optimum(problem: Problem, watch: Watch) -> forestcoll.Optimum:
+    """The optimum; on large fabrics by a forest that attains it, which takes no flow per rank."""
+    if problem.collective.n_ranks > MAX_RANKS_BY_FLOW:
+        found = forestcoll.decompose(
+            problem.topology, problem.collective, progress=watch.progress, deadline=watch.deadline
+        )
+        if not isinstance(found, str) and found.algbw == found.optimum.algbw:
+            return found.optimum
+    return forestcoll.optimum(problem.topology, problem.collective, progress=watch.progress)
+
+
+def bound_of_allreduce(problem: Problem, found: AllreduceBound) -> Bound:
+    """An allreduce bound as the other bounds are told."""
+    model = model_of(problem.topology, problem.collective)
+    return Bound(found.algbw, found.witness, found.is_attained is True, model)
+
+
+def bound_of_alltoall(found: RateResult) -> Bound:
+    """The upper side of an all-to-all's rate as the other bounds are told."""
+    units = found.collective.pair_demands.buffer_units
+    return Bound(units * found.upper, found.witness, found.exact is not None)

@@ -1,0 +1,104 @@
+"""Forest schedules in factored form: when tight cuts are looked for, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import process_time
+
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.planning.problem import Problem
+from treadle.planning.solving.bounds import Bound
+from treadle.planning.solving.candidate import Candidate, Form, Options
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.trees.fixed_trees import floor_capacities
+from treadle.synthesis.trees.heights import lowest_height
+from treadle.synthesis.trees.instance import instance_of
+from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
+
+MAX_EXPLICIT_RANKS = 256
+"""Without a form asked for, trees of more ranks are factored where tight cuts allow it."""
+
+MAX_BOUNDED_RANKS = 2**14
+"""Beyond, no bound of the height is looked for: at 65,536 ranks it would take as long as the verifier."""
+
+
+def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candidate | str:
+    """A factored forest schedule, or why the trees are to be written out.
+
+    Parameters
+    ----------
+    problem : Problem
+        Not of an all-to-all.
+    algorithm : str
+        Of ForestColl or its two phases: the candidate's name.
+    options : Options
+
+    Raises
+    ------
+    InfeasibleError
+        If the factored form was asked for and does not apply; or a rank cannot be reached.
+    ScheduleError
+        If a packer was asked for as well.
+    TimeLimitError
+        If the deadline passed.
+    """
+    is_wanted = options.form is Form.FACTORED
+    if options.packer is not None:
+        if is_wanted:
+            raise ScheduleError(
+                f"{algorithm}: --packer {options.packer} is for trees written out, not for factored ones"
+            )
+        return "not tried: a packer was asked for"
+    if options.form is Form.EXPLICIT:
+        return "not tried: the explicit form was asked for"
+    if not is_wanted and problem.collective.n_ranks <= MAX_EXPLICIT_RANKS:
+        return ""  # the packers tell of tight cuts themselves
+    switches = problem.topology.multicast | problem.topology.aggregation
+    if not is_wanted and switches.any():
+        return "not tried: switches multicast or aggregate, which factored forests leave unused"
+    start = process_time()
+    found = decompose(
+        problem.topology,
+        problem.collective,
+        budget=options.budget,
+        progress=options.progress,
+        deadline=options.deadline,
+    )
+    if isinstance(found, str):
+        if is_wanted:
+            raise InfeasibleError(f"{problem.topology.name}: no factored forest: {found}")
+        return f"does not apply: {found}"
+    candidate = Candidate(
+        algorithm,
+        found.schedule,
+        Bound(found.optimum.algbw, found.optimum.witness, bool(found.exact_trees)),
+        trees_per_root=found.trees_per_root,
+        exact_trees_per_root=found.exact_trees or None,
+        seconds={"decomposition": process_time() - start},
+        decomposition=found.summary,
+    )
+    if problem.collective.n_ranks <= MAX_BOUNDED_RANKS:
+        candidate = replace(candidate, height_bound=_height_bound(problem, found))
+    if problem.collective.kind is not CollectiveKind.ALLREDUCE:
+        return candidate
+    note = (
+        "built as reduce-scatter + allgather, each the best of its kind; the allreduce bound is not computed"
+    )
+    return replace(candidate, bound=options.bound, notes=(note,))
+
+
+def _height_bound(problem: Problem, found: FactoredSynthesis) -> int:
+    """No forest of these trees per root and this throughput is lower, in one of its directions."""
+    bounds = []
+    for part in found.parts:
+        collective = problem.collective
+        if collective.kind is CollectiveKind.ALLREDUCE:
+            turned = part.forest.direction is Direction.REDUCE
+            kind = CollectiveKind.REDUCE_SCATTER if turned else CollectiveKind.ALLGATHER
+            collective = replace(collective, kind=kind)
+        instance = instance_of(problem.topology, collective)
+        scale = part.forest.total_units / part.algbw
+        capacities = floor_capacities(instance.bandwidths, scale)
+        bounds.append(lowest_height(instance, part.forest.root_multiplicity, capacities))
+    return max(bounds)

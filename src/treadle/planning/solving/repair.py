@@ -1,0 +1,325 @@
+"""After a failure: the same collective on what is left of the fabric, and what the failure costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from time import process_time
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.errors import InfeasibleError, ScheduleError, TopologyError
+from treadle.planning.solving.asked_options import SolveOptions, asked_options
+from treadle.planning.solving.candidate import Form
+from treadle.planning.solving.generation import algorithm_names
+from treadle.planning.solving.solve import SolveResult, solve
+from treadle.planning.stages import Stopwatch
+from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.factored import FactoredSchedule
+from treadle.schedules.plan import Plan
+from treadle.schedules.witness import CutWitness
+from treadle.synthesis.engine import Progress
+from treadle.topologies import reached, with_failed_links, with_failed_nodes
+from treadle.topologies.topology import Topology
+
+_SHOWN = 3
+"""Names of ranks in a message before the rest are counted."""
+
+_DEAR = Fraction(1, 4)
+
+
+@dataclass(frozen=True)
+class RepairResult:
+    """A plan for what is left of a fabric, beside the one it replaces.
+
+    Parameters
+    ----------
+    old : Plan
+    solved : SolveResult
+        The new plan, verified.
+    links, nodes : tuple of str
+        What failed, as named by the user.
+    lost_links : int
+        Directed links of the old fabric that the new one lacks, those of failed nodes among them.
+    lost_ranks : tuple of str
+        Ranks of the old plan that are gone.
+    seconds : mapping of stage to CPU seconds
+        Those of `solved`, and `failures` for the fabric and the collective; with `total`.
+    """
+
+    old: Plan
+    solved: SolveResult
+    links: tuple[str, ...]
+    nodes: tuple[str, ...]
+    lost_links: int
+    lost_ranks: tuple[str, ...]
+    seconds: Mapping[str, float]
+
+    @property
+    def new(self) -> Plan:
+        """The plan that replaces the old one."""
+        return self.solved.plan
+
+    @property
+    def optimum_loss(self) -> Fraction | None:
+        """The share of the optimum that is lost; negative if fewer ranks get on better; None: not known."""
+        if self.old.optimal_algbw is None or self.new.optimal_algbw is None:
+            return None
+        return 1 - self.new.optimal_algbw / self.old.optimal_algbw
+
+    @property
+    def algbw_loss(self) -> Fraction:
+        """The share of the plan's own throughput that is lost; negative if the new plan is faster."""
+        return 1 - self.new.algbw / self.old.algbw
+
+    @property
+    def lone_bottleneck(self) -> str | None:
+        """The only rank beyond the new bottleneck, where a quarter of the optimum or more is lost.
+
+        Without it the others may do much better.
+        """
+        cut, loss = self.new.witness, self.optimum_loss
+        if not isinstance(cut, CutWitness) or loss is None or loss < _DEAR:
+            return None
+        ranks = np.array(self.new.collective.ranks)
+        outside = ranks[~np.isin(ranks, cut.nodes)]
+        return self.new.topology.node_names[outside[0]] if len(outside) == 1 else None
+
+    @property
+    def piece_kinds(self) -> tuple[int | None, int | None]:
+        """Kinds of pieces before and after; None where trees are written out or there are none."""
+        return _kinds(self.old), _kinds(self.new)
+
+
+def repair(
+    plan: Plan,
+    *,
+    links: Sequence[str] = (),
+    nodes: Sequence[str] = (),
+    algorithm: str | None = None,
+    form: Form | str | None = None,
+    trim: bool = False,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+) -> RepairResult:
+    """Plan anew, as the old plan was made, for its fabric without some links and nodes.
+
+    Parameters
+    ----------
+    plan : Plan
+        Its schedules are replaced and not looked at; its witness is checked, since losses refer to it.
+    links : sequence of str
+        ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together.
+    nodes : sequence of str
+        Compute nodes, which then are no ranks any more, switches or NICs.
+    algorithm, form : str, optional
+        Instead of those of the plan. Another algorithm takes its own defaults for all other options. A plan
+        that was asked for in factored form becomes an explicit one if what is left has no factored forest.
+    trim : bool
+        Leave surplus bandwidth unused, which a link that failed in one direction only calls for.
+    time_limit_s, progress
+        As in `solve`.
+
+    Returns
+    -------
+    RepairResult
+
+    Raises
+    ------
+    TopologyError
+        If a name is unknown.
+    InfeasibleError
+        If ranks are cut off from each other (names them), or no schedule exists under these conditions.
+    ScheduleError
+        If nothing failed, too few ranks are left, the root is gone, the old plan's witness does not hold, or
+        its algorithm does not serve what is left.
+
+    Examples
+    --------
+    >>> from treadle.planning import solve
+    >>> old = solve("dgx_a100_flat:2", "allgather").plan
+    >>> result = repair(old, links=["box0.gpu0--ib0"])
+    >>> result.solved.is_optimal, float(result.optimum_loss)
+    (True, 0.0769...)
+    """
+    start, watch = process_time(), Stopwatch(progress)
+    with watch.stage("failures"):
+        _check_witness(plan)
+        fabric = _without(plan.topology, links, nodes)
+        collective, lost_ranks = _restricted(plan, fabric)
+        _check_connected(fabric, collective)
+    name, options = _how(plan, algorithm, form, trim=trim)
+    limits = _Limits(time_limit_s, progress)
+    try:
+        solved = _solved(fabric, collective, name, options, limits)
+    except InfeasibleError as error:
+        if form is not None or options.get("form") != Form.FACTORED:
+            raise
+        solved = _solved(fabric, collective, name, {**options, "form": Form.AUTO}, limits)
+        note = f"the plan was asked for in factored form, which is not to be had any more: {error}"
+        solved = replace(solved, notes=(*solved.notes, note))
+    watch.include(solved.seconds)
+    return RepairResult(
+        old=plan,
+        solved=solved,
+        links=tuple(links),
+        nodes=tuple(nodes),
+        lost_links=plan.topology.n_links - fabric.n_links,
+        lost_ranks=lost_ranks,
+        seconds={**watch.seconds(), "total": process_time() - start},
+    )
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """How long, and who is told of progress."""
+
+    time_limit_s: float | None
+    progress: Progress | None
+
+
+def _solved(
+    fabric: Topology, collective: Collective, name: str, options: SolveOptions, limits: _Limits
+) -> SolveResult:
+    return solve(
+        fabric,
+        collective,
+        algorithm=name,
+        time_limit_s=limits.time_limit_s,
+        progress=limits.progress,
+        **options,
+    )
+
+
+def _kinds(plan: Plan) -> int | None:
+    schedule = plan.entries[-1].schedule
+    if not isinstance(schedule, FactoredSchedule):
+        return None
+    return sum(len(layer.pieces) for forest in schedule.forests for layer in forest.layers)
+
+
+def _check_witness(plan: Plan) -> None:
+    """ScheduleError unless the plan's witness proves the optimum that it claims."""
+    if plan.optimal_algbw is None or plan.witness is None:
+        return
+    proved = plan.witness.bound(plan.topology, plan.collective)
+    if proved != plan.optimal_algbw:
+        raise ScheduleError(
+            f"plan: claims an optimum of {plan.optimal_algbw} bytes/s, its witness proves {proved}; "
+            f"treadle verify lists what is wrong with it"
+        )
+
+
+def _without(topology: Topology, links: Sequence[str], nodes: Sequence[str]) -> Topology:
+    """What is left of a fabric; links are named by the whole one, so they go first."""
+    if not links and not nodes:
+        raise ScheduleError("repair: nothing failed; name a link or a node")
+    for name, times in Counter((*links, *nodes)).items():
+        if times > 1:
+            raise TopologyError(f"{topology.name}: {name!r} is named {times} times as failed")
+    rest = with_failed_links(topology, *links) if links else topology
+    gone = _gone(topology, rest)  # switches that lead nowhere without the failed links
+    names = [name for name in nodes if name not in gone]
+    return with_failed_nodes(rest, *names) if names else rest
+
+
+def _gone(old: Topology, new: Topology) -> set[str]:
+    """Names of the nodes of a fabric that what is left of it lacks."""
+    return set(old.node_names).difference(new.node_names) if new.n_nodes < old.n_nodes else set()
+
+
+def _places(old: Topology, new: Topology) -> Int64Array:
+    """The number in what is left of a fabric of each of its nodes, which keep their order; -1: gone."""
+    kept = np.ones(old.n_nodes, dtype=bool)
+    kept[[old.node_index(name) for name in _gone(old, new)]] = False
+    return np.where(kept, np.cumsum(kept) - 1, -1)
+
+
+def _restricted(plan: Plan, fabric: Topology) -> tuple[Collective, tuple[str, ...]]:
+    """The collective of the ranks that are left, and the names of those that are not."""
+    topology, old = plan.topology, plan.collective
+    number = _places(topology, fabric)
+    place_of_rank = number[np.array(old.ranks)]
+    places = place_of_rank.tolist()
+    kept = np.flatnonzero(place_of_rank >= 0).tolist()
+    lost = tuple(topology.node_names[old.ranks[rank]] for rank in np.flatnonzero(place_of_rank < 0))
+    if not lost and not old.forwarders:
+        return replace(old, ranks=tuple(places)), ()
+    if len(kept) < 2:
+        raise ScheduleError(
+            f"{fabric.name}: {len(kept)} of {old.n_ranks} ranks left; {old.kind} needs at least 2"
+        )
+    if old.root is not None and places[old.root] < 0:
+        raise ScheduleError(
+            f"{fabric.name}: {topology.node_names[old.ranks[old.root]]!r}, the root of the {old.kind}, "
+            f"failed; solve anew with another root"
+        )
+    forwarders = (int(number[node]) for node in old.forwarders)
+    return (
+        replace(
+            old,
+            ranks=tuple(places[rank] for rank in kept),
+            root=None if old.root is None else kept.index(old.root),
+            weights=None if old.weights is None else tuple(old.weights[rank] for rank in kept),
+            forwarders=tuple(node for node in forwarders if node >= 0),
+            demands=None if old.demands is None else Demands(old.demands.matrix[np.ix_(kept, kept)]),
+        ),
+        lost,
+    )
+
+
+def _check_connected(topology: Topology, collective: Collective) -> None:
+    """InfeasibleError, with the cut, if some rank cannot get what it is to have."""
+    ranks = np.array(collective.ranks, dtype=np.int64)
+    kind = collective.kind
+    start = int(ranks[collective.root or 0])
+    for backwards, matters in (
+        (False, kind is not CollectiveKind.REDUCE),
+        (True, kind is not CollectiveKind.BROADCAST),
+    ):
+        if not matters:
+            continue
+        inside = reached(topology, start, backwards=backwards)
+        if not inside[ranks].all():
+            raise InfeasibleError(_cut_text(topology, ranks, ~inside if backwards else inside))
+
+
+def _cut_text(topology: Topology, ranks: Int64Array, inside: BoolArray) -> str:
+    """That no link leaves a set of nodes, and which ranks lie on either side."""
+    sides = [
+        _some([topology.node_names[node] for node in ranks[inside[ranks] == side]]) for side in (True, False)
+    ]
+    return (
+        f"{topology.name}: no link is left from {sides[0]} to {sides[1]}: the cut around the former "
+        f"({int(inside.sum())} of {topology.n_nodes} nodes) has no bandwidth; keep a link across, or let the "
+        f"ranks of one side fail too (--node)"
+    )
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{'rank' if len(names) == 1 else 'ranks'} {shown}{more}"
+
+
+def _how(
+    plan: Plan, algorithm: str | None, form: Form | str | None, *, trim: bool
+) -> tuple[str, SolveOptions]:
+    """The algorithm and its options: those of the plan, but for what is asked for now."""
+    name = algorithm or plan.algorithm
+    if name not in algorithm_names():
+        blamed = "there is none" if algorithm else "it made the plan, and cannot be run on another fabric"
+        raise ScheduleError(
+            f"algorithm {name[:60]!r}: {blamed}; name one that can (--algorithm), of "
+            f"{', '.join(algorithm_names())}"
+        )
+    options = asked_options(plan) if name == plan.algorithm else SolveOptions()
+    if form is not None:
+        options["form"] = form
+    if trim:
+        options["trim"] = True
+    return name, options

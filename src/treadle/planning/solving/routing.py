@@ -1,0 +1,180 @@
+"""Routes of an all-to-all where network cards forward, as text for tools that program them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import Unpack
+
+from treadle.errors import ScheduleError
+from treadle.formats.routes.writer import emit_route_csv, emit_route_json, emit_route_xml
+from treadle.planning.judging.verification import UnverifiedPlanError, verify
+from treadle.planning.problem import ProblemOptions
+from treadle.planning.solving.route_candidates import ROUTES
+from treadle.planning.solving.solve import solve
+from treadle.planning.summary import exact_text, problem_summary, route_shape
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.plan import Plan
+from treadle.synthesis.engine import Progress
+from treadle.topologies.topology import Topology
+from treadle.verification.violations import Report
+
+
+class RouteFormat(StrEnum):
+    """Text formats of routes, by the file's ending."""
+
+    JSON = "json"
+    CSV = "csv"
+    XML = "xml"
+
+
+@dataclass(frozen=True)
+class RoutesResult:
+    """Verified routes and what is known of them.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of one entry for the largest sizes, which has the routes.
+    report : Report
+        Of the independent verifier.
+    seconds : mapping of stage to CPU seconds
+        Empty for routes that were made before.
+    notes : tuple of str
+        What a user should know.
+    is_late : bool
+        Time ran out; these are quick routes in place of the wanted ones.
+    """
+
+    plan: Plan
+    report: Report
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    is_late: bool = False
+
+    @property
+    def schedule(self) -> RouteSchedule:
+        """The routes, without their rounds if they have any."""
+        return _routes_in(self.plan)
+
+    @property
+    def algbw(self) -> Fraction:
+        """By the exact loads, bytes/s."""
+        return self.plan.algbw
+
+    @property
+    def bound(self) -> Fraction | None:
+        """The most that any routing can reach, bytes/s, where it is known."""
+        return self.plan.optimal_algbw
+
+
+def routes(
+    topology: Topology | str,
+    *,
+    max_layers: int | None = None,
+    max_routes: int | None = None,
+    chunks: int | None = None,
+    seed: int = 0,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[ProblemOptions],
+) -> RoutesResult:
+    """Route an all-to-all: weighted paths for every pair, whole chunks on each, layers without deadlock.
+
+    Parameters
+    ----------
+    topology, **options
+        See `treadle.planning.problem.pose`.
+    max_layers : int, optional
+        Choose paths and layers together, with at most so many layers. Default: the best paths, packed into
+        as few layers as first fit finds (LASH).
+    max_routes : int, optional
+        Most paths from a rank to another.
+    chunks : int, optional
+        Chunks per unit of demand; default the least that makes all weights whole, or 64.
+    seed : int
+        Of the search for layers.
+    time_limit_s : float, optional
+        Seconds after which one short path a pair takes the place of the wanted ones.
+    progress : callable, optional
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if a rank cannot be reached or the layers do not suffice.
+    """
+    found = solve(
+        topology,
+        CollectiveKind.ALLTOALL,
+        algorithm=ROUTES,
+        max_layers=max_layers,
+        max_routes=max_routes,
+        chunks=chunks,
+        seed=seed,
+        time_limit_s=time_limit_s,
+        progress=progress,
+        **options,
+    )
+    return RoutesResult(found.plan, found.report, found.seconds, found.notes, found.is_late)
+
+
+def routes_of(plan: Plan) -> RoutesResult:
+    """The routes of a plan, verified anew.
+
+    Raises
+    ------
+    ScheduleError
+        If its schedule for the largest sizes is none of routes.
+    UnverifiedPlanError
+        If the plan's schedules or claims are false.
+    """
+    _routes_in(plan)
+    result = verify(plan)
+    if not result.is_ok:
+        raise UnverifiedPlanError(result)
+    rounds = isinstance(plan.entries[-1].schedule, TimedRoutes)
+    notes = ("the plan's rounds are not part of such files",) if rounds else ()
+    return RoutesResult(plan, result.report, notes=notes)
+
+
+def _routes_in(plan: Plan) -> RouteSchedule:
+    schedule = plan.entries[-1].schedule
+    if isinstance(schedule, TimedRoutes):
+        return schedule.routes
+    if not isinstance(schedule, RouteSchedule):
+        raise ScheduleError(
+            f"the plan ({plan.algorithm}) has no routes; expected one of treadle solve --algorithm routes"
+        )
+    return schedule
+
+
+def routes_text(result: RoutesResult, form: RouteFormat) -> str:
+    """The routes in a text format."""
+    emit = {
+        RouteFormat.JSON: emit_route_json,
+        RouteFormat.CSV: emit_route_csv,
+        RouteFormat.XML: emit_route_xml,
+    }[form]
+    return emit(result.plan.topology, result.plan.collective, result.schedule)
+
+
+def routes_summary(result: RoutesResult) -> dict[str, object]:
+    """What ``routes --json`` prints, but for the file."""
+    plan = result.plan
+    values: dict[str, object] = {
+        **problem_summary(plan.topology, plan.collective),
+        **route_shape(result.schedule),
+        "layers": result.schedule.n_layers,
+        "algbw_bytes_per_s": float(result.algbw),
+        "algbw_exact": exact_text(result.algbw),
+    }
+    if result.bound is not None:
+        values["optimal_algbw_bytes_per_s"] = float(result.bound)
+        values["gap"] = float(1 - result.algbw / result.bound)
+        values["optimal"] = True if result.algbw == result.bound else None
+    values |= {"verified": result.report.is_ok, "notes": list(result.notes)}
+    return {**values, "time_limit_reached": result.is_late, "seconds": dict(result.seconds)}

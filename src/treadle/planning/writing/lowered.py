@@ -1,0 +1,109 @@
+"""What lowering returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from treadle.errors import ScheduleError
+from treadle.formats.loading import Loading
+from treadle.formats.selection.served import Served
+from treadle.planning.judging.point_to_point import Shortfall
+
+
+class TargetFormat(StrEnum):
+    """Formats that plans are written in, spelt as on the command line."""
+
+    MSCCL_XML = "msccl-xml"
+    MSCCLPP_JSON = "mscclpp-json"
+    CPU_XML = "cpu-xml"
+    NCCL_GRAPH = "nccl-graph"
+    CHAKRA = "chakra"
+
+
+@dataclass(frozen=True)
+class FriendlierTrees:
+    """A number of trees per root whose text would serve more sizes.
+
+    Parameters
+    ----------
+    trees : int
+        k, for ``solve --trees``.
+    n_served : int
+        Of the powers of two from 1 KB to 1 GB.
+    loss : Fraction
+        Throughput that it costs at least, as a share of the plan's.
+    """
+
+    trees: int
+    n_served: int
+    loss: Fraction
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Files for a runtime.
+
+    Parameters
+    ----------
+    files : tuple of (str, bytes)
+        What to add to the name's stem, and the content; one file of the very name has the suffix "".
+    faults : tuple of str
+        What the check of the text found wrong; empty unless Treadle has a defect.
+    checked : str
+        What was done with the text after it was written.
+    is_executed : bool
+        Whether that was to execute it, by an interpreter that shares no code with the writer.
+    counts : tuple of (str, int)
+        What the text consists of: nouns and how many.
+    loading : Loading
+        How its runtime loads it, and how to see that it did.
+    n_operations : int, optional
+        Of the program that it expresses; None where it expresses none.
+    n_chunks : int, optional
+        Equal parts that the collective's buffer is cut into.
+    plan_chunks : int, optional
+        Those that the plan's trees or steps ask for.
+    rounding_loss : Fraction
+        Throughput that is lost because trees carry unequal numbers of chunks, as a share of the plan's.
+    served : tuple of Served
+        Of selectors that leave sizes aside, the one that loads the text first; empty where all are served.
+    friendlier : FriendlierTrees, optional
+        Where many sizes are left aside: trees that would serve more.
+    cautions : tuple of str
+        Calls that the runtime gives to the text and that it does not serve.
+    shortfall : Shortfall, optional
+        Where the plan leaves copies or sums to the network, which the text does not.
+    """
+
+    files: tuple[tuple[str, bytes], ...]
+    faults: tuple[str, ...]
+    checked: str
+    is_executed: bool
+    counts: tuple[tuple[str, int], ...]
+    loading: Loading
+    n_operations: int | None = None
+    n_chunks: int | None = None
+    plan_chunks: int | None = None
+    rounding_loss: Fraction = Fraction(0)
+    served: tuple[Served, ...] = ()
+    friendlier: FriendlierTrees | None = None
+    cautions: tuple[str, ...] = ()
+    shortfall: Shortfall | None = None
+
+    @property
+    def text(self) -> str:
+        """The content of the only file.
+
+        Raises
+        ------
+        ScheduleError
+            If there are several, or it is binary.
+        """
+        if len(self.files) > 1:
+            raise ScheduleError(f"{len(self.files)} files are no single text; use `files`")
+        try:
+            return self.files[0][1].decode()
+        except UnicodeDecodeError:
+            raise ScheduleError("the file is binary; use `files`") from None

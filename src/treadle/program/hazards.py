@@ -1,0 +1,53 @@
+"""Dependences of one rank's operations: read after write, write after read, write after write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.program.program import Buffer, OperationKind
+
+Row = tuple[int, int, int, int, int, int, int, int, int]
+"""An operation: kind, first, count, peer, source, target, channel, step, path."""
+
+
+def find_waits(rows: Sequence[Row], *, in_place: bool, reduces: bool) -> list[list[int]]:
+    """For each operation of a rank, the earlier ones it must wait for, in order.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        In list order.
+    in_place : bool
+        INPUT and OUTPUT are one memory.
+    reduces : bool
+        Without sums nothing that was read is ever written, so readers need not be known.
+
+    Notes
+    -----
+    Per chunk and memory: a reader waits for the last writer; a writer waits for the readers since the
+    last writer, or for that writer if there are none. Chunks that no operation tells apart are followed as
+    one, so that their number does not matter.
+    """
+    bounds = sorted({bound for _, first, count, *_ in rows for bound in (first, first + count)})
+    part = {bound: number for number, bound in enumerate(bounds)}
+    memory = [0, 0 if in_place else 1, 2]
+    writers: list[list[int]] = [[-1] * len(bounds) for _ in Buffer]
+    readers: list[dict[int, list[int]]] = [{} for _ in Buffer]
+    result: list[list[int]] = []
+    for place, (kind, first, count, _, source, target, _, _, _) in enumerate(rows):
+        span = range(part[first], part[first + count])
+        found: set[int] = set()
+        if kind != OperationKind.RECEIVE:
+            found.update(writers[memory[source]][span.start : span.stop])
+        if kind != OperationKind.SEND:
+            written, read = writers[memory[target]], readers[memory[target]]
+            for chunk in span:
+                found.update(read.pop(chunk, (written[chunk],)))
+                written[chunk] = place
+        if reduces and kind in (OperationKind.SEND, OperationKind.COPY):
+            read = readers[memory[source]]
+            for chunk in span:
+                read.setdefault(chunk, []).append(place)
+        found.discard(-1)
+        result.append(sorted(found))
+    return result

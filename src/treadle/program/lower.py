@@ -1,0 +1,62 @@
+"""Any schedule to a program."""
+
+from __future__ import annotations
+
+from treadle.program.program import Program
+from treadle.program.routes.route_program import lower_routes
+from treadle.program.steps import step_lowering as steps
+from treadle.program.steps.exchange_lowering import lower_exchange
+from treadle.program.trees import forest_program as forest
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.collective import Collective
+from treadle.schedules.schedule import Schedule, written_out
+from treadle.schedules.trees.forest import ForestSchedule
+from treadle.topologies.topology import Topology
+
+
+def lower(
+    topology: Topology,
+    collective: Collective,
+    schedule: Schedule,
+    *,
+    channels: int = 1,
+    in_place: bool = False,
+    merge: bool = True,
+) -> Program:
+    """Turn a schedule into a program, by its type.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    schedule : Schedule
+        Verified by the caller.
+    channels : int
+        Independent streams between two ranks (steps: of each link; routes: in each layer) that the data are
+        dealt out to.
+    in_place : bool
+        INPUT and OUTPUT are one memory.
+    merge : bool
+        Send adjacent chunks as one message where nothing tells them apart.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule does not fit the collective.
+    InfeasibleError
+        If programs cannot express it, or a factored schedule is of too many ranks.
+    """
+    schedule = written_out(schedule)
+    if isinstance(schedule, ForestSchedule):
+        return forest.lower(topology, collective, schedule, channels=channels, in_place=in_place, merge=merge)
+    if isinstance(schedule, ExchangeSchedule):
+        return lower_exchange(
+            topology, collective, schedule, channels=channels, in_place=in_place, merge=merge
+        )
+    if isinstance(schedule, RouteSchedule | TimedRoutes):
+        return lower_routes(topology, collective, schedule, channels=channels, in_place=in_place, merge=merge)
+    return steps.lower_steps(
+        topology, collective, schedule, channels=channels, in_place=in_place, merge=merge
+    )

@@ -1,0 +1,362 @@
+"""Programs into equivalent programs: instances, merged messages, copies cut like messages, other chunks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.program.message_levels import continues, dataflow
+from treadle.program.program import OperationKind, Program
+
+MAX_INSTANCES = 256
+"""Most copies of a program side by side."""
+
+_COLUMNS = ("operation_kind", "peer", "channel", "step", "source", "target", "path", "first", "count")
+
+
+def replicate(program: Program, instances: int) -> Program:
+    """Run a program in so many copies side by side, each on its part of every shard.
+
+    More thread blocks, streams or threads then share a link's work: what MSCCL calls instances.
+
+    Parameters
+    ----------
+    program : Program
+    instances : int
+        1 to `MAX_INSTANCES`.
+
+    Returns
+    -------
+    Program
+        With `instances` times the chunks. Part i of a shard is its i-th equal run of chunks, in the places
+        that the whole shard had before; copy i of an operation is on channel (old channel) * instances + i.
+
+    Raises
+    ------
+    ScheduleError
+        If `instances` is out of range.
+
+    Notes
+    -----
+    An operation that spans shards is cut at their bounds, at both ends of a message alike. Copies share no
+    chunk, so an operation waits for the copies of its own instance only.
+    """
+    if not 1 <= instances <= MAX_INSTANCES:
+        raise ScheduleError(f"instances: expected 1 to {MAX_INSTANCES}, found {instances}")
+    if instances == 1:
+        return program
+    bounds = program.shard_offset
+    rows: list[list[int]] = []
+    waits: list[list[int]] = []
+    copies: list[list[list[int]]] = []
+    """For each old operation and instance, the new ones."""
+    sizes = []
+    columns = list(zip(*(getattr(program, name).tolist() for name in _COLUMNS), strict=True))
+    for rank in range(program.n_ranks):
+        begin = len(rows)
+        for number in program.operations(rank):
+            kind, peer, channel, step, source, target, path, first, count = columns[number]
+            copies.append([[] for _ in range(instances)])
+            for low, past, shard in _within_shards(bounds, first, first + count):
+                start, length = int(bounds[shard]), int(bounds[shard + 1] - bounds[shard])
+                for i in range(instances):
+                    place = start * instances + i * length + low - start
+                    waited = [
+                        new
+                        for old in program.waits_of(number).tolist()
+                        for new in _touching(rows, copies[old][i], place, past - low)
+                    ]
+                    copies[number][i].append(len(rows))
+                    lane = channel * instances + i
+                    rows.append([kind, peer, lane, step, source, target, path, place, past - low])
+                    waits.append(waited)
+        sizes.append(len(rows) - begin)
+    return _rebuilt(
+        program,
+        rows,
+        waits,
+        sizes,
+        n_chunks=program.n_chunks * instances,
+        shard_offset=bounds * instances,
+    )
+
+
+def split_copies(program: Program) -> Program:
+    """Cut copies where no message straddles, so that they tie no messages together.
+
+    The copy of a rank's whole shard to its output touches the chunks of all its trees; in parts, each tree's
+    chunks can be moved by themselves.
+
+    Parameters
+    ----------
+    program : Program
+
+    Returns
+    -------
+    Program
+        The same data moved; the parts of a copy take its place, in rising order.
+    """
+    moves = program.operation_kind != OperationKind.COPY
+    order = np.argsort(program.first[moves], kind="stable")
+    first, past = program.first[moves][order], (program.first + program.count)[moves][order]
+    cuts = first[1:][first[1:] >= np.maximum.accumulate(past)[:-1]] if len(order) else first
+    rows: list[list[int]] = []
+    waits: list[list[int]] = []
+    parts: list[list[int]] = []
+    sizes = []
+    columns = list(zip(*(getattr(program, name).tolist() for name in _COLUMNS), strict=True))
+    for rank in range(program.n_ranks):
+        begin = len(rows)
+        for number in program.operations(rank):
+            *head, start, count = columns[number]
+            inside = cuts[(cuts > start) & (cuts < start + count)].tolist() if not moves[number] else []
+            parts.append([])
+            for low, past_ in pairwise([start, *inside, start + count]):
+                earlier = program.waits_of(number).tolist()
+                waits.append(
+                    [new for old in earlier for new in _touching(rows, parts[old], low, past_ - low)]
+                )
+                parts[number].append(len(rows))
+                rows.append([*head, low, past_ - low])
+        sizes.append(len(rows) - begin)
+    return _rebuilt(program, rows, waits, sizes, n_chunks=program.n_chunks, shard_offset=program.shard_offset)
+
+
+def recut(program: Program, bounds: Int64Array) -> Program:
+    """Move the same data in chunks of other sizes.
+
+    Parameters
+    ----------
+    program : Program
+    bounds : array of int64, shape (n_addresses + 1,)
+        Chunk c becomes the new chunks bounds[c] to bounds[c + 1]; strictly rising from 0. What a rank's
+        buffers hold must come to the same number of new chunks everywhere that it was the same before.
+
+    Returns
+    -------
+    Program
+        With the same operations in the same order.
+
+    Raises
+    ------
+    ScheduleError
+        If the bounds do not rise.
+
+    Notes
+    -----
+    Every element keeps its way if the new chunks are of one size; what changes is how much of a shard each
+    old chunk is, and with it how much a link carries.
+    """
+    if len(bounds) != program.n_addresses + 1 or bounds[0] != 0 or np.any(np.diff(bounds) < 1):
+        raise ScheduleError(f"new chunks: expected {program.n_addresses + 1} bounds that rise from 0")
+    n_chunks = int(bounds[program.n_chunks])
+    return replace(
+        program,
+        n_chunks=n_chunks,
+        shard_offset=bounds[program.shard_offset],
+        first=bounds[program.first],
+        count=bounds[program.first + program.count] - bounds[program.first],
+    )
+
+
+def merge_messages(program: Program) -> Program:
+    """Join messages that follow each other on a stream and carry adjacent chunks the same way.
+
+    Fewer messages mean fewer latencies, thread blocks' steps and requests.
+
+    Parameters
+    ----------
+    program : Program
+
+    Returns
+    -------
+    Program
+        A message joins the one before it on its stream if at both ends the kinds, buffers and path agree and
+        everything that its operation waits for comes before the other's: it is then ready no later.
+        Copies are left alone.
+
+    Notes
+    -----
+    The joined message takes the place of its first part in both lists, so the lists stay a legal serial order
+    and no cycle arises that was not there.
+    """
+    into = np.arange(program.n_operations)
+    count = program.count.copy()
+    for sends, receives in _streams(program).values():
+        head = 0
+        for place in range(1, len(sends)):
+            ends = ((sends[head], sends[place]), (receives[head], receives[place]))
+            if all(_joins(program, count, one, other) for one, other in ends):
+                for one, other in ends:
+                    into[other] = one
+                    count[one] += program.count[other]
+            else:
+                head = place
+    kept = np.flatnonzero(into == np.arange(len(into)))
+    number = np.full(len(into), -1, dtype=np.int64)
+    number[kept] = np.arange(len(kept))
+    waits: list[set[int]] = [set() for _ in kept]
+    for old in range(len(into)):
+        here = int(number[into[old]])
+        waits[here].update(int(number[into[wait]]) for wait in program.waits_of(old).tolist())
+        waits[here].discard(here)
+    rows = [[int(getattr(program, name)[i]) for name in _COLUMNS[:-1]] + [int(count[i])] for i in kept]
+    owners = np.bincount(program.operation_rank[kept], minlength=program.n_ranks)
+    return _rebuilt(
+        program,
+        rows,
+        [sorted(found) for found in waits],
+        owners.tolist(),
+        n_chunks=program.n_chunks,
+        shard_offset=program.shard_offset,
+    )
+
+
+def merge_levels(program: Program) -> Program:
+    """Join messages of one level that carry adjacent chunks from and to the same buffers.
+
+    Chunks that go the same way in different steps or on different channels then travel together, where
+    `merge_messages` leaves each stream to itself.
+
+    Parameters
+    ----------
+    program : Program
+
+    Returns
+    -------
+    Program
+        Every message has a channel of its own. Steps and paths are those of a message's first part: this is
+        for runtimes, which heed neither.
+
+    Notes
+    -----
+    A message waits for all that its parts wait for: `treadle.program.message_levels.Dataflow` says why no
+    circle arises. The lists follow one order of all operations that waits and messages allow.
+    """
+    flow = dataflow(program)
+    follows = continues(program, flow)
+    if not follows.any():
+        return program
+    is_send = program.operation_kind == OperationKind.SEND
+    by_number = np.lexsort((flow.number, program.peer, is_send, program.operation_rank))
+    begins = np.maximum.accumulate(np.where(follows[by_number], 0, np.arange(len(by_number))))
+    head = np.empty_like(by_number)
+    head[by_number] = by_number[begins]
+    waiting = np.repeat(np.arange(program.n_operations), np.diff(program.wait_offset))
+    pairs = np.unique(np.stack([head[program.waits], head[waiting]]), axis=1)
+    sends = np.flatnonzero(is_send & ~follows)
+    messages = np.stack([sends, flow.partner[sends]])
+    order = _legal_order(np.unique(head), np.concatenate([pairs, messages], axis=1))
+    order = order[np.argsort(program.operation_rank[order], kind="stable")]
+    place = np.full(program.n_operations, -1, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    waits: list[list[int]] = [[] for _ in order]
+    for awaited, operation in place[pairs].T.tolist():
+        waits[operation].append(awaited)
+    joined = replace(
+        program,
+        channel=np.maximum(flow.number, 0),
+        count=np.maximum(1, np.bincount(head, program.count, program.n_operations)).astype(np.int64),
+    )
+    return _rebuilt(
+        program,
+        np.stack([getattr(joined, name)[order] for name in _COLUMNS], axis=1).tolist(),
+        waits,
+        np.bincount(program.operation_rank[order], minlength=program.n_ranks).tolist(),
+        n_chunks=program.n_chunks,
+        shard_offset=program.shard_offset,
+    )
+
+
+def _legal_order(operations: Int64Array, pairs: Int64Array) -> Int64Array:
+    """The operations ordered by pairs (earlier, later), and as they are numbered where these allow it."""
+    followers: dict[int, list[int]] = defaultdict(list)
+    missing = dict.fromkeys(operations.tolist(), 0)
+    for earlier, later in pairs.T.tolist():
+        followers[earlier].append(later)
+        missing[later] += 1
+    ready = [operation for operation, before in missing.items() if before == 0]
+    order: list[int] = []
+    while ready:  # a heap
+        order.append(heappop(ready))
+        for later in followers[order[-1]]:
+            missing[later] -= 1
+            if missing[later] == 0:
+                heappush(ready, later)
+    assert len(order) == len(operations)
+    return np.array(order, dtype=np.int64)
+
+
+def _joins(program: Program, count: Int64Array, one: int, other: int) -> bool:
+    """Whether one end of a message can take the next one's with it."""
+    same = all(
+        getattr(program, name)[one] == getattr(program, name)[other]
+        for name in ("operation_kind", "source", "target", "path")
+    )
+    waits = program.waits_of(other)
+    return bool(same and program.first[one] + count[one] == program.first[other] and np.all(waits < one))
+
+
+def _streams(program: Program) -> dict[tuple[int, int, int], tuple[list[int], list[int]]]:
+    """Sends and receives of each (from, to, channel), in list order; ScheduleError unless they match."""
+    streams: dict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    owner, kinds = program.operation_rank.tolist(), program.operation_kind.tolist()
+    peers, channels = program.peer.tolist(), program.channel.tolist()
+    for number, kind in enumerate(kinds):
+        if kind == OperationKind.SEND:
+            streams[owner[number], peers[number], channels[number]][0].append(number)
+        elif kind != OperationKind.COPY:
+            streams[peers[number], owner[number], channels[number]][1].append(number)
+    for (sender, receiver, _), (sends, receives) in streams.items():
+        if len(sends) != len(receives):
+            raise ScheduleError(f"sends and receives {sender}->{receiver} do not match")
+    return streams
+
+
+def _within_shards(bounds: Int64Array, first: int, past: int) -> list[tuple[int, int, int]]:
+    """A range cut at the bounds of shards: first, one past the last, shard."""
+    low = int(np.searchsorted(bounds, first, side="right")) - 1
+    high = int(np.searchsorted(bounds, past, side="left"))
+    cuts = [first, *(int(b) for b in bounds[low + 1 : high] if first < b < past), past]
+    return [
+        (one, other, int(np.searchsorted(bounds, one, side="right")) - 1) for one, other in pairwise(cuts)
+    ]
+
+
+def _touching(rows: list[list[int]], candidates: list[int], first: int, count: int) -> list[int]:
+    """Those of some operations that share chunks with a range; all of them if none does."""
+    found = [i for i in candidates if rows[i][7] < first + count and first < rows[i][7] + rows[i][8]]
+    return found or candidates
+
+
+def _rebuilt(
+    program: Program,
+    rows: Sequence[Sequence[int]],
+    waits: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+    *,
+    n_chunks: int,
+    shard_offset: Int64Array,
+) -> Program:
+    """The program with other operations."""
+    table = np.array(rows, dtype=np.int64).reshape(-1, len(_COLUMNS)).T
+    columns: dict[str, Any] = {
+        name: values if name in ("first", "count") else values.astype(np.int32)
+        for name, values in zip(_COLUMNS, table, strict=True)
+    }
+    columns["operation_offset"] = _offsets(sizes)
+    columns["wait_offset"] = _offsets([len(found) for found in waits])
+    columns["waits"] = np.array([wait for found in waits for wait in sorted(found)], dtype=np.int64)
+    return replace(program, n_chunks=n_chunks, shard_offset=shard_offset, **columns)
+
+
+def _offsets(lengths: Sequence[int]) -> Int64Array:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)

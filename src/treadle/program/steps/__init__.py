@@ -1,0 +1,1 @@
+"""Steps to programs."""

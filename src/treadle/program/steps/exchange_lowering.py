@@ -1,0 +1,248 @@
+"""Steps of an all-to-all to programs: every chunk goes from hand to hand, and waits for no step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.program.program import MAX_CHUNKS, Program
+from treadle.program.steps.step_pieces import Holdings, Moves, check_links, parallel_places
+from treadle.program.steps.step_program import Frame, assemble
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.collective import Collective, CollectiveKind, check_membership
+from treadle.topologies.topology import Topology
+
+
+def check_alltoall(
+    topology: Topology,
+    collective: Collective,
+    schedule: ExchangeSchedule | RouteSchedule | TimedRoutes,
+    *,
+    channels: int,
+    in_place: bool,
+) -> None:
+    """Refuse what no program of an all-to-all can be made of.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule does not fit the collective, or `channels` is less than 1.
+    InfeasibleError
+        If it is to be in place.
+    """
+    check_membership(topology, collective)
+    if collective.kind is not CollectiveKind.ALLTOALL or schedule.n_ranks != collective.n_ranks:
+        raise ScheduleError(
+            f"the schedule is for {schedule.kind} of {schedule.n_ranks} ranks, the collective is "
+            f"{collective.kind} of {collective.n_ranks}"
+        )
+    if in_place:
+        raise InfeasibleError(
+            "an all-to-all sends other data than it receives, so input and output cannot be one memory"
+        )
+    if channels < 1:
+        raise ScheduleError(f"channels: expected at least 1, found {channels}")
+
+
+def lower_exchange(
+    topology: Topology,
+    collective: Collective,
+    schedule: ExchangeSchedule,
+    *,
+    channels: int = 1,
+    in_place: bool = False,
+    merge: bool = True,
+) -> Program:
+    """Turn the steps of an all-to-all into a program.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        An all-to-all on `topology`.
+    schedule : ExchangeSchedule
+        Verified by the caller; what lowering finds missing on its way it refuses.
+    channels : int
+        Independent streams of each link: the shards are dealt out to so many.
+    in_place : bool
+        Must be False: an all-to-all sends other data than it receives.
+    merge : bool
+        Send adjacent chunks of different sends as one message where step, link, channel and buffers agree.
+
+    Returns
+    -------
+    Program
+        Its chunks are the largest equal ones whose bounds include those of all sends.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule does not fit the collective or leaves something out.
+    InfeasibleError
+        If programs cannot express it: in place, sends that end at switches, too many chunks, a chunk that
+        comes to a rank twice.
+
+    Notes
+    -----
+    A rank forwards out of SCRATCH, what is its own goes from INPUT and comes to OUTPUT. A send waits for the
+    receives that brought its chunks; nothing waits for a step to end. Forwarders run nothing of their own:
+    what goes from rank to rank through them is one send, whose path names them.
+    """
+    check_alltoall(topology, collective, schedule, channels=channels, in_place=in_place)
+    pieces = _cut(collective, schedule)
+    moves = _moves(topology, collective, schedule, pieces, channels)
+    _check_chains(moves, pieces)
+    moves, paths = _through_forwarders(moves, collective.n_ranks)
+    frame = Frame(
+        collective,
+        Holdings(collective.n_ranks, pieces.source),
+        n_chunks=pieces.n_chunks,
+        shard_offset=pieces.shard_offset,
+        bounds=pieces.bounds,
+        in_place=False,
+        targets=pieces.target,
+    )
+    return assemble(frame, [moves], merge=merge, longer_paths=paths)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """Runs of chunks that no send begins or ends within, in the order of the program's chunks.
+
+    Parameters
+    ----------
+    n_chunks : int
+        Of the program: those of the largest per-rank buffer.
+    shard_offset : array of int64, shape (N * N + 1,)
+        In chunks of the program.
+    source, target : arrays of int64, shape (n_pieces,)
+        Ranks.
+    bounds : array of int64, shape (2, n_pieces)
+        In chunks of the program.
+    first, past : arrays of int64, shape (n,)
+        Pieces that each send carries.
+    """
+
+    n_chunks: int
+    shard_offset: Int64Array
+    source: Int64Array
+    target: Int64Array
+    bounds: Int64Array
+    first: Int64Array
+    past: Int64Array
+
+
+def _cut(collective: Collective, schedule: ExchangeSchedule) -> _Pieces:
+    n, sends, demands = collective.n_ranks, schedule.sends, collective.pair_demands
+    pairs = schedule.sources.astype(np.int64) * n + schedule.targets
+    asked = np.flatnonzero(demands.between)
+    if not np.array_equal(np.sort(pairs), asked):
+        raise ScheduleError("the schedule's shards are not just the pairs that have a demand, one for each")
+    stride = schedule.n_chunks + 1
+    low, high = (pairs[sends.shard] * stride + ends for ends in (sends.low, sends.high))
+    places = np.unique(np.concatenate([asked * stride, asked * stride + schedule.n_chunks, low, high]))
+    pair, cut = np.divmod(places, stride)
+    weights = demands.matrix.reshape(-1)
+    fine = weights[pair] * cut  # in 1/P of a unit of demand
+    unit = gcd(*(np.unique(weights) * schedule.n_chunks).tolist(), *np.unique(fine).tolist())
+    if int(weights.sum()) * schedule.n_chunks // unit > MAX_CHUNKS:
+        raise InfeasibleError(
+            f"the sends' bounds need {int(weights.sum()) * schedule.n_chunks // unit} equal chunks of the "
+            f"data, programs have up to {MAX_CHUNKS}; use a schedule with fewer chunks (--chunks)"
+        )
+    offset = np.concatenate([[0], np.cumsum(weights * schedule.n_chunks // unit)]).astype(np.int64)
+    begins = np.flatnonzero(cut < schedule.n_chunks)  # the end of a shard begins no piece
+    number = np.searchsorted(begins, np.arange(len(places)))
+    position = offset[pair] + fine // unit
+    return _Pieces(
+        n_chunks=demands.buffer_units * schedule.n_chunks // unit,
+        shard_offset=offset,
+        source=pair[begins] // n,
+        target=pair[begins] % n,
+        bounds=np.stack([position[begins], position[begins + 1]]),
+        first=number[np.searchsorted(places, low)],
+        past=number[np.searchsorted(places, high)],
+    )
+
+
+def _moves(
+    topology: Topology, collective: Collective, schedule: ExchangeSchedule, pieces: _Pieces, channels: int
+) -> Moves:
+    """Every send, cut into pieces; forwarders are numbered on from the ranks."""
+    sends = schedule.sends
+    if sends.n_sends and int(sends.link.max()) >= topology.n_links:
+        raise ScheduleError(
+            f"exchange: link {sends.link.max()}, expected links from 0 to {topology.n_links - 1}"
+        )
+    number = np.full(topology.n_nodes, -1, dtype=np.int64)
+    holders = [*collective.ranks, *collective.forwarders]
+    number[holders] = np.arange(len(holders))
+    tails, heads = number[topology.tails], number[topology.heads]
+    check_links(topology, sends.link, tails, heads)
+    counts = pieces.past - pieces.first
+    send = np.repeat(np.arange(sends.n_sends), counts)
+    within = np.arange(len(send)) - np.repeat(np.cumsum(counts) - counts, counts)
+    link = sends.link[send].astype(np.int64)
+    shard = sends.shard[send].astype(np.int64)
+    return Moves(
+        step=sends.send_steps()[send].astype(np.int64),
+        sender=tails[link],
+        receiver=heads[link],
+        channel=parallel_places(topology)[link] * channels + shard * channels // schedule.n_shards,
+        path=link,
+        send=send,
+        piece=pieces.first[send] + within,
+    )
+
+
+def _check_chains(moves: Moves, pieces: _Pieces) -> None:
+    """Every piece must go from its source from hand to hand to its target, to no rank twice."""
+    row = moves.part(np.lexsort((moves.step, moves.piece)))
+    starts = np.append(np.ones(min(1, len(row)), dtype=np.bool_), row.piece[1:] != row.piece[:-1])
+    first = np.flatnonzero(starts)
+    if not np.array_equal(row.piece[first], np.arange(len(pieces.source))):
+        raise ScheduleError("exchange: some chunk never leaves its source; treadle verify lists which")
+    later = np.flatnonzero(~starts)
+    last = np.append(first[1:], len(row)) - 1
+    if (
+        np.any(row.sender[first] != pieces.source)
+        or np.any(row.sender[later] != row.receiver[later - 1])
+        or np.any(row.step[later] <= row.step[later - 1])
+        or np.any(row.receiver[last] != pieces.target)
+    ):
+        raise ScheduleError(
+            "exchange: some chunk is sent before it has come, or does not get to its target; treadle verify "
+            "lists which"
+        )
+    n_ranks = int(max(row.sender.max(), row.receiver.max())) + 1
+    visits = np.concatenate([row.piece * n_ranks + row.receiver, row.piece[first] * n_ranks + pieces.source])
+    if len(np.unique(visits)) < len(visits):
+        raise InfeasibleError(
+            "exchange: some chunk comes to a rank twice, for which programs have one place only; "
+            "expected routes without circles"
+        )
+
+
+def _through_forwarders(moves: Moves, n_ranks: int) -> tuple[Moves, list[tuple[int, ...]]]:
+    """Moves from rank to rank, and the paths of those that pass forwarders; in the step of their first link.
+
+    Only ranks have places for chunks. A chunk that a forwarder would keep for some steps is sent when the
+    forwarder would get it.
+    """
+    if len(moves) == 0 or int(moves.receiver.max()) < n_ranks:
+        return moves, []
+    row = moves.part(np.lexsort((moves.step, moves.piece)))
+    starts = np.flatnonzero(row.sender < n_ranks)
+    ends = np.append(starts[1:], len(row))
+    path, numbers = row.path[starts], dict[tuple[int, ...], int]()
+    for place in np.flatnonzero(ends - starts > 1).tolist():
+        links = tuple(row.path[starts[place] : ends[place]].tolist())
+        path[place] = -1 - numbers.setdefault(links, len(numbers))
+    found = replace(row.part(starts), receiver=row.receiver[ends - 1], path=path)
+    return found.part(np.argsort(found.step, kind="stable")), list(numbers)

@@ -1,0 +1,236 @@
+"""Step schedules to programs: sends and receives that wait for the chunks they need, and for no step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd, lcm
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.program.program import MAX_CHUNKS, Program
+from treadle.program.steps.step_pieces import Holdings, Moves, check_links, parallel_places, useful
+from treadle.program.steps.step_program import Frame, assemble
+from treadle.schedules.collective import Collective, CollectiveKind, check_membership
+from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.topologies.topology import Topology
+
+
+def lower_steps(
+    topology: Topology,
+    collective: Collective,
+    schedule: StepSchedule,
+    *,
+    channels: int = 1,
+    in_place: bool = False,
+    merge: bool = True,
+) -> Program:
+    """Turn a step schedule into a program.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        On `topology`; of the schedule's kind and number of ranks, shards of one size.
+    schedule : StepSchedule
+        Verified by the caller; what lowering finds missing on its way it refuses.
+    channels : int
+        Independent streams of each link: the shards are dealt out to so many.
+    in_place : bool
+        INPUT and OUTPUT are one memory.
+    merge : bool
+        Send adjacent chunks of different sends as one message where step, link, channel and buffers agree.
+
+    Returns
+    -------
+    Program
+        Shards are ordered by their homes. n_chunks is the smallest number of equal chunks whose bounds
+        include those of all sends of both phases.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule does not fit the collective or leaves something out.
+    InfeasibleError
+        If programs cannot express it: sends that end at forwarders or switches; an allreduce of whole
+        buffers that passes sums on, or in place.
+
+    Notes
+    -----
+    Steps become dataflow: a send waits for the receives that brought its chunks (reducing: for the last sum),
+    a sum for the sum before it, a broadcast receive for the reducing send out of the memory that it
+    overwrites. Nothing waits for a step to end. Sends that have no effect (of chunks that the head has
+    already, or of sums that never get home) are left out; a step schedule may have them.
+
+    What is left has one order of all messages, by step and by turn (target - sender mod N), that every rank's
+    list follows: in a reduction a rank sends a chunk once, after all sums of it; in a broadcast it receives
+    it once, before it sends it. So the program runs even where a send waits for its receive. Parallel links
+    have streams of their own, in the links' order: channel = (place among the parallel links) * channels +
+    stream.
+
+    Sums are kept in OUTPUT where the rank has one for the chunk, else in SCRATCH. O(n log n) for n sends cut
+    where others begin or end: 0.3 s of CPU time for the 66 560 of an allgather on a torus of 16x16.
+    """
+    _check_fit(topology, collective, schedule)
+    if channels < 1:
+        raise ScheduleError(f"channels: expected at least 1, found {channels}")
+    layout = _layout(schedule)
+    holdings = layout.holdings(collective.n_ranks)
+    phases: list[Moves] = []
+    first_step = 0
+    for steps in schedule.phases:
+        moves = _moves(topology, collective, steps, layout, channels)
+        kept = moves.part(useful(steps.direction, moves, holdings))
+        phases.append(replace(kept, step=kept.step + first_step))
+        first_step += steps.n_steps
+    if schedule.has_whole_shards:
+        _check_direct(phases[0], holdings, in_place=in_place)
+    frame = Frame(
+        collective,
+        holdings,
+        n_chunks=layout.n_chunks,
+        shard_offset=layout.shard_offset(collective.n_ranks),
+        bounds=layout.bounds(),
+        in_place=in_place,
+    )
+    return assemble(frame, phases, merge=merge)
+
+
+def _check_fit(topology: Topology, collective: Collective, schedule: StepSchedule) -> None:
+    check_membership(topology, collective)
+    if schedule.kind is not collective.kind:
+        raise ScheduleError(f"the schedule is for {schedule.kind}, the collective is {collective.kind}")
+    if schedule.n_ranks != collective.n_ranks:
+        raise ScheduleError(f"the schedule has {schedule.n_ranks} ranks, the collective {collective.n_ranks}")
+    if collective.weights is not None and len(set(collective.weights)) > 1:
+        raise ScheduleError("the shards of step schedules are of one size, those of the collective differ")
+    homes = np.bincount(schedule.phases[0].homes, minlength=collective.n_ranks)
+    if not homes.any():
+        raise ScheduleError("the schedule has no shards")
+    one_each = collective.kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
+    for rank in range(collective.n_ranks):
+        at_root = collective.root is None or rank == collective.root
+        if (homes[rank] and not at_root) or ((one_each or schedule.has_whole_shards) and homes[rank] != 1):
+            expected = int(at_root)
+            raise ScheduleError(
+                f"{schedule.kind}: rank {rank} is the home of {homes[rank]} shards, expected {expected}"
+            )
+    for steps in schedule.phases:
+        if steps.n_sends and int(steps.link.max()) >= topology.n_links:
+            raise ScheduleError(
+                f"steps: link {steps.link.max()}, expected links from 0 to {topology.n_links - 1}"
+            )
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the chunks of shards lie in the program.
+
+    Parameters
+    ----------
+    position : array of int64, shape (S,)
+        Place of each shard among all, by home.
+    homes : array of int64, shape (S,)
+        Home of the shard at each place.
+    fine : int
+        Parts of a shard in which `cuts` counts: common to both phases.
+    cuts : array of int64, shape (K + 1,)
+        Where sends of any shard begin or end, from 0 to the end of the shard, in chunks of the program.
+    is_whole : bool
+        All shards are the whole buffer and share its chunks.
+    """
+
+    position: Int64Array
+    homes: Int64Array
+    fine: int
+    cuts: Int64Array
+    is_whole: bool
+
+    @property
+    def n_chunks(self) -> int:
+        """Of the program."""
+        return int(self.cuts[-1]) * (1 if self.is_whole else len(self.homes))
+
+    def holdings(self, n_ranks: int) -> Holdings:
+        """The homes of all pieces."""
+        return Holdings(n_ranks, np.repeat(self.homes, len(self.cuts) - 1))
+
+    def shard_offset(self, n_ranks: int) -> Int64Array:
+        """Chunks of each rank's shards; shards that share all chunks are counted to rank 0."""
+        homes = np.zeros(1, dtype=np.int64) if self.is_whole else self.homes
+        before = np.searchsorted(homes, np.arange(n_ranks + 1))
+        offset: Int64Array = (before * self.cuts[-1]).astype(np.int64)
+        return offset
+
+    def bounds(self) -> Int64Array:
+        """First and one past the last chunk of each piece, shape (2, n_pieces)."""
+        starts = np.arange(len(self.homes)) * (0 if self.is_whole else self.cuts[-1])
+        ends = [starts[:, None] + cuts for cuts in (self.cuts[:-1], self.cuts[1:])]
+        return np.stack(ends).reshape(2, -1)
+
+
+def _layout(schedule: StepSchedule) -> _Layout:
+    homes = schedule.phases[0].homes.astype(np.int64)
+    order = np.argsort(homes, kind="stable")
+    position = np.empty(len(homes), dtype=np.int64)
+    position[order] = np.arange(len(homes))
+    fine = lcm(*(steps.n_chunks for steps in schedule.phases))
+    ends = [
+        np.unique(column).astype(np.int64) * (fine // steps.n_chunks)
+        for steps in schedule.phases
+        for column in (steps.low, steps.high)
+    ]
+    cuts = np.unique(np.concatenate([[0, fine], *ends]))
+    cuts //= gcd(*cuts.tolist())
+    layout = _Layout(position, homes[order], fine, cuts, schedule.has_whole_shards)
+    if layout.n_chunks > MAX_CHUNKS:
+        raise InfeasibleError(
+            f"the sends' bounds need {layout.n_chunks} equal chunks of the data, programs have up to "
+            f"{MAX_CHUNKS}; use a schedule with fewer chunks per shard"
+        )
+    return layout
+
+
+def _moves(topology: Topology, collective: Collective, steps: Steps, layout: _Layout, channels: int) -> Moves:
+    """Every send of a phase, cut into pieces."""
+    rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
+    rank_of[list(collective.ranks)] = np.arange(collective.n_ranks)
+    tails, heads = rank_of[topology.tails], rank_of[topology.heads]
+    check_links(topology, steps.link, tails, heads)
+    # both bounds are cuts, so that these are exact; in program chunks as the cuts are
+    unit = layout.fine // int(layout.cuts[-1])
+    scale = layout.fine // steps.n_chunks
+    low, high = (np.searchsorted(layout.cuts, ends * scale // unit) for ends in _bounds_of(steps))
+    counts = high - low
+    send = np.repeat(np.arange(steps.n_sends), counts)
+    within = np.arange(len(send)) - np.repeat(np.cumsum(counts) - counts, counts)
+    link = steps.link[send].astype(np.int64)
+    place = layout.position[steps.shard[send]]
+    stream = place * channels // steps.n_shards
+    return Moves(
+        step=steps.send_steps()[send].astype(np.int64),
+        sender=tails[link],
+        receiver=heads[link],
+        channel=parallel_places(topology)[link] * channels + stream,
+        path=link,
+        send=send,
+        piece=place * (len(layout.cuts) - 1) + low[send] + within,
+    )
+
+
+def _bounds_of(steps: Steps) -> tuple[Int64Array, Int64Array]:
+    return steps.low.astype(np.int64), steps.high.astype(np.int64)
+
+
+def _check_direct(moves: Moves, holdings: Holdings, *, in_place: bool) -> None:
+    """Whole buffers: a rank has memory for one sum of the buffer, its own."""
+    if not bool(np.all(holdings.is_home(moves.receiver, moves.piece))):
+        raise InfeasibleError(
+            "this allreduce sums the whole buffer towards every rank at once and passes sums on, for which "
+            "programs have no memory; it can be lowered only where every rank is linked to every other"
+        )
+    if in_place:
+        raise InfeasibleError(
+            "this allreduce reads every rank's whole input until its end, so that it cannot run in place"
+        )

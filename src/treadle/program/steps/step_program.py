@@ -1,0 +1,284 @@
+"""The program of a step schedule: messages, the buffers that they use, and what waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.program.program import Buffer, OperationKind, Program
+from treadle.program.steps.step_pieces import Holdings, Moves
+from treadle.schedules.collective import Collective, CollectiveKind
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Where the data of a collective lies.
+
+    Parameters
+    ----------
+    collective : Collective
+    holdings : Holdings
+    n_chunks : int
+        Of the program.
+    shard_offset : array of int64
+        As `Program` has it.
+    bounds : array of int64, shape (2, n_pieces)
+        First and one past the last chunk of each piece.
+    in_place : bool
+    targets : array of int64, shape (n_pieces,), optional
+        The rank to which each piece goes, where it goes to one only.
+    """
+
+    collective: Collective
+    holdings: Holdings
+    n_chunks: int
+    shard_offset: Int64Array
+    bounds: Int64Array
+    in_place: bool
+    targets: Int64Array | None = None
+
+    @property
+    def kind(self) -> CollectiveKind:
+        """Of the collective."""
+        return self.collective.kind
+
+    def sums(self, rank: Int64Array, piece: Int64Array) -> Int64Array:
+        """Buffer in which each rank sums each piece."""
+        has_output = self.holdings.is_home(rank, piece) | (self.kind is CollectiveKind.ALLREDUCE)
+        return np.where(has_output, Buffer.OUTPUT, Buffer.SCRATCH).astype(np.int64)
+
+    def stored(self, rank: Int64Array, piece: Int64Array) -> Int64Array:
+        """Buffer in which each rank stores each piece that comes as it is."""
+        if self.targets is None:
+            return np.full(len(rank), int(Buffer.OUTPUT))
+        return np.where(self.targets[piece] == rank, Buffer.OUTPUT, Buffer.SCRATCH).astype(np.int64)
+
+    def own_copies(self) -> tuple[Int64Array, Int64Array]:
+        """Ranks that copy a shard to their OUTPUT because nothing else brings it there, and the shards."""
+        n = self.collective.n_ranks
+        if self.kind.reduces or self.in_place:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        own = np.arange(n) * (n + 1 if self.kind is CollectiveKind.ALLTOALL else 1)
+        has = np.flatnonzero(np.diff(self.shard_offset)[own])
+        return has, own[has]
+
+
+@dataclass(frozen=True, eq=False)
+class _Flow:
+    """The moves of one phase in the program's order.
+
+    Parameters
+    ----------
+    moves : Moves
+    reduces : bool
+    departure, arrival : array of int64, shape (rows,)
+        Cell (piece at a rank) that each move reads and the one that it fills.
+    buffers : array of int64, shape (3, rows)
+        What is read at the sender, added to at the receiver, and written there.
+    starts : array of int64
+        Rows with which the messages begin.
+    """
+
+    moves: Moves
+    reduces: bool
+    departure: Int64Array
+    arrival: Int64Array
+    buffers: Int64Array
+    starts: Int64Array
+
+    @property
+    def message(self) -> Int64Array:
+        """Message of each row, from 0."""
+        lengths = np.diff(np.append(self.starts, len(self.moves)))
+        return np.repeat(np.arange(len(self.starts)), lengths)
+
+
+def assemble(
+    frame: Frame, phases: list[Moves], *, merge: bool, longer_paths: Sequence[tuple[int, ...]] = ()
+) -> Program:
+    """The program of moves that all have an effect.
+
+    Parameters
+    ----------
+    frame : Frame
+    phases : list of Moves
+        In the order in which they run; steps count on from one to the next.
+    merge : bool
+        Whether moves of different sends may be one message.
+    longer_paths : sequence of tuples of int
+        Links of the paths that have several.
+    """
+    flows = [
+        _flow(frame, moves, reduces=frame.kind.reduces and number == 0, merge=merge)
+        for number, moves in enumerate(phases)
+    ]
+    used = np.unique(np.concatenate([moves.path for moves in phases]))
+    paths = [longer_paths[-1 - path] if path < 0 else (path,) for path in used.tolist()]
+    operations = np.concatenate([*_operations(frame, flows, used)], axis=1)
+    # both ends of a message are at its place in every rank's list, after the rank's own copies
+    order = np.lexsort((operations[_PLACE], operations[_RANK]))
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    wait_offset, waits = _wait_lists(number, *_waits(flows))
+    columns = operations[:, order]
+    return Program(
+        kind=frame.kind,
+        nodes=np.array(frame.collective.ranks, dtype=np.int32),
+        root=-1 if frame.collective.root is None else frame.collective.root,
+        n_chunks=frame.n_chunks,
+        shard_offset=frame.shard_offset,
+        in_place=frame.in_place,
+        operation_offset=_offsets(np.bincount(columns[_RANK], minlength=frame.collective.n_ranks)),
+        operation_kind=columns[_KIND].astype(np.int32),
+        peer=columns[_PEER].astype(np.int32),
+        channel=columns[_CHANNEL].astype(np.int32),
+        step=columns[_STEP].astype(np.int32),
+        source=columns[_SOURCE].astype(np.int32),
+        target=columns[_TARGET].astype(np.int32),
+        path=columns[_PATH].astype(np.int32),
+        first=columns[_FIRST],
+        count=columns[_COUNT],
+        wait_offset=wait_offset,
+        waits=waits,
+        path_offset=_offsets(np.array([len(path) for path in paths], dtype=np.int64)),
+        path_links=np.array([link for path in paths for link in path], dtype=np.int32),
+    )
+
+
+def _flow(frame: Frame, moves: Moves, *, reduces: bool, merge: bool) -> _Flow:
+    # in a step everybody begins with the rank after its own: in target order all would begin with one rank
+    turn = (moves.receiver - moves.sender) % frame.collective.n_ranks
+    moves = moves.part(
+        np.lexsort((moves.piece, moves.path, moves.channel, moves.receiver, moves.sender, turn, moves.step))
+    )
+    departure = frame.holdings.cells(moves.sender, moves.piece)
+    arrival = frame.holdings.cells(moves.receiver, moves.piece)
+    if reduces:
+        target = frame.sums(moves.receiver, moves.piece)
+        is_first = np.zeros(len(moves), dtype=np.bool_)
+        is_first[np.unique(arrival, return_index=True)[1]] = True
+        added = np.where(is_first, Buffer.INPUT, target)
+        has_sum = _Last(arrival, arrival).find(departure) >= 0
+        read = np.where(has_sum, frame.sums(moves.sender, moves.piece), Buffer.INPUT)
+    else:
+        added = target = frame.stored(moves.receiver, moves.piece)
+        is_own = ~np.bool_(frame.kind.reduces) & frame.holdings.is_home(moves.sender, moves.piece)
+        read = np.where(is_own, Buffer.INPUT, frame.stored(moves.sender, moves.piece))
+    buffers = np.stack([read, added, target]).astype(np.int64)
+    if frame.in_place and frame.kind.broadcasts:  # one name for one memory lets more moves share a message
+        buffers[buffers == Buffer.INPUT] = Buffer.OUTPUT
+    return _Flow(
+        moves, reduces, departure, arrival, buffers, _message_starts(frame, moves, buffers, merge=merge)
+    )
+
+
+def _message_starts(frame: Frame, moves: Moves, buffers: Int64Array, *, merge: bool) -> Int64Array:
+    """Rows that do not go on with the message of the row before."""
+    same = [moves.step, moves.sender, moves.receiver, moves.channel, moves.path, *buffers]
+    if not merge:
+        same.append(moves.send)
+    first, end = frame.bounds[:, moves.piece]
+    joined = first[1:] == end[:-1]
+    for column in same:
+        joined &= column[1:] == column[:-1]
+    return np.flatnonzero(np.append(np.ones(min(1, len(moves)), dtype=np.bool_), ~joined))
+
+
+_FIELDS = 11
+_RANK, _PLACE, _KIND, _PEER, _CHANNEL, _STEP, _SOURCE, _TARGET, _PATH, _FIRST, _COUNT = range(_FIELDS)
+"""Rows of a table of operations."""
+
+
+def _operations(
+    frame: Frame, flows: list[_Flow], used: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """All sends, all receives, both by the number of their message, and the copies; fields by operations."""
+    sent: list[Int64Array] = []
+    received: list[Int64Array] = []
+    n_messages = 0
+    for flow in flows:
+        ends = np.append(flow.starts[1:], len(flow.moves)) - 1
+        moves, (read, added, target) = flow.moves.part(flow.starts), flow.buffers[:, flow.starts]
+        n = len(moves)
+        place = np.arange(n_messages, n_messages + n)
+        n_messages += n
+        first = frame.bounds[0, moves.piece]
+        count = frame.bounds[1, flow.moves.piece[ends]] - first
+        kind = OperationKind.RECEIVE_REDUCE if flow.reduces else OperationKind.RECEIVE
+        at_sender = (moves.sender, place, np.full(n, OperationKind.SEND), moves.receiver)
+        at_receiver = (moves.receiver, place, np.full(n, kind), moves.sender)
+        along = (moves.channel, moves.step)
+        path = np.searchsorted(used, moves.path)
+        sent.append(np.stack([*at_sender, *along, read, read, path, first, count]))
+        received.append(np.stack([*at_receiver, *along, added, target, np.full(n, -1), first, count]))
+    ranks, shards = frame.own_copies()
+    copies = np.zeros((_FIELDS, len(ranks)), dtype=np.int64)
+    copies[[_RANK, _FIRST]] = ranks, frame.shard_offset[shards]
+    copies[_COUNT] = frame.shard_offset[shards + 1] - copies[_FIRST]
+    copies[[_PLACE, _PEER, _PATH]] = -1
+    copies[_KIND], copies[_SOURCE], copies[_TARGET] = OperationKind.COPY, Buffer.INPUT, Buffer.OUTPUT
+    return np.concatenate(sent, axis=1), np.concatenate(received, axis=1), copies
+
+
+class _Last:
+    """The last value given for each key."""
+
+    def __init__(self, keys: Int64Array, values: Int64Array) -> None:
+        order = np.argsort(keys, kind="stable")
+        ordered = keys[order]
+        is_last = np.append(ordered[1:] != ordered[:-1], np.ones(min(1, len(keys)), dtype=np.bool_))
+        self._keys, self._values = ordered[is_last], values[order][is_last]
+
+    def find(self, keys: Int64Array) -> Int64Array:
+        """The value of each key, -1 where there is none."""
+        if not len(self._keys):
+            return np.full(len(keys), -1, dtype=np.int64)
+        place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[place] == keys, self._values[place], -1).astype(np.int64)
+
+
+def _waits(flows: list[_Flow]) -> tuple[Int64Array, Int64Array]:
+    """Pairs of operations, the second awaited by the first, numbered as in `_operations`.
+
+    Each piece at a rank: sums follow each other; the send of a sum follows the last; a broadcast send follows
+    the receive, or the last sum at home; a broadcast receive follows the send out of the same memory.
+    """
+    total = sum(len(flow.starts) for flow in flows)
+    pairs: list[tuple[Int64Array, Int64Array]] = []
+    summed: _Last | None = None
+    emptied: _Last | None = None
+    before = 0
+    for flow in flows:
+        send = before + flow.message
+        receive = total + send
+        before += len(flow.starts)
+        arrived = _Last(flow.arrival, receive)
+        found = arrived.find(flow.departure)
+        if flow.reduces:
+            order = np.argsort(flow.arrival, kind="stable")
+            again = np.flatnonzero(flow.arrival[order][1:] == flow.arrival[order][:-1])
+            pairs.append((receive[order[again + 1]], receive[order[again]]))
+            in_output = flow.buffers[0] == Buffer.OUTPUT  # in place, INPUT goes by that name
+            summed, emptied = arrived, _Last(flow.departure[in_output], send[in_output])
+        elif summed is not None and emptied is not None:
+            found = np.where(found < 0, summed.find(flow.departure), found)
+            pairs.append((receive, emptied.find(flow.arrival)))
+        pairs.append((send, found))
+    waiting, awaited = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    return waiting[awaited >= 0], awaited[awaited >= 0]
+
+
+def _wait_lists(
+    number: Int64Array, waiting: Int64Array, awaited: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Waits of each operation in the program's numbers, as offsets and lists without repeats."""
+    total = len(number)
+    pairs = np.unique(number[waiting] * total + number[awaited])
+    return _offsets(np.bincount(pairs // max(1, total), minlength=total)), pairs % max(1, total)
+
+
+def _offsets(lengths: Int64Array) -> Int64Array:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

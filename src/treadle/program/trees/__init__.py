@@ -1,0 +1,1 @@
+"""Forests to programs."""

@@ -1,0 +1,1 @@
+"""Schedules of an all-to-all: in steps, and by routes."""

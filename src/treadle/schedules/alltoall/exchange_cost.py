@@ -1,0 +1,138 @@
+"""What a step schedule of an all-to-all costs: exact loads per step, bandwidth time, time at a size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.collective import Collective
+from treadle.topologies.topology import Topology
+
+_SAFE = 2**62
+"""Sums below this fit 64 bits."""
+
+
+def exchange_loads(
+    topology: Topology, collective: Collective, schedule: ExchangeSchedule
+) -> Iterator[NDArray[Any]]:
+    """What crosses each link, shape (m,), step by step, in units of 1/P of a unit of demand.
+
+    Integers of 64 bits, or Python's where those could wrap.
+    """
+    sends = schedule.sends
+    weights = _weights(collective, schedule)
+    total = float(np.sum(weights[sends.shard].astype(np.float64) * (sends.high - sends.low)))
+    exact = total < _SAFE
+    for step in range(sends.n_steps):
+        span = sends.span(step)
+        sizes = (sends.high[span] - sends.low[span]).astype(np.int64 if exact else object)
+        load = np.zeros(topology.n_links, dtype=sizes.dtype)
+        np.add.at(load, sends.link[span], sizes * weights[sends.shard[span]])
+        yield load
+
+
+def _weights(collective: Collective, schedule: ExchangeSchedule) -> Int64Array:
+    demands = collective.pair_demands
+    if demands.n_ranks != schedule.n_ranks:
+        raise ScheduleError(f"a schedule for {schedule.n_ranks} ranks, the collective has {demands.n_ranks}")
+    weights: Int64Array = demands.matrix[schedule.sources, schedule.targets]
+    return weights
+
+
+def step_times(topology: Topology, collective: Collective, schedule: ExchangeSchedule) -> list[Fraction]:
+    """Seconds that each step takes per unit of demand, as latencies vanish, exact: U_t of the paper's (15)
+    where all links have bandwidth 1."""
+    capacities, members = _capacities(topology)
+    times = []
+    for load in exchange_loads(topology, collective, schedule):
+        every = np.concatenate([load, *_host_loads(topology, load)])
+        slowest = max(
+            (
+                Fraction(int(every[member].max()), capacity)
+                for capacity, member in zip(capacities, members, strict=True)
+            ),
+            default=Fraction(0),
+        )
+        times.append(slowest / schedule.n_chunks)
+    return times
+
+
+def exchange_time(topology: Topology, collective: Collective, schedule: ExchangeSchedule) -> Fraction:
+    """Seconds per byte of the collective's `size` (the larger per-rank buffer), exact."""
+    units = collective.pair_demands.buffer_units
+    return sum(step_times(topology, collective, schedule), Fraction(0)) / units
+
+
+def exchange_algbw(topology: Topology, collective: Collective, schedule: ExchangeSchedule) -> Fraction:
+    """Asymptotic algorithmic bandwidth, bytes/s: size / time as latencies vanish."""
+    time = exchange_time(topology, collective, schedule)
+    if not time:
+        raise ScheduleError("the schedule sends nothing, so it has no throughput")
+    return 1 / time
+
+
+def exchange_runtime_s(
+    topology: Topology,
+    collective: Collective,
+    schedule: ExchangeSchedule,
+    size_bytes: int,
+    *,
+    alpha_s: float = 0.0,
+) -> float:
+    """Time of the alpha-beta model: per step, the slowest of (latency + bytes / bandwidth) over used links.
+
+    A host with an injection cap takes at least bytes / cap, out and in.
+
+    Parameters
+    ----------
+    topology : Topology
+        Its links' own latencies count.
+    collective : Collective
+    schedule : ExchangeSchedule
+    size_bytes : int
+        The larger per-rank buffer.
+    alpha_s : float
+        Added per step, seconds.
+    """
+    unit_bytes = size_bytes / (schedule.n_chunks * collective.pair_demands.buffer_units)
+    total = alpha_s * schedule.n_steps
+    for load in exchange_loads(topology, collective, schedule):
+        used = np.flatnonzero(load)
+        if not used.size:
+            continue
+        times = load[used].astype(np.float64) * unit_bytes / topology.bandwidths[used]
+        slowest = float((topology.latencies_ns[used] * 1e-9 + times).max())
+        capped = np.flatnonzero(topology.injection_bytes_per_s)
+        caps = topology.injection_bytes_per_s[capped]
+        for side in _host_loads(topology, load):
+            slowest = max(slowest, float((side.astype(np.float64) * unit_bytes / caps).max(initial=0.0)))
+        total += slowest
+    return total
+
+
+def _capacities(topology: Topology) -> tuple[list[int], list[Int64Array]]:
+    """Distinct capacities, and the places of links, capped hosts' egress and ingress that have each."""
+    caps = topology.injection_bytes_per_s[topology.injection_bytes_per_s > 0]
+    every = np.concatenate([topology.bandwidths, caps, caps])
+    distinct = np.unique(every)
+    return distinct.tolist(), [np.flatnonzero(every == capacity) for capacity in distinct]
+
+
+def _host_loads(topology: Topology, load: NDArray[Any]) -> list[NDArray[Any]]:
+    """What leaves, then what enters each host with an injection cap."""
+    capped = np.flatnonzero(topology.injection_bytes_per_s)
+    if not capped.size:
+        return []
+    sides = []
+    for ends in (topology.tails, topology.heads):
+        total = np.zeros(topology.n_nodes, dtype=load.dtype)
+        np.add.at(total, ends, load)
+        sides.append(total[capped])
+    return sides

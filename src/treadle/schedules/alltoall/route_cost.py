@@ -1,0 +1,141 @@
+"""What routes of an all-to-all cost: exact loads, bandwidth, time at a size."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.collective import Collective
+from treadle.topologies.topology import Topology
+
+_SAFE = 2.0**62
+"""Sums below this fit 64 bits."""
+
+
+def route_loads(topology: Topology, schedule: RouteSchedule) -> NDArray[Any]:
+    """Chunks over each link, shape (m,): integers of 64 bits, or Python's where those could wrap."""
+    total = float(schedule.units.astype(np.float64) @ schedule.hops)
+    load = np.zeros(topology.n_links, dtype=np.int64 if total < _SAFE else object)
+    np.add.at(load, schedule.path_links, np.repeat(schedule.units.astype(load.dtype), schedule.hops))
+    return load
+
+
+def slowest(loads: NDArray[Any], capacities: NDArray[np.integer]) -> Fraction:
+    """Largest load over capacity, exact; 0 where nothing is loaded."""
+    return max(
+        (Fraction(int(loads[capacities == rate].max()), int(rate)) for rate in np.unique(capacities)),
+        default=Fraction(0),
+    )
+
+
+def route_time(topology: Topology, collective: Collective, schedule: RouteSchedule) -> Fraction:
+    """Seconds per unit of demand if all chunks move at once: the paper's all-to-all time, 1/F.
+
+    The busiest link or, where hosts have an injection cap, what a host itself sends or receives.
+    """
+    time = slowest(route_loads(topology, schedule), topology.bandwidths) / schedule.n_chunks
+    caps = topology.injection_bytes_per_s[np.array(collective.ranks)]
+    between = collective.pair_demands.between
+    own = np.maximum(between.sum(axis=0), between.sum(axis=1))
+    return max(time, slowest(own[caps > 0], caps[caps > 0]))
+
+
+def round_times(topology: Topology, collective: Collective, schedule: TimedRoutes) -> list[Fraction]:
+    """Seconds of each round per unit of demand, as latencies vanish: its chunks share what they cross."""
+    routes = schedule.routes
+    caps = topology.injection_bytes_per_s[np.array(collective.ranks)]
+    times = []
+    for number in range(schedule.n_rounds):
+        paths, chunks = np.unique(schedule.path[schedule.span(number)], return_counts=True)
+        load = np.zeros(topology.n_links, dtype=np.int64)
+        for path, count in zip(paths.tolist(), chunks.tolist(), strict=True):
+            load[routes.path(path)] += count
+        used = np.flatnonzero(load)
+        time = slowest(load[used], topology.bandwidths[used])
+        for ends in (routes.source, routes.target):
+            own = np.bincount(ends[paths], weights=chunks, minlength=routes.n_ranks).astype(np.int64)
+            time = max(time, slowest(own[caps > 0], caps[caps > 0]))
+        times.append(time / routes.n_chunks)
+    return times
+
+
+def route_algbw(
+    topology: Topology, collective: Collective, schedule: RouteSchedule | TimedRoutes
+) -> Fraction:
+    """Asymptotic algorithmic bandwidth, bytes/s, exact: the larger per-rank buffer over the time.
+
+    Raises
+    ------
+    ScheduleError
+        If nothing is sent.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.schedules.alltoall.routes import routes_from_paths
+    >>> from treadle.topologies.catalogue.direct import from_arcs
+    >>> pair = from_arcs("pair", [0, 1], [1, 0], n=2)
+    >>> routes = routes_from_paths(2, 1, [(0, 1, 1, 0, [0]), (1, 0, 1, 0, [1])])
+    >>> route_algbw(pair, on_all_ranks(pair, CollectiveKind.ALLTOALL), routes)
+    Fraction(2, 1)
+    """
+    if isinstance(schedule, TimedRoutes):
+        time = sum(round_times(topology, collective, schedule), Fraction(0))
+    else:
+        time = route_time(topology, collective, schedule)
+    if not time:
+        raise ScheduleError("the routes carry nothing, so they have no throughput")
+    return collective.pair_demands.buffer_units / time
+
+
+def route_runtime(
+    topology: Topology,
+    collective: Collective,
+    schedule: RouteSchedule | TimedRoutes,
+    size_bytes: int,
+    *,
+    alpha_ns: int = 0,
+    hop_ns: int = 0,
+) -> Fraction:
+    """Time of the alpha-beta model for cut-through, seconds, exact.
+
+    In each round: the start-up, the longest way, and the bytes over the fullest link.
+
+    Parameters
+    ----------
+    topology : Topology
+        Its links' own latencies count, along each path.
+    collective : Collective
+    schedule : RouteSchedule or TimedRoutes
+        Without rounds, all chunks set out at once: one round.
+    size_bytes : int
+        The larger per-rank buffer.
+    alpha_ns : int
+        Nanoseconds until a host has started the flows of a round.
+    hop_ns : int
+        Nanoseconds that an adapter or switch takes to pass on a packet, for each hop of a path.
+
+    Notes
+    -----
+    An upper bound on cut-through forwarding: the last byte leaves when the fullest link is through, and then
+    has the longest path before it. Store and forward would pay the bytes at every hop. Rounds that wait for
+    the slowest host each time; where only ranks wait for their own, they overlap and may take less.
+    """
+    routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
+    way_ns = np.zeros(routes.n_paths, dtype=np.int64)
+    owner = np.repeat(np.arange(routes.n_paths), routes.hops)
+    np.add.at(way_ns, owner, topology.latencies_ns[routes.path_links] + hop_ns)
+    if isinstance(schedule, TimedRoutes):
+        times = round_times(topology, collective, schedule)
+        ways = [way_ns[schedule.path[schedule.span(number)]] for number in range(schedule.n_rounds)]
+    else:
+        times, ways = [route_time(topology, collective, routes)], [way_ns]
+    latency_ns = sum(alpha_ns + int(way.max(initial=0)) for way in ways)
+    moving = sum(times, Fraction(0)) * Fraction(size_bytes, collective.pair_demands.buffer_units)
+    return Fraction(latency_ns, 10**9) + moving

@@ -1,0 +1,192 @@
+"""Route schedules: weighted source routes of an all-to-all for fabrics whose adapters forward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import CollectiveKind
+
+MAX_UNITS = 2**24
+"""Most chunks per unit of demand."""
+
+
+@dataclass(frozen=True, eq=False)
+class RouteSchedule:
+    """Paths of every pair of ranks, the chunks steered to each, and its layer (virtual channel).
+
+    Each unit of demand is cut into P = `n_chunks` equal chunks, so pair (i, j) of demand w has P * w of
+    them. Path p carries `units[p]` of them from rank `source[p]` to rank `target[p]` over the links
+    path_links[path_offset[p]:path_offset[p + 1]]; adapters pass them on without their hosts.
+
+    Parameters
+    ----------
+    n_ranks : int
+        N.
+    n_chunks : int
+        P, 1 to 2**24.
+    source, target : arrays of int32, shape (k,)
+        Ranks; the paths are sorted by source, then by target.
+    units : array of int64, shape (k,)
+        At least 1.
+    layer : array of int32, shape (k,)
+        From 0.
+    path_offset : array of int64, shape (k + 1,)
+    path_links : array of int32, shape (total hops,)
+        Physical links in the order of the walk.
+
+    Raises
+    ------
+    ScheduleError
+        If shapes or ranges are wrong. `treadle.verification.routes.routes` checks meaning.
+
+    Notes
+    -----
+    28 bytes a path and 4 a hop. Read-only arrays of the right type are adopted without a copy.
+    """
+
+    n_ranks: int
+    n_chunks: int
+    source: Int32Array
+    target: Int32Array
+    units: Int64Array
+    layer: Int32Array
+    path_offset: Int64Array
+    path_links: Int32Array
+
+    def __post_init__(self) -> None:
+        for key, dtype in _DTYPES.items():
+            array = getattr(self, key)
+            adopted = isinstance(array, np.ndarray) and array.dtype == dtype and not array.flags.writeable
+            if not (adopted and array.flags.c_contiguous):
+                try:
+                    object.__setattr__(self, key, frozen(array, dtype))
+                except (OverflowError, TypeError, ValueError) as error:
+                    raise ScheduleError(f"routes: {key}: expected {np.dtype(dtype).name} ({error})") from None
+            if getattr(self, key).ndim != 1:
+                raise ScheduleError(f"routes: {key} must have one dimension")
+        if self.n_ranks < 2 or not 1 <= self.n_chunks <= MAX_UNITS:
+            raise ScheduleError("routes: needs at least 2 ranks and 1 to 2**24 chunks per unit of demand")
+        offset, count = self.path_offset, len(self.source)
+        for key in ("target", "units", "layer"):
+            if len(getattr(self, key)) != count:
+                raise ScheduleError(f"routes: {key} has {len(getattr(self, key))} values, expected {count}")
+        hops = len(self.path_links)
+        if len(offset) != count + 1 or offset[0] != 0 or offset[-1] != hops or np.any(np.diff(offset) < 0):
+            raise ScheduleError(f"routes: path_offset must rise from 0 to {hops} in {count} steps")
+        for key, least, most in (
+            ("source", 0, self.n_ranks - 1),
+            ("target", 0, self.n_ranks - 1),
+            ("units", 1, 2**44),
+            ("layer", 0, 2**15),
+            ("path_links", 0, 2**31 - 1),
+        ):
+            values = getattr(self, key)
+            if values.size and not (least <= int(values.min()) and int(values.max()) <= most):
+                raise ScheduleError(f"routes: {key} has a value outside {least} to {most}")
+        if np.any(np.diff(self.pair) < 0):
+            raise ScheduleError("routes: paths must be sorted by source, then by target")
+
+    @property
+    def kind(self) -> CollectiveKind:
+        """Routes serve all-to-all only."""
+        return CollectiveKind.ALLTOALL
+
+    @property
+    def n_paths(self) -> int:
+        """Number of paths k."""
+        return len(self.source)
+
+    @property
+    def n_layers(self) -> int:
+        """One more than the highest layer."""
+        return int(self.layer.max()) + 1 if self.n_paths else 0
+
+    @property
+    def pair(self) -> Int64Array:
+        """source * N + target of every path, shape (k,)."""
+        number: Int64Array = self.source.astype(np.int64) * self.n_ranks + self.target
+        return number
+
+    @property
+    def hops(self) -> Int64Array:
+        """Links of every path, shape (k,)."""
+        return np.diff(self.path_offset)
+
+    def span(self, source: int, target: int) -> slice:
+        """Where the paths of a pair are."""
+        number = source * self.n_ranks + target
+        return slice(*(int(place) for place in np.searchsorted(self.pair, [number, number + 1])))
+
+    def path(self, index: int) -> Int32Array:
+        """Links of path `index`."""
+        return self.path_links[self.path_offset[index] : self.path_offset[index + 1]]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RouteSchedule):
+            return NotImplemented
+        scalars = (self.n_ranks, self.n_chunks)
+        return scalars == (other.n_ranks, other.n_chunks) and all(
+            np.array_equal(getattr(self, key), getattr(other, key)) for key in _DTYPES
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.n_ranks, self.n_chunks, *(getattr(self, key).tobytes() for key in _DTYPES)))
+
+    def __repr__(self) -> str:
+        return (
+            f"<RouteSchedule: {self.n_ranks} ranks, {self.n_chunks} chunks, {self.n_paths} paths, "
+            f"{len(self.path_links)} hops, {self.n_layers} layers>"
+        )
+
+
+_DTYPES = {
+    "source": np.int32,
+    "target": np.int32,
+    "units": np.int64,
+    "layer": np.int32,
+    "path_offset": np.int64,
+    "path_links": np.int32,
+}
+
+Route = tuple[int, int, int, int, Sequence[int]]
+"""(source rank, target rank, units, layer, links)."""
+
+
+def routes_from_paths(n_ranks: int, n_chunks: int, routes: Iterable[Route]) -> RouteSchedule:
+    """A route schedule from tuples in any order.
+
+    Parameters
+    ----------
+    n_ranks, n_chunks : int
+    routes : iterable of (source, target, units, layer, links)
+        Sorted here by pair; the order within a pair is kept.
+
+    Raises
+    ------
+    ScheduleError
+        If a value is out of range.
+
+    Examples
+    --------
+    >>> routes_from_paths(2, 1, [(1, 0, 1, 0, [1]), (0, 1, 1, 0, [0])])
+    <RouteSchedule: 2 ranks, 1 chunks, 2 paths, 2 hops, 1 layers>
+    """
+    rows = sorted(routes, key=lambda route: route[:2])
+    columns = list(zip(*(row[:4] for row in rows), strict=True)) or [(), (), (), ()]
+    offset = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum([len(row[4]) for row in rows], out=offset[1:])
+    return RouteSchedule(
+        n_ranks=n_ranks,
+        n_chunks=n_chunks,
+        source=np.array(columns[0], dtype=np.int64),
+        target=np.array(columns[1], dtype=np.int64),
+        units=np.array(columns[2], dtype=np.int64),
+        layer=np.array(columns[3], dtype=np.int64),
+        path_offset=offset,
+        path_links=np.array([link for row in rows for link in row[4]], dtype=np.int64),
+    )

@@ -1,0 +1,1 @@
+"""Plan files: a zip of JSON and arrays, read with distrust."""

@@ -1,0 +1,454 @@
+"""A plan out of an opened archive, whatever its version; the format is described in `files`."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.errors import FormatError
+from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.factored import FactoredForest, FactoredSchedule
+from treadle.schedules.plan import Plan, PlanEntry, Scalar
+from treadle.schedules.plan_files.budget import (
+    MemoryBudget,
+    Shapes,
+    array_bytes,
+    fabric_bytes,
+    json_bytes,
+    pair_bytes,
+    state_bytes,
+)
+from treadle.schedules.plan_files.factored import LAYER_MEMBERS, MAX_LAYERS, factored_members, read_factored
+from treadle.schedules.plan_files.manifest_values import (
+    read_fraction,
+    read_list,
+    read_object,
+    read_optional,
+    read_string,
+    read_whole,
+    read_wholes,
+)
+from treadle.schedules.plan_files.members import MemberReader
+from treadle.schedules.schedule import Schedule
+from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
+from treadle.schedules.witness import witness_from_json
+from treadle.topologies.files import parse_canonical, parse_json, parse_with_hash
+from treadle.topologies.topology import Topology
+
+VERSION = 2
+"""What is written; the one before is read as well."""
+
+FOREST_COLUMNS = (
+    "root_multiplicity",
+    "tree_root",
+    "tree_multiplicity",
+    "parent",
+    "entry_path",
+    "entry_units",
+    "path_links",
+)
+FOREST_COUNTS = {"entry_count": "entry_offset", "path_length": "path_offset"}
+STEP_COLUMNS = ("homes", "shard", "link", "low", "high")
+STEP_COUNTS = {"step_count": "step_offset"}
+ROUTE_COLUMNS = ("source", "target", "units", "layer", "path_links")
+ROUTE_COUNTS = {"path_length": "path_offset"}
+ROUND_COLUMNS = ("path",)
+ROUND_COUNTS = {"round_count": "round_offset"}
+"""Members, and those that hold the differences of an offset array."""
+
+DEMANDS_MEMBER = "demands.npy"
+
+MAX_MANIFEST = 2**26  # bytes; a witness may have a number for every link
+_MAX_ITEMS = 1000  # forests, steps, routes and rounds
+_MAX_STEPS = 2**20  # rounds, too
+_NARROW = {"tree_root", "parent", "entry_path", "path_links", *STEP_COLUMNS, *ROUTE_COLUMNS, *ROUND_COLUMNS}
+_NARROW -= {"units"}
+_FEW = {"step_count", "round_count"}  # other counts are as many as what they count out
+
+_KEYS = {
+    "treadle",
+    "version",
+    "topology_sha256",
+    "collective",
+    "algorithm",
+    "algbw",
+    "optimal_algbw",
+    "witness",
+    "provenance",
+    "entries",
+    "forests",
+}
+
+
+def targets_member(number: int) -> str:
+    """Member with the targets of an exchange's shards, by the number of its steps."""
+    return f"steps/{number}/targets.npy"
+
+
+def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
+    """The plan in an archive; FormatError, another TreadleError or zipfile's own if it is none."""
+    budget = MemoryBudget(max_memory_bytes)
+    members = MemberReader(archive, budget)
+    text = members.text("manifest.json", MAX_MANIFEST)
+    budget.charge(json_bytes(text))
+    manifest = _manifest(parse_json(text))
+    items = _Items(members, manifest)
+    shapes = items.charge(budget)
+    topology, found = _topology(members.text("topology.json"), budget)
+    if manifest["topology_sha256"] != found:
+        raise FormatError(f"topology_sha256: does not belong to topology.json, which has {found}")
+    collective = _collective(manifest["collective"], members, topology, budget)
+    items.check_lengths(shapes, collective.n_ranks)
+    items.charge_state(budget, shapes, topology.n_nodes)
+    return Plan(
+        topology=topology,
+        collective=collective,
+        entries=items.entries(collective),
+        algorithm=read_string(manifest["algorithm"], "algorithm"),
+        algbw=read_fraction(manifest["algbw"], "algbw"),
+        optimal_algbw=read_optional(manifest["optimal_algbw"], read_fraction, "optimal_algbw"),
+        witness=None if manifest["witness"] is None else witness_from_json(manifest["witness"]),
+        provenance=_provenance(manifest["provenance"]),
+    )
+
+
+def _topology(text: str, budget: MemoryBudget) -> tuple[Topology, str]:
+    """The fabric, and its hash."""
+    charged = fabric_bytes(text, is_canonical=True)
+    budget.charge(charged)
+    found = parse_canonical(text)
+    if found is None:
+        budget.charge(max(0, fabric_bytes(text, is_canonical=False) - charged))
+        found = parse_with_hash(text)
+    return found
+
+
+def _manifest(value: Any) -> Mapping[str, Any]:
+    """The manifest in the form of the current version."""
+    if not isinstance(value, dict):
+        raise FormatError("manifest: expected an object")
+    version = value.get("version")
+    if value.get("treadle") != "plan" or type(version) is not int:
+        raise FormatError('manifest: expected "treadle": "plan" and a version')
+    if version not in (VERSION - 1, VERSION):
+        raise FormatError(f"manifest: version {version}, this program reads {VERSION - 1} and {VERSION}")
+    absent = {"steps": [], "routes": [], "rounds": 0, "factored": []}
+    if version == 1:
+        return {**absent, **read_object(value, "manifest", _KEYS)}
+    return {**absent, **read_object(value, "manifest", _KEYS | {"steps"}, {"routes", "rounds", "factored"})}
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What entries name by number."""
+
+    forests: list[Forest]
+    factored: list[FactoredForest]
+    steps: list[Steps]
+
+
+class _Items:
+    """The forests, steps, routes and rounds of an archive, and the entries that name them."""
+
+    def __init__(self, members: MemberReader, manifest: Mapping[str, Any]) -> None:
+        self._members = members
+        self._entries = read_list(manifest["entries"], "entries")
+        self._has_types = manifest["version"] > 1
+        self._n_forests = read_whole(manifest["forests"], "forests")
+        if not 0 <= self._n_forests <= _MAX_ITEMS:
+            raise FormatError(f"forests: {self._n_forests}, expected 0 to {_MAX_ITEMS}")
+        self._n_layers = _item_numbers(manifest, "factored", "layers")
+        if any(not 1 <= number <= MAX_LAYERS for number in self._n_layers):
+            raise FormatError(f"factored: layers must be 1 to {MAX_LAYERS}")
+        self._n_chunks = _item_numbers(manifest, "steps", "n_chunks")
+        self._route_chunks = _item_numbers(manifest, "routes", "n_chunks")
+        self._n_rounds = read_whole(manifest["rounds"], "rounds")
+        if not 0 <= self._n_rounds <= _MAX_ITEMS:
+            raise FormatError(f"rounds: {self._n_rounds}, expected 0 to {_MAX_ITEMS}")
+        expected = {"manifest.json", "topology.json"}
+        if isinstance(manifest["collective"], dict) and "demands" in manifest["collective"]:
+            expected.add(DEMANDS_MEMBER)
+        for folder, number, keys in (
+            ("forests", self._n_forests, (*FOREST_COLUMNS, *FOREST_COUNTS)),
+            ("steps", len(self._n_chunks), (*STEP_COLUMNS, *STEP_COUNTS)),
+            ("routes", len(self._route_chunks), (*ROUTE_COLUMNS, *ROUTE_COUNTS)),
+            ("rounds", self._n_rounds, (*ROUND_COLUMNS, *ROUND_COUNTS)),
+        ):
+            expected |= {f"{folder}/{i}/{key}.npy" for i in range(number) for key in keys}
+        exchanged = {targets_member(number) for number in self._exchanged()}
+        self._has_demands = DEMANDS_MEMBER in expected
+        self._check_number(len(expected) + len(exchanged))  # before names of so many members are made
+        for number, n_layers in enumerate(self._n_layers):
+            expected |= factored_members(number, n_layers)
+        members.check_names(expected | exchanged)
+
+    def _check_number(self, n_others: int) -> None:
+        """Refuse a manifest that speaks of many more factored members than there are."""
+        n_factored = len(self._n_layers) + LAYER_MEMBERS * sum(self._n_layers)
+        if n_others + n_factored > 2 * self._members.n_members + 2**16:
+            n_members = self._members.n_members
+            raise FormatError(f"factored: {n_factored} members expected, the archive has {n_members} in all")
+
+    def charge(self, budget: MemoryBudget) -> Shapes:
+        """Charge all arrays, by their headers; their shapes."""
+        shapes = self._members.shapes()
+        budget.charge(array_bytes(shapes, self._n_chunks, has_demands=self._has_demands))
+        return shapes
+
+    def charge_state(self, budget: MemoryBudget, shapes: Shapes, n_nodes: int) -> None:
+        """Charge what following the shards of steps takes, one of the steps after the other."""
+        exchanged = self._exchanged()
+        sizes = [
+            (prod(shapes[f"steps/{i}/homes.npy"]), self._n_chunks[i], prod(shapes[f"steps/{i}/shard.npy"]))
+            for i in range(len(self._n_chunks))
+            if i not in exchanged
+        ]
+        budget.charge(max((state_bytes(n_nodes, *size) for size in sizes), default=0))
+
+    def check_lengths(self, shapes: Shapes, n_ranks: int) -> None:
+        """Refuse columns that are longer than the collective allows, before any is read."""
+        most = {f"forests/{i}/root_multiplicity.npy": n_ranks for i in range(self._n_forests)}
+        most |= {f"factored/{i}/root_multiplicity.npy": n_ranks for i in range(len(self._n_layers))}
+        for number in self._exchanged():
+            pairs = n_ranks * (n_ranks - 1)
+            most |= {f"steps/{number}/homes.npy": pairs, targets_member(number): pairs}
+        for name, limit in most.items():
+            if prod(shapes[name]) > limit:
+                raise FormatError(f"member {name}: {prod(shapes[name])} values, expected at most {limit}")
+
+    def entries(self, collective: Collective) -> tuple[PlanEntry, ...]:
+        """The plan's entries."""
+        kind, n_ranks = collective.kind, collective.n_ranks
+        ways = self._directions("forests", self._n_forests)
+        forests = [self._forest(number, way, n_ranks) for number, way in enumerate(ways)]
+        ways = self._directions("steps", len(self._n_chunks))
+        steps = [self._step_phase(number, way, n_ranks) for number, way in enumerate(ways)]
+        ways = self._directions("factored", len(self._n_layers))
+        factored = [
+            read_factored(self._members, number, self._n_layers[number], way)
+            for number, way in enumerate(ways)
+        ]
+        routed = self._routed(kind, n_ranks)
+        return tuple(
+            self._entry(value, kind, _Parts(forests, factored, steps)) if found is None else found
+            for value, found in zip(self._entries, routed, strict=True)
+        )
+
+    def _exchanged(self) -> dict[int, None]:
+        """Numbers of the steps that exchanges name."""
+        return {self._sends(entry): None for entry in self._entries if self._type(entry) == "exchange"}
+
+    def _sends(self, entry: Mapping[str, Any]) -> int:
+        return _numbered(entry, "sends", len(self._n_chunks))
+
+    def _routed(self, kind: CollectiveKind, n_ranks: int) -> list[PlanEntry | None]:
+        """The entries that have routes; None for others."""
+        named: dict[str, set[int]] = {"routes": set(), "rounds": set()}
+        found: list[PlanEntry | None] = []
+        routes: dict[int, RouteSchedule] = {}
+        timed: dict[tuple[int, int], TimedRoutes] = {}
+        for entry in self._entries:
+            if self._type(entry) != "routes":
+                found.append(None)
+                continue
+            if kind is not CollectiveKind.ALLTOALL:
+                raise FormatError(f'entries: {kind} has no entries of "type": "routes"')
+            fields = read_object(entry, "entries", {"min_bytes", "max_bytes", "type", "routes"}, {"rounds"})
+            number = _numbered(fields, "routes", len(self._route_chunks))
+            named["routes"].add(number)
+            if number not in routes:
+                routes[number] = self._routes(number, n_ranks)
+            if "rounds" not in fields:
+                found.append(_sized(fields, routes[number]))
+                continue
+            rounds = _numbered(fields, "rounds", self._n_rounds)
+            named["rounds"].add(rounds)
+            if (number, rounds) not in timed:
+                timed[number, rounds] = self._timed(rounds, routes[number])
+            found.append(_sized(fields, timed[number, rounds]))
+        for folder, total in (("routes", len(self._route_chunks)), ("rounds", self._n_rounds)):
+            if len(named[folder]) != total:
+                raise FormatError(f"{folder}: some are used by no entry")
+        return found
+
+    def _entry(self, value: Any, kind: CollectiveKind, parts: _Parts) -> PlanEntry:
+        if self._type(value) == "exchange":
+            return self._exchange_entry(value, kind, parts.steps)
+        if kind is CollectiveKind.ALLTOALL:
+            raise FormatError('entries: an all-to-all has entries of "type": "exchange" or "routes"')
+        found = self._type(value)
+        is_forest = found in ("forests", "factored")
+        roles = {
+            role for role, needed in (("reduce", kind.reduces), ("broadcast", kind.broadcasts)) if needed
+        }
+        # an allreduce of steps may do with the reducing phase
+        optional = {"broadcast"} if roles == {"reduce", "broadcast"} and not is_forest else set()
+        keys = {"min_bytes", "max_bytes"} | ({"type"} if self._has_types else set())
+        fields = read_object(value, "entries", keys | roles - optional, optional)
+        schedule: Schedule
+        if found == "forests":
+            schedule = ForestSchedule(kind, **{role: parts.forests[fields[role]] for role in roles})
+        elif found == "factored":
+            schedule = FactoredSchedule(kind, **{role: parts.factored[fields[role]] for role in roles})
+        else:
+            schedule = StepSchedule(kind, **{role: parts.steps[fields[role]] for role in roles & set(fields)})
+        return _sized(fields, schedule)
+
+    def _exchange_entry(self, value: Any, kind: CollectiveKind, steps: list[Steps]) -> PlanEntry:
+        if kind is not CollectiveKind.ALLTOALL:
+            raise FormatError(f'entries: {kind} has no entries of "type": "exchange"')
+        fields = read_object(value, "entries", {"min_bytes", "max_bytes", "type", "sends"})
+        number = self._sends(fields)
+        targets = self._members.array(targets_member(number), np.int32)
+        return _sized(fields, ExchangeSchedule(steps[number], targets))
+
+    def _type(self, entry: Any) -> str:
+        """What an entry's numbers count; in version 1 always forests."""
+        if not isinstance(entry, dict):
+            raise FormatError("entries: expected objects")
+        found = entry.get("type") if self._has_types else "forests"
+        if found not in ("forests", "factored", "steps", "exchange", "routes"):
+            raise FormatError(
+                'entries: expected "type": "forests", "factored", "steps", "exchange" or "routes"'
+            )
+        return str(found)
+
+    def _directions(self, folder: str, number: int) -> list[Direction]:
+        """Which way each forest (or steps) flows: the role that the entries give it says so."""
+        ways: dict[int, Direction] = {}
+        if folder == "steps":
+            ways = dict.fromkeys(self._exchanged(), Direction.BROADCAST)
+        for entry in self._entries:
+            if self._type(entry) != folder:
+                continue
+            for way in Direction:
+                if way.value in entry:
+                    named = read_whole(entry[way.value], f"entries: {way.value}")
+                    if ways.setdefault(named, way) is not way or not 0 <= named < number:
+                        raise FormatError(f"entries: {folder} {named} is used both ways or does not exist")
+        if len(ways) != number:
+            raise FormatError(f"{folder}: some are used by no entry")
+        return [ways[i] for i in range(number)]
+
+    def _columns(
+        self, place: str, columns: tuple[str, ...], counts: dict[str, str]
+    ) -> dict[str, NDArray[Any]]:
+        found = {
+            key: self._members.array(
+                f"{place}/{key}.npy",
+                np.int32 if key in _NARROW else np.int64,
+                n_dimensions=2 if key == "parent" else 1,
+            )
+            for key in columns
+        }
+        for key, offset in counts.items():
+            most = _MAX_STEPS if key in _FEW else None
+            values = self._members.array(f"{place}/{key}.npy", np.int64, most=most)
+            found[offset] = _offsets(values, f"{place}: {key}")
+        return found
+
+    def _forest(self, number: int, direction: Direction, n_ranks: int) -> Forest:
+        columns = self._columns(f"forests/{number}", FOREST_COLUMNS, FOREST_COUNTS)
+        n_trees = columns["tree_root"].size
+        if (
+            columns["parent"].shape != (n_trees, n_ranks)
+            or columns["entry_offset"].size != n_trees * n_ranks + 1
+        ):
+            raise FormatError(f"forest {number}: its columns do not fit {n_trees} trees of {n_ranks} ranks")
+        return Forest(direction=direction, **columns)
+
+    def _step_phase(self, number: int, direction: Direction, n_ranks: int) -> Steps:
+        columns = self._columns(f"steps/{number}", STEP_COLUMNS, STEP_COUNTS)
+        return Steps(direction=direction, n_ranks=n_ranks, n_chunks=self._n_chunks[number], **columns)
+
+    def _routes(self, number: int, n_ranks: int) -> RouteSchedule:
+        columns = self._columns(f"routes/{number}", ROUTE_COLUMNS, ROUTE_COUNTS)
+        return RouteSchedule(n_ranks=n_ranks, n_chunks=self._route_chunks[number], **columns)
+
+    def _timed(self, number: int, routes: RouteSchedule) -> TimedRoutes:
+        return TimedRoutes(routes, **self._columns(f"rounds/{number}", ROUND_COLUMNS, ROUND_COUNTS))
+
+
+def _item_numbers(manifest: Mapping[str, Any], key: str, number: str) -> list[int]:
+    """A number of each of the steps, routes or factored forests."""
+    items = read_list(manifest[key], key)
+    if len(items) > _MAX_ITEMS:
+        raise FormatError(f"{key}: {len(items)}, expected 0 to {_MAX_ITEMS}")
+    return [read_whole(read_object(item, key, {number})[number], f"{key}: {number}") for item in items]
+
+
+def _numbered(entry: Mapping[str, Any], key: str, total: int) -> int:
+    """Number of the `key` that an entry names."""
+    number = read_whole(entry.get(key), f"entries: {key}")
+    if not 0 <= number < total:
+        raise FormatError(f"entries: {key} {number} do not exist")
+    return number
+
+
+def _sized(fields: Mapping[str, Any], schedule: Schedule) -> PlanEntry:
+    """An entry with the sizes that it serves."""
+    return PlanEntry(
+        read_whole(fields["min_bytes"], "entries: min_bytes"),
+        read_optional(fields["max_bytes"], read_whole, "entries: max_bytes"),
+        schedule,
+    )
+
+
+def _offsets(counts: Int64Array, place: str) -> Int64Array:
+    if counts.size and (counts.min() < 0 or counts.max() >= 2**31):
+        raise FormatError(f"{place} has a value out of range")
+    offsets = np.zeros(counts.size + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    offsets.setflags(write=False)
+    return offsets
+
+
+def _provenance(value: Any) -> dict[str, Scalar]:
+    if not isinstance(value, dict):
+        raise FormatError("provenance: expected an object")
+    for key, item in value.items():
+        if type(item) not in (str, int, float) or (isinstance(item, float) and not isfinite(item)):
+            raise FormatError(f"provenance: {key[:100]!r} is neither text nor a finite number")
+    return value
+
+
+def _collective(value: Any, members: MemberReader, topology: Topology, budget: MemoryBudget) -> Collective:
+    keys = {"kind", "ranks", "root", "weights", "forwarders"}
+    fields = read_object(value, "collective", keys, {"demands"})
+    kind = read_string(fields["kind"], "collective.kind")
+    if kind not in set(CollectiveKind):
+        raise FormatError(f"collective.kind: {kind[:100]!r}, expected one of {', '.join(CollectiveKind)}")
+    ranks = read_wholes(fields["ranks"], "collective.ranks")
+    forwarders = read_wholes(fields["forwarders"], "collective.forwarders")
+    if len(ranks) + len(forwarders) > topology.n_nodes:
+        raise FormatError(
+            f"collective: {len(ranks)} ranks and {len(forwarders)} forwarders, the fabric has "
+            f"{topology.n_nodes} nodes"
+        )
+    if kind == CollectiveKind.ALLTOALL:
+        budget.charge(pair_bytes(len(ranks)))
+    demands = None
+    if "demands" in fields:
+        if fields["demands"] != DEMANDS_MEMBER:
+            raise FormatError(f"collective.demands: expected {DEMANDS_MEMBER!r}")
+        demands = Demands(members.array(DEMANDS_MEMBER, np.int64, n_dimensions=2, most=len(ranks) ** 2))
+    return Collective(
+        CollectiveKind(kind),
+        ranks,
+        root=read_optional(fields["root"], read_whole, "collective.root"),
+        weights=read_optional(fields["weights"], read_wholes, "collective.weights"),
+        forwarders=forwarders,
+        demands=demands,
+    )

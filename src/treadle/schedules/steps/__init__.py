@@ -1,0 +1,1 @@
+"""Schedules in synchronous steps, and what they cost."""

@@ -1,0 +1,147 @@
+"""What a step schedule costs: steps, exact loads per step, bandwidth time, and time at a size.
+
+Notation of the dissertation, section 3.3.2: T_L = alpha * (number of steps); T_B = sum over the steps of the
+time that the most loaded link needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.schedules.trees.forest import Direction
+from treadle.topologies.topology import Topology
+
+
+def step_loads(topology: Topology, steps: Steps) -> Iterator[Int64Array]:
+    """Chunks that cross each link, shape (m,), step by step."""
+    sizes = steps.high.astype(np.int64) - steps.low
+    for step in range(steps.n_steps):
+        span = steps.span(step)
+        load = np.bincount(steps.link[span], weights=sizes[span], minlength=topology.n_links)
+        yield load.astype(np.int64)  # exact: a double counts chunks up to 2**53
+
+
+def shard_fraction(schedule: StepSchedule, steps: Steps) -> Fraction:
+    """Part of the collective's `size` that one shard is."""
+    return Fraction(1) if schedule.has_whole_shards else Fraction(1, steps.n_shards)
+
+
+def bandwidth_time(topology: Topology, schedule: StepSchedule) -> Fraction:
+    """T_B: seconds per byte of `size`, the sum over all steps of the slowest link's time, exact."""
+    return sum((_phase_time(topology, schedule, steps) for steps in schedule.phases), Fraction(0))
+
+
+def _phase_time(topology: Topology, schedule: StepSchedule, steps: Steps) -> Fraction:
+    chunk = shard_fraction(schedule, steps) / steps.n_chunks
+    return chunk * sum((_slowest(topology, load) for load in step_loads(topology, steps)), Fraction(0))
+
+
+def _slowest(topology: Topology, load: Int64Array) -> Fraction:
+    """Chunks over bandwidth of the slowest link or capped host, seconds if a chunk were a byte."""
+    times = [
+        Fraction(int(load[topology.bandwidths == bandwidth].max()), int(bandwidth))
+        for bandwidth in np.unique(topology.bandwidths)
+    ]
+    hosts, caps = _host_loads(topology, load)
+    times += [Fraction(chunks, cap) for chunks, cap in zip(hosts.tolist(), caps.tolist(), strict=True)]
+    return max(times, default=Fraction(0))
+
+
+def _host_loads(topology: Topology, load: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Chunks out of, then into every host with an injection cap, and the caps in bytes/s."""
+    capped = np.flatnonzero(topology.injection_bytes_per_s)
+    totals = np.zeros((2, topology.n_nodes), dtype=np.int64)
+    if capped.size:
+        np.add.at(totals[0], topology.tails, load)
+        np.add.at(totals[1], topology.heads, load)
+    return totals[:, capped].reshape(-1), np.tile(topology.injection_bytes_per_s[capped], 2)
+
+
+def t_b(topology: Topology, schedule: StepSchedule) -> Fraction:
+    """T_B in units of M/B, B the total egress bandwidth of a node.
+
+    A self-loop uses a port, so it counts in B although it carries nothing.
+
+    Raises
+    ------
+    ScheduleError
+        If the nodes have different bandwidths, so that B is not defined.
+    """
+    return bandwidth_time(topology, schedule) * node_bandwidth(topology)
+
+
+def node_bandwidth(topology: Topology) -> int:
+    """B: total egress bandwidth of a node, self-loops included, bytes/s; ScheduleError if nodes differ."""
+    totals = np.zeros((2, topology.n_nodes), dtype=np.int64)
+    np.add.at(totals[0], topology.tails, topology.bandwidths)
+    np.add.at(totals[1], topology.heads, topology.bandwidths)
+    if not totals.size or totals.min() != totals.max():
+        raise ScheduleError(f"{topology.name}: nodes differ in bandwidth; T_B in M/B is for regular fabrics")
+    return int(totals[0, 0])
+
+
+def algbw(topology: Topology, schedule: StepSchedule) -> Fraction:
+    """Asymptotic algorithmic bandwidth, bytes/s: size / time as latencies vanish."""
+    time = bandwidth_time(topology, schedule)
+    if not time:
+        raise ScheduleError("the schedule sends nothing, so it has no throughput")
+    return 1 / time
+
+
+def runtime_s(
+    topology: Topology,
+    schedule: StepSchedule,
+    size_bytes: int,
+    *,
+    alpha_s: float = 0.0,
+    gamma_s_per_byte: float = 0.0,
+) -> float:
+    """Time of the alpha-beta model: per step, the slowest of (latency + bytes / bandwidth) over used links.
+
+    A host with an injection cap takes at least bytes / cap, out and in.
+
+    Parameters
+    ----------
+    topology : Topology
+        Its links' own latencies count (section A.5.3).
+    schedule : StepSchedule
+    size_bytes : int
+        As nccl-tests defines it: the larger per-rank buffer.
+    alpha_s : float
+        Added per step, seconds.
+    gamma_s_per_byte : float
+        Time to add up a byte that has come, between steps (section A.3.4): T_C of `reduction_time`.
+    """
+    total = gamma_s_per_byte * size_bytes * float(reduction_time(topology, schedule))
+    for steps in schedule.phases:
+        chunk_bytes = float(shard_fraction(schedule, steps) / steps.n_chunks) * size_bytes
+        for load in step_loads(topology, steps):
+            used = np.flatnonzero(load)
+            if used.size:
+                times = load[used] * chunk_bytes / topology.bandwidths[used]
+                slowest = float((topology.latencies_ns[used] * 1e-9 + times).max())
+                hosts, caps = _host_loads(topology, load)
+                total += max(slowest, float((hosts * chunk_bytes / caps).max(initial=0.0)))
+            total += alpha_s
+    return total
+
+
+def reduction_time(topology: Topology, schedule: StepSchedule) -> Fraction:
+    """T_C in units of gamma * size (section A.3.4): per step, the most that any node has to add up.
+
+    At most T_B in M/B on a regular fabric (Theorem 6).
+    """
+    total = Fraction(0)
+    for steps in schedule.phases:
+        if steps.direction is Direction.REDUCE:
+            chunk = shard_fraction(schedule, steps) / steps.n_chunks
+            for load in step_loads(topology, steps):
+                received = np.bincount(topology.heads, weights=load, minlength=topology.n_nodes)
+                total += chunk * int(received.max())
+    return total

@@ -1,0 +1,283 @@
+"""Step schedules: which chunk crosses which link in which synchronous communication step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.trees.forest import Direction
+
+MAX_CHUNKS = 2**24
+"""Most chunks per shard."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Sends of one direction, grouped by communication step.
+
+    The data are S = `n_shards` shards of equal size, each cut into P = `n_chunks` equal chunks. Send i is the
+    tuple ((v, C), (u, w), t) of the dissertation, section A.2: chunks [low[i], high[i]) of shard `shard[i]`
+    cross link `link[i]` from u to w. All sends of a step read what their tails hold at its beginning, and
+    what arrives can be sent on in the next step.
+
+    Parameters
+    ----------
+    direction : Direction
+        BROADCAST: a shard spreads from its home, receivers store. REDUCE: it is summed up towards its home;
+        the tail sends its partial sum, the head adds it to its own.
+    n_ranks : int
+        N.
+    homes : array of int32, shape (S,)
+        Rank at which each shard starts (BROADCAST) or ends (REDUCE).
+    n_chunks : int
+        P >= 1.
+    step_offset : array of int64, shape (T + 1,)
+        Sends of step t (from 0) are step_offset[t] up to step_offset[t + 1]; a step may be empty.
+    shard, link : arrays of int32, shape (n,)
+        Shard and physical link of each send.
+    low, high : arrays of int32, shape (n,)
+        Chunks [low, high) of the shard, 0 <= low < high <= P.
+
+    Raises
+    ------
+    ScheduleError
+        If shapes or ranges are wrong. `treadle.verification.schedules` checks meaning.
+
+    Notes
+    -----
+    16 bytes a send. Read-only arrays of the right type are adopted without a copy.
+    """
+
+    direction: Direction
+    n_ranks: int
+    homes: Int32Array
+    n_chunks: int
+    step_offset: Int64Array
+    shard: Int32Array
+    link: Int32Array
+    low: Int32Array
+    high: Int32Array
+
+    def __post_init__(self) -> None:
+        for key, dtype in _DTYPES.items():
+            array = getattr(self, key)
+            adopted = isinstance(array, np.ndarray) and array.dtype == dtype and not array.flags.writeable
+            if not (adopted and array.flags.c_contiguous):
+                try:
+                    object.__setattr__(self, key, frozen(array, dtype))
+                except (OverflowError, TypeError, ValueError) as error:
+                    raise ScheduleError(f"steps: {key}: expected {np.dtype(dtype).name} ({error})") from None
+            if getattr(self, key).ndim != 1:
+                raise ScheduleError(f"steps: {key} must have one dimension")
+        if self.n_ranks < 1 or not 1 <= self.n_chunks <= MAX_CHUNKS:
+            raise ScheduleError("steps: needs at least 1 rank and 1 to 2**24 chunks per shard")
+        self._check_range("homes", self.homes, 0, self.n_ranks)
+        offset, total = self.step_offset, len(self.shard)
+        if not offset.size or offset[0] != 0 or offset[-1] != total or np.any(np.diff(offset) < 0):
+            raise ScheduleError(f"steps: step_offset must rise from 0 to {total}, the number of sends")
+        for key in ("link", "low", "high"):
+            if len(getattr(self, key)) != total:
+                raise ScheduleError(f"steps: {key} has {len(getattr(self, key))} values, expected {total}")
+        self._check_range("shard", self.shard, 0, self.n_shards)
+        self._check_range("link", self.link, 0, 2**31)
+        self._check_range("low", self.low, 0, self.n_chunks)
+        self._check_range("high", self.high, 1, self.n_chunks + 1)
+        if np.any(self.low >= self.high):
+            raise ScheduleError("steps: a send carries no chunk")
+
+    def _check_range(self, key: str, values: NDArray[np.int32], low: int, high: int) -> None:
+        if values.size and not (low <= int(values.min()) and int(values.max()) < high):
+            raise ScheduleError(f"steps: {key} has a value outside {low} to {high - 1}")
+
+    @property
+    def n_shards(self) -> int:
+        """Number of shards S."""
+        return len(self.homes)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of communication steps T, empty ones included."""
+        return len(self.step_offset) - 1
+
+    @property
+    def n_sends(self) -> int:
+        """Number of sends."""
+        return len(self.shard)
+
+    def span(self, step: int) -> slice:
+        """Where the sends of a step (from 0) are."""
+        return slice(int(self.step_offset[step]), int(self.step_offset[step + 1]))
+
+    def send_steps(self) -> Int32Array:
+        """Step of every send, from 0, shape (n,)."""
+        return np.repeat(np.arange(self.n_steps, dtype=np.int32), np.diff(self.step_offset))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Steps):
+            return NotImplemented
+        scalars = (self.direction, self.n_ranks, self.n_chunks)
+        return scalars == (other.direction, other.n_ranks, other.n_chunks) and all(
+            np.array_equal(getattr(self, key), getattr(other, key)) for key in _DTYPES
+        )
+
+    def __hash__(self) -> int:
+        scalars = (self.direction, self.n_ranks, self.n_chunks)
+        return hash((*scalars, *(getattr(self, key).tobytes() for key in _DTYPES)))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Steps {self.direction}: {self.n_ranks} ranks, {self.n_shards} shards of {self.n_chunks} "
+            f"chunks, {self.n_steps} steps, {self.n_sends} sends>"
+        )
+
+
+_DTYPES = {
+    "homes": np.int32,
+    "step_offset": np.int64,
+    "shard": np.int32,
+    "link": np.int32,
+    "low": np.int32,
+    "high": np.int32,
+}
+
+
+@dataclass(frozen=True)
+class StepSchedule:
+    """Steps that perform a collective: a reducing phase, a broadcasting one, or the first then the second.
+
+    Parameters
+    ----------
+    kind : CollectiveKind
+    reduce, broadcast : Steps, optional
+        Allgather and broadcast: only `broadcast`; reduce-scatter and reduce: only `reduce`. Allreduce: both,
+        about the same shards; or `reduce` alone, where every shard is the *whole* buffer and each rank is the
+        home of one (the allreduce within one diameter of section A.3.3).
+
+    Raises
+    ------
+    ScheduleError
+        If the parts do not belong to the kind or to each other.
+    """
+
+    kind: CollectiveKind
+    reduce: Steps | None = None
+    broadcast: Steps | None = None
+
+    def __post_init__(self) -> None:
+        kind, reducing, broadcasting = self.kind, self.reduce, self.broadcast
+        if not (kind.reduces or kind.broadcasts):
+            raise ScheduleError(f"{kind}: its schedules have no reducing or broadcasting phase")
+        if kind.reduces != (reducing is not None):
+            raise ScheduleError(
+                f"{kind}: a reducing phase {'is missing' if kind.reduces else 'is of no use'}"
+            )
+        if broadcasting is None and kind.broadcasts and not kind.reduces:
+            raise ScheduleError(f"{kind}: the broadcasting phase is missing")
+        if broadcasting is not None and not kind.broadcasts:
+            raise ScheduleError(f"{kind}: a broadcasting phase is of no use")
+        for steps, direction in ((reducing, Direction.REDUCE), (broadcasting, Direction.BROADCAST)):
+            if steps is not None and steps.direction is not direction:
+                raise ScheduleError(f"{kind}: the {direction} phase flows the other way")
+        if (
+            reducing is not None
+            and broadcasting is not None
+            and (
+                reducing.n_ranks != broadcasting.n_ranks
+                or not np.array_equal(reducing.homes, broadcasting.homes)
+            )
+        ):
+            raise ScheduleError(f"{kind}: the phases differ in ranks or in the homes of the shards")
+
+    @property
+    def phases(self) -> tuple[Steps, ...]:
+        """The phases in the order in which they run."""
+        return tuple(steps for steps in (self.reduce, self.broadcast) if steps is not None)
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks N."""
+        return self.phases[0].n_ranks
+
+    @property
+    def n_steps(self) -> int:
+        """Communication steps of all phases."""
+        return sum(steps.n_steps for steps in self.phases)
+
+    @property
+    def n_sends(self) -> int:
+        """Sends of all phases."""
+        return sum(steps.n_sends for steps in self.phases)
+
+    @property
+    def has_whole_shards(self) -> bool:
+        """Whether every shard is the whole buffer (an allreduce without a broadcasting phase)."""
+        return self.kind is CollectiveKind.ALLREDUCE and self.broadcast is None
+
+
+Send = tuple[int, int, int, int, int]
+"""(shard, link, step from 0, low, high)."""
+
+
+def steps_from_sends(
+    direction: Direction,
+    n_ranks: int,
+    n_chunks: int,
+    sends: Iterable[Send] | Sequence[NDArray[np.integer]],
+    *,
+    homes: Sequence[int] | None = None,
+    n_steps: int | None = None,
+) -> Steps:
+    """Steps from tuples, or from five arrays, in any order.
+
+    Parameters
+    ----------
+    direction : Direction
+    n_ranks, n_chunks : int
+    sends : iterable of (shard, link, step, low, high), or a list of those five arrays
+        Steps count from 0. Sorted here by step; the order within a step is kept.
+    homes : sequence of int, optional
+        Default: shard v is at home at rank v.
+    n_steps : int, optional
+        Default: one more than the last step used.
+
+    Raises
+    ------
+    ScheduleError
+        If a value is out of range.
+    """
+    if isinstance(sends, list) and sends and isinstance(sends[0], np.ndarray):
+        columns = [np.asarray(column) for column in sends]
+    else:
+        table = np.array(list(sends), dtype=np.int64).reshape(-1, 5)
+        columns = list(table.T)
+    shard, link, step, low, high = columns
+    total = int(step.max()) + 1 if step.size else 0
+    n_steps = total if n_steps is None else n_steps
+    if step.size and (int(step.min()) < 0 or total > n_steps):
+        raise ScheduleError(f"steps: a step lies outside 0 to {n_steps - 1}")
+    order = np.argsort(step, kind="stable")
+    offset = np.zeros(n_steps + 1, dtype=np.int64)
+    np.cumsum(np.bincount(step, minlength=n_steps), out=offset[1:])
+    return Steps(
+        direction=direction,
+        n_ranks=n_ranks,
+        homes=np.arange(n_ranks, dtype=np.int32) if homes is None else np.asarray(homes, dtype=np.int32),
+        n_chunks=n_chunks,
+        step_offset=offset,
+        shard=_narrow(shard[order]),
+        link=_narrow(link[order]),
+        low=_narrow(low[order]),
+        high=_narrow(high[order]),
+    )
+
+
+def _narrow(values: NDArray[np.integer]) -> Int32Array:
+    if values.size and not (int(values.min()) >= 0 and int(values.max()) < 2**31):
+        raise ScheduleError("steps: a value is negative or beyond 32 bits")
+    return frozen(values, np.int32)

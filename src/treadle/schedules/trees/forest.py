@@ -1,0 +1,334 @@
+"""Tree-flow schedules: families of spanning trees whose edges carry physical paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import CollectiveKind
+
+
+class Direction(StrEnum):
+    """Which way data flows along the trees."""
+
+    BROADCAST = "broadcast"
+    REDUCE = "reduce"
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """`multiplicity` identical spanning trees of the ranks.
+
+    The units 0..multiplicity-1 of the tree are told apart only by their paths: the path entries of an edge
+    cover the units in order, so entry j of `v` carries units from the sum of the earlier entries' units on.
+
+    Parameters
+    ----------
+    root : int
+        Rank.
+    multiplicity : int
+        Number of unit trees, > 0.
+    parent : array of int32, shape (N,)
+        Parent rank of each rank; -1 at the root.
+    entry_offset : array of int64, shape (N + 1,)
+        Entries of the edge between v and its parent are entry_offset[v] up to entry_offset[v + 1];
+        none at the root.
+    entry_path : array of int32 (of a factored forest int64), shape (E,)
+        Path number in the forest.
+    entry_units : array of int64, shape (E,)
+        Units that take the path; they sum to `multiplicity` on every edge.
+    """
+
+    root: int
+    multiplicity: int
+    parent: Int32Array
+    entry_offset: Int64Array
+    entry_path: Int32Array | Int64Array
+    entry_units: Int64Array
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Spanning trees of N ranks in one direction; the explicit form.
+
+    Readers use only `direction`, `n_ranks`, `root_multiplicity`, `trees(root)`, `path(i)` and `n_paths`,
+    so that other representations can stand in.
+
+    Parameters
+    ----------
+    direction : Direction
+        BROADCAST: data flows from parent to child; REDUCE: from child to parent. Paths follow the data.
+    root_multiplicity : array of int64, shape (N,)
+        r(v): number of unit trees rooted at each rank. Rank v's part of the data is r(v) / sum(r).
+    tree_root, tree_multiplicity : arrays of int32, int64, shape (T,)
+        Sorted by root.
+    parent : array of int32, shape (T, N)
+    entry_offset : array of int64, shape (T * N + 1,)
+        Row-major over (tree, rank).
+    entry_path, entry_units : arrays of int32, int64, shape (E,)
+    path_offset : array of int64, shape (P + 1,)
+    path_links : array of int32
+        Links of path p are path_links[path_offset[p]:path_offset[p + 1]], in the order the data takes them.
+
+    Notes
+    -----
+    A path joins two ranks through switches and forwarders. After pruning for in-network multicast it may
+    begin (BROADCAST) or end (REDUCE) at a capable switch that the same unit tree visits anyway.
+    The constructor checks shapes and ranges only; `treadle.verification.schedules` checks meaning.
+    """
+
+    direction: Direction
+    root_multiplicity: Int64Array
+    tree_root: Int32Array
+    tree_multiplicity: Int64Array
+    parent: Int32Array
+    entry_offset: Int64Array
+    entry_path: Int32Array
+    entry_units: Int64Array
+    path_offset: Int64Array
+    path_links: Int32Array
+
+    def __post_init__(self) -> None:
+        for key, dtype in _DTYPES.items():
+            array = getattr(self, key)
+            if not (isinstance(array, np.ndarray) and array.dtype == dtype and not array.flags.writeable):
+                try:
+                    object.__setattr__(self, key, frozen(array, dtype))
+                except (OverflowError, TypeError, ValueError) as error:
+                    raise ScheduleError(f"forest: {key}: expected {np.dtype(dtype).name} ({error})") from None
+        n, t = len(self.root_multiplicity), len(self.tree_root)
+        if self.parent.shape != (t, n):
+            raise ScheduleError(f"forest: parent has shape {self.parent.shape}, expected {(t, n)}")
+        if self.tree_multiplicity.shape != (t,) or (t and self.tree_multiplicity.min() < 1):
+            raise ScheduleError("forest: every tree needs a positive multiplicity")
+        if t and (self.tree_root.min() < 0 or self.tree_root.max() >= n):
+            raise ScheduleError(f"forest: roots must be ranks from 0 to {n - 1}")
+        if np.any(np.diff(self.tree_root) < 0):
+            raise ScheduleError("forest: trees must be sorted by root")
+        if self.parent.size and (self.parent.min() < -1 or self.parent.max() >= n):
+            raise ScheduleError(f"forest: parents must be ranks from 0 to {n - 1}, or -1")
+        _check_offsets("entry_offset", self.entry_offset, t * n, len(self.entry_path))
+        _check_offsets("path_offset", self.path_offset, len(self.path_offset) - 1, len(self.path_links))
+        if len(self.entry_units) != len(self.entry_path):
+            raise ScheduleError("forest: entry_units and entry_path differ in length")
+        if self.entry_path.size:
+            if self.entry_path.min() < 0 or self.entry_path.max() >= self.n_paths:
+                raise ScheduleError(f"forest: path numbers must be 0 to {self.n_paths - 1}")
+            if self.entry_units.min() < 1:
+                raise ScheduleError("forest: path units must be positive")
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks N."""
+        return len(self.root_multiplicity)
+
+    @property
+    def n_trees(self) -> int:
+        """Number of distinct (weighted) trees."""
+        return len(self.tree_root)
+
+    @property
+    def n_paths(self) -> int:
+        """Number of distinct physical paths."""
+        return len(self.path_offset) - 1
+
+    @cached_property
+    def _first_tree(self) -> Int64Array:
+        return np.searchsorted(self.tree_root, np.arange(self.n_ranks + 1)).astype(np.int64)
+
+    def trees(self, root: int) -> Iterator[Tree]:
+        """The weighted trees rooted at rank `root`."""
+        n = self.n_ranks
+        for t in range(int(self._first_tree[root]), int(self._first_tree[root + 1])):
+            offset = self.entry_offset[t * n : (t + 1) * n + 1]
+            span = slice(int(offset[0]), int(offset[-1]))
+            yield Tree(
+                root=root,
+                multiplicity=int(self.tree_multiplicity[t]),
+                parent=self.parent[t],
+                entry_offset=offset - offset[0],
+                entry_path=self.entry_path[span],
+                entry_units=self.entry_units[span],
+            )
+
+    def path(self, number: int) -> Int32Array:
+        """Link numbers of a path, in the order the data takes them."""
+        return self.path_links[int(self.path_offset[number]) : int(self.path_offset[number + 1])]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Forest):
+            return NotImplemented
+        return self.direction is other.direction and all(
+            np.array_equal(getattr(self, key), getattr(other, key)) for key in _DTYPES
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.direction, self.tree_root.tobytes(), self.tree_multiplicity.tobytes()))
+
+
+_DTYPES: Mapping[str, type[np.generic]] = {
+    "root_multiplicity": np.int64,
+    "tree_root": np.int32,
+    "tree_multiplicity": np.int64,
+    "parent": np.int32,
+    "entry_offset": np.int64,
+    "entry_path": np.int32,
+    "entry_units": np.int64,
+    "path_offset": np.int64,
+    "path_links": np.int32,
+}
+
+
+def _check_offsets(key: str, offsets: Int64Array, rows: int, total: int) -> None:
+    if (
+        not len(offsets)
+        or len(offsets) != rows + 1
+        or offsets[0] != 0
+        or offsets[-1] != total
+        or bool(np.any(np.diff(offsets) < 0))
+    ):
+        raise ScheduleError(f"forest: {key} must rise from 0 to {total} in {max(rows, 0) + 1} values")
+
+
+@dataclass(frozen=True)
+class TreeSpec:
+    """A weighted tree written out, for `forest_from_trees`.
+
+    Parameters
+    ----------
+    root, multiplicity : int
+    parent : sequence of int, length N
+        -1 at the root.
+    paths : mapping of rank to sequence of (links, units)
+        For every rank but the root, the physical paths of the edge to its parent, in data order.
+    """
+
+    root: int
+    multiplicity: int
+    parent: Sequence[int]
+    paths: Mapping[int, Sequence[tuple[tuple[int, ...], int]]]
+
+
+def forest_from_trees(direction: Direction, n_ranks: int, trees: Iterable[TreeSpec]) -> Forest:
+    """Build the explicit form from written-out trees; equal paths are stored once.
+
+    Parameters
+    ----------
+    direction : Direction
+    n_ranks : int
+    trees : iterable of TreeSpec
+        In any order.
+    """
+    ordered = sorted(trees, key=lambda tree: tree.root)
+    multiplicity = np.zeros(n_ranks, dtype=np.int64)
+    numbers: dict[tuple[int, ...], int] = {}
+    offsets, entry_path, entry_units = [0], [], []
+    for tree in ordered:
+        multiplicity[tree.root] += tree.multiplicity
+        for rank in range(n_ranks):
+            for links, units in tree.paths.get(rank, ()):
+                entry_path.append(numbers.setdefault(tuple(links), len(numbers)))
+                entry_units.append(units)
+            offsets.append(len(entry_path))
+    lengths = [len(links) for links in numbers]
+    return Forest(
+        direction=direction,
+        root_multiplicity=multiplicity,
+        tree_root=np.array([tree.root for tree in ordered], dtype=np.int32),
+        tree_multiplicity=np.array([tree.multiplicity for tree in ordered], dtype=np.int64),
+        parent=np.array([tree.parent for tree in ordered], dtype=np.int32).reshape(len(ordered), n_ranks),
+        entry_offset=np.array(offsets, dtype=np.int64),
+        entry_path=np.array(entry_path, dtype=np.int32),
+        entry_units=np.array(entry_units, dtype=np.int64),
+        path_offset=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+        path_links=np.array([link for links in numbers for link in links], dtype=np.int32),
+    )
+
+
+class RootedTrees(Protocol):
+    """What forests in any form tell of their trees."""
+
+    @property
+    def direction(self) -> Direction:
+        """Which way data flows."""
+
+    @property
+    def root_multiplicity(self) -> Int64Array:
+        """r(v), shape (N,)."""
+
+
+def check_phases(kind: CollectiveKind, reduce: RootedTrees | None, broadcast: RootedTrees | None) -> None:
+    """Raise ScheduleError unless a collective has just these forests, the right way and of equal roots."""
+    for needed, forest, name in (
+        (kind.reduces, reduce, "in-trees"),
+        (kind.broadcasts, broadcast, "out-trees"),
+    ):
+        if needed != (forest is not None):
+            raise ScheduleError(f"{kind}: {name} {'are missing' if needed else 'do not belong'}")
+    if reduce is not None and reduce.direction is not Direction.REDUCE:
+        raise ScheduleError(f"{kind}: the reducing forest flows the wrong way")
+    if broadcast is not None and broadcast.direction is not Direction.BROADCAST:
+        raise ScheduleError(f"{kind}: the broadcasting forest flows the wrong way")
+    if reduce is None and broadcast is None:
+        raise ScheduleError(f"{kind}: spanning trees do not serve it")
+    if (
+        reduce is not None
+        and broadcast is not None
+        and not np.array_equal(reduce.root_multiplicity, broadcast.root_multiplicity)
+    ):
+        raise ScheduleError(f"{kind}: in-trees and out-trees differ in trees per root")
+
+
+@dataclass(frozen=True)
+class ForestSchedule:
+    """A collective as forests: out-trees, in-trees, or in-trees followed by out-trees (allreduce).
+
+    Parameters
+    ----------
+    kind : CollectiveKind
+    reduce : Forest, optional
+        In-trees; present when the collective reduces.
+    broadcast : Forest, optional
+        Out-trees; present when the collective broadcasts.
+
+    Notes
+    -----
+    The data of size M (the larger per-rank buffer) is cut into R = sum of r(v) equal units.
+    For an allreduce both forests have equal `root_multiplicity`; unit i of root v is reduced to v by unit
+    tree i of the in-forest (trees of a root in order, units of a tree in order) and broadcast by unit tree i
+    of the out-forest, so the two may cut the units into different trees.
+    """
+
+    kind: CollectiveKind
+    reduce: Forest | None = None
+    broadcast: Forest | None = None
+
+    def __post_init__(self) -> None:
+        check_phases(self.kind, self.reduce, self.broadcast)
+
+    @property
+    def forests(self) -> tuple[Forest, ...]:
+        """The forests in the order they run."""
+        return tuple(forest for forest in (self.reduce, self.broadcast) if forest is not None)
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks N."""
+        return self.forests[0].n_ranks
+
+    @property
+    def root_multiplicity(self) -> Int64Array:
+        """r(v), shape (N,)."""
+        return self.forests[0].root_multiplicity
+
+    @property
+    def total_units(self) -> int:
+        """R, the number of equal units that the data is cut into."""
+        return int(self.root_multiplicity.sum())

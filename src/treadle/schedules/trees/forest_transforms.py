@@ -1,0 +1,46 @@
+"""Schedules from schedules: reversal, finer units."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+
+import numpy as np
+
+from treadle.errors import ScheduleError
+from treadle.schedules.trees.forest import Direction, Forest
+
+
+def reverse(forest: Forest) -> Forest:
+    """Turn every path round: out-trees of a fabric become in-trees of its transpose, and back.
+
+    Link numbers stay, so the result fits `topology.transpose()`.
+    """
+    turned = Direction.REDUCE if forest.direction is Direction.BROADCAST else Direction.BROADCAST
+    starts, ends = forest.path_offset[:-1], forest.path_offset[1:]
+    lengths = ends - starts
+    # position j of a path of length l comes from position l - 1 - j
+    within = np.arange(len(forest.path_links)) - np.repeat(starts, lengths)
+    source = np.repeat(ends, lengths) - 1 - within
+    return replace(forest, direction=turned, path_links=forest.path_links[source])
+
+
+def scaled(forest: Forest, factor: int) -> Forest:
+    """The same forest with every unit cut into `factor` units; ScheduleError beyond 2**62 units."""
+    if factor == 1:
+        return forest
+    if int(forest.root_multiplicity.sum()) * factor >= 2**62:
+        raise ScheduleError("the schedule needs more than 2**62 units; ask for few trees (--max-trees 10)")
+    return replace(
+        forest,
+        root_multiplicity=forest.root_multiplicity * factor,
+        tree_multiplicity=forest.tree_multiplicity * factor,
+        entry_units=forest.entry_units * factor,
+    )
+
+
+def equalised(one: Forest, other: Forest) -> tuple[Forest, Forest]:
+    """Scale two forests to equally many units in all, as the two halves of an allreduce need."""
+    first, second = int(one.root_multiplicity.sum()), int(other.root_multiplicity.sum())
+    common = gcd(first, second)
+    return scaled(one, second // common), scaled(other, first // common)

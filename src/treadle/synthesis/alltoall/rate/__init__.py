@@ -1,0 +1,1 @@
+"""The optimal rate of an all-to-all, certified from both sides."""

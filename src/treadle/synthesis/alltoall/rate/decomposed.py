@@ -1,0 +1,257 @@
+"""All-to-all in two stages: flows by source, then each source's flow split by target.
+
+The master program (6)-(9) and the children (10)-(14) of section 3.1.2 of the all-to-all paper.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
+from treadle.synthesis.alltoall.rate.flow_lp import Entries, FlowProgram, check_variables, solve_flow_program
+from treadle.synthesis.alltoall.rate.instance import FloatArray, FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.link_mcf import check_reachable
+from treadle.synthesis.parallel import map_blocks
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies.topology import Topology
+
+MAX_VARIABLES = 60_000
+"""Sources times links, or targets of a source times links: 128 ranks of degree 4 by an interior point."""
+
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class MasterFlow:
+    """An optimum of the master program.
+
+    Parameters
+    ----------
+    rate : float
+        F, bytes/s per unit of demand.
+    flow : ConcurrentFlow
+        Per rank at one unit of rate; links at most full at F. (8) may drop data on the way.
+    """
+
+    rate: float
+    flow: ConcurrentFlow
+
+
+@dataclass(frozen=True, eq=False)
+class ChildFlow:
+    """A source's flow by target.
+
+    Parameters
+    ----------
+    source : int
+        Rank.
+    targets : array of int64, shape (t,)
+        Ranks that it has something for.
+    flows : array of float64, shape (t, m)
+        At one unit of rate: the demand for each target enters it.
+    """
+
+    source: int
+    targets: Int64Array
+    flows: FloatArray
+
+
+def master_mcf(
+    topology: Topology, collective: Collective, *, time_limit_s: float | None = None
+) -> MasterFlow:
+    """Solve the master program (6)-(9): the optimal rate and flows by source.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any fabric; every node forwards.
+    collective : Collective
+        An all-to-all; demand w_ij makes (8) keep F * w_ij at rank j.
+    time_limit_s : float, optional
+
+    Raises
+    ------
+    ScheduleError
+        If there are more than MAX_VARIABLES variables.
+    InfeasibleError
+        If a rank has data for one that it cannot reach.
+    TimeLimitError
+        If time is up.
+
+    Notes
+    -----
+    Variables: sources times links. The simplex method for small fabrics, an interior point with crossover
+    beyond. F is that of `link_mcf`: a source's flow splits by target without loss.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies.catalogue.graphs import hypercube
+    >>> graph = hypercube(3)
+    >>> round(master_mcf(graph, on_all_ranks(graph, CollectiveKind.ALLTOALL)).rate, 9)
+    0.25
+    """
+    instance = flow_instance(topology, collective)
+    s, k = instance.n_sources, len(instance.links)
+    check_variables(
+        f"master MCF of {topology.name}", s * k, MAX_VARIABLES, "use optimal_rate, which has no such limit"
+    )
+    check_reachable(instance)
+    unit = float(instance.bandwidths.max())
+    values = solve_flow_program("master MCF", _master(instance, unit), time_limit_s=time_limit_s)
+    by_source = np.zeros((collective.n_ranks, topology.n_links))
+    by_source[instance.senders[:, None], instance.links] = values[1:].reshape(s, k) / values[0]
+    return MasterFlow(float(values[0] * unit), ConcurrentFlow(by_source))
+
+
+def _master(instance: FlowInstance, unit: float) -> FlowProgram:
+    """Columns F and the flow of each source over each link, in units of the largest bandwidth."""
+    n, s, k = instance.topology.n_nodes, instance.n_sources, len(instance.links)
+    source, link = (part.ravel() for part in np.meshgrid(np.arange(s), np.arange(k), indexing="ij"))
+    column = 1 + source * k + link
+    tail, head = instance.tails[link].astype(np.int64), instance.heads[link].astype(np.int64)
+    start = instance.sources[source].astype(np.int64)
+    useful = head != start
+    leaves = useful & (tail != start)
+    row, node = np.nonzero(instance.demands)
+    entries = (
+        Entries(link[useful], column[useful], np.ones(int(useful.sum()))),
+        Entries((k + source * n + head)[useful], column[useful], np.ones(int(useful.sum()))),
+        Entries((k + source * n + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
+        Entries(
+            k + row * n + node,
+            np.zeros(len(row), dtype=np.int64),
+            -instance.demands[row, node].astype(np.float64),
+        ),
+    )
+    costs = np.zeros(1 + s * k)
+    costs[0] = 1.0
+    lower = np.concatenate([np.full(k, -np.inf), np.zeros(s * n)])
+    upper = np.concatenate([instance.bandwidths / unit, np.full(s * n, np.inf)])
+    return FlowProgram(costs, lower, upper, entries, maximise=True)
+
+
+def child_mcf(
+    topology: Topology,
+    collective: Collective,
+    flow: ConcurrentFlow,
+    source: int,
+    *,
+    time_limit_s: float | None = None,
+) -> ChildFlow:
+    """Solve a child program (10)-(14): split one source's flow by target with the fewest hops.
+
+    Parameters
+    ----------
+    topology, collective
+    flow : ConcurrentFlow
+        By source, such as the master's; its links' flows are the capacities of (11).
+    source : int
+        Rank.
+    time_limit_s : float, optional
+
+    Raises
+    ------
+    ScheduleError
+        If the rank is out of range or has nothing to send, or there are more than MAX_VARIABLES variables.
+    InfeasibleError
+        If the source's flow does not deliver its demands.
+    TimeLimitError
+        If time is up.
+
+    Notes
+    -----
+    Capacities are widened by 1e-9 of the source's demand, which a solver's rounding may have taken away.
+    """
+    instance = flow_instance(topology, collective)
+    if source not in instance.senders.tolist():
+        raise ScheduleError(f"child MCF: rank {source} sends nothing in this all-to-all; choose another one")
+    return _solved(topology, collective, source, flow.by_source[source], time_limit_s)
+
+
+def children_mcf(
+    topology: Topology, collective: Collective, flow: ConcurrentFlow, *, watch: Watch = UNWATCHED
+) -> tuple[ChildFlow, ...]:
+    """Solve the child programs of all ranks that send, each on its own, on the workers there are.
+
+    Parameters
+    ----------
+    topology, collective, flow
+        See `child_mcf`.
+    watch : Watch
+
+    Raises
+    ------
+    ScheduleError
+        If a program has more than MAX_VARIABLES variables.
+    InfeasibleError
+        If a source's flow does not deliver its demands.
+    TimeLimitError
+        If the watch's deadline passes.
+    """
+    instance = flow_instance(topology, collective)
+    left = None if watch.deadline is None else max(0.0, watch.deadline - time.monotonic())
+    blocks = [
+        (topology, collective, source, flow.by_source[source], left) for source in instance.senders.tolist()
+    ]
+    return tuple(map_blocks("children", _solved, blocks, watch=watch))
+
+
+def _solved(
+    topology: Topology,
+    collective: Collective,
+    source: int,
+    flow: FloatArray,
+    time_limit_s: float | None,
+) -> ChildFlow:
+    """The child program of a source with this flow, shape (m,)."""
+    instance = flow_instance(topology, collective)
+    demands = instance.demands[int(np.searchsorted(instance.senders, source))]
+    targets = np.flatnonzero(demands)
+    total = float(demands.sum())
+    used = np.flatnonzero(flow[instance.links] > 0)
+    remedy = "peel paths off the flow instead"
+    check_variables(f"child MCF of {topology.name}", len(targets) * len(used), MAX_VARIABLES, remedy)
+    start = collective.ranks[source]
+    program = _child(instance, used, flow[instance.links[used]], start, targets, demands)
+    values = solve_flow_program("child MCF", program, time_limit_s=time_limit_s)
+    flows = np.zeros((len(targets), topology.n_links))
+    flows[:, instance.links[used]] = values.reshape(len(targets), len(used)) * total
+    rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
+    rank_of[list(collective.ranks)] = np.arange(collective.n_ranks)
+    return ChildFlow(source, rank_of[targets], flows)
+
+
+def _child(
+    instance: FlowInstance,
+    used: Int64Array,
+    capacity: FloatArray,
+    start: int,
+    targets: Int64Array,
+    demands: Int64Array,
+) -> FlowProgram:
+    """Columns: the flow to each target over each link that the source uses, in units of its whole demand."""
+    n, t, k = instance.topology.n_nodes, len(targets), len(used)
+    total = float(demands.sum())
+    pair, place = (part.ravel() for part in np.meshgrid(np.arange(t), np.arange(k), indexing="ij"))
+    column = pair * k + place
+    tail = instance.tails[used][place].astype(np.int64)
+    head = instance.heads[used][place].astype(np.int64)
+    useful = (head != start) & (tail != targets[pair])
+    leaves = useful & (tail != start)
+    entries = (
+        Entries(place[useful], column[useful], np.ones(int(useful.sum()))),
+        Entries((k + pair * n + head)[useful], column[useful], np.ones(int(useful.sum()))),
+        Entries((k + pair * n + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
+    )
+    needed = np.zeros((t, n))
+    needed[np.arange(t), targets] = demands[targets] / total
+    lower = np.concatenate([np.full(k, -np.inf), needed.ravel()])
+    upper = np.concatenate([capacity / total + _SLACK, np.full(t * n, np.inf)])
+    return FlowProgram(np.ones(t * k), lower, upper, entries, maximise=False)

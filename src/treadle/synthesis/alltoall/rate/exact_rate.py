@@ -1,0 +1,207 @@
+"""The exact optimum of an all-to-all: a rational rate, flows that reach it, and lengths that prove it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.rate.exact_columns import ColumnOptimum, ColumnProgram
+from treadle.synthesis.alltoall.rate.instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.path_trees import TreeFinder
+from treadle.synthesis.alltoall.rate.symmetry import FlowSymmetry, find_symmetry, known_symmetry
+from treadle.synthesis.engine import TimeLimitError
+from treadle.synthesis.watch import Watch
+from treadle.topologies.distances import distance_distribution
+from treadle.topologies.topology import Topology
+
+MAX_PAIRS = 12_000
+"""Pairs of a source representative and a target up to which an exact optimum is tried."""
+
+MAX_ROWS = 800
+"""Orbits of links, and sources, up to which an exact optimum is tried."""
+
+_MAX_PAIR_ROWS = 3_000
+_PAIRS_PER_ORBIT = 24
+_MAX_COLUMNS = 20_000
+_SEARCH_NODES = 1_024
+_MANY = 64
+
+
+@dataclass(frozen=True, eq=False)
+class ExactRate:
+    """An exact optimum with both of its certificates.
+
+    Parameters
+    ----------
+    rate : Fraction
+        F, bytes/s per unit of demand.
+    witness : DistanceWitness
+        Lengths, alike on all links of an orbit, that bound F by exactly this rate.
+    symmetry : FlowSymmetry
+        The senders that stand for all, and the orbits of links.
+    units : tuple of mappings, length R
+        Per representative, link -> what crosses it at one unit of rate, over `denominator`. Each source's
+        flow delivers its demands; the loads of all, spread over the orbits of links, are at most 1 / F.
+    denominator : int
+
+    Notes
+    -----
+    `expansion.expanded_units` gives flows of every sender.
+    """
+
+    rate: Fraction
+    witness: DistanceWitness
+    symmetry: FlowSymmetry
+    units: tuple[dict[int, int], ...]
+    denominator: int
+
+
+def exact_rate(
+    topology: Topology, collective: Collective, *, time_limit_s: float | None = None
+) -> ExactRate | None:
+    """F of an all-to-all exactly, where it is small or symmetric enough.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any fabric; every node forwards. Injection caps are left out (`with_host_bottleneck` models them).
+    collective : Collective
+        An all-to-all.
+    time_limit_s : float, optional
+        Seconds after which to give up.
+
+    Returns
+    -------
+    ExactRate or None
+        None if the instance is too large, time is up, or the numbers get too long.
+
+    Raises
+    ------
+    ScheduleError
+        If the collective is no all-to-all on the fabric.
+    InfeasibleError
+        If a rank has data for one that it cannot reach.
+
+    Notes
+    -----
+    The master problem (6)-(9) of the all-to-all paper, reduced to one source per orbit of ranks and one
+    capacity per orbit of links, by columns of paths. Link lengths and loads are taken from the final basis
+    exactly; shortest paths under the integer lengths prove that no column is missing. General fabrics up to
+    about 32 ranks of degree 4; vertex-transitive ones of thousands.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies.catalogue.graphs import torus
+    >>> cube = torus(3, 3, 3)
+    >>> exact_rate(cube, on_all_ranks(cube, CollectiveKind.ALLTOALL)).rate
+    Fraction(1, 9)
+    """
+    instance = flow_instance(topology, collective)
+    deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
+    symmetry = suitable_symmetry(instance)
+    return solve_exactly(instance, symmetry, Watch(None, deadline))
+
+
+def suitable_symmetry(instance: FlowInstance) -> FlowSymmetry:
+    """Known symmetry, and more by a search where what is known leaves several sources.
+
+    There is none to speak of, and no search, where most of many nodes differ in how many are how far away.
+    """
+    symmetry = known_symmetry(instance)
+    if symmetry.n_sources == 1 or instance.topology.n_nodes > _SEARCH_NODES:
+        return symmetry
+    return symmetry if _has_many_kinds(instance) else find_symmetry(instance)
+
+
+def _has_many_kinds(instance: FlowInstance) -> bool:
+    """Whether most ranks, if there are many, have distances of their own; an automorphism would keep them."""
+    if instance.n_sources <= _MANY:
+        return False
+    try:
+        kinds = np.unique(distance_distribution(instance.topology), axis=0)
+    except InfeasibleError:  # of a pair that need not have a demand
+        return False
+    return 2 * len(kinds) > instance.n_sources
+
+
+def _check_reachable(instance: FlowInstance, symmetry: FlowSymmetry) -> None:
+    rows = symmetry.representatives.astype(np.int64)
+    distance = TreeFinder(instance, rows).trees(np.ones(len(instance.links), dtype=np.int64)).distance
+    for row, node in np.argwhere((instance.demands[rows] > 0) & (distance < 0))[:1].tolist():
+        raise instance.unreachable(int(rows[row]), node)
+
+
+def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry, watch: Watch) -> ExactRate | None:
+    """The exact optimum under a given symmetry; None where `exact_rate` gives None."""
+    _check_reachable(instance, symmetry)
+    pairs = int((instance.demands[symmetry.representatives] > 0).sum())
+    if pairs > MAX_PAIRS and symmetry.n_sources > 1:
+        return None
+    if symmetry.n_orbits > MAX_ROWS or symmetry.n_sources > MAX_ROWS:
+        return None
+    by_pair = pairs <= min(_MAX_PAIR_ROWS, _PAIRS_PER_ORBIT * symmetry.n_orbits) and symmetry.n_sources > 1
+    program = ColumnProgram(instance, symmetry, by_pair=by_pair)
+    try:
+        optimum = program.solve(watch, max_columns=_MAX_COLUMNS)
+    except (TimeLimitError, InfeasibleError):
+        return None
+    if optimum is None:
+        return None
+    exact = _with_physical_links(instance, symmetry, optimum)
+    check_exact_flow(instance, exact)
+    return exact
+
+
+def _with_physical_links(instance: FlowInstance, symmetry: FlowSymmetry, optimum: ColumnOptimum) -> ExactRate:
+    lengths = np.zeros(instance.topology.n_links, dtype=np.int64)
+    lengths[instance.links] = optimum.lengths[symmetry.link_orbit]
+    numbers = instance.links.tolist()
+    return ExactRate(
+        rate=optimum.rate,
+        witness=DistanceWitness(lengths),
+        symmetry=symmetry,
+        units=tuple(
+            {numbers[place]: amount for place, amount in sorted(flow.items())} for flow in optimum.units
+        ),
+        denominator=optimum.denominator,
+    )
+
+
+def check_exact_flow(instance: FlowInstance, exact: ExactRate) -> None:
+    """Check in integers that the flows deliver every demand and that some orbit is just full at the rate.
+
+    Raises
+    ------
+    ScheduleError
+        If a node gets or loses anything else, or the loads do not allow the rate.
+    """
+    topology, symmetry = instance.topology, exact.symmetry
+    tails, heads = topology.tails.tolist(), topology.heads.tolist()
+    loads: dict[int, int] = {}
+    orbit_of = dict(zip(instance.links.tolist(), symmetry.link_orbit.tolist(), strict=True))
+    for row, count, flow in zip(
+        symmetry.representatives.tolist(), symmetry.multiplicities.tolist(), exact.units, strict=True
+    ):
+        kept = [0] * topology.n_nodes
+        for link, amount in flow.items():
+            if amount < 0:
+                raise ScheduleError(f"exact flow: link {topology.link_name(link)} carries less than nothing")
+            kept[tails[link]] -= amount
+            kept[heads[link]] += amount
+            loads[orbit_of[link]] = loads.get(orbit_of[link], 0) + count * amount
+        wanted = instance.demands[row].tolist()
+        wanted[instance.sources[row]] -= sum(wanted)
+        for node, (got, due) in enumerate(zip(kept, wanted, strict=True)):
+            if got != due * exact.denominator:
+                raise ScheduleError(f"exact flow: node {topology.node_names[node]!r} does not balance")
+    room = (symmetry.orbit_sizes * symmetry.orbit_bandwidths.astype(object)).tolist()
+    slowest = max(Fraction(load, exact.denominator * int(room[orbit])) for orbit, load in loads.items())
+    if slowest * exact.rate != 1:
+        raise ScheduleError(f"exact flow: the loads allow {1 / slowest}, found the rate {exact.rate}")

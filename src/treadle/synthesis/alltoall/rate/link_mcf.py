@@ -1,0 +1,138 @@
+"""All-to-all as one linear program with a variable per pair and link: (1)-(5) of the all-to-all paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
+from treadle.synthesis.alltoall.rate.flow_lp import Entries, FlowProgram, check_variables, solve_flow_program
+from treadle.synthesis.alltoall.rate.instance import FloatArray, FlowInstance, flow_instance
+from treadle.topologies.topology import Topology
+
+MAX_VARIABLES = 60_000
+"""Pairs times links: 24 ranks of degree 4."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairFlows:
+    """Flows of every pair over every link at the rate F.
+
+    Parameters
+    ----------
+    rate : float
+        F, bytes/s per unit of demand.
+    source, target : arrays of int64, shape (p,)
+        Ranks of each pair that has something to send.
+    flows : array of float64, shape (p, m)
+        Bytes/s of each pair over each link of the fabric. At least rate * demand enters the target; (3)
+        allows a node to drop what it cannot use.
+    """
+
+    rate: float
+    source: Int64Array
+    target: Int64Array
+    flows: FloatArray
+
+    def by_source(self, collective: Collective) -> ConcurrentFlow:
+        """Flows of each rank's data at one unit of rate, as `check_flow` takes them."""
+        total = np.zeros((collective.n_ranks, self.flows.shape[1]))
+        np.add.at(total, self.source, self.flows / self.rate)
+        return ConcurrentFlow(total)
+
+
+def link_mcf(topology: Topology, collective: Collective, *, time_limit_s: float | None = None) -> PairFlows:
+    """Solve formulation (1)-(5); for small fabrics.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any fabric; every node forwards.
+    collective : Collective
+        An all-to-all; demand w_ij makes (4) ask for F * w_ij.
+    time_limit_s : float, optional
+
+    Raises
+    ------
+    ScheduleError
+        If there are more than MAX_VARIABLES variables; the decomposed form has fewer.
+    InfeasibleError
+        If a rank has data for one that it cannot reach.
+    TimeLimitError
+        If time is up.
+
+    Notes
+    -----
+    Section 3.1.1. Variables: pairs times links. Rows: (2) per link, (3) per pair and node between, (4) per
+    pair. Flow back into a source or out of a target is left out, which loses nothing.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies.catalogue.graphs import complete_bipartite
+    >>> graph = complete_bipartite(2, 2)
+    >>> round(link_mcf(graph, on_all_ranks(graph, CollectiveKind.ALLTOALL)).rate, 9)
+    0.5
+    """
+    instance = flow_instance(topology, collective)
+    source, target = np.nonzero(instance.demands)
+    p, k = len(source), len(instance.links)
+    remedy = "solve the decomposed form or optimal_rate"
+    check_variables(f"link MCF of {topology.name}", p * k, MAX_VARIABLES, remedy)
+    check_reachable(instance)
+    program, unit = _program(instance, source, target)
+    values = solve_flow_program("link MCF", program, time_limit_s=time_limit_s)
+    flows = np.zeros((p, topology.n_links))
+    flows[:, instance.links] = values[1:].reshape(p, k) * unit
+    rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
+    rank_of[list(collective.ranks)] = np.arange(collective.n_ranks)
+    return PairFlows(
+        rate=float(values[0] * unit),
+        source=instance.senders[source].astype(np.int64),
+        target=rank_of[target],
+        flows=flows,
+    )
+
+
+def check_reachable(instance: FlowInstance) -> None:
+    """Raise InfeasibleError if a demand has no path."""
+    reached = np.zeros(instance.demands.shape, dtype=np.bool_)
+    reached[np.arange(instance.n_sources), instance.sources] = True
+    while True:
+        grown = reached.copy()
+        for tail, head in zip(instance.tails.tolist(), instance.heads.tolist(), strict=True):
+            grown[:, head] |= grown[:, tail]
+        if np.array_equal(grown, reached):
+            break
+        reached = grown
+    for row, node in np.argwhere((instance.demands > 0) & ~reached)[:1].tolist():
+        raise instance.unreachable(row, node)
+
+
+def _program(instance: FlowInstance, source: Int64Array, target: Int64Array) -> tuple[FlowProgram, float]:
+    """Columns F and the flow of each pair over each link, in units of the largest bandwidth."""
+    n, p, k = instance.topology.n_nodes, len(source), len(instance.links)
+    unit = float(instance.bandwidths.max())
+    demand = instance.demands[source, target].astype(np.float64)
+    pair, link = (part.ravel() for part in np.meshgrid(np.arange(p), np.arange(k), indexing="ij"))
+    column = 1 + pair * k + link
+    tail, head = instance.tails[link].astype(np.int64), instance.heads[link].astype(np.int64)
+    start, end = instance.sources[source].astype(np.int64)[pair], target[pair]
+    useful = (head != start) & (tail != end)
+    # Row of a node of a pair: what arrives and is not passed on, at least 0, or F * demand at the target.
+    row = k + pair * n
+    arrives, leaves = useful, useful & (tail != start)
+    entries = (
+        Entries(link[useful], column[useful], np.ones(int(useful.sum()))),
+        Entries((row + head)[arrives], column[arrives], np.ones(int(arrives.sum()))),
+        Entries((row + tail)[leaves], column[leaves], -np.ones(int(leaves.sum()))),
+        Entries(k + np.arange(p) * n + target, np.zeros(p, dtype=np.int64), -demand),
+    )
+    costs = np.zeros(1 + p * k)
+    costs[0] = 1.0
+    lower = np.concatenate([np.full(k, -np.inf), np.zeros(p * n)])
+    upper = np.concatenate([instance.bandwidths / unit, np.full(p * n, np.inf)])
+    return FlowProgram(costs, lower, upper, entries, maximise=True), unit

@@ -1,0 +1,109 @@
+"""Shortest-path trees under integer link lengths, one per source of a symmetric reduction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.synthesis.alltoall.rate.instance import FlowInstance
+
+_FAR = np.int64(2**62)
+
+MAX_TOTAL = 2**61
+"""Largest distance times the number of nodes: ties go to fewer hops within 64 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Shortest paths from each source to every node.
+
+    Parameters
+    ----------
+    distance : array of int64, shape (R, n)
+        Length of the path to each node; -1 where there is no way.
+    into : array of int64, shape (R, n)
+        Last link of that path, by its place among the instance's links; -1 at the source and out of reach.
+    """
+
+    distance: Int64Array
+    into: Int64Array
+
+
+class TreeFinder:
+    """Shortest-path trees from some senders of an instance.
+
+    Parameters
+    ----------
+    instance : FlowInstance
+    rows : array of int, shape (R,)
+        Senders.
+    """
+
+    def __init__(self, instance: FlowInstance, rows: Int64Array) -> None:
+        self._n = instance.topology.n_nodes
+        self._sources = instance.sources[rows].astype(np.int64)
+        self._order = np.argsort(instance.heads, kind="stable")
+        self._tails = instance.tails[self._order].astype(np.int64)
+        self.tails = instance.tails.astype(np.int64)
+        self._heads, self._starts = np.unique(instance.heads[self._order], return_index=True)
+        self._widths = np.diff(np.append(self._starts, len(self._order)))
+
+    def fits(self, longest: int) -> bool:
+        """Whether distances under lengths up to `longest` can be told apart in 64 bits."""
+        return longest * (self._n + 1) * (self._n + 1) < MAX_TOTAL
+
+    def trees(self, lengths: Int64Array) -> Trees:
+        """Trees under lengths of at least 0; among equally short paths those of the fewest hops.
+
+        Parameters
+        ----------
+        lengths : array of int64, shape (k,)
+            Of the instance's links.
+        """
+        scale = self._n + 1
+        own = lengths[self._order] * scale + 1
+        count = len(self._sources)
+        distance = np.full((count, self._n), _FAR)
+        distance[np.arange(count), self._sources] = 0
+        into = np.full((count, self._n), -1, dtype=np.int64)
+        while len(own):
+            through = np.minimum(distance[:, self._tails] + own, _FAR)
+            nearest = np.minimum.reduceat(through, self._starts, axis=1)
+            better = nearest < distance[:, self._heads]
+            if not better.any():
+                break
+            distance[:, self._heads] = np.where(better, nearest, distance[:, self._heads])
+        if len(own):
+            tight = distance[:, self._tails] + own == np.repeat(
+                distance[:, self._heads], self._widths, axis=1
+            )
+            place = np.where(tight, np.arange(len(own)), len(own))
+            first = np.minimum.reduceat(place, self._starts, axis=1)
+            found = (first < len(own)) & (distance[:, self._heads] > 0)
+            into[:, self._heads] = np.where(found, self._order[np.minimum(first, len(own) - 1)], -1)
+        into[distance >= _FAR] = -1
+        return Trees(np.where(distance >= _FAR, -1, distance // scale), into)
+
+    def hops(self, trees: Trees, targets: tuple[Int64Array, Int64Array]) -> tuple[Int64Array, Int64Array]:
+        """Every hop of the paths to some targets, as pairs (number of the path, link).
+
+        Parameters
+        ----------
+        trees : Trees
+        targets : pair of arrays of int64, shape (p,)
+            Source (row of the trees) and node of each path; all within reach.
+        """
+        row, at = targets
+        path = np.arange(len(row), dtype=np.int64)
+        paths: list[Int64Array] = []
+        links: list[Int64Array] = []
+        while path.size:
+            link = trees.into[row, at]
+            path, row, link = path[link >= 0], row[link >= 0], link[link >= 0]
+            paths.append(path)
+            links.append(link)
+            at = self.tails[link]
+        empty = np.zeros(0, dtype=np.int64)
+        return np.concatenate([empty, *paths]), np.concatenate([empty, *links])

@@ -1,0 +1,171 @@
+"""The maximum concurrent flow to a certified gap by a first-order method, without an LP solver."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from treadle.arrays import Int32Array, frozen
+from treadle.errors import ScheduleError
+from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
+from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
+from treadle.synthesis.alltoall.rate.instance import FloatArray, FlowInstance
+from treadle.synthesis.alltoall.rate.spreading import spread_flow
+from treadle.synthesis.alltoall.rate.symmetry import FlowSymmetry, symmetry_of
+from treadle.synthesis.engine import Progress, core, run_watched
+from treadle.synthesis.parallel import core_threads
+
+_VIOLATED, _STUCK = 1, 3
+
+SMALLEST_GAP = 1e-9
+"""What double precision can certify."""
+
+_SINGLE = 5e-6
+_MOST_ITERATIONS = 1_000_000
+_MOST_THREADS = 16
+_MOST_CELLS = 2**26
+
+
+def pdhg_rate(
+    instance: FlowInstance,
+    symmetry: FlowSymmetry | None = None,
+    *,
+    gap: float = 1e-3,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    start: RateResult | None = None,
+) -> RateResult:
+    """Close the gap between a flow and link lengths by a primal-dual method.
+
+    Parameters
+    ----------
+    instance : FlowInstance
+    symmetry : FlowSymmetry, optional
+        Then one source per orbit is iterated on, and loads are spread over orbits of links.
+    gap : float
+        1 - rate / upper at which to stop; at least 1e-9.
+    time_limit_s : float, optional
+        Wall-clock seconds after which to stop with what there is.
+    progress : callable, optional
+        progress(stage, done, total).
+    start : RateResult, optional
+        Where to begin: the result on this fabric or a similar one, matched by the names of nodes.
+
+    Returns
+    -------
+    RateResult
+        Both sides recomputed in double precision; the upper one exactly, from lengths rounded to integers.
+
+    Raises
+    ------
+    InfeasibleError
+        If no path serves a demand.
+    ScheduleError
+        If there are too many sources and links.
+
+    Notes
+    -----
+    Restarted reflected Halpern iteration of PDHG (Lu and Yang, Restarted Halpern PDHG for linear
+    programming, 2024) on the source-aggregated program (6)-(9) of the all-to-all paper. Time per iteration
+    and space are O(S m). Begins with the even split over shortest paths, which is optimal already on tori and
+    hypercubes. Results do not depend on the number of threads.
+    """
+    began = time.process_time()
+    if symmetry is None:
+        symmetry = symmetry_of(instance)
+    links, rows = instance.links, symmetry.representatives
+    if len(rows) * len(links) > _MOST_CELLS:
+        raise ScheduleError(
+            f"{instance.topology.name}: flows of {len(rows)} sources over {len(links)} links do not fit; "
+            f"expected at most {_MOST_CELLS} cells; fewer ranks, or a fabric with more symmetry"
+        )
+    unit = float(instance.demands[instance.demands > 0].mean())
+    demand = instance.demands[rows] / unit
+    flow, lengths = (np.zeros((0, 0)), np.zeros(0)) if start is None else _transferred(instance, start)
+    status, found, length, _, _, failed = run_watched(
+        "concurrent flow",
+        lambda control: core.concurrent_flow(
+            instance.topology.n_nodes,
+            instance.tails,
+            instance.heads,
+            instance.bandwidths / float(instance.bandwidths.mean()),
+            instance.sources[rows],
+            demand,
+            symmetry.multiplicities.astype(np.float64),
+            symmetry.link_orbit,
+            flow[rows] / unit if len(flow) else flow,
+            lengths,
+            max(gap, SMALLEST_GAP),
+            0.0 if time_limit_s is None else max(time_limit_s, 1e-6),
+            _MOST_ITERATIONS,
+            core_threads(_MOST_THREADS),
+            gap < _SINGLE,
+            control,
+        ),
+        progress=progress,
+    )
+    if status == _VIOLATED:
+        raise instance.unreachable(int(rows[failed[0]]), int(failed[1]))
+    flows = np.zeros((len(rows), instance.topology.n_links))
+    flows[:, links] = unit * found.reshape(len(rows), len(links))
+    by_link = np.zeros(instance.topology.n_links)
+    by_link[links] = length
+    by_source = spread_flow(instance, symmetry, flows)
+    return _certified(instance, by_source, by_link, began, is_late=status == _STUCK)
+
+
+def _certified(
+    instance: FlowInstance, by_source: FloatArray, lengths: FloatArray, began: float, *, is_late: bool
+) -> RateResult:
+    """Judge a flow and lengths: loads and deliveries in double precision, distances in integers."""
+    topology, collective = instance.topology, instance.collective
+    by_source.setflags(write=False)
+    flow = ConcurrentFlow(by_source)
+    witness = rounded_witness(lengths)
+    upper = witness.pair_rate_bound(topology, collective)
+    return RateResult(
+        topology=topology,
+        collective=collective,
+        rate=min(check_flow(topology, collective, flow), float(upper)),
+        upper=upper,
+        exact=None,
+        loads=flow.loads,
+        make_flow=lambda: flow,
+        witness=witness,
+        method="pdhg",
+        seconds=time.process_time() - began,
+        is_late=is_late,
+    )
+
+
+def _transferred(instance: FlowInstance, start: RateResult) -> tuple[FloatArray, FloatArray]:
+    """Flow and lengths of `start` on the links and ranks that this fabric has as well.
+
+    Links are the same if their ends have the same names; the k-th parallel link is the k-th.
+    """
+    here, there = instance.topology, start.topology
+    known = {key: link for link, key in enumerate(_link_keys(there.node_names, there.tails, there.heads))}
+    keys = _link_keys(here.node_names, here.tails, here.heads)
+    match = np.array([known.get(keys[link], -1) for link in instance.links])
+    ranks = {there.node_names[node]: rank for rank, node in enumerate(start.collective.ranks)}
+    rows = np.array([ranks.get(here.node_names[node], -1) for node in instance.sources])
+    flow = np.zeros((instance.n_sources, len(instance.links)))
+    old, new = np.flatnonzero(rows >= 0), np.flatnonzero(match >= 0)
+    flow[np.ix_(old, new)] = start.flow.by_source[np.ix_(rows[old], match[new])]
+    lengths = np.full(len(instance.links), np.nan)
+    lengths[new] = start.witness.lengths[match[new]]
+    if not np.nansum(lengths):
+        return flow, np.zeros(0)
+    lengths[np.isnan(lengths)] = np.nanmean(lengths)
+    return frozen(flow, np.float64), frozen(lengths, np.float64)
+
+
+def _link_keys(names: tuple[str, ...], tails: Int32Array, heads: Int32Array) -> list[tuple[str, str, int]]:
+    seen: dict[tuple[str, str], int] = {}
+    keys = []
+    for tail, head in zip(tails.tolist(), heads.tolist(), strict=True):
+        ends = names[tail], names[head]
+        seen[ends] = seen.get(ends, -1) + 1
+        keys.append((*ends, seen[ends]))
+    return keys

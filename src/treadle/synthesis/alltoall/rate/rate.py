@@ -1,0 +1,146 @@
+"""The optimal rate of an all-to-all, by the method that suits the instance."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.rate.certificate import RateResult
+from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly, suitable_symmetry
+from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
+from treadle.synthesis.alltoall.rate.host_caps import folded, limited_by_hosts, unfolded, without_caps
+from treadle.synthesis.alltoall.rate.instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
+from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
+from treadle.synthesis.alltoall.rate.symmetry import FlowSymmetry, known_symmetry
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.watch import Watch
+from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
+
+EXACT_PAIRS = 1_200
+"""Pairs with demand up to which the exact optimum of a fabric without symmetry is sought."""
+
+EXACT_LINKS = 1_000
+"""Links likewise."""
+
+
+def optimal_rate(
+    topology: Topology,
+    collective: Collective,
+    *,
+    gap: float = 1e-3,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    start: RateResult | None = None,
+    cards_forward: bool = False,
+) -> RateResult:
+    """F, the largest rate at which every pair's data can flow at once, between two certified sides.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any fabric; every node forwards.
+    collective : Collective
+        An all-to-all.
+    gap : float
+        Stop when the sides are as close as this share of the upper one; from 0 to below 1.
+    time_limit_s : float, optional
+        Seconds after which to stop with the gap that is left (`is_late`).
+    progress : callable, optional
+        progress(stage, done, total).
+    start : RateResult, optional
+        A previous result on a similar fabric, such as one that has since lost links.
+    cards_forward : bool
+        What hosts with injection caps are like: by default all that a node sends, gets and passes on counts
+        against its cap, as where data is stored and forwarded; if network cards forward by themselves, only
+        its own data does.
+
+    Raises
+    ------
+    ScheduleError
+        If the collective is no all-to-all on the fabric, or the gap is out of range.
+    InfeasibleError
+        If a rank has data for one that it cannot reach.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies import parse
+    >>> cube = parse("hypercube(3)")
+    >>> optimal_rate(cube, on_all_ranks(cube, CollectiveKind.ALLTOALL)).upper
+    Fraction(1, 4)
+    """
+    if not (math.isfinite(gap) and 0 <= gap < 1):
+        raise ScheduleError(f"gap {gap}: expected a number from 0 to below 1, such as 0.001")
+    began = time.process_time()
+    if not topology.injection_bytes_per_s.any():
+        return _rate_of_links(topology, collective, gap, time_limit_s, progress, start)
+    if cards_forward:
+        free = without_caps(topology)
+        found = _rate_of_links(free, collective, gap, time_limit_s, progress, start)
+        found = limited_by_hosts(found, topology)
+    else:
+        earlier = None if start is None else unfolded(start)
+        whole = with_host_bottleneck(topology)
+        found = folded(_rate_of_links(whole, collective, gap, time_limit_s, progress, earlier), topology)
+    return replace(found, seconds=time.process_time() - began)
+
+
+def _rate_of_links(
+    topology: Topology,
+    collective: Collective,
+    gap: float,
+    time_limit_s: float | None,
+    progress: Progress | None,
+    start: RateResult | None,
+) -> RateResult:
+    """The rate of a fabric without injection caps."""
+    began, clock = time.process_time(), time.monotonic()
+    instance = flow_instance(topology, collective)
+    symmetry = known_symmetry(instance)
+    # a search takes a third of a second at a thousand nodes; where something is known, it finds little more
+    if symmetry.n_sources > 1 and (symmetry.is_trivial or _is_small(instance, symmetry)):
+        symmetry = suitable_symmetry(instance)
+    if _is_small(instance, symmetry):
+        # exact arithmetic may take long where it fails; some of the time must be left for the other method
+        deadline = None if time_limit_s is None else clock + time_limit_s / 2
+        found = solve_exactly(instance, symmetry, Watch(progress, deadline))
+        if found is not None:
+            return _exact_result(instance, found, began)
+    left = None if time_limit_s is None else time_limit_s - (time.monotonic() - clock)
+    result = pdhg_rate(instance, symmetry, gap=gap, time_limit_s=left, progress=progress, start=start)
+    return replace(result, seconds=time.process_time() - began)
+
+
+def _is_small(instance: FlowInstance, symmetry: FlowSymmetry) -> bool:
+    """Whether exact arithmetic is a matter of a second."""
+    if symmetry.n_sources == 1:
+        return True
+    return int((instance.demands > 0).sum()) <= EXACT_PAIRS and len(instance.links) <= EXACT_LINKS
+
+
+def _exact_result(instance: FlowInstance, found: ExactRate, began: float) -> RateResult:
+    """Both sides meet; the solver has proved the lengths and checked the flows in integers."""
+    topology = instance.topology
+    flows = np.zeros((len(found.units), topology.n_links))
+    for row, flow in enumerate(found.units):
+        for link, amount in flow.items():
+            flows[row, link] = amount / found.denominator
+    return RateResult(
+        topology=topology,
+        collective=instance.collective,
+        rate=float(found.rate),
+        upper=found.rate,
+        exact=found.rate,
+        loads=even_loads(instance, found.symmetry, flows),
+        make_flow=lambda: ConcurrentFlow(spread_flow(instance, found.symmetry, flows)),
+        witness=found.witness,
+        method="exact columns",
+        seconds=time.process_time() - began,
+    )

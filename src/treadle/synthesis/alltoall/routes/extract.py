@@ -1,0 +1,262 @@
+"""MCF-extP: paths from the link flows of every source, by peeling or by widest paths."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.routes.cycles import DUST, cancel_cycles
+from treadle.synthesis.alltoall.routes.path_master import weighted
+from treadle.synthesis.alltoall.routes.paths import (
+    Float64Array,
+    WeightedPaths,
+    check_paths,
+    demanded_pairs,
+    fingerprints,
+    merge,
+    path_rows,
+    path_set,
+    shortest_path_set,
+    turned,
+)
+from treadle.synthesis.parallel import map_blocks, spans
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies.topology import Topology
+
+_Part = tuple[Int64Array, Int64Array, Int64Array, Float64Array]
+"""Source, target, links as a row padded by -1, and width of some paths."""
+
+_UNDELIVERED = 0.05
+"""Share of a pair's demand that flows may lack; small errors on much forwarded data add up to some of it."""
+
+_DUST = 1e-9
+"""Share of a pair's demand below which what is left to route counts as rounding."""
+
+_LEAST_WALKS, _LEAST_SEARCHES = 256, 16
+"""Sources of a piece of work: fewer walk, or search, side by side at hardly less cost."""
+
+
+def extract_paths(
+    topology: Topology,
+    collective: Collective,
+    flows: Float64Array,
+    *,
+    widest: bool = False,
+    watch: Watch = UNWATCHED,
+) -> WeightedPaths:
+    """Weighted paths of every pair that together make up the flows, at the flows' rate.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    flows : array of float64, shape (N, m)
+        Row s: what source s sends over each link so that every other rank d gets its demand w(s, d), all
+        per unit of rate. Small errors of conservation are repaired; links may be shared without limit.
+    widest : bool
+        Take the widest path that is left each time, as published: fewer and wider paths, but a search for
+        each. Else go back from the destination along the fullest links.
+    watch : Watch
+
+    Returns
+    -------
+    WeightedPaths
+        Weights of a pair add up to its demand; several per pair.
+
+    Raises
+    ------
+    InfeasibleError
+        If the flows leave more than a twentieth of some demand undelivered, or take as much of a source's
+        data from a rank that it has nothing for.
+    ScheduleError
+        If the flows have another shape, or negative or infinite values.
+    TimeLimitError
+        If the watch's deadline passes.
+
+    Notes
+    -----
+    A flow of one source without cycles can be taken apart sink by sink in any order: after each path it is
+    still a flow that delivers the rest (section 3.2.1 of the all-to-all paper needs a flow for each pair).
+    All sources are taken apart side by side, in pieces where workers are processes (`synthesis.parallel`).
+    """
+    if flows.shape != (collective.n_ranks, topology.n_links):
+        raise ScheduleError(
+            f"extraction: flows of shape {flows.shape}, expected {(collective.n_ranks, topology.n_links)}"
+        )
+    if not np.all(np.isfinite(flows)) or flows.min(initial=0.0) < -1e-6:
+        raise ScheduleError("extraction: flows must be finite and not negative")
+    left = np.maximum(flows, 0.0)
+    left[left <= DUST * left.max(initial=0.0)] = 0.0  # of all sources: what a piece counts as dust is no more
+    left[:, topology.tails == topology.heads] = 0.0
+    _check_delivery(topology, collective, left)
+    ranks = np.array(collective.ranks)
+    demand = collective.pair_demands.between
+    least = _LEAST_SEARCHES if widest else _LEAST_WALKS
+    blocks = [
+        (topology, ranks, own.start, demand[own], left[own], widest)
+        # threads would hold the interpreter's lock for two thirds of their time and more
+        for own in spans(len(ranks), least=least, native=False)
+    ]
+    parts = [part for found in map_blocks("peeling", _peeled, blocks, watch=watch) for part in found]
+    return _collected(topology, collective, parts)
+
+
+def _check_delivery(topology: Topology, collective: Collective, flows: Float64Array) -> None:
+    """Every rank gets about its demand from every source."""
+    ranks = np.array(collective.ranks)
+    net = np.zeros((topology.n_nodes, len(ranks)))
+    np.add.at(net, topology.heads, flows.T)
+    np.subtract.at(net, topology.tails, flows.T)
+    net = net.T
+    demand = collective.pair_demands.between.astype(np.float64)
+    # where nothing is due, rounding may leave a little less than nothing
+    slack = _UNDELIVERED * np.where(demand > 0, demand, demand.sum(axis=1, keepdims=True))
+    short = np.argwhere(net[:, ranks] < demand - slack)
+    for source, target in short[short[:, 0] != short[:, 1]][:1].tolist():
+        raise InfeasibleError(
+            f"extraction: rank {target} gets {net[source, ranks[target]]:.6g} from rank {source}, "
+            f"expected {demand[source, target]:g}; the flows are none"
+        )
+
+
+def _peeled(
+    topology: Topology,
+    ranks: Int64Array,
+    first: int,
+    demand: Int64Array,
+    flows: Float64Array,
+    widest: bool,
+) -> list[_Part]:
+    """The paths of some sources, those of the ranks from `first` on."""
+    peeler = _Peeler(topology, ranks, first, demand, cancel_cycles(topology, flows), widest=widest)
+    return peeler.run()
+
+
+class _Peeler:
+    """Takes paths off some sources' flows side by side, each source one destination after another."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        ranks: Int64Array,
+        first: int,
+        demand: Int64Array,
+        left: Float64Array,
+        *,
+        widest: bool,
+    ) -> None:
+        self.topology, self.first, self.demand, self.widest = topology, first, demand, widest
+        self.left = np.column_stack([left, np.full(len(left), -1.0)])  # a link that pads
+        self.ranks, self.starts = ranks, ranks[first : first + len(demand)]
+        self.tails = topology.tails.astype(np.int64)
+        width = int(np.bincount(topology.heads, minlength=topology.n_nodes).max())
+        self.into: Int64Array = np.full((topology.n_nodes, width), topology.n_links, dtype=np.int64)
+        order = np.argsort(topology.heads, kind="stable")
+        place = np.arange(len(order)) - np.searchsorted(topology.heads[order], topology.heads[order])
+        self.into[topology.heads[order], place] = order
+        self.remaining = demand.astype(np.float64)
+        self.found: list[_Part] = []
+
+    def run(self) -> list[_Part]:
+        """All paths."""
+        todo = [np.flatnonzero(row).tolist()[::-1] for row in self.demand]
+        active = [s for s, targets in enumerate(todo) if targets]
+        while active:
+            source = np.array(active)
+            target = np.array([todo[s][-1] for s in active])
+            done = self._step(source, target)
+            for s in source[done].tolist():
+                todo[s].pop()
+            active = [s for s in active if todo[s]]
+        return self.found
+
+    def _step(self, source: Int64Array, target: Int64Array) -> NDArray[np.bool_]:
+        """Take a path off for each pair; which pairs are finished."""
+        into = self._widest(source) if self.widest else None
+        rows, width = self._walk(source, self.ranks[target], into)
+        width = np.minimum(width, self.remaining[source, target])
+        demand = self.demand[source, target]
+        some = width > _DUST * demand
+        owner, column = np.nonzero((rows >= 0) & some[:, None])
+        self.left[source[owner], rows[owner, column]] -= width[owner]  # a path has no link twice
+        self.remaining[source, target] -= width
+        self.found.append((self.first + source[some], target[some], rows[some], width[some]))
+        return ~some | (self.remaining[source, target] <= _DUST * demand)
+
+    def _walk(
+        self, source: Int64Array, end: Int64Array, into: Int64Array | None
+    ) -> tuple[Int64Array, Float64Array]:
+        """Paths back from `end` to each source's node, and what they carry; 0 where a way ends in nothing."""
+        start, at = self.starts[source], end.copy()
+        width = np.full(len(source), np.inf)
+        columns: list[Int64Array] = []
+        going = at != start
+        while going.any():
+            if into is None:
+                ways = self.into[at]
+                best = self.left[source[:, None], ways].argmax(axis=1)
+                link = ways[np.arange(len(at)), best]
+            else:
+                link = into[np.arange(len(at)), at]
+            link = np.where(going, link, -1)
+            carried = np.where(going, self.left[source, link], np.inf)
+            width = np.maximum(np.minimum(width, carried), 0.0)
+            columns.append(link)
+            at = np.where(going, self.tails[link], at)
+            going = (at != start) & (width > 0)
+        return turned(np.column_stack(columns)), width
+
+    def _widest(self, source: Int64Array) -> Int64Array:
+        """The last link of a widest path to every node, by rounds over all links."""
+        order = np.argsort(self.topology.heads, kind="stable")
+        tails = self.tails[order]
+        heads, starts = np.unique(self.topology.heads[order], return_index=True)
+        repeats = np.diff(np.append(starts, len(order)))
+        capacity = np.maximum(self.left[source][:, order], 0)
+        width = np.zeros((len(source), self.topology.n_nodes))
+        width[np.arange(len(source)), self.starts[source]] = np.inf
+        into: Int64Array = np.full(width.shape, -1, dtype=np.int64)
+        while True:
+            through = np.minimum(width[:, tails], capacity)
+            best = np.maximum.reduceat(through, starts, axis=1)
+            better = best > width[:, heads]
+            if not better.any():
+                return into
+            hit = np.where(through == np.repeat(best, repeats, axis=1), np.arange(len(order)), len(order))
+            link = order[np.minimum.reduceat(hit, starts, axis=1)]
+            into[:, heads] = np.where(better, link, into[:, heads])
+            width[:, heads] = np.where(better, best, width[:, heads])
+
+
+def _collected(topology: Topology, collective: Collective, found: list[_Part]) -> WeightedPaths:
+    """The paths found, and a shortest one for a pair of which only dust was found."""
+    source, target = (np.concatenate([part[i] for part in found]) for i in (0, 1))
+    width = np.concatenate([part[3] for part in found])
+    longest = max(part[2].shape[1] for part in found)
+    rows = np.concatenate(
+        [np.pad(part[2], ((0, 0), (0, longest - part[2].shape[1])), constant_values=-1) for part in found]
+    )
+    paths = path_set(source, target, rows)
+    given = fingerprints(source, target, rows)
+    kept, place = np.unique(given, return_inverse=True)
+    total = np.bincount(place, weights=width, minlength=len(kept))
+    own = fingerprints(paths.source, paths.target, path_rows(paths))
+    weights: Float64Array = total[np.searchsorted(kept, own)].astype(np.float64)
+    n = collective.n_ranks
+    routed = np.zeros((n, n), dtype=np.bool_)
+    routed[paths.source, paths.target] = True
+    one, other, demand = demanded_pairs(collective)
+    missing = ~routed[one, other]
+    if missing.any():
+        spare = shortest_path_set(topology, collective).take(missing)
+        both = merge(paths, spare)
+        n_own = both.source.astype(np.int64) * n + both.target
+        fresh = np.isin(n_own, (one.astype(np.int64) * n + other)[missing])
+        filled = np.empty(both.n_paths)
+        filled[~fresh], filled[fresh] = weights, demand[missing]
+        paths, weights = both, filled
+    pair = check_paths(collective, paths)
+    return weighted(paths, pair, weights / demand[pair], demand)

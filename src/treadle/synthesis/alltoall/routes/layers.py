@@ -1,0 +1,274 @@
+"""Layers (virtual channels) for given paths, so that no set of packets can block each other for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from itertools import pairwise
+
+import numpy as np
+
+from treadle.arrays import Int32Array
+from treadle.errors import InfeasibleError
+from treadle.synthesis.alltoall.routes.paths import Float64Array, PathSet
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+_BEAT_PATHS = 2**10
+"""Paths between two looks at the clock."""
+
+Waits = list[tuple[int, int]]
+"""(link, next link) along a path: the first is held while the second is waited for."""
+
+
+class LashOrder(StrEnum):
+    """In which order LASH takes the paths."""
+
+    LONG = "long"
+    NATURAL = "natural"
+    SHORT = "short"
+
+
+class AcyclicWaits:
+    """Waits between links that never have a cycle: a digraph with a topological order, grown wait by wait.
+
+    Parameters
+    ----------
+    n_links : int
+
+    Notes
+    -----
+    The order is repaired locally when a wait goes against it (Pearce and Kelly, 2006).
+    """
+
+    def __init__(self, n_links: int) -> None:
+        self.place = list(range(n_links))
+        self._after: list[set[int]] = [set() for _ in range(n_links)]
+        self._before: list[set[int]] = [set() for _ in range(n_links)]
+        self._refused: set[tuple[int, int]] = set()
+
+    def holds(self, waits: Waits) -> bool:
+        """Whether all of these are there already."""
+        return all(b in self._after[a] for a, b in waits)
+
+    def add(self, waits: Waits) -> bool:
+        """Add all, or none if they would close a cycle; whether they are in."""
+        if any(wait in self._refused for wait in waits):
+            return False
+        added: Waits = []
+        for a, b in waits:
+            if b in self._after[a]:
+                continue
+            if not self._insert(a, b):
+                if not added:
+                    self._refused.add((a, b))  # the digraph only grows
+                for held, wanted in added:
+                    self._after[held].discard(wanted)
+                    self._before[wanted].discard(held)
+                return False
+            added.append((a, b))
+        return True
+
+    def _insert(self, a: int, b: int) -> bool:
+        if self.place[a] > self.place[b] and not self._repair(a, b):
+            return False
+        self._after[a].add(b)
+        self._before[b].add(a)
+        return a != b
+
+    def _repair(self, a: int, b: int) -> bool:
+        """Order b behind a; False if a can be reached from b."""
+        low, high = self.place[b], self.place[a]
+        forward, stack = {b}, [b]
+        while stack:
+            for link in self._after[stack.pop()]:
+                if link == a:
+                    return False
+                if link not in forward and self.place[link] < high:
+                    forward.add(link)
+                    stack.append(link)
+        backward, stack = {a}, [a]
+        while stack:
+            for link in self._before[stack.pop()]:
+                if link not in backward and self.place[link] > low:
+                    backward.add(link)
+                    stack.append(link)
+        moved = sorted(backward, key=self.place.__getitem__) + sorted(forward, key=self.place.__getitem__)
+        for link, place in zip(moved, sorted(self.place[link] for link in moved), strict=True):
+            self.place[link] = place
+        return True
+
+
+def waits_of(paths: PathSet) -> list[Waits]:
+    """The waits along every path."""
+    links, offset = paths.links.tolist(), paths.offset.tolist()
+    return [
+        list(zip(links[low : high - 1], links[low + 1 : high], strict=True)) for low, high in pairwise(offset)
+    ]
+
+
+def lash_layers(
+    paths: PathSet,
+    n_links: int,
+    *,
+    order: LashOrder = LashOrder.LONG,
+    max_layers: int | None = None,
+    watch: Watch = UNWATCHED,
+) -> Int32Array:
+    """Put every path into the first layer that stays free of cycles.
+
+    Parameters
+    ----------
+    paths : PathSet
+    n_links : int
+        m of the fabric.
+    order : LashOrder
+        Long paths first need fewest layers, as a rule.
+    max_layers : int, optional
+        Most layers to open.
+    watch : Watch
+
+    Returns
+    -------
+    array of int32, shape (k,)
+        Layers from 0.
+
+    Raises
+    ------
+    InfeasibleError
+        If `max_layers` do not do.
+    TimeLimitError
+        If the watch's deadline passes.
+
+    Notes
+    -----
+    LASH (Skeie, Lysne and Theiss, 2002) one path after another, as the all-to-all paper's LASH-sequential.
+    """
+    layer, _ = fill_layers(waits_of(paths), _sequence(paths, order), n_links, max_layers, watch)
+    left = int((layer < 0).sum())
+    if left:
+        raise InfeasibleError(
+            f"layers: {left} of {paths.n_paths} paths do not fit into {max_layers} layers; allow more, or "
+            "choose paths and layers together"
+        )
+    return layer
+
+
+def _sequence(paths: PathSet, order: LashOrder) -> list[int]:
+    hops = paths.hops
+    key = {LashOrder.LONG: -hops, LashOrder.NATURAL: 0 * hops, LashOrder.SHORT: hops}[order]
+    sequence: list[int] = np.argsort(key, kind="stable").tolist()
+    return sequence
+
+
+def fill_layers(
+    waits: list[Waits],
+    sequence: Iterable[int],
+    n_links: int,
+    max_layers: int | None,
+    watch: Watch = UNWATCHED,
+) -> tuple[Int32Array, list[AcyclicWaits]]:
+    """First fit in the given sequence; -1 for paths that fit no layer; the layers' waits."""
+    layers: list[AcyclicWaits] = []
+    chosen = np.full(len(waits), -1, dtype=np.int32)
+    for done, path in enumerate(sequence):
+        if done % _BEAT_PATHS == 0:
+            watch.beat("layers", done, len(waits))
+        for number, layer in enumerate(layers):
+            if layer.add(waits[path]):
+                chosen[path] = number
+                break
+        else:
+            if max_layers is None or len(layers) < max_layers:
+                layers.append(AcyclicWaits(n_links))
+                if layers[-1].add(waits[path]):
+                    chosen[path] = len(layers) - 1
+    return chosen, layers
+
+
+def dfsssp_layers(
+    paths: PathSet, n_links: int, *, weights: Float64Array | None = None, max_layers: int | None = None
+) -> Int32Array:
+    """Put all paths into one layer; break each cycle at its weakest wait, whose paths go to the next layer.
+
+    Parameters
+    ----------
+    paths : PathSet
+    n_links : int
+    weights : array of float64, shape (k,), optional
+        The weakest wait is the one with the least weight of paths; default: with the fewest.
+    max_layers : int, optional
+
+    Returns
+    -------
+    array of int32, shape (k,)
+        Layers from 0.
+
+    Raises
+    ------
+    InfeasibleError
+        If `max_layers` do not do.
+
+    Notes
+    -----
+    The layers of DF-SSSP (Domke, Hoefler and Nagel, 2011), for any paths.
+    """
+    waits = waits_of(paths)
+    weight = [1.0] * paths.n_paths if weights is None else weights.tolist()
+    layer = np.zeros(paths.n_paths, dtype=np.int32)
+    number, members = 0, list(range(paths.n_paths))
+    while members:
+        if max_layers is not None and number >= max_layers:
+            raise InfeasibleError(
+                f"layers: {len(members)} of {paths.n_paths} paths do not fit into {max_layers} layers"
+            )
+        moved = _break_cycles(waits, members, weight, n_links)
+        layer[list(moved)] = number + 1
+        members, number = sorted(moved), number + 1
+    return layer
+
+
+def _break_cycles(waits: list[Waits], members: list[int], weight: list[float], n_links: int) -> set[int]:
+    """Paths to take out of a layer so that it has no cycle: depth first, resumed after each cycle."""
+    users: list[dict[int, set[int]]] = [{} for _ in range(n_links)]
+    for path in members:
+        for a, b in waits[path]:
+            users[a].setdefault(b, set()).add(path)
+    moved: set[int] = set()
+    done = [False] * n_links
+    for root in range(n_links):
+        trail, place = [root], {root: 0}
+        while trail and not done[root]:
+            at = trail[-1]
+            after = next((b for b in users[at] if not done[b]), None)
+            if after is None:
+                done[at] = True
+                del place[trail.pop()]
+            elif after not in place:
+                place[after] = len(trail)
+                trail.append(after)
+            else:
+                cycle = [*trail[place[after] :], after]
+                a, b = min(
+                    pairwise(cycle),
+                    key=lambda wait: sum(weight[path] for path in users[wait[0]][wait[1]]),
+                )
+                _take_out(users, waits, set(users[a][b]), moved)
+                kept = 1
+                while kept < len(trail) and trail[kept] in users[trail[kept - 1]]:
+                    kept += 1
+                for link in trail[kept:]:
+                    del place[link]
+                del trail[kept:]
+    return moved
+
+
+def _take_out(users: list[dict[int, set[int]]], waits: list[Waits], paths: set[int], moved: set[int]) -> None:
+    """Forget some paths' waits."""
+    moved |= paths
+    for path in paths:
+        for a, b in waits[path]:
+            using = users[a].get(b)
+            if using is not None:
+                using.discard(path)
+                if not using:
+                    del users[a][b]

@@ -1,0 +1,208 @@
+"""Total orders of the links: a layer whose paths climb its order cannot deadlock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.routes.paths import Float64Array, PathSet, turned
+from treadle.synthesis.engine import core, run_watched
+from treadle.synthesis.watch import Watch
+from treadle.topologies.topology import Topology
+
+_MOST_DIMENSIONS = 3
+"""Grids of more dimensions get random permutations of their groups instead of all."""
+
+_MOST_PERMUTATIONS = 48
+
+
+class LayeredPaths:
+    """Shortest paths among those that climb the order of at least one layer.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    orders : array of int, shape (L, m)
+        The links of each layer in their order.
+
+    Notes
+    -----
+    One pass over the links in order finds the best climbing walks from all ranks to all nodes: when a link's
+    turn comes, every walk it can extend is known. With positive lengths the best ones are simple.
+    """
+
+    def __init__(self, topology: Topology, collective: Collective, orders: NDArray[np.integer]) -> None:
+        self.ranks: Int64Array = np.array(collective.ranks, dtype=np.int64)
+        self.orders: Int32Array = np.ascontiguousarray(orders, dtype=np.int32)
+        self._n, self._m = topology.n_nodes, topology.n_links
+        self._tails = np.ascontiguousarray(topology.tails, dtype=np.int32)
+        self._heads = np.ascontiguousarray(topology.heads, dtype=np.int32)
+        self._source = self.ranks.astype(np.int32)
+        self._demand = np.zeros((len(self.ranks), self._n))
+        self._demand[:, self.ranks] = collective.pair_demands.between
+
+    def search(self, lengths: Float64Array) -> LayeredSearch:
+        """Shortest climbing paths from all ranks; lengths must be positive."""
+        distance, last, before = core.climb_paths(*self._problem(), np.asarray(lengths, dtype=np.float64))
+        layers, count = len(self.orders), len(self.ranks)
+        table = distance.reshape(layers, self._n, count)
+        return LayeredSearch(
+            np.ascontiguousarray(table.min(axis=0).T),
+            table.argmin(axis=0).T,
+            last.reshape(layers, self._n, count),
+            before.reshape(layers, self._m, count),
+            self.ranks,
+        )
+
+    def loads(self, lengths: Float64Array) -> Float64Array:
+        """Units of demand over each link if every pair takes a shortest climbing path, shape (m,)."""
+        return core.climb_loads(*self._problem(), np.asarray(lengths, dtype=np.float64))
+
+    def annealed(
+        self, views: Float64Array, *, steps: int, hot: float, cold: float, seed: int, watch: Watch
+    ) -> tuple[Int32Array, float]:
+        """Change the orders, at random moves, so that climbing paths get short at each of some lengths.
+
+        Parameters
+        ----------
+        views : array of float64, shape (J, m)
+            Positive lengths.
+        steps : int
+        hot, cold : float
+            Temperatures at the first and the last step, in units of the cost.
+        seed : int
+        watch : Watch
+
+        Returns
+        -------
+        orders : array of int32, shape (L, m)
+        cost : float
+            Demand times distance over climbing paths, relative to all paths, mean over the views. A pair
+            without a climbing path counts as 8 times as far as the farthest pair.
+
+        Raises
+        ------
+        TimeLimitError
+            If the watch's deadline passes.
+
+        Notes
+        -----
+        A move puts a link elsewhere, or the links of a shortest path that does not climb just behind or
+        before each other. Simulated annealing of Kirkpatrick, Gelatt and Vecchi (1983).
+        """
+        _, orders, cost = run_watched(
+            "link orders",
+            lambda control: core.anneal_link_orders(
+                *self._problem(), np.ascontiguousarray(views), steps, hot, cold, seed, control
+            ),
+            deadline=watch.deadline,
+        )
+        return orders.reshape(self.orders.shape), cost
+
+    def _problem(self) -> tuple[int, Int32Array, Int32Array, Int32Array, Float64Array, Int32Array]:
+        return self._n, self._tails, self._heads, self._source, self._demand, self.orders
+
+
+@dataclass(eq=False)
+class LayeredSearch:
+    """Distances over all layers; the layer of each, the last link there, and the link before each link."""
+
+    distance: Float64Array
+    layer: Int64Array
+    last: Int32Array
+    before: Int32Array
+    ranks: Int64Array
+
+    def paths(self, source: NDArray[np.integer], target: NDArray[np.integer]) -> Int64Array:
+        """A shortest climbing path for each pair of ranks, as rows of links padded by -1."""
+        end = self.ranks[target]
+        layer = self.layer[source, end]
+        link = self.last[layer, end, source].astype(np.int64)
+        columns: list[Int64Array] = []
+        while (link >= 0).any():
+            columns.append(link)
+            link = np.where(link >= 0, self.before[layer, np.maximum(link, 0), source], -1)
+        return turned(np.column_stack(columns))
+
+
+def layers_of(paths: PathSet, orders: NDArray[np.integer]) -> Int64Array:
+    """First layer whose order each path climbs, -1 if there is none; shape (k,)."""
+    layer = np.full(paths.n_paths, -1, dtype=np.int64)
+    inner = paths.owner[1:] == paths.owner[:-1]
+    for number in range(len(orders) - 1, -1, -1):
+        place = np.empty(orders.shape[1], dtype=np.int64)
+        place[orders[number]] = np.arange(orders.shape[1])
+        at = place[paths.links]
+        falls = np.bincount(paths.owner[1:][inner & (at[1:] < at[:-1])], minlength=paths.n_paths)
+        layer[falls == 0] = number
+    return layer
+
+
+def grid_sides(topology: Topology) -> tuple[int, ...] | None:
+    """Sides of the grid or torus that the fabric is, by the numbers of its nodes; None if it is none.
+
+    Node numbers are read in mixed radix, the first side most significant; every link has to lead one step
+    along one side, perhaps around.
+    """
+    for sides in _factorisations(topology.n_nodes):
+        if _steps(topology, sides) is not None:
+            return sides
+    return None
+
+
+def _factorisations(n: int) -> list[tuple[int, ...]]:
+    """Ordered factorisations of n into factors of at least 2, the fewest factors first."""
+    found: list[tuple[int, ...]] = [(n,)] if n > 1 else []
+    for factor in range(2, n // 2 + 1):
+        if n % factor == 0:
+            found.extend((factor, *rest) for rest in _factorisations(n // factor))
+    return sorted(set(found), key=lambda sides: (len(sides), sides))
+
+
+def _steps(topology: Topology, sides: tuple[int, ...]) -> tuple[Int64Array, Int64Array, Int64Array] | None:
+    """Dimension, direction (0 up, 1 down) and start coordinate of every link; None if some is no step."""
+    tails = np.array(np.unravel_index(topology.tails, sides))
+    heads = np.array(np.unravel_index(topology.heads, sides))
+    moved = tails != heads
+    if np.any(moved.sum(axis=0) != 1):
+        return None
+    dimension = moved.argmax(axis=0)
+    links = np.arange(topology.n_links)
+    side = np.array(sides)[dimension]
+    start = tails[dimension, links]
+    shift = (heads[dimension, links] - start) % side
+    if np.any((shift != 1) & (shift != side - 1)):
+        return None
+    return dimension.astype(np.int64), (shift != 1).astype(np.int64), start.astype(np.int64)
+
+
+def grid_orders(topology: Topology, sides: tuple[int, ...], rng: np.random.Generator) -> Int64Array:
+    """Orders for a grid or torus: the groups (dimension, direction) one after another, rings cut somewhere.
+
+    Dimension-ordered routing climbs some of them; with different permutations in different layers the links
+    are used evenly. Shape (orders, m).
+    """
+    steps = _steps(topology, sides)
+    assert steps is not None
+    dimension, direction, start = steps
+    groups = 2 * dimension + direction
+    count = 2 * len(sides)
+    if len(sides) <= _MOST_DIMENSIONS - 1:
+        ways = list(permutations(range(count)))
+    else:
+        ways = [tuple(rng.permutation(count).tolist()) for _ in range(_MOST_PERMUTATIONS)]
+    side = np.array(sides)[dimension]
+    orders = []
+    for way in ways:
+        rank = np.empty(count, dtype=np.int64)
+        rank[list(way)] = np.arange(count)
+        cuts = np.array([rng.integers(length) for length in sides for _ in range(2)])
+        along = np.where(direction == 0, start - cuts[groups], cuts[groups] - start) % side
+        orders.append(np.lexsort((along, rank[groups])))
+    return np.array(orders, dtype=np.int64)

@@ -1,0 +1,281 @@
+"""Column generation over all paths: a basic routing at the optimal rate, hardly more than a path a pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.routes.path_master import MasterSolution, PathMaster, weighted
+from treadle.synthesis.alltoall.routes.paths import (
+    Float64Array,
+    PathFinder,
+    PathSet,
+    ShortestPaths,
+    WeightedPaths,
+    check_linked,
+    check_reachable,
+    demanded_pairs,
+    fingerprints,
+    merge,
+    path_rows,
+    path_set,
+)
+from treadle.synthesis.alltoall.routes.single_paths import single_paths
+from treadle.synthesis.engine import TimeLimitError
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies.topology import Topology
+
+_SPREADS = 40
+"""Rounds of spreading before the first linear program."""
+
+_STEEPNESS = 20.0
+"""Exponent of a link's length in its relative load while spreading."""
+
+_SPREAD_PATHS = 2
+"""Paths a pair that the first linear program gets from there."""
+
+_AVERAGING = (1.0, 0.5, 0.15)
+"""Shares of the newest lengths among those at which paths are priced: the rest is the average so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class RoutingResult:
+    """A routing found by column generation.
+
+    Parameters
+    ----------
+    rate : float
+        F, bytes/s per unit of demand, by the loads in float64.
+    bound : float
+        What the link lengths prove no routing can exceed, likewise.
+    routing : WeightedPaths
+        Basic: the number of paths is at most the pairs plus the links.
+    lengths : array of float64, shape (m,)
+        Of the bound; bandwidths times lengths add up to 1.
+    rounds : int
+        Linear programs solved.
+    is_late : bool
+        Time ran out; this is the best routing so far.
+    """
+
+    rate: float
+    bound: float
+    routing: WeightedPaths
+    lengths: Float64Array
+    rounds: int
+    is_late: bool = False
+
+    @property
+    def gap(self) -> float:
+        """bound / rate - 1."""
+        return self.bound / self.rate - 1
+
+
+def generate_routes(
+    topology: Topology,
+    collective: Collective,
+    *,
+    gap: float = 1e-6,
+    start: PathSet | None = None,
+    lengths: Float64Array | None = None,
+    max_rounds: int = 200,
+    finder: PathFinder | None = None,
+    cutoff: float = 0.0,
+    watch: Watch = UNWATCHED,
+) -> RoutingResult:
+    """Route at the optimal rate F over few paths.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    gap : float
+        Stop when the bound is within this of the rate.
+    start : PathSet, optional
+        Paths to begin with, in addition to shortest ones: those of another solution, for example.
+    lengths : array of float64, shape (m,), optional
+        Good link lengths to begin with, as the solver of the rate finds them.
+    max_rounds : int
+        Most linear programs; the best routing so far is returned after these.
+    finder : PathFinder, optional
+        Permits some paths only (see `layered_routes`), and the bound is then about these. Default: all.
+    cutoff : float
+        Give up when the bound falls to this rate.
+    watch : Watch
+
+    Raises
+    ------
+    InfeasibleError
+        If some rank cannot be reached.
+    TimeLimitError
+        If the watch's deadline passes before the first linear program is solved; later, the best routing so
+        far is returned.
+
+    Notes
+    -----
+    The path LP over the paths so far; then shortest paths at the duals of its links, at mixtures of these
+    with their average so far (duals of a vertex swing wildly), join it. Any lengths prove F <=
+    sum(b l) / sum(w dist). Source: column generation of Ford and Fulkerson (1958) for multi-commodity flow,
+    smoothing as in Pessoa et al. (2018).
+    """
+    check_linked(topology, collective)
+    columns = _Columns(topology, collective, finder or ShortestPaths(topology, collective))
+    columns.add_at(np.ones(topology.n_links) if lengths is None else lengths)
+    if lengths is not None:
+        columns.add_at(np.ones(topology.n_links))
+    if columns.master.resolution.is_wide:
+        columns.add_at(1 / columns.master.bandwidth)  # paths without the links that carry nothing
+    average = columns.add_spread(_SPREADS, watch)
+    if start is not None:
+        columns.add(start)
+    if lengths is not None:
+        average = columns.in_bytes(lengths)
+    bound, _ = columns.price(average)
+    best_lengths = average
+    solution = columns.solve_first(simplex=bound > cutoff, watch=watch)
+    rounds, is_late = 1, False
+    while True:
+        now = columns.in_bytes(solution.lengths)
+        average = average + 0.3 * (now - average)
+        added = 0
+        for share in _AVERAGING:
+            mixed = share * now + (1 - share) * average
+            proved, count = columns.price(mixed)
+            added += count
+            if proved < bound:
+                bound, best_lengths = proved, mixed
+        rate = columns.rate(solution)
+        if bound <= max(rate * (1 + gap), cutoff) or not added or rounds >= max_rounds:
+            break
+        try:
+            watch.beat("routes", rounds, max_rounds)
+            solution = columns.master.solve(watch=watch)
+        except TimeLimitError:
+            is_late = True
+            break
+        rounds += 1
+    routing = columns.routing(solution)
+    return RoutingResult(routing.rate(topology), bound, routing, best_lengths, rounds, is_late)
+
+
+class _Columns:
+    """The growing set of paths and its linear program."""
+
+    def __init__(self, topology: Topology, collective: Collective, finder: PathFinder) -> None:
+        self.topology, self.collective, self.finder = topology, collective, finder
+        self.source, self.target, self.demand = demanded_pairs(collective)
+        self.target_node = finder.ranks[self.target]
+        self.master = PathMaster(topology, collective)
+        self.sets: list[PathSet] = []
+        self.known: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
+
+    def add(self, paths: PathSet) -> int:
+        """Columns for the paths that are new; how many."""
+        prints = fingerprints(paths.source, paths.target, path_rows(paths))
+        fresh = ~np.isin(prints, self.known)
+        if not fresh.any():
+            return 0
+        paths = paths.take(fresh)
+        self.known = np.concatenate([self.known, prints[fresh]])
+        n = self.collective.n_ranks
+        wanted = self.source.astype(np.int64) * n + self.target
+        pair = np.searchsorted(wanted, paths.source.astype(np.int64) * n + paths.target)
+        self.master.add(paths, pair)
+        self.sets.append(paths)
+        return paths.n_paths
+
+    def _positive(self, lengths: Float64Array) -> Float64Array:
+        """The lengths with a little more for every hop, so that ties go to fewer hops."""
+        if self.master.resolution.is_wide:  # the same for all would be a lot on the widest
+            bandwidths = self.topology.bandwidths
+            return lengths + 1e-7 * float((lengths * bandwidths).mean()) / bandwidths
+        return lengths + 1e-7 * float(lengths.mean())
+
+    def add_at(self, lengths: Float64Array) -> None:
+        """A shortest path for every pair; InfeasibleError if there is none."""
+        found = self.finder.search(self._positive(lengths))
+        check_reachable(self.topology, self.collective, found.distance)
+        self.add(path_set(self.source, self.target, found.paths(self.source, self.target)))
+
+    def add_spread(self, rounds: int, watch: Watch) -> Float64Array:
+        """Shortest paths at lengths that grow steeply with the load of the mixture of those so far.
+
+        Returns the last lengths, averaged over the later half of the rounds: near the best ones.
+        """
+        bandwidth = self.master.bandwidth
+        load, lengths, average = np.zeros(len(bandwidth)), 1 / bandwidth, np.zeros(len(bandwidth))
+        kept: list[PathSet] = []
+        for number in range(rounds):
+            watch.beat("routes", number, rounds)
+            found = self.finder.search(self._positive(lengths))
+            paths = path_set(self.source, self.target, found.paths(self.source, self.target))
+            if 2 * number >= rounds:
+                kept.append(paths)
+            one = np.bincount(paths.links, weights=self.master.demand[paths.owner], minlength=len(load))
+            load += (one / bandwidth - load) * 2 / (number + 2)
+            lengths = np.exp(_STEEPNESS * (load / load.max() - 1)) / bandwidth
+            if 2 * number >= rounds:
+                average += lengths / float(lengths @ bandwidth)
+        self.add(_shortest_few(merge(*kept), average, _SPREAD_PATHS))
+        return self.in_bytes(average)
+
+    def in_bytes(self, lengths: Float64Array) -> Float64Array:
+        """The master's lengths, scaled so that bandwidths times lengths add up to 1."""
+        return lengths / float(self.topology.bandwidths @ lengths)
+
+    def price(self, lengths: Float64Array) -> tuple[float, int]:
+        """The bound that the lengths prove, and how many new shortest paths joined."""
+        positive = self._positive(lengths)
+        found = self.finder.search(positive)
+        needed = float(self.demand @ found.distance[self.source, self.target_node])
+        proved = float(self.topology.bandwidths @ positive) / needed
+        return proved, self.add(path_set(self.source, self.target, found.paths(self.source, self.target)))
+
+    def solve_first(self, *, simplex: bool, watch: Watch) -> MasterSolution:
+        """The first optimum, from one path a pair at a low load; or just that load."""
+        paths, place = self._all()
+        pair = self.master.pair[place]
+        chosen = place[single_paths(paths, pair, self.master.demand, self.master.bandwidth, watch=watch)]
+        taken = paths.take(np.sort(np.argsort(place)[chosen]))
+        load = np.bincount(
+            taken.links, weights=self.master.demand[taken.owner], minlength=self.topology.n_links
+        )
+        times = load / self.master.bandwidth
+        if not simplex:
+            weights = np.zeros(self.master.n_columns)
+            weights[chosen] = 1.0
+            lengths = (times == times.max()).astype(np.float64)
+            return MasterSolution(float(times.max()), weights, lengths, self.master.demand)
+        self.master.start_from(chosen)
+        return self.master.solve(watch=watch)
+
+    def _all(self) -> tuple[PathSet, Int64Array]:
+        """All columns as one set, and the column of each of its paths."""
+        merged = merge(*self.sets)
+        order = np.argsort(self.known)
+        own = fingerprints(merged.source, merged.target, path_rows(merged))
+        return merged, order[np.searchsorted(self.known[order], own)]
+
+    def rate(self, solution: MasterSolution) -> float:
+        """F of a solution, bytes/s per unit of demand."""
+        return float(self.master.resolution.unit / self.demand.max() / solution.time)
+
+    def routing(self, solution: MasterSolution) -> WeightedPaths:
+        """The paths that carry something."""
+        paths, place = self._all()
+        weights = np.zeros(self.master.n_columns)
+        weights[: len(solution.weights)] = solution.weights  # newer columns carry nothing
+        return weighted(paths, self.master.pair[place], weights[place], self.demand)
+
+
+def _shortest_few(paths: PathSet, lengths: Float64Array, most: int) -> PathSet:
+    """At most so many paths of every pair, the shortest ones."""
+    length = np.bincount(paths.owner, weights=lengths[paths.links], minlength=paths.n_paths)
+    pair = paths.source.astype(np.int64) << 32 | paths.target
+    order = np.lexsort((length, pair))
+    first = np.searchsorted(pair[order], pair[order])
+    return paths.take(np.sort(order[np.arange(len(order)) - first < most]))

@@ -1,0 +1,140 @@
+"""From a fractional routing to a route schedule: whole chunks on at most R routes a pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.route_cost import route_algbw
+from treadle.schedules.alltoall.routes import MAX_UNITS, RouteSchedule
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.rate.host_caps import tightest_host
+from treadle.synthesis.alltoall.routes.chunk_moves import move_chunks
+from treadle.synthesis.alltoall.routes.paths import (
+    Float64Array,
+    PathSet,
+    WeightedPaths,
+    check_paths,
+    demanded_pairs,
+)
+from treadle.synthesis.alltoall.routes.whole_units import least_whole, rounded_units
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class ChunkedRoutes:
+    """A route schedule and what rounding to whole chunks cost.
+
+    Parameters
+    ----------
+    schedule : RouteSchedule
+    algbw : Fraction
+        Bytes/s by the exact loads; hosts' injection caps hold for what they send and get themselves.
+    loss : float
+        Part of the fractional routing's rate that is lost; at times below 0, as moving chunks also repairs
+        a routing that was not the best.
+    """
+
+    schedule: RouteSchedule
+    algbw: Fraction
+    loss: float
+
+
+def route_schedule(
+    topology: Topology,
+    collective: Collective,
+    paths: PathSet,
+    weights: Float64Array,
+    *,
+    chunks: int | None = None,
+    max_routes: int | None = None,
+    layer: NDArray[np.integer] | None = None,
+) -> ChunkedRoutes:
+    """Steer whole chunks to paths in proportion to the weights.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    paths : PathSet
+    weights : array of float64, shape (k,)
+        Not negative; only a pair's proportions count. Each demanded pair needs a positive one.
+    chunks : int, optional
+        P per unit of demand; default the least that makes every weight whole, or 64.
+    max_routes : int, optional
+        Most paths a pair; the heaviest stay.
+    layer : array of int, shape (k,), optional
+        Of each path; default all 0 (see `layers`).
+
+    Returns
+    -------
+    ChunkedRoutes
+
+    Raises
+    ------
+    ScheduleError
+        If an argument is out of range.
+    InfeasibleError
+        If a demanded pair has no path.
+
+    Notes
+    -----
+    Largest remainders first, then single chunks move from paths over the most loaded link to other paths of
+    their pair while that lowers the load.
+    """
+    if chunks is not None and not 1 <= chunks <= MAX_UNITS:
+        raise ScheduleError(f"routes: {chunks} chunks per unit of demand, expected 1 to 2**24")
+    if max_routes is not None and max_routes < 1:
+        raise ScheduleError(f"routes: at most {max_routes} routes a pair, expected at least 1")
+    if len(weights) != paths.n_paths or (weights.size and not np.all(np.isfinite(weights) & (weights >= 0))):
+        raise ScheduleError("routes: expected one finite weight, not negative, for every path")
+    positive = weights > 0
+    paths, weights = paths.take(positive), weights[positive]
+    number = np.zeros(paths.n_paths, dtype=np.int64) if layer is None else np.asarray(layer)[positive]
+    pair = check_paths(collective, paths)
+    _, _, demand = demanded_pairs(collective)
+    whole = weights * (demand / np.bincount(pair, weights=weights))[pair]
+    at_hosts, _ = tightest_host(topology, collective)
+    ideal = min(WeightedPaths(paths, whole).rate(topology), float("inf" if at_hosts is None else at_hosts))
+    kept = _heaviest(pair, weights, max_routes)
+    paths, pair, weights, number = paths.take(kept), pair[kept], weights[kept], number[kept]
+    shares = weights / np.bincount(pair, weights=weights)[pair]
+    if chunks is None:
+        chunks = least_whole(shares * demand[pair])
+    units = rounded_units(pair, shares * demand[pair] * chunks, demand * chunks)
+    units = move_chunks(paths, pair, units, topology.bandwidths)
+    used = units > 0
+    paths, units, number = paths.take(used), units[used], number[used]
+    schedule = RouteSchedule(
+        n_ranks=collective.n_ranks,
+        n_chunks=chunks,
+        source=paths.source,
+        target=paths.target,
+        units=units,
+        layer=_renumbered(number),
+        path_offset=paths.offset,
+        path_links=paths.links,
+    )
+    algbw = route_algbw(topology, collective, schedule)
+    rate = float(algbw / collective.pair_demands.buffer_units)
+    return ChunkedRoutes(schedule, algbw, 1 - rate / ideal)
+
+
+def _renumbered(layer: NDArray[np.integer]) -> Int32Array:
+    """Layers without gaps."""
+    number: Int32Array = np.unique(layer, return_inverse=True)[1].astype(np.int32)
+    return number
+
+
+def _heaviest(pair: Int64Array, weights: Float64Array, most: int | None) -> NDArray[np.int64]:
+    """Paths that stay, rising."""
+    if most is None:
+        return np.arange(len(pair))
+    order = np.lexsort((-weights, pair))
+    first = np.searchsorted(pair[order], pair[order])
+    return np.sort(order[np.arange(len(pair)) - first < most])

@@ -1,0 +1,343 @@
+"""Hierarchical all-to-all on fabrics of boxes: inside the box to the right rail, then along the rail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import highspy
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.rate.certificate import rounded_witness
+from treadle.synthesis.alltoall.rate.instance import flow_instance
+from treadle.synthesis.alltoall.rate.symmetry import find_symmetry
+from treadle.synthesis.alltoall.routes.layers import lash_layers
+from treadle.synthesis.alltoall.routes.paths import (
+    Float64Array,
+    PathSet,
+    check_linked,
+    fingerprints,
+    path_rows,
+)
+from treadle.synthesis.alltoall.routes.route_units import route_schedule
+from treadle.synthesis.alltoall.steps.relays import Candidates, Way, Ways, candidates
+from treadle.synthesis.trees.baselines.boxes import find_boxes
+from treadle.topologies.topology import Topology
+
+MAX_PAIRS = 2500
+"""Most pairs for which each may have a split of its own; beyond that, pairs that look alike share one."""
+
+_CLOSED = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class HierarchicalRoutes:
+    """A hierarchical all-to-all, and how far from the best of all routings it is.
+
+    Parameters
+    ----------
+    schedule : RouteSchedule
+    algbw : Fraction
+        Bytes/s by the exact loads of the links.
+    fractional_algbw : float
+        Before rounding to whole chunks.
+    upper : Fraction
+        algbw that no routing exceeds, proved by `witness`.
+    witness : DistanceWitness
+        Lengths from the duals of the split.
+    boxes : tuple of tuples of int
+        Ranks of each box, in the order of lanes.
+    relayed : float
+        Part of the data between boxes that passes a compute node on its way.
+    """
+
+    schedule: RouteSchedule
+    algbw: Fraction
+    fractional_algbw: float
+    upper: Fraction
+    witness: DistanceWitness
+    boxes: tuple[tuple[int, ...], ...]
+    relayed: float
+
+    @property
+    def gap(self) -> float:
+        """How far the optimum may be above `algbw`, as a share of the upper side."""
+        return max(0.0, 1 - float(self.algbw / self.upper))
+
+
+def hierarchical_routes(
+    topology: Topology,
+    collective: Collective,
+    *,
+    ways: Sequence[Way] = tuple(Way),
+    boxes: Sequence[Sequence[int]] | None = None,
+    chunks: int | None = None,
+    max_routes: int | None = None,
+) -> HierarchicalRoutes:
+    """Split every pair's data over direct paths and relays of its boxes so that the fullest link is emptiest.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        An all-to-all; demands may be uneven.
+    ways : sequence of Way
+        What may be used; a pair that none of them serves goes direct. (Way.DIRECT,) makes the direct
+        schedule, (Way.RELAY_BEFORE,) PXN's two phases.
+    boxes : sequence of sequences of int, optional
+        Ranks of each box in the order of lanes; default `find_boxes`.
+    chunks, max_routes : int, optional
+        As in `route_schedule`.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached.
+    ScheduleError
+        If an argument is out of range, or the paths are too many.
+
+    Notes
+    -----
+    Phase 1 takes data inside the box to the GPU on the rail of the target, phase 2 along the rail: PXN of
+    NCCL 2.12; both go on at once, chunk after chunk. Pairs that look alike (lanes, box or not, distance)
+    first share one split, which loses nothing on boxes that can be swapped. Only where the duals of that
+    program do not prove the split the best of all routings is SPREAD tried too, then a split of its own for
+    each pair, up to MAX_PAIRS pairs. Among equally fast splits the one with the shortest ways is taken.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies import parse
+    >>> fabric = parse("rail_optimized(2, 4)")
+    >>> hierarchical_routes(fabric, on_all_ranks(fabric, CollectiveKind.ALLTOALL)).gap
+    0.0
+    """
+    if not ways:
+        raise ScheduleError("hierarchical: no way is allowed; expected at least one, such as direct")
+    check_linked(topology, collective)
+    layout = Ways(topology, collective, find_boxes(topology, collective) if boxes is None else boxes)
+    found, split, upper, witness = _closest(topology, collective, layout, ways)
+    weights = split.weights * layout.demand[found.pair]
+    paths, merged = _merged(found.paths, weights)
+    layer = lash_layers(paths, topology.n_links)
+    chunked = route_schedule(
+        topology, collective, paths, merged, chunks=chunks, max_routes=max_routes, layer=layer
+    )
+    return HierarchicalRoutes(
+        chunked.schedule,
+        chunked.algbw,
+        collective.pair_demands.buffer_units / split.time_s,
+        upper,
+        witness,
+        layout.boxes,
+        _relayed(topology, layout, paths, merged),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """Solution of the program: share of its pair on each candidate path, time per unit, link lengths."""
+
+    weights: Float64Array
+    time_s: float
+    lengths: Float64Array
+
+
+def _closest(
+    topology: Topology, collective: Collective, layout: Ways, ways: Sequence[Way]
+) -> tuple[Candidates, _Split, Fraction, DistanceWitness]:
+    """The best split by the least work: go on to more ways and finer splits until a bound is met."""
+    orbit, classes = _link_orbits(topology, collective), _alike(layout)
+    pairs, units = np.arange(len(layout.demand)), collective.pair_demands.buffer_units
+    simple: list[Way] = [way for way in ways if way is not Way.SPREAD]
+    attempts = [(simple, classes), (list(ways), classes), (list(ways), pairs)]
+    # hops prove a bound even where bandwidths are so far apart that fast links have no length
+    proofs = [np.ones(topology.n_links), layout.length]
+    best: tuple[Candidates, _Split] | None = None
+    for chosen, rows in attempts:
+        is_fine = rows is pairs
+        if not chosen or (is_fine and best is not None and len(pairs) > MAX_PAIRS):
+            continue
+        found = candidates(layout, chosen)
+        column = np.arange(found.paths.n_paths)
+        if not is_fine:
+            number = classes[found.pair] * len(Way) + found.way
+            column = np.unique(number, return_inverse=True)[1].reshape(-1)
+        split = _best_split(topology, layout, found, rows, column)
+        if best is None or split.time_s < best[1].time_s * (1 - _CLOSED):
+            best = found, split
+        proofs += [_averaged(split.lengths, orbit), split.lengths]
+        upper, witness = _tightest(topology, collective, proofs)
+        if units / best[1].time_s >= float(upper) * (1 - _CLOSED):
+            break
+    assert best is not None
+    return *best, upper, witness
+
+
+def _link_orbits(topology: Topology, collective: Collective) -> Int64Array:
+    """A number for each link, the same for links that automorphisms map to each other."""
+    instance = flow_instance(topology, collective)
+    orbit = np.arange(topology.n_links)
+    orbit[instance.links] = topology.n_links + find_symmetry(instance).link_orbit
+    return orbit
+
+
+def _averaged(lengths: Float64Array, orbit: Int64Array) -> Float64Array:
+    """The mean over each orbit: it proves no less, and a vertex of the dual program is often lopsided."""
+    total = np.bincount(orbit, weights=lengths)[orbit]
+    mean: Float64Array = total / np.bincount(orbit)[orbit]
+    return mean
+
+
+def _tightest(
+    topology: Topology, collective: Collective, lengths: Sequence[Float64Array]
+) -> tuple[Fraction, DistanceWitness]:
+    """The least bound on algbw that some of the lengths prove, and its witness; the first prove one."""
+    best: tuple[Fraction, DistanceWitness] | None = None
+    for row in lengths:
+        witness = rounded_witness(row)
+        # lengths of a split that lacks a way may leave all ranks at distance 0
+        with suppress(ScheduleError):
+            bound = witness.bound(topology, collective)
+            if best is None or bound < best[0]:
+                best = bound, witness
+    assert best is not None
+    return best
+
+
+def _alike(layout: Ways) -> Int64Array:
+    """A number for each pair, the same for pairs of the same lanes and distance."""
+    source, target = layout.source, layout.target
+    keys = np.column_stack(
+        [
+            layout.box[source] == layout.box[target],
+            layout.lane[source],
+            layout.lane[target],
+            layout.distance[source, layout.ranks[target]],
+        ]
+    )
+    number: Int64Array = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return number
+
+
+def _best_split(
+    topology: Topology, layout: Ways, found: Candidates, rows: Int64Array, column: Int64Array
+) -> _Split:
+    """Least largest load; `rows` numbers the split of each pair, `column` the variable of each path."""
+    n_columns, m = int(column.max()) + 1, topology.n_links
+    share = np.ones(len(column)) if n_columns == len(column) else found.share
+    amount = (share * layout.demand[found.pair])[found.paths.owner]
+    key, place = np.unique(column[found.paths.owner] * m + found.paths.links, return_inverse=True)
+    link = (key % m).astype(np.int64)
+    load_s = np.bincount(place, weights=amount) / topology.bandwidths[link]
+    row = np.empty(n_columns, dtype=np.int64)
+    row[column] = rows[found.pair]
+    # so that the largest load is about 1
+    scale = float(np.bincount(link, weights=load_s).max())
+    lp = _Program(int(rows.max()) + 1, m)
+    lp.add(row, key // m, link, load_s / scale)
+    values, time, lengths = lp.solve()
+    return _Split(values[column] * share, time * scale, lengths / topology.bandwidths)
+
+
+class _Program:
+    """min T: the columns of each row add up to 1, and no link is loaded beyond T; then the least total load.
+
+    Parameters
+    ----------
+    n_rows, n_links : int
+    """
+
+    def __init__(self, n_rows: int, n_links: int) -> None:
+        make_solver: Any = highspy.Highs  # its constructor has no type annotations
+        self._solver = make_solver()
+        for option, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("primal_feasibility_tolerance", 1e-9),
+            ("dual_feasibility_tolerance", 1e-9),
+        ):
+            self._solver.setOptionValue(option, value)
+        self._n_rows, self._n_links = n_rows, n_links
+        lower = np.concatenate([np.ones(n_rows), np.full(n_links, -highspy.kHighsInf)])
+        upper = np.concatenate([np.ones(n_rows), np.zeros(n_links)])
+        count = n_rows + n_links
+        none = np.zeros(0, dtype=np.int32)
+        self._solver.addRows(count, lower, upper, 0, np.zeros(count, dtype=np.int32), none, np.zeros(0))
+        links = np.arange(n_rows, count, dtype=np.int32)
+        self._solver.addCol(1.0, 0.0, highspy.kHighsInf, n_links, links, np.full(n_links, -1.0))
+        self._total = np.zeros(0)
+
+    def add(self, row: Int64Array, column: Int64Array, link: Int64Array, load: Float64Array) -> None:
+        """Columns by row, and their loads as triples sorted by column."""
+        count = len(row)
+        # of equally long ways the first
+        later = 1 + 1e-3 * np.arange(count) / count
+        self._total = np.bincount(column, weights=load, minlength=count) * later
+        starts = np.searchsorted(column, np.arange(count)) + np.arange(count)
+        index = np.empty(len(link) + count, dtype=np.int32)
+        value = np.ones(len(index))
+        inner = np.ones(len(index), dtype=np.bool_)
+        inner[starts] = False
+        index[starts] = row
+        index[inner], value[inner] = self._n_rows + link, load
+        self._solver.addCols(
+            count,
+            np.zeros(count),
+            np.zeros(count),
+            np.full(count, highspy.kHighsInf),
+            len(index),
+            starts.astype(np.int32),
+            index,
+            value,
+        )
+
+    def solve(self) -> tuple[Float64Array, float, Float64Array]:
+        """Values of the columns, T, and the duals of the links at the first optimum."""
+        duals, time = self._run()[1:]
+        self._solver.changeColBounds(0, 0.0, time * (1 + 1e-9))
+        count = len(self._total)
+        self._solver.changeColsCost(
+            count + 1, np.arange(count + 1, dtype=np.int32), np.concatenate([[0.0], self._total])
+        )
+        values = np.maximum(self._run()[0][1:], 0.0)
+        return values, time, np.maximum(-duals[self._n_rows :], 0.0)
+
+    def _run(self) -> tuple[Float64Array, Float64Array, float]:
+        self._solver.run()
+        status = self._solver.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise InfeasibleError(f"hierarchical: solver ended with {status.name}, expected an optimum")
+        solution = self._solver.getSolution()
+        values = np.array(solution.col_value)
+        return values, np.array(solution.row_dual), float(values[0])
+
+
+def _merged(paths: PathSet, weights: Float64Array) -> tuple[PathSet, Float64Array]:
+    """Each path once, with the weight of all ways that take it; those without weight are left out."""
+    keep = weights > 1e-9
+    paths, weights = paths.take(keep), weights[keep]
+    prints = fingerprints(paths.source, paths.target, path_rows(paths))
+    _, first, number = np.unique(prints, return_index=True, return_inverse=True)
+    total: Float64Array = np.bincount(number.reshape(-1), weights=weights).astype(np.float64)
+    order = np.argsort(first)
+    return paths.take(first[order]), total[order]
+
+
+def _relayed(topology: Topology, layout: Ways, paths: PathSet, weights: Float64Array) -> float:
+    """Part of the data between boxes that passes a compute node on its way."""
+    between = layout.box[paths.source] != layout.box[paths.target]
+    first = np.zeros(len(paths.links), dtype=np.bool_)
+    first[paths.offset[:-1]] = True
+    stop = topology.is_compute[topology.tails[paths.links]] & ~first
+    passes = np.bincount(paths.owner[stop], minlength=paths.n_paths) > 0
+    total = float(weights[between].sum())
+    return float(weights[between & passes].sum()) / total if total else 0.0

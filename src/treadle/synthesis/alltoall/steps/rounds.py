@@ -1,0 +1,122 @@
+"""How finely to pipeline an all-to-all: for a size, or for its asymptotic throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.exchange_cost import exchange_algbw, exchange_runtime_s
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.steps.pipelined import MAX_CHUNKS, hop_synchronous, pipelined
+from treadle.synthesis.alltoall.steps.staggered import staggered
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies.topology import Topology
+
+ROUNDS = (8, 16, 32, 64, 128)
+"""Rounds that are tried; a schedule has about as many steps."""
+
+_NEAR = Fraction(199, 200)
+"""Share of the routes' throughput that is near enough."""
+
+_MOST_SENDS = 2**21
+"""Sends, K for each hop, up to which routes are repeated where queues do not come near."""
+
+
+def fewest_rounds(
+    topology: Topology,
+    collective: Collective,
+    routes: RouteSchedule,
+    routes_algbw: Fraction,
+    *,
+    max_chunks: int = MAX_CHUNKS,
+    watch: Watch = UNWATCHED,
+) -> ExchangeSchedule:
+    """Hop by hop, or in as few rounds as come within half a percent of what the routes carry.
+
+    Queues first; where they stay below that, the routes repeated.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    routes : RouteSchedule
+    routes_algbw : Fraction
+        Bytes/s at which the routes keep their busiest link busy.
+    max_chunks : int
+        Limit of chunks per shard.
+    watch : Watch
+
+    Returns
+    -------
+    ExchangeSchedule
+        The best that was met.
+    """
+    best = hop_synchronous(topology, collective, routes, max_chunks=max_chunks)
+    reached = exchange_algbw(topology, collective, best)
+    for rounds in ROUNDS:
+        if reached >= _NEAR * routes_algbw:
+            break
+        found = pipelined(topology, collective, routes, rounds=rounds, max_chunks=max_chunks, watch=watch)
+        algbw = exchange_algbw(topology, collective, found)
+        if algbw > reached:
+            best, reached = found, algbw
+    for rounds in ROUNDS:
+        if reached >= _NEAR * routes_algbw or rounds * len(routes.path_links) > _MOST_SENDS:
+            break
+        found = staggered(topology, collective, routes, rounds=rounds, max_chunks=max_chunks, watch=watch)
+        algbw = exchange_algbw(topology, collective, found)
+        if algbw > reached:
+            best, reached = found, algbw
+    return best
+
+
+def fastest_at_size(
+    topology: Topology,
+    collective: Collective,
+    routes: RouteSchedule,
+    size_bytes: int,
+    *,
+    alpha_s: float,
+    rounds: Sequence[int] = (2, 4, *ROUNDS),
+    max_chunks: int = MAX_CHUNKS,
+    watch: Watch = UNWATCHED,
+) -> ExchangeSchedule:
+    """The number of rounds that is fastest in the alpha-beta model.
+
+    Parameters
+    ----------
+    topology : Topology
+        Its links' own latencies count.
+    collective : Collective
+    routes : RouteSchedule
+    size_bytes : int
+        The larger per-rank buffer.
+    alpha_s : float
+        Added per step, seconds.
+    rounds : sequence of int
+        To be tried, rising, besides one hop a step. More rounds save bandwidth time and cost latency; once
+        the latency of the steps alone takes longer than the best, no more are tried.
+    max_chunks : int
+        Limit of chunks per shard.
+    watch : Watch
+
+    Raises
+    ------
+    ScheduleError
+        If the routes do not serve the collective, or size or latency are negative.
+    """
+    if size_bytes < 0 or not alpha_s >= 0:
+        raise ScheduleError(f"size {size_bytes} and latency {alpha_s} s: expected neither to be negative")
+    best = hop_synchronous(topology, collective, routes, max_chunks=max_chunks)
+    least = exchange_runtime_s(topology, collective, best, size_bytes, alpha_s=alpha_s)
+    for number in rounds:
+        if number * alpha_s >= least:
+            break
+        found = pipelined(topology, collective, routes, rounds=number, max_chunks=max_chunks, watch=watch)
+        time = exchange_runtime_s(topology, collective, found, size_bytes, alpha_s=alpha_s)
+        if time < least:
+            best, least = found, time
+    return best

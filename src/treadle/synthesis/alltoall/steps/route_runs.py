@@ -1,0 +1,145 @@
+"""Shares of routes as runs of chunks that move hop by hop, and step schedules from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import lcm
+
+import numpy as np
+
+from treadle.arrays import Int64Array, frozen
+from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.collective import Collective
+from treadle.schedules.steps.steps import steps_from_sends
+from treadle.schedules.trees.forest import Direction
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True, eq=False)
+class RouteRuns:
+    """Runs of chunks with their routes; arrays of paths, and of hops in the order of paths.
+
+    Parameters
+    ----------
+    n_ranks, n_chunks : int
+    source, target, weight : arrays of int64, shape (S,)
+        Of each shard.
+    shard, low, high : arrays of int64, shape (k,)
+        Of each path.
+    path, hop, link : arrays of int64, shape (hops,)
+    """
+
+    n_ranks: int
+    n_chunks: int
+    source: Int64Array
+    target: Int64Array
+    weight: Int64Array
+    shard: Int64Array
+    low: Int64Array
+    high: Int64Array
+    path: Int64Array
+    hop: Int64Array
+    link: Int64Array
+
+    @property
+    def total(self) -> int:
+        """Chunks times hops."""
+        return int((self.high - self.low)[self.path].sum())
+
+    def in_smaller_chunks(self, times: int) -> RouteRuns:
+        """The same runs, each chunk cut into so many."""
+        return replace(self, n_chunks=self.n_chunks * times, low=self.low * times, high=self.high * times)
+
+
+def route_runs(
+    topology: Topology, collective: Collective, routes: RouteSchedule, max_chunks: int
+) -> RouteRuns:
+    """The routes' shares as runs of chunks."""
+    if max_chunks < 1:
+        raise ScheduleError(f"chunks: expected at least 1 per shard, found {max_chunks}")
+    demands = collective.pair_demands.between
+    source, target = np.nonzero(demands)
+    weight = demands[source, target]
+    pairs, shard = np.unique(routes.pair, return_inverse=True)
+    carried = np.bincount(shard, weights=routes.units, minlength=len(pairs))
+    if (
+        routes.n_ranks != collective.n_ranks
+        or not np.array_equal(pairs, source * routes.n_ranks + target)
+        or not np.array_equal(carried, weight * routes.n_chunks)
+    ):
+        raise ScheduleError("the routes carry another all-to-all; expected just the demands of this one")
+    _check_links(topology, routes)
+    n_chunks, ends = _chunk_ends(routes, shard, weight, max_chunks)
+    first = np.append(True, shard[1:] != shard[:-1])
+    low = np.where(first, 0, np.append(0, ends[:-1]))
+    kept = np.flatnonzero(ends > low)
+    hops = routes.hops
+    path = np.repeat(np.arange(len(kept)), hops[kept])
+    hop = np.arange(len(path)) - np.repeat(np.cumsum(hops[kept]) - hops[kept], hops[kept])
+    return RouteRuns(
+        n_ranks=routes.n_ranks,
+        n_chunks=n_chunks,
+        source=source,
+        target=target,
+        weight=weight,
+        shard=shard[kept],
+        low=low[kept],
+        high=ends[kept],
+        path=path,
+        hop=hop,
+        link=routes.path_links[np.repeat(routes.path_offset[kept], hops[kept]) + hop].astype(np.int64),
+    )
+
+
+def _check_links(topology: Topology, routes: RouteSchedule) -> None:
+    links = np.unique(routes.path_links)
+    if links.size and links[-1] >= topology.n_links:
+        raise ScheduleError(
+            f"routes: link {links[-1]}, {topology.name} has links 0 to {topology.n_links - 1}"
+        )
+    holds = topology.is_compute[topology.tails[links]] & topology.is_compute[topology.heads[links]]
+    for link in links[~holds][:1]:
+        raise ScheduleError(
+            f"the routes use link {topology.link_name(int(link))}: steps store and forward, and a switch "
+            f"cannot store; expected a fabric of compute nodes, or use routes as they are"
+        )
+
+
+def _chunk_ends(
+    routes: RouteSchedule, shard: Int64Array, weight: Int64Array, max_chunks: int
+) -> tuple[int, Int64Array]:
+    """Chunks per shard, and where each path's run of them ends."""
+    units = np.cumsum(routes.units)
+    starts = np.searchsorted(shard, np.arange(len(weight)))
+    until = units - (units - routes.units)[starts][shard]
+    whole = (weight * routes.n_chunks)[shard]
+    n_chunks = 1
+    for part in np.unique(whole // np.gcd(until, whole)).tolist():
+        n_chunks = min(lcm(n_chunks, part), max_chunks + 1)
+    if n_chunks <= max_chunks:
+        return n_chunks, until // np.gcd(until, whole) * (n_chunks // (whole // np.gcd(until, whole)))
+    return max_chunks, np.rint(until * (max_chunks / whole)).astype(np.int64)
+
+
+def exchange_of(
+    parts: RouteRuns, step: Int64Array, row: Int64Array, low: Int64Array, high: Int64Array
+) -> ExchangeSchedule:
+    """Sends of chunks [low, high) at hops `row`; adjacent runs that go the same way together are one send."""
+    shard, link = parts.shard[parts.path[row]], parts.link[row]
+    order = np.lexsort((low, link, shard, step))
+    step, shard, link, low, high = (column[order] for column in (step, shard, link, low, high))
+    joined = low[1:] == high[:-1]
+    for column in (step, shard, link):
+        joined &= column[1:] == column[:-1]
+    begins = np.flatnonzero(np.append(True, ~joined))
+    high = high[np.append(begins[1:] - 1, len(high) - 1)]
+    sends = steps_from_sends(
+        Direction.BROADCAST,
+        parts.n_ranks,
+        parts.n_chunks,
+        [shard[begins], link[begins], step[begins], low[begins], high],
+        homes=parts.source.tolist(),
+    )
+    return ExchangeSchedule(sends, frozen(parts.target, np.int32))

@@ -1,0 +1,229 @@
+"""A time-stepped flow taken apart into timed paths, and these into whole chunks: a step schedule."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array, frozen
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.exchange_cost import step_times
+from treadle.schedules.collective import Collective
+from treadle.schedules.steps.steps import MAX_CHUNKS, steps_from_sends
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.alltoall.routes.whole_units import least_whole, rounded_units
+from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies.topology import Topology
+
+Float64Array = NDArray[np.float64]
+
+_DUST = 1e-9  # share of a demand below which a flow counts as rounding
+_LEAST = 0.99  # share of each demand that a flow must deliver to be taken for one
+
+Hop = tuple[int, int]
+"""(step from 0, link)."""
+
+
+@dataclass(frozen=True)
+class ChunkedExchange:
+    """A schedule, and what rounding to whole chunks cost.
+
+    Parameters
+    ----------
+    schedule : ExchangeSchedule
+    time : Fraction
+        Seconds per unit of demand, by exact loads.
+    loss : float
+        How much longer that is than the fractional flow's time, as a share of the latter.
+    """
+
+    schedule: ExchangeSchedule
+    time: Fraction
+    loss: float
+
+
+def chunked_exchange(
+    topology: Topology,
+    collective: Collective,
+    flow: TimeSteppedFlow,
+    *,
+    chunks: int | None = None,
+    watch: Watch = UNWATCHED,
+) -> ChunkedExchange:
+    """Take a flow apart by pairs and timed paths, and give each path whole chunks.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    flow : TimeSteppedFlow
+        Of the collective.
+    chunks : int, optional
+        P per shard; default the least up to 64 that makes every share whole, or 64.
+    watch : Watch
+
+    Raises
+    ------
+    ScheduleError
+        For a number of chunks out of range.
+    InfeasibleError
+        If the flow leaves more than a hundredth of some demand undelivered.
+
+    Notes
+    -----
+    From the target at the end, back over the fullest arcs (links and waiting) to the source, the narrowest
+    of them being the path's share; a path that comes to a node twice waits there instead. Remainders are
+    dealt to the paths with the largest ones.
+    """
+    if chunks is not None and not 1 <= chunks <= MAX_CHUNKS:
+        raise ScheduleError(f"chunks: {chunks} per shard, expected 1 to 2**24")
+    demands = collective.pair_demands.between
+    pair: list[int] = []
+    share: list[float] = []
+    hops: list[list[Hop]] = []
+    targets: list[int] = []
+    sources: list[int] = []
+    for source in range(collective.n_ranks):
+        watch.beat("timed paths", source, collective.n_ranks)
+        peeler = _Peeler(topology, flow.by_step[:, source], collective.ranks[source])
+        for target in np.flatnonzero(demands[source]).tolist():
+            paths = peeler.take(collective.ranks[target], float(demands[source, target]))
+            for path, weight in paths:
+                pair.append(len(targets))
+                share.append(weight)
+                hops.append(path)
+            sources.append(source)
+            targets.append(target)
+    numbers = np.array(pair, dtype=np.int64)
+    shares = np.array(share) / np.bincount(numbers, weights=share)[numbers]
+    n_chunks = least_whole(shares) if chunks is None else chunks
+    units = rounded_units(numbers, shares * n_chunks, np.full(len(targets), n_chunks))
+    sends = _sends(numbers, units, hops, n_chunks)
+    steps = steps_from_sends(
+        Direction.BROADCAST, collective.n_ranks, n_chunks, sends, homes=sources, n_steps=len(flow.step_times)
+    )
+    schedule = ExchangeSchedule(steps, frozen(targets, np.int32))
+    time = sum(step_times(topology, collective, schedule), Fraction(0))
+    return ChunkedExchange(schedule, time, float(time) / flow.time - 1)
+
+
+class _Peeler:
+    """What is left of one source's flow.
+
+    Parameters
+    ----------
+    topology : Topology
+    by_step : array of float64, shape (T, m)
+    source : int
+        Node.
+    """
+
+    def __init__(self, topology: Topology, by_step: Float64Array, source: int) -> None:
+        self._source = source
+        self._tails = topology.tails.tolist()
+        self._heads = topology.heads.tolist()
+        self._n_steps = len(by_step)
+        # arcs into node v at the end of step t: those that carry something
+        self._into: list[dict[int, list[int]]] = []
+        self._left: list[dict[int, float]] = []
+        for flows in by_step:
+            links = np.flatnonzero(flows > 0)
+            self._left.append(dict(zip(links.tolist(), flows[links].tolist(), strict=True)))
+            into: dict[int, list[int]] = defaultdict(list)
+            for link in links.tolist():
+                into[self._heads[link]].append(link)
+            self._into.append(into)
+        self._held = self._waiting(topology, by_step)
+
+    def _waiting(self, topology: Topology, by_step: Float64Array) -> list[list[float]]:
+        """What waits at each node from the end of step t to the end of step t + 1."""
+        held = np.zeros((len(by_step), topology.n_nodes))
+        for step in range(len(by_step) - 1):
+            np.add.at(held[step], topology.heads, by_step[step])
+            if step:
+                held[step] += held[step - 1]
+            np.add.at(held[step], topology.tails, -by_step[step + 1])
+        waiting: list[list[float]] = np.maximum(held, 0.0).tolist()
+        return waiting
+
+    def take(self, target: int, demand: float) -> list[tuple[list[Hop], float]]:
+        """Timed paths to the target that carry its demand, each with what it carries."""
+        found: list[tuple[list[Hop], float]] = []
+        left = demand
+        while left > _DUST * demand:
+            walk = self._walk_back(target)
+            amount = left
+            for step, link, node in walk:
+                amount = min(amount, self._left[step][link] if link >= 0 else self._held[step][node])
+            if not walk or amount <= _DUST * demand:
+                break
+            for step, link, node in walk:
+                if link >= 0:
+                    self._left[step][link] -= amount
+                else:
+                    self._held[step][node] -= amount
+            found.append((self._hops(walk, target), amount))
+            left -= amount
+        if left > (1 - _LEAST) * demand:
+            raise InfeasibleError(
+                f"time-stepped flow: delivers {1 - left / demand:.3f} of some demand, expected all of it; "
+                f"use --algorithm pipelined"
+            )
+        return found
+
+    def _walk_back(self, target: int) -> list[tuple[int, int, int]]:
+        """(step, link or -1 for waiting, node waited at) from the end back to the source; empty: no way.
+
+        Waiting at a node has the number of the step at whose end it begins.
+        """
+        walk: list[tuple[int, int, int]] = []
+        node = target
+        for step in range(self._n_steps - 1, -1, -1):
+            if node == self._source:
+                break
+            best, widest = -1, self._held[step - 1][node] if step else 0.0
+            left = self._left[step]
+            for link in self._into[step].get(node, ()):
+                if left[link] > widest:
+                    best, widest = link, left[link]
+            if widest <= 0.0:
+                return []
+            walk.append((step, best, node) if best >= 0 else (step - 1, -1, node))
+            if best >= 0:
+                node = self._tails[best]
+        return walk if node == self._source else []
+
+    def _hops(self, walk: list[tuple[int, int, int]], target: int) -> list[Hop]:
+        """The links of a walk, from the source on, without circles."""
+        hops: list[Hop] = []
+        visited = {self._source: 0}
+        for step, link, _ in reversed(walk):
+            if link < 0:
+                continue
+            hops.append((step, link))
+            head = self._heads[link]
+            if head in visited:
+                del hops[visited[head] :]
+                visited = {node: place for node, place in visited.items() if place <= len(hops)}
+            else:
+                visited[head] = len(hops)
+        assert hops
+        assert self._heads[hops[-1][1]] == target
+        return hops
+
+
+def _sends(
+    pair: Int64Array, units: Int64Array, hops: list[list[Hop]], n_chunks: int
+) -> list[NDArray[np.integer]]:
+    """(shard, link, step, low, high) of every hop, as arrays; the paths of a pair follow each other."""
+    high = np.cumsum(units) - pair * n_chunks
+    counts = np.where(units > 0, [len(path) for path in hops], 0)
+    row = np.repeat(np.arange(len(hops)), counts)
+    flat = np.array([hop for path, n in zip(hops, counts.tolist(), strict=True) if n for hop in path])
+    return [pair[row], flat[:, 1], flat[:, 0], (high - units)[row], high[row]]

@@ -1,0 +1,131 @@
+"""A fabric as the compiled core takes it: in-links by head, and integer weights for their bandwidths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.errors import InfeasibleError, TopologyError
+from treadle.synthesis.engine import Progress, core, run_watched
+from treadle.topologies.topology import Topology
+
+MAX_NODES = 2**16 - 1
+"""Most nodes of a fabric without symmetry: the distances between all pairs are kept, a byte each."""
+
+MAX_WEIGHT = 2**62
+"""Largest sum of the weights at a node."""
+
+TRANSFORM_LIMIT = 10
+"""Up to this many in-links a load is found by a sum over subsets (measured: faster than flows up to 10)."""
+
+OK, VIOLATED, CANCELLED, STUCK = range(4)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """In-links of every node in compressed rows, self-loops left out: they carry nothing.
+
+    Parameters
+    ----------
+    topology : Topology
+    offset : array of int64, shape (N + 1,)
+        In-links of node u are offset[u] up to offset[u + 1].
+    tail, link : arrays of int32, shape (m',)
+        Tail and physical number of each in-link, ascending per node.
+    weight : array of int64, shape (m',)
+        Bandwidth of each in-link in units of `unit_bandwidth`.
+    unit_bandwidth : int
+        Greatest common divisor of the bandwidths, bytes/s.
+    """
+
+    topology: Topology
+    offset: Int64Array
+    tail: Int32Array
+    link: Int32Array
+    weight: Int64Array
+    unit_bandwidth: int
+
+    @property
+    def n(self) -> int:
+        """Number of nodes N."""
+        return len(self.offset) - 1
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all links that carry something are equally fast."""
+        return bool(np.all(self.weight == 1))
+
+
+def pose(topology: Topology) -> Instance:
+    """The instance of a direct-connect fabric.
+
+    Raises
+    ------
+    TopologyError
+        If the fabric has switches, fewer than 2 nodes or more than 65,535, or if the bandwidths into a node
+        add up to more than 2**62.
+    """
+    _check_nodes(topology)
+    order = np.argsort(topology.heads, kind="stable").astype(np.int32)
+    link = np.ascontiguousarray(order[topology.tails[order] != topology.heads[order]])
+    offset = np.zeros(topology.n_nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(topology.heads[link], minlength=topology.n_nodes), out=offset[1:])
+    bandwidths = topology.bandwidths[link]
+    unit = gcd(*(int(b) for b in np.unique(bandwidths))) or 1
+    weight = bandwidths // unit
+    if int(weight.max(initial=1)) * int(np.diff(offset).max()) >= MAX_WEIGHT:
+        raise TopologyError(f"{topology.name}: bandwidths into one node add up to more than 2**62 units")
+    return Instance(topology, offset, topology.tails[link], link, weight, unit)
+
+
+def _check_nodes(topology: Topology) -> None:
+    n = topology.n_nodes
+    if not bool(topology.is_compute.all()):
+        raise TopologyError(f"{topology.name}: breadth-first broadcast is for fabrics without switches")
+    if n < 2:
+        raise TopologyError(f"{topology.name}: breadth-first broadcast needs at least 2 nodes, found {n}")
+    if n > MAX_NODES:
+        raise TopologyError(
+            f"{topology.name}: {n} nodes, breadth-first broadcast takes at most {MAX_NODES} unless the "
+            f"fabric is a Cayley graph (treadle.synthesis.steps.bfb.orbit)"
+        )
+
+
+def unreachable(topology: Topology, source: int, target: int) -> InfeasibleError:
+    """The error for a pair without a path."""
+    names = topology.node_names
+    return InfeasibleError(f"{topology.name}: there is no path from {names[source]!r} to {names[target]!r}")
+
+
+@dataclass(frozen=True)
+class CoreLoads:
+    """Largest load of each step: numerator / denominator shards per unit of weight, at node `worst`."""
+
+    numerator: Int64Array
+    denominator: Int64Array
+    worst: Int32Array
+
+
+def core_loads(
+    instance: Instance,
+    *,
+    transform_limit: int = TRANSFORM_LIMIT,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> CoreLoads:
+    """Loads of all steps; InfeasibleError if some node does not reach another."""
+    status, numerator, denominator, worst, failure = run_watched(
+        "bfb loads",
+        lambda control: core.bfb_loads(
+            instance.offset, instance.tail, instance.weight, transform_limit, control
+        ),
+        progress=progress,
+        deadline=deadline,
+    )
+    if status == VIOLATED:
+        raise unreachable(instance.topology, int(failure[0]), int(failure[1]))
+    assert status == OK, status
+    return CoreLoads(numerator, denominator, worst)

@@ -1,0 +1,334 @@
+"""Explicit breadth-first-broadcast schedules with the least bandwidth time and the fewest chunks."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import lcm
+
+import numpy as np
+
+from treadle.arrays import Int64Array, frozen
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.engine import Progress, core, run_watched
+from treadle.synthesis.steps.bfb.instance import OK, STUCK, VIOLATED, Instance, pose, unreachable
+from treadle.synthesis.steps.bfb.value import BfbValue, value_of
+from treadle.topologies.topology import Topology
+
+
+def chunk_count(value: BfbValue) -> int:
+    """P: least common multiple of the denominators of the step loads.
+
+    Notes
+    -----
+    On a fabric with equal links this is the smallest number of equal chunks with which any
+    breadth-first-broadcast schedule attains T_B: the sum of the steps' largest loads is least only if each is
+    U(t), and it is a whole number of chunks, so P U(t) is an integer. That P suffices is the integrality of
+    flows: capacities P U(t) of the links and P units of a job. Where links differ it suffices as well, but a
+    smaller one may do.
+    """
+    return lcm(*(load.denominator for load in value.loads))
+
+
+def bfb_allgather(
+    topology: Topology,
+    *,
+    max_chunks: int | None = None,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Steps:
+    """Breadth-first-broadcast allgather with the least T_B of all, each shard cut into the fewest chunks.
+
+    Parameters
+    ----------
+    topology : Topology
+        Compute nodes only; need not be regular, bandwidths may differ (latencies play no part; see
+        `treadle.synthesis.steps.bfb.heterogeneous`).
+    max_chunks : int, optional
+        Most chunks per shard; if the optimum needs more, the best schedule with at most so many is returned
+        (section A.5.2; equal links only).
+    progress, deadline
+        As for `treadle.synthesis.engine.run_watched`.
+
+    Returns
+    -------
+    Steps
+        One step per unit of distance. Sends of a step are ordered by receiver, then source.
+
+    Raises
+    ------
+    TopologyError
+        If the fabric has switches, fewer than 2 nodes or more than 65,535.
+    InfeasibleError
+        If some node cannot reach another.
+    ScheduleError
+        If more chunks are needed than a schedule may have.
+
+    Notes
+    -----
+    Dissertation, section 3.6 and appendix A.5. Only a step's critical nodes need the exact fractions: other
+    nodes may load their links up to the same U(t), and shards are cut only where whole ones do not fit. Jobs
+    are laid one after the other over the shares of the links (McNaughton's wrap-around rule), so a group of
+    jobs with the same links has at most one cut less than it has links.
+
+    Examples
+    --------
+    >>> from treadle.topologies import parse
+    >>> bfb_allgather(parse("ring(5)"))
+    <Steps broadcast: 5 ranks, 5 shards of 1 chunks, 2 steps, 20 sends>
+    """
+    instance = pose(topology)
+    value = value_of(instance, progress=progress, deadline=deadline)
+    chunks = chunk_count(value)
+    if max_chunks is None and chunks > MAX_CHUNKS:
+        raise ScheduleError(
+            f"{topology.name}: the optimum needs {chunks} chunks per shard, a schedule has at most "
+            f"{MAX_CHUNKS}; give max_chunks"
+        )
+    limit = MAX_CHUNKS if max_chunks is None else min(max_chunks, MAX_CHUNKS)
+    if chunks > limit:
+        if not instance.is_uniform:
+            raise ScheduleError(
+                f"{topology.name}: the optimum needs {chunks} chunks per shard, at most {limit} are allowed; "
+                f"use treadle.synthesis.steps.bfb.heterogeneous_allgather with a number of chunks"
+            )
+        chunks = best_chunk_count(value, limit)
+    return split(instance, value, chunks, progress=progress, deadline=deadline)
+
+
+def best_chunk_count(value: BfbValue, limit: int) -> int:
+    """The number of chunks up to `limit` (and 4096) with the least T_B on equal links; the smallest such."""
+    if limit < 1:
+        raise ScheduleError(f"chunks per shard: expected at least 1, found {limit}")
+    counts = range(1, min(limit, 4096) + 1)
+    return min(counts, key=lambda chunks: (Fraction(sum(step_chunks(value, chunks)), chunks), chunks))
+
+
+def step_chunks(value: BfbValue, chunks: int) -> list[int]:
+    """Chunks that the fullest link of each step carries when shards have `chunks` of them, on equal links.
+
+    The integer program (A.11) is a flow problem with P units of a job and capacity W, feasible if and only if
+    W >= P U(u,t): its optimum is ceil(P U(t)).
+    """
+    return [-(-load.numerator * chunks // load.denominator) for load in value.loads]
+
+
+def split(
+    instance: Instance,
+    value: BfbValue,
+    chunks: int,
+    *,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Steps:
+    """The schedule with `chunks` chunks per shard: step t loads a link with at most ceil(P U(t)) of them.
+
+    Where links differ, `chunks` must be a multiple of `chunk_count(value)`.
+    """
+    if instance.is_uniform:
+        capacity = np.array(step_chunks(value, chunks), dtype=np.int64)
+    else:
+        per_unit = [load * chunks for load in value.loads]
+        assert all(amount.denominator == 1 for amount in per_unit)
+        enough = instance.n * chunks  # more than any link can carry, so that products stay small
+        rows = [[min(enough, int(amount) * int(weight)) for weight in instance.weight] for amount in per_unit]
+        capacity = np.array(rows, dtype=np.int64).ravel()
+    return split_by_capacity(instance, capacity, value.diameter, chunks, progress=progress, deadline=deadline)
+
+
+def split_by_capacity(
+    instance: Instance,
+    capacity: Int64Array,
+    n_steps: int,
+    chunks: int,
+    *,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Steps:
+    """Steps within given capacities in chunks: one per step, or one per step and in-link (row-major)."""
+    status, offset, shard, link, low, high, failure = run_watched(
+        "bfb schedule",
+        lambda control: core.bfb_split(
+            instance.offset, instance.tail, instance.link, capacity, n_steps, chunks, control
+        ),
+        progress=progress,
+        deadline=deadline,
+    )
+    if status == VIOLATED:
+        raise unreachable(instance.topology, int(failure[0]), int(failure[1]))
+    assert status != STUCK, f"capacities too small at node {failure[0]} in step {failure[1]}"
+    assert status == OK, status
+    for array in (offset, shard, link, low, high):
+        array.setflags(write=False)  # adopted by Steps without a copy
+    return Steps(
+        direction=Direction.BROADCAST,
+        n_ranks=instance.n,
+        homes=frozen(np.arange(instance.n), np.int32),
+        n_chunks=chunks,
+        step_offset=offset,
+        shard=shard,
+        link=link,
+        low=low,
+        high=high,
+    )
+
+
+def bfb_reduce_scatter(
+    topology: Topology,
+    *,
+    max_chunks: int | None = None,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Steps:
+    """Reduce-scatter: the allgather of the transpose, run backwards (Definition 5, Corollary 1.1).
+
+    Parameters and errors as for `bfb_allgather`.
+    """
+    return backwards(
+        bfb_allgather(topology.transpose(), max_chunks=max_chunks, progress=progress, deadline=deadline)
+    )
+
+
+def backwards(steps: Steps) -> Steps:
+    """Broadcasting steps of the transposed fabric as reducing steps of the fabric; link numbers stay."""
+    lengths = np.diff(steps.step_offset)[::-1]
+    spans = [steps.span(step) for step in reversed(range(steps.n_steps))]
+    columns = {
+        key: frozen(np.concatenate([getattr(steps, key)[span] for span in spans]), np.int32)
+        for key in ("shard", "link", "low", "high")
+    }
+    return Steps(
+        direction=Direction.REDUCE,
+        n_ranks=steps.n_ranks,
+        homes=steps.homes,
+        n_chunks=steps.n_chunks,
+        step_offset=frozen(np.concatenate([[0], np.cumsum(lengths)]), np.int64),
+        **columns,
+    )
+
+
+def bfb_broadcast(topology: Topology, root: int) -> Steps:
+    """Broadcast of one shard from `root`, breadth first, with the least T_B among such schedules.
+
+    Parameters
+    ----------
+    topology : Topology
+        Compute nodes only, links of one bandwidth.
+    root : int
+        Rank of the root.
+
+    Returns
+    -------
+    Steps
+        One shard, as many steps as the root's eccentricity.
+
+    Raises
+    ------
+    TopologyError
+        If the fabric has switches, fewer than 2 nodes, or links of different bandwidths.
+    InfeasibleError
+        If the root does not reach every node.
+    ScheduleError
+        If `root` is not a rank.
+
+    Notes
+    -----
+    A node at distance t has one job in step t, and spreads it over the links from distance t - 1. The node
+    with the fewest of them, q(t), sets the step's load, so every node uses q(t) links; P = lcm of the q(t).
+    """
+    instance = pose(topology)
+    if not 0 <= root < instance.n:
+        raise ScheduleError(f"root {root}: expected a rank from 0 to {instance.n - 1}")
+    if not instance.is_uniform:
+        raise ScheduleError(f"{topology.name}: breadth-first broadcast from one root needs equal links")
+    distance = distances_from(topology, root)
+    head = np.repeat(np.arange(instance.n), np.diff(instance.offset))
+    usable = np.flatnonzero(distance[instance.tail] + 1 == distance[head])
+    head, link = head[usable], instance.link[usable]
+    counts = np.bincount(head, minlength=instance.n)
+    place = np.arange(len(head)) - (np.cumsum(counts) - counts)[head]
+    step = distance[head] - 1
+    n_steps = int(distance.max())
+    fewest = np.full(n_steps, instance.n, dtype=np.int64)
+    reached = np.flatnonzero(distance > 0)
+    np.minimum.at(fewest, distance[reached] - 1, counts[reached])
+    chunks = lcm(*(int(q) for q in fewest))
+    if chunks > MAX_CHUNKS:
+        raise ScheduleError(f"{topology.name}: the broadcast needs {chunks} chunks, at most {MAX_CHUNKS}")
+    used = np.flatnonzero(place < fewest[step])
+    used = used[np.argsort(step[used], kind="stable")]
+    share = chunks // fewest[step[used]]
+    return Steps(
+        direction=Direction.BROADCAST,
+        n_ranks=instance.n,
+        homes=frozen([root], np.int32),
+        n_chunks=chunks,
+        step_offset=frozen(
+            np.concatenate([[0], np.cumsum(np.bincount(step[used], minlength=n_steps))]), np.int64
+        ),
+        shard=frozen(np.zeros(len(used)), np.int32),
+        link=frozen(link[used], np.int32),
+        low=frozen(place[used] * share, np.int32),
+        high=frozen((place[used] + 1) * share, np.int32),
+    )
+
+
+def distances_from(topology: Topology, root: int) -> Int64Array:
+    """Distance from `root` to every node, shape (N,); InfeasibleError if it does not reach one."""
+    distance = np.full(topology.n_nodes, -1, dtype=np.int64)
+    distance[root] = 0
+    for step in range(1, topology.n_nodes + 1):
+        heads = topology.heads[distance[topology.tails] == step - 1]
+        fresh = heads[distance[heads] < 0]
+        if not fresh.size:
+            break
+        distance[fresh] = step
+    missed = np.flatnonzero(distance < 0)
+    if missed.size:
+        raise unreachable(topology, root, int(missed[0]))
+    return distance
+
+
+def bfb_schedule(
+    topology: Topology,
+    kind: CollectiveKind,
+    *,
+    root: int | None = None,
+    max_chunks: int | None = None,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> StepSchedule:
+    """Breadth-first-broadcast schedule of any collective of this package.
+
+    Parameters
+    ----------
+    topology : Topology
+    kind : CollectiveKind
+        Allreduce is reduce-scatter, then allgather (Corollary 1.2).
+    root : int, optional
+        Rank of the root of broadcast and reduce; None for the others.
+    max_chunks, progress, deadline
+        As for `bfb_allgather`.
+
+    Raises
+    ------
+    TopologyError, InfeasibleError, ScheduleError
+        As for `bfb_allgather` and `bfb_broadcast`; ScheduleError if a root is missing or of no use.
+    """
+    if kind.is_rooted != (root is not None):
+        raise ScheduleError(f"{kind} {'needs a root' if kind.is_rooted else 'has no root'}")
+    if root is not None:
+        if kind is CollectiveKind.REDUCE:
+            return StepSchedule(kind, reduce=backwards(bfb_broadcast(topology.transpose(), root)))
+        return StepSchedule(kind, broadcast=bfb_broadcast(topology, root))
+
+    def gathered(fabric: Topology) -> Steps:
+        return bfb_allgather(fabric, max_chunks=max_chunks, progress=progress, deadline=deadline)
+
+    return StepSchedule(
+        kind,
+        reduce=backwards(gathered(topology.transpose())) if kind.reduces else None,
+        broadcast=gathered(topology) if kind.broadcasts else None,
+    )

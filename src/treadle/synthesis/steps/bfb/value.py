@@ -1,0 +1,140 @@
+"""What the best breadth-first-broadcast schedule costs, without building it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from treadle.errors import ScheduleError
+from treadle.schedules.steps.step_cost import node_bandwidth
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.steps.bfb.instance import TRANSFORM_LIMIT, Instance, core_loads, pose
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class BfbValue:
+    """Cost of the best breadth-first-broadcast allgather (or, on the transpose, reduce-scatter).
+
+    Parameters
+    ----------
+    n_ranks : int
+        N.
+    loads : tuple of Fraction
+        U(t) of each step t = 1 ..: shards that the fullest link carries, per `unit_bandwidth` of it.
+    worst : tuple of int
+        A node at which each step's load is attained.
+    unit_bandwidth : int
+        Bandwidth of a link, bytes/s; where links differ, the greatest common divisor of their bandwidths.
+    node_bandwidth : int, optional
+        B, bytes/s, self-loops included; None where nodes differ.
+    """
+
+    n_ranks: int
+    loads: tuple[Fraction, ...]
+    worst: tuple[int, ...]
+    unit_bandwidth: int
+    node_bandwidth: int | None
+
+    @property
+    def diameter(self) -> int:
+        """D, the number of steps: T_L = D alpha (Theorem 15)."""
+        return len(self.loads)
+
+    @property
+    def seconds_per_byte(self) -> Fraction:
+        """T_B in seconds per byte of `size`."""
+        return sum(self.loads, Fraction(0)) / (self.n_ranks * self.unit_bandwidth)
+
+    @property
+    def t_b(self) -> Fraction:
+        """T_B in units of M/B.
+
+        Raises
+        ------
+        ScheduleError
+            If the nodes differ in bandwidth, so that B is not defined; `seconds_per_byte` is.
+        """
+        if self.node_bandwidth is None:
+            raise ScheduleError("nodes differ in bandwidth; T_B in M/B is for regular fabrics")
+        return self.seconds_per_byte * self.node_bandwidth
+
+    @property
+    def is_bw_optimal(self) -> bool:
+        """Whether T_B is the least that any allgather can have, (N - 1)/N * M/B (Definition 8)."""
+        return self.node_bandwidth is not None and self.t_b == Fraction(self.n_ranks - 1, self.n_ranks)
+
+
+def bfb_value(
+    topology: Topology,
+    *,
+    transform_limit: int = TRANSFORM_LIMIT,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> BfbValue:
+    """Steps and bandwidth time of the best breadth-first-broadcast allgather.
+
+    Parameters
+    ----------
+    topology : Topology
+        Compute nodes only; need not be regular, bandwidths may differ (latencies play no part).
+    transform_limit : int
+        Nodes with at most this many in-links are handled by a sum over subsets of them, others by Newton's
+        iteration on flows. The value is the same.
+    progress, deadline
+        As for `treadle.synthesis.engine.run_watched`.
+
+    Raises
+    ------
+    TopologyError
+        If the fabric has switches, fewer than 2 nodes or more than 65,535.
+    InfeasibleError
+        If some node cannot reach another.
+
+    Notes
+    -----
+    Dissertation, section 3.6 and appendix A.5. The linear program (3.1) of node u and step t is a divisible
+    scheduling problem, so U(u,t) is the largest ratio of jobs that fit into no link outside a set to the
+    bandwidth of that set (the cut in the proof of Theorem 19). Exact; N^2 bytes of memory.
+
+    Examples
+    --------
+    >>> from treadle.topologies import parse
+    >>> value = bfb_value(parse("torus(3, 3)"))
+    >>> value.diameter, value.t_b, value.is_bw_optimal
+    (2, Fraction(8, 9), True)
+    """
+    return value_of(pose(topology), transform_limit=transform_limit, progress=progress, deadline=deadline)
+
+
+def bfb_reduce_scatter_value(
+    topology: Topology, *, progress: Progress | None = None, deadline: float | None = None
+) -> BfbValue:
+    """Cost of the best breadth-first-broadcast reduce-scatter: the transpose's allgather (Corollary 1.1)."""
+    return bfb_value(topology.transpose(), progress=progress, deadline=deadline)
+
+
+def value_of(
+    instance: Instance,
+    *,
+    transform_limit: int = TRANSFORM_LIMIT,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> BfbValue:
+    """`bfb_value` of a posed instance."""
+    loads = core_loads(instance, transform_limit=transform_limit, progress=progress, deadline=deadline)
+    ratios = zip(loads.numerator.tolist(), loads.denominator.tolist(), strict=True)
+    return BfbValue(
+        n_ranks=instance.n,
+        loads=tuple(Fraction(numerator, denominator) for numerator, denominator in ratios),
+        worst=tuple(loads.worst.tolist()),
+        unit_bandwidth=instance.unit_bandwidth,
+        node_bandwidth=_node_bandwidth(instance.topology),
+    )
+
+
+def _node_bandwidth(topology: Topology) -> int | None:
+    try:
+        return node_bandwidth(topology)
+    except ScheduleError:
+        return None

@@ -1,0 +1,255 @@
+"""Pareto front over steps, rounds and chunks, as SCCL defines it, by exact synthesis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from time import monotonic
+
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.steps.exact.problem import ExactProblem, FreeRounds, exact_problem
+from treadle.synthesis.steps.exact.process import SolverProcess
+from treadle.synthesis.steps.exact.synthesise import ExactStatus, bottleneck, check_root, synthesise_exact
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class ParetoPoint:
+    """A schedule that no smaller one dominates.
+
+    Parameters
+    ----------
+    steps : int
+        S.
+    rounds : tuple of int, length S
+        Chunks that a unit link may carry in each step; they sum to R.
+    chunks : int
+        C, per shard.
+    schedule : StepSchedule
+    is_proved : bool
+        Whether all better candidates within the limits of the search were proved infeasible; otherwise the
+        time limit struck for some.
+    """
+
+    steps: int
+    rounds: tuple[int, ...]
+    chunks: int
+    schedule: StepSchedule
+    is_proved: bool
+
+    @property
+    def ratio(self) -> Fraction:
+        """R / C: time of the bandwidth term, in shards over the bandwidth of a unit link."""
+        return Fraction(sum(self.rounds), self.chunks)
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A candidate that gave no schedule.
+
+    Parameters
+    ----------
+    steps, total_rounds, chunks : int
+    status : ExactStatus
+        INFEASIBLE (proved) or UNKNOWN (time limit).
+    reason : str
+    """
+
+    steps: int
+    total_rounds: int
+    chunks: int
+    status: ExactStatus
+    reason: str
+
+
+@dataclass(frozen=True)
+class ParetoFront:
+    """Outcome of `pareto_front`.
+
+    Parameters
+    ----------
+    points : tuple of ParetoPoint
+        By rising steps and falling R / C.
+    excluded : tuple of Excluded
+        All candidates without a schedule, in the order in which they were tried.
+    least_steps : int
+        Hops from the farthest home: no schedule has fewer steps.
+    least_ratio : Fraction
+        Bottleneck cut: no schedule has a smaller R / C.
+    """
+
+    points: tuple[ParetoPoint, ...]
+    excluded: tuple[Excluded, ...]
+    least_steps: int
+    least_ratio: Fraction
+
+    @property
+    def has_latency_optimum(self) -> bool:
+        """Whether some point has the least steps possible."""
+        return any(point.steps == self.least_steps for point in self.points)
+
+    @property
+    def has_bandwidth_optimum(self) -> bool:
+        """Whether some point meets the bottleneck cut."""
+        return any(point.ratio == self.least_ratio for point in self.points)
+
+
+def pareto_front(
+    topology: Topology,
+    kind: CollectiveKind,
+    *,
+    max_steps: int,
+    max_chunks: int,
+    max_extra_rounds: int | None = None,
+    root: int | None = None,
+    time_limit_s: float = 60.0,
+    deadline: float | None = None,
+    seed: int = 0,
+    solver: SolverProcess | None = None,
+) -> ParetoFront:
+    """All Pareto-optimal (steps, R / C) with at most `max_steps` steps and `max_chunks` chunks per shard.
+
+    Parameters
+    ----------
+    topology : Topology
+    kind : CollectiveKind
+        Any but allreduce.
+    max_steps, max_chunks : int
+    max_extra_rounds : int, optional
+        SCCL's k: only k-synchronous schedules, R <= S + k. Default: no limit.
+    root : int, optional
+        Of broadcast and reduce.
+    time_limit_s : float
+        For each candidate, wall seconds.
+    deadline : float, optional
+        Value of time.monotonic() after which candidates are no longer tried, and count as unknown.
+    seed : int
+        Of CP-SAT.
+    solver : SolverProcess, optional
+        A running one to use; default one of its own.
+
+    Returns
+    -------
+    ParetoFront
+
+    Raises
+    ------
+    ScheduleError
+        For an allreduce, or if an argument is out of range.
+    InfeasibleError
+        If some node cannot be reached at all.
+
+    Notes
+    -----
+    For each number of steps S from the least, candidates (R, C) are tried by rising R / C, from the
+    bottleneck cut's up to what S - 1 steps already reach; the first schedule found is optimal for S. How the
+    R rounds are spread over the steps is the solver's choice. The procedure follows Cai et al., *Synthesizing
+    Optimal Collective Algorithms* (PPoPP 2021), with an exact bottleneck cut as the lower bound.
+    """
+    if kind is CollectiveKind.ALLREDUCE:
+        raise ScheduleError("pareto front: take those of reduce-scatter and allgather for an allreduce")
+    if max_steps < 1 or max_chunks < 1 or (max_extra_rounds is not None and max_extra_rounds < 0):
+        raise ScheduleError("pareto front: needs at least 1 step, 1 chunk and 0 extra rounds")
+    check_root(topology, kind, root)
+    limits = _Limits(max_steps, max_chunks, max_extra_rounds, time_limit_s, deadline, seed)
+    if solver is not None:
+        return _search(topology, kind, root, limits, solver)
+    with SolverProcess() as own:
+        return _search(topology, kind, root, limits, own)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Limits of the search, as `pareto_front` takes them."""
+
+    max_steps: int
+    max_chunks: int
+    max_extra_rounds: int | None
+    time_limit_s: float
+    deadline: float | None
+    seed: int
+
+    def left_s(self) -> float:
+        """Seconds for the next candidate; not positive if there is no time left."""
+        if self.deadline is None:
+            return self.time_limit_s
+        return min(self.time_limit_s, self.deadline - monotonic())
+
+
+def _search(
+    topology: Topology, kind: CollectiveKind, root: int | None, limits: _Limits, solver: SolverProcess
+) -> ParetoFront:
+    fabric = topology.transpose() if kind.reduces else topology
+    homes = range(topology.n_nodes) if root is None else (root,)
+    problem = exact_problem(fabric, homes, chunks=1, rounds=FreeRounds(topology.n_nodes, topology.n_nodes))
+    least_steps, least_ratio = _least_steps(topology, problem), _least_ratio(fabric, problem)
+    points: list[ParetoPoint] = []
+    excluded: list[Excluded] = []
+    for steps in range(least_steps, limits.max_steps + 1):
+        if points and points[-1].ratio == least_ratio:
+            break
+        # All shards over one link in every step is always enough.
+        below = points[-1].ratio if points else Fraction(steps * len(homes) + 1)
+        for total, chunks in _candidates(steps, limits, least_ratio, below):
+            left = limits.left_s()
+            if left <= 0:
+                excluded.append(Excluded(steps, total, chunks, ExactStatus.UNKNOWN, "time limit"))
+                return ParetoFront(tuple(points), tuple(excluded), least_steps, least_ratio)
+            result = synthesise_exact(
+                topology,
+                kind,
+                chunks=chunks,
+                rounds=FreeRounds(steps, total),
+                root=root,
+                time_limit_s=left,
+                seed=limits.seed,
+                solver=solver,
+            )
+            phase = result.phases[0]
+            if result.schedule is not None:
+                proved = _all_proved(excluded, Fraction(total, chunks))
+                points.append(ParetoPoint(steps, phase.rounds, chunks, result.schedule, proved))
+                break
+            excluded.append(Excluded(steps, total, chunks, result.status, phase.reason))
+    return ParetoFront(tuple(points), tuple(excluded), least_steps, least_ratio)
+
+
+def _all_proved(excluded: list[Excluded], ratio: Fraction) -> bool:
+    return all(
+        trial.status is ExactStatus.INFEASIBLE
+        for trial in excluded
+        if Fraction(trial.total_rounds, trial.chunks) <= ratio
+    )
+
+
+def _least_steps(topology: Topology, problem: ExactProblem) -> int:
+    farthest = int(problem.distances[list(problem.homes)].max())
+    if farthest > topology.n_nodes:
+        raise InfeasibleError(f"{topology.name}: some node cannot be reached; connect the fabric strongly")
+    return farthest
+
+
+def _least_ratio(fabric: Topology, problem: ExactProblem) -> Fraction:
+    inside = set(bottleneck(fabric, problem.homes))
+    entering = sum(
+        capacity
+        for tail, head, capacity in zip(problem.tails, problem.heads, problem.capacity, strict=True)
+        if head in inside and tail not in inside
+    )
+    return Fraction(sum(home not in inside for home in problem.homes), entering)
+
+
+def _candidates(steps: int, limits: _Limits, least: Fraction, below: Fraction) -> Iterator[tuple[int, int]]:
+    """(R, C) by rising R / C from `least` to under `below`, few chunks first."""
+    found = []
+    for chunks in range(1, limits.max_chunks + 1):
+        last = ceil(below * chunks) - 1
+        if limits.max_extra_rounds is not None:
+            last = min(last, steps + limits.max_extra_rounds)
+        first = max(steps, ceil(least * chunks))
+        found += [(Fraction(total, chunks), chunks, total) for total in range(first, last + 1)]
+    return ((total, chunks) for _, chunks, total in sorted(found))

@@ -1,0 +1,210 @@
+"""The allreduce optimum of a fabric, or the best bound known, with a witness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective
+from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
+from treadle.synthesis.trees.allreduce.network import Network, network_of
+from treadle.synthesis.trees.allreduce.rooted_packing import (
+    RootedPacking,
+    can_pack_rooted_trees,
+    pack_rooted_trees,
+)
+from treadle.synthesis.trees.allreduce.stations import station_network
+from treadle.synthesis.trees.allreduce.two_family_lp import LpOptimum, solve_two_family_lp
+from treadle.synthesis.trees.allreduce.undirected_packing import TreePacking, pack_fabric_trees
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class AllreduceBound:
+    """An upper bound on the allreduce throughput of a fabric.
+
+    Parameters
+    ----------
+    algbw : Fraction
+        Bytes/s, recomputed from the witness.
+    witness : LengthWitness or CutCombinationWitness
+    is_attained : bool or None
+        True: the bound is the optimum, schedules attain it. None: not known (in-network capabilities,
+        injection caps, or a solver's basis that is not exactly feasible).
+    """
+
+    algbw: Fraction
+    witness: LengthWitness | CutCombinationWitness
+    is_attained: bool | None
+
+
+def allreduce_bound(
+    topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED
+) -> AllreduceBound:
+    """The allreduce optimum, or the best bound known, with a witness that proves it.
+
+    Parameters
+    ----------
+    topology : Topology
+        Its capabilities are part of the model: switches that multicast and aggregate may copy and combine,
+        by themselves or in operations of ranks that ask (`treadle.schedules.groups`).
+        For the optimum without that, pass `without_capabilities(topology)`. Injection caps are not modelled.
+    collective : Collective
+        An allreduce.
+    watch : Watch
+
+    Raises
+    ------
+    TimeLimitError
+        If the watch's deadline passed.
+    InfeasibleError
+        If some rank cannot reach another.
+    ScheduleError
+        If the collective is no allreduce on the compute nodes of `topology`.
+
+    Notes
+    -----
+    Source: LP (B.5) of the dissertation, by cuts; see `solve_two_family_lp`. With capable switches it is a
+    relaxation. It is known to be attained when it equals the optimum without them, or the optimum of trees
+    that visit them all (stations), or on symmetric fabrics a packing of trees that branch where they like.
+    """
+    return analyse(topology, collective, watch).bound
+
+
+def without_capabilities(topology: Topology) -> Topology:
+    """The fabric with switches that only forward."""
+    none = topology.multicast & False
+    return replace(topology, multicast=none, aggregation=none, turns_round=none)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A bound with what was computed on the way.
+
+    Parameters
+    ----------
+    network : Network
+        With its capabilities.
+    bound : AllreduceBound
+    setting : LpOptimum
+        The better program that rooted trees can attain: of `setting_network`.
+    setting_network : Network
+        Without capabilities, or with capable switches and groups as stations.
+    packing : TreePacking, optional
+        Where the setting falls short of the bound and the fabric is symmetric.
+    rooted : RootedPacking, optional
+        Where all that falls short and the fabric is small.
+    """
+
+    network: Network
+    bound: AllreduceBound
+    setting: LpOptimum
+    setting_network: Network
+    packing: TreePacking | None = None
+    rooted: RootedPacking | None = None
+
+    @property
+    def has_stations(self) -> bool:
+        """Trees of the setting visit the capable switches."""
+        return len(self.setting_network.ranks) > len(self.network.ranks)
+
+
+def analyse(topology: Topology, collective: Collective, watch: Watch = UNWATCHED) -> Analysis:
+    """The bound of `allreduce_bound`, and programs and trees towards a schedule."""
+    network = network_of(topology, collective)
+    _check_reachable(topology, network)
+    relaxed = solve_two_family_lp(network, watch=watch)
+    witness: LengthWitness | CutCombinationWitness = relaxed.witness
+    if not (network.multicast or network.aggregation or network.groups):
+        if network.is_symmetric:
+            witness = _length_witness(topology, network, relaxed.prices)
+        bound = _concluded(topology, collective, network, witness, _feasible_rate(relaxed))
+        return Analysis(network, bound, relaxed, network)
+    setting, setting_network = _best_setting(network, relaxed, watch)
+    rate, packing = _feasible_rate(setting), None
+    # what the links between nodes allow in sum, operations may miss where parallel ones divide unlike
+    is_even = not network.has_uneven_groups(topology)
+    if setting_network.groups and not is_even:
+        rate = Fraction(0)
+    if rate < relaxed.rate and network.is_symmetric and (network.branching or network.full_groups):
+        packing = pack_fabric_trees(network, hint=relaxed.prices, target=relaxed.rate, watch=watch)
+        if is_even or not any(tree.operations for tree, _ in packing.trees):
+            rate = max(rate, packing.rate)
+        if packing.is_priced:
+            lengths = _length_witness(topology, network, packing.lengths)
+            if lengths.bound(topology, collective) < witness.bound(topology, collective):
+                witness = lengths
+    rooted = None
+    if rate < relaxed.rate and not (packing and packing.is_priced) and can_pack_rooted_trees(network):
+        rooted = pack_rooted_trees(network, target=relaxed.rate, watch=watch)
+        if rooted is not None and (is_even or not rooted.has_operations):
+            rate = max(rate, rooted.rate)
+    bound = _concluded(topology, collective, network, witness, rate)
+    return Analysis(network, bound, setting, setting_network, packing, rooted)
+
+
+def _check_reachable(topology: Topology, network: Network) -> None:
+    """InfeasibleError unless every rank reaches every other, by way of any nodes."""
+    first, names = network.ranks[0], topology.node_names
+    for tails, heads, word in (
+        (network.tails, network.heads, "reach"),
+        (network.heads, network.tails, "be reached from"),
+    ):
+        out: list[list[int]] = [[] for _ in range(network.n_nodes)]
+        for tail, head in zip(tails, heads, strict=True):
+            out[tail].append(head)
+        seen, stack = {first}, [first]
+        while stack:
+            for head in out[stack.pop()]:
+                if head not in seen:
+                    seen.add(head)
+                    stack.append(head)
+        for rank in network.ranks:
+            if rank not in seen:
+                raise InfeasibleError(
+                    f"{topology.name}: rank {names[first]!r} cannot {word} rank {names[rank]!r}, so no "
+                    f"allreduce exists; connect them or drop a rank"
+                )
+
+
+def _best_setting(network: Network, relaxed: LpOptimum, watch: Watch) -> tuple[LpOptimum, Network]:
+    """The best of no capabilities, and of trees that visit all stations, or those of one kind."""
+    incapable = replace(network, multicast=frozenset(), aggregation=frozenset(), groups=())
+    best = solve_two_family_lp(incapable, watch=watch), incapable
+    switches, groups = network.with_groups(()), incapable.with_groups(network.full_groups)
+    both = network.with_groups(network.full_groups)
+    for choice in (both, switches, groups) if switches.branching and groups.groups else (both,):
+        if _feasible_rate(best[0]) == relaxed.rate or not (choice.branching or choice.groups):
+            break
+        visiting = station_network(choice)
+        found = solve_two_family_lp(visiting, roots=network.ranks, watch=watch)
+        if found.rate > best[0].rate:
+            best = found, visiting
+    return best
+
+
+def _feasible_rate(program: LpOptimum) -> Fraction:
+    return program.rate if program.is_exact else Fraction(0)
+
+
+def _concluded(
+    topology: Topology,
+    collective: Collective,
+    network: Network,
+    witness: LengthWitness | CutCombinationWitness,
+    rate: Fraction,
+) -> AllreduceBound:
+    """The bound that the witness proves, held against a rate that is known to be feasible."""
+    value = witness.bound(topology, collective)
+    capped = bool(topology.injection_bytes_per_s.any())
+    return AllreduceBound(value, witness, True if not capped and rate * network.unit == value else None)
+
+
+def _length_witness(topology: Topology, network: Network, lengths: tuple[Fraction, ...]) -> LengthWitness:
+    per_link = [Fraction(0)] * topology.n_links
+    for members, length in zip(network.links, lengths, strict=True):
+        for e in members:
+            per_link[e] = length
+    return LengthWitness(tuple(per_link))

@@ -1,0 +1,158 @@
+"""Forests packed into given shares of every link, through a packer of rooted trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import gcd, lcm
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.synthesis.trees.allreduce.network import Network
+from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+
+Packer = Callable[[Topology, Collective, Sequence[int]], Forest]
+"""pack(fabric, collective, r): r(v) trees at each rank of a fabric whose bandwidths count trees; out-trees
+for an allgather, in-trees for a reduce-scatter. `treadle.synthesis.trees.pack_forest` is one."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What in-trees and out-trees may use.
+
+    Parameters
+    ----------
+    root_rates : sequence of Fraction, length N
+    broadcast, reduce : sequence of Fraction, length m
+        Bandwidth of each pair; all in units of `Network.unit`.
+    parts : sequence of Fraction
+        Further rates that are to be whole numbers of trees.
+    """
+
+    root_rates: Sequence[Fraction]
+    broadcast: Sequence[Fraction]
+    reduce: Sequence[Fraction]
+    parts: Sequence[Fraction] = ()
+
+
+def halves(network: Network, root_rates: Sequence[Fraction]) -> Shares:
+    """Half of every link for each direction of data."""
+    half = tuple(Fraction(b, 2) for b in network.capacity)
+    return Shares(root_rates, half, half)
+
+
+@dataclass(frozen=True)
+class WholeShares:
+    """Shares in unit trees, per physical link.
+
+    Parameters
+    ----------
+    roots : sequence of int, length N
+        Trees at each rank.
+    broadcast, reduce : sequence of int, length n_links
+        Trees that each link is to hold.
+    """
+
+    roots: Sequence[int]
+    broadcast: Sequence[int]
+    reduce: Sequence[int]
+
+    @property
+    def n_trees(self) -> int:
+        """All roots together."""
+        return sum(self.roots)
+
+
+def whole_shares(topology: Topology, network: Network, shares: Shares) -> WholeShares:
+    """The fewest unit trees of one size in which shares are whole numbers on every link.
+
+    Parameters
+    ----------
+    topology : Topology
+    network : Network
+        Of `topology`.
+    shares : Shares
+    """
+    links = [_per_link(topology, network, pairs) for pairs in (shares.broadcast, shares.reduce)]
+    values = [*shares.root_rates, *links[0], *links[1], *shares.parts]
+    scale = lcm(*(value.denominator for value in values))
+    divisor = gcd(*(int(value * scale) for value in values))
+    roots, broadcast, reduce = (
+        [int(value * scale) // divisor for value in part] for part in (shares.root_rates, *links)
+    )
+    return WholeShares(roots, broadcast, reduce)
+
+
+def pack_shares(
+    topology: Topology, collective: Collective, shares: WholeShares, pack: Packer
+) -> ForestSchedule:
+    """Pack in-trees and out-trees into their shares of the links.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        The allreduce.
+    shares : WholeShares
+        Balanced at switches and forwarders.
+    pack : Packer
+
+    Raises
+    ------
+    ScheduleError
+        If capacities are too large.
+    InfeasibleError
+        From `pack`, if the shares do not hold the trees.
+    """
+    if max(*shares.broadcast, *shares.reduce) > MAX_BANDWIDTH:
+        raise ScheduleError("allreduce: the exact schedule needs more than 2**50 trees on one link")
+    broadcast, reduce = (
+        _pack(topology, replace(collective, kind=kind), share, shares.roots, pack)
+        for kind, share in (
+            (CollectiveKind.ALLGATHER, shares.broadcast),
+            (CollectiveKind.REDUCE_SCATTER, shares.reduce),
+        )
+    )
+    return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast)
+
+
+def _per_link(topology: Topology, network: Network, pairs: Sequence[Fraction]) -> list[Fraction]:
+    """Divide each pair's share among its parallel links in proportion to their bandwidths."""
+    shares = [Fraction(0)] * topology.n_links
+    for members, share, total in zip(network.links, pairs, network.capacity, strict=True):
+        for e in members:
+            shares[e] = share * int(topology.bandwidths[e]) / (total * network.unit)
+    return shares
+
+
+def _pack(
+    topology: Topology, collective: Collective, capacities: Sequence[int], roots: Sequence[int], pack: Packer
+) -> Forest:
+    """Pack into the links that have capacity, and number their links as `topology` does."""
+    links: Int64Array = np.flatnonzero(np.array(capacities, dtype=np.int64) > 0)
+    used = topology.is_compute.copy()
+    used[topology.tails[links]] = True
+    used[topology.heads[links]] = True
+    nodes = np.flatnonzero(used)
+    number = np.full(topology.n_nodes, -1, dtype=np.int32)
+    number[nodes] = np.arange(len(nodes))
+    fabric = Topology(
+        name=f"shares of {topology.name}",
+        node_names=tuple(topology.node_names[v] for v in nodes),
+        is_compute=topology.is_compute[nodes],
+        tails=number[topology.tails[links]],
+        heads=number[topology.heads[links]],
+        bandwidths=np.array(capacities, dtype=np.int64)[links],
+    )
+    moved = replace(
+        collective,
+        ranks=tuple(int(number[v]) for v in collective.ranks),
+        forwarders=tuple(int(number[v]) for v in collective.forwarders),
+    )
+    forest = pack(fabric, moved, roots)
+    return replace(forest, path_links=links[forest.path_links].astype(np.int32))

@@ -1,0 +1,158 @@
+"""Linear programs over cuts that are too many to list: add violated ones until none is left, then exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import lcm
+
+from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
+from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.refinement import Vertex
+from treadle.synthesis.trees.allreduce.separation import Number, violated_cuts
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+_TOLERANCE = 1e-8
+
+Capacity = Callable[[Sequence[Number]], Sequence[Number]]
+"""Capacities of a family's pairs, given the columns' values."""
+
+
+@dataclass
+class CutFamily:
+    """Rooted connectivity in one direction: for every S that leaves out some rank, capacity(S) >= x(S).
+
+    Parameters
+    ----------
+    leaving : bool
+        True: capacity out of S (broadcast); False: into S (reduce).
+    columns : tuple of int or None
+        The column of each pair's capacity; None when capacities are fixed at the network's.
+    asked : mapping of group node to tuple of int
+        Per member the column of the operations that it asks for, of the groups whose operations the family
+        may use. They cross a cut that parts the asker from another member.
+    rows : dict of node set to row number
+        The cuts added so far, closed by `Network.with_whole_groups`.
+    """
+
+    leaving: bool
+    columns: tuple[int, ...] | None
+    asked: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    rows: dict[frozenset[int], int] = field(default_factory=dict)
+
+    def add(self, lp: GrowingLp, network: Network, roots: Mapping[int, int], nodes: frozenset[int]) -> bool:
+        """Add the row of S = `nodes`; False if it is there already."""
+        nodes = network.with_whole_groups(nodes)
+        if nodes in self.rows:
+            return False
+        coefficients = {column: 1 for root, column in roots.items() if root in nodes}
+        rhs = 0
+        for e, (tail, head) in enumerate(zip(network.tails, network.heads, strict=True)):
+            start, end = (tail, head) if self.leaving else (head, tail)
+            if start in nodes and end not in nodes:
+                if self.columns is None:
+                    rhs += network.capacity[e]
+                else:
+                    coefficients[self.columns[e]] = -1
+        for group in network.groups:
+            if group.node in self.asked and group.node not in nodes:
+                for member, column in zip(group.members, self.asked[group.node], strict=True):
+                    if member in nodes:
+                        coefficients[column] = -1
+        self.rows[nodes] = lp.add_row(coefficients, rhs)
+        return True
+
+
+def maximise_over_cuts(
+    lp: GrowingLp,
+    network: Network,
+    families: Sequence[CutFamily],
+    roots: Mapping[int, int],
+    *,
+    watch: Watch = UNWATCHED,
+) -> tuple[Vertex, bool]:
+    """Solve `lp` with all cuts of `families`.
+
+    Parameters
+    ----------
+    lp : GrowingLp
+        With its columns and all rows but the cuts.
+    network : Network
+    families : sequence of CutFamily
+        Their `rows` grow.
+    roots : mapping of node to column
+        The rates x.
+    watch : Watch
+
+    Returns
+    -------
+    vertex : Vertex
+        The optimum; its dual is indexed by row.
+    is_exact : bool
+        The optimum, every cut included. False only where no exact optimum was found: what is returned then
+        is rounded from floats, and its dual still proves a bound.
+    """
+    for family in families:
+        for done, rank in enumerate(network.ranks):
+            watch.beat("cuts of ranks", done, len(network.ranks))
+            if rank in roots:
+                family.add(lp, network, roots, frozenset([rank]))
+            family.add(lp, network, roots, _all_but(network, rank))
+    while True:
+        values, duals = lp.solve()
+        if _separate(lp, network, families, roots, values, _TOLERANCE, watch=watch):
+            continue
+        vertex = lp.exact_optimum(watch)
+        if vertex is None:
+            return _rounded(lp, values, duals), False
+        scale = lcm(*(value.denominator for value in vertex.primal))
+        exact = [int(value * scale) for value in vertex.primal]
+        if not _separate(lp, network, families, roots, exact, 0, watch=watch, fixed_scale=scale):
+            return vertex, True
+
+
+def _all_but(network: Network, rank: int) -> frozenset[int]:
+    """The largest set that leaves out a rank and lets no operation out of its group."""
+    apart = {group.node for group in network.groups if rank in group.members}
+    return frozenset(range(network.n_vertices)) - apart - {rank}
+
+
+def _separate(
+    lp: GrowingLp,
+    network: Network,
+    families: Sequence[CutFamily],
+    roots: Mapping[int, int],
+    values: Sequence[Number],
+    tolerance: Number,
+    *,
+    watch: Watch,
+    fixed_scale: int | None = None,
+) -> int:
+    """Add cuts that `values` violate; returns how many are new."""
+    added = 0
+    supply = {root: values[column] for root, column in roots.items()}
+    total = sum(supply.values())
+    for family in families:
+        if family.columns is not None:
+            room: list[Number] = [values[column] for column in family.columns]
+        elif fixed_scale is not None:
+            room = [b * fixed_scale for b in network.capacity]
+        else:
+            room = [b / lp.scale for b in network.capacity]
+        ends = zip(network.tails, network.heads, room, strict=True)
+        arcs = [(t, h, c) if family.leaving else (h, t, c) for t, h, c in ends if c > 0]
+        for group in network.groups:
+            columns = family.asked.get(group.node, ())
+            arcs += [(v, group.node, values[j]) for v, j in zip(group.members, columns, strict=False)]
+            arcs += [(group.node, v, total) for v in group.members if columns]
+        cuts = violated_cuts(
+            network.n_vertices, arcs, supply, network.ranks, tolerance=tolerance, watch=watch
+        )
+        added += sum(family.add(lp, network, roots, nodes) for nodes in cuts)
+    return added
+
+
+def _rounded(lp: GrowingLp, values: Sequence[float], duals: Sequence[float]) -> Vertex:
+    primal = (Fraction(value).limit_denominator(10**6) * lp.scale for value in values)
+    return Vertex(tuple(primal), tuple(Fraction(dual).limit_denominator(10**6) for dual in duals))

@@ -1,0 +1,286 @@
+"""Linear programs that grow by rows and columns, solved in floats and then exactly on the final basis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from math import isqrt, lcm
+from typing import Any
+
+import highspy
+import numpy as np
+
+from treadle.errors import InfeasibleError
+from treadle.synthesis.trees.allreduce.refinement import (
+    Basis,
+    Program,
+    Vertex,
+    refined_basis,
+    shortfall,
+    zoom_of,
+)
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+_PRIMES = (2**127 - 1, 2**521 - 1, 2**2203 - 1)
+"""Mersenne primes: rationals with numerator and denominator below sqrt(p / 2) are recovered from residues."""
+
+_REFINEMENTS = 24
+
+
+class GrowingLp:
+    """Maximise c.x subject to rows <= right-hand sides (or =) and x >= 0, all data integers."""
+
+    def __init__(self) -> None:
+        self._columns: list[dict[int, int]] = []
+        self._costs: list[int] = []
+        self._rows: list[dict[int, int]] = []
+        self._rhs: list[int] = []
+        self._equality: list[bool] = []
+        make_solver: Any = highspy.Highs  # its constructor has no type annotations
+        self._solver = make_solver()
+        self._solver.setOptionValue("output_flag", False)
+        self._solver.setOptionValue("threads", 1)
+        self._solver.setOptionValue("primal_feasibility_tolerance", 1e-10)
+        self._solver.setOptionValue("dual_feasibility_tolerance", 1e-10)
+        self._solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+        self.scale = 1
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return len(self._costs)
+
+    def add_column(self, cost: int, coefficients: Mapping[int, int] | None = None) -> int:
+        """Append a variable x >= 0 with its coefficients in existing rows; returns its number."""
+        column = dict(coefficients or {})
+        for row, value in column.items():
+            self._rows[row][len(self._costs)] = value
+        self._columns.append(column)
+        self._costs.append(cost)
+        indices, values = np.array(list(column), dtype=np.int32), np.array(list(column.values()), dtype=float)
+        self._solver.addCol(float(cost), 0.0, highspy.kHighsInf, len(column), indices, values)
+        return len(self._costs) - 1
+
+    def add_row(self, coefficients: Mapping[int, int], rhs: int = 0, *, equality: bool = False) -> int:
+        """Append ``coefficients . x <= rhs`` (or =); returns its number. Set `scale` first."""
+        number = len(self._rows)
+        for column, value in coefficients.items():
+            self._columns[column][number] = value
+        self._rows.append(dict(coefficients))
+        self._rhs.append(rhs)
+        self._equality.append(equality)
+        indices = np.array(list(coefficients), dtype=np.int32)
+        values = np.array(list(coefficients.values()), dtype=float)
+        upper = rhs / self.scale
+        lower = upper if equality else -highspy.kHighsInf
+        self._solver.addRow(lower, upper, len(coefficients), indices, values)
+        return number
+
+    def solve(self) -> tuple[list[float], list[float]]:
+        """Columns' values in units of `scale`, and rows' duals, as floats."""
+        self._solver.run()
+        status = self._solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kOptimal:
+            solution = self._solver.getSolution()
+            return list(solution.col_value), [float(v) for v in solution.row_dual]
+        # it may be the numbers: what is tiny beside others counts as 0
+        idle = Basis((False,) * len(self._costs), (True,) * len(self._rows))
+        vertex = self._refined(idle, UNWATCHED)
+        if vertex is None:
+            raise InfeasibleError(f"linear program: solver ended with {status.name}, expected an optimum")
+        return [float(value / self.scale) for value in vertex.primal], [float(v) for v in vertex.dual]
+
+    def exact_optimum(self, watch: Watch = UNWATCHED) -> Vertex | None:
+        """An optimal vertex of the program so far, unscaled, that exact arithmetic confirms.
+
+        The last solve's, mostly; where floats do not tell the program's numbers apart, of a basis found on a
+        closer look (`refinement`). None if that fails.
+
+        Raises
+        ------
+        TimeLimitError
+            If the watch's deadline passed.
+        """
+        return self._refined(self._basis(), watch)
+
+    def _refined(self, basis: Basis, watch: Watch) -> Vertex | None:
+        """The optimum found from a basis, which the solver then goes on from."""
+        program = Program(self._rows, self._rhs, self._equality, self._costs)
+        zoom = -self.scale.bit_length(), 0
+        for done in range(_REFINEMENTS):
+            vertex = self._vertex(basis)
+            if vertex is None:
+                return None
+            found = shortfall(program, vertex)
+            if found.is_none:
+                if done:
+                    self._solver.setBasis(_highs_basis(basis))
+                return vertex
+            watch.beat("refinement", done, _REFINEMENTS)
+            zoom = zoom_of(found.primal, zoom[0]), zoom_of(found.dual, zoom[1])
+            finer = refined_basis(program, vertex, basis, found, zoom)
+            if finer is None:
+                return None
+            basis = finer
+        return None
+
+    def _basis(self) -> Basis:
+        """Of the last solve."""
+        basis, basic = self._solver.getBasis(), highspy.HighsBasisStatus.kBasic
+        return Basis(
+            tuple(status == basic for status in basis.col_status),
+            tuple(status == basic for status in basis.row_status),
+        )
+
+    def _vertex(self, basis: Basis) -> Vertex | None:
+        columns = [j for j, is_basic in enumerate(basis.columns) if is_basic]
+        tight = [i for i, is_basic in enumerate(basis.rows) if not is_basic]
+        if len(columns) != len(tight):
+            return None
+        place = {j: position for position, j in enumerate(columns)}
+        matrix = [{place[j]: a for j, a in self._rows[i].items() if j in place} for i in tight]
+        transposed: list[dict[int, int]] = [{} for _ in columns]
+        for position, row in enumerate(matrix):
+            for j, a in row.items():
+                transposed[j][position] = a
+        solution = self._solver.getSolution()
+        near, prices = list(solution.col_value), list(solution.row_dual)
+        if len(near) != len(self._costs) or len(prices) != len(self._rows):  # the solver failed
+            near, prices = [0.0] * len(self._costs), [0.0] * len(self._rows)
+        values = _solve_near(matrix, [self._rhs[i] for i in tight], [near[j] * self.scale for j in columns])
+        duals = _solve_near(transposed, [self._costs[j] for j in columns], [float(prices[i]) for i in tight])
+        if values is None or duals is None:
+            return None
+        primal, dual = [Fraction(0)] * len(self._costs), [Fraction(0)] * len(self._rows)
+        for j, value in zip(columns, values, strict=True):
+            primal[j] = value
+        for i, value in zip(tight, duals, strict=True):
+            dual[i] = value
+        return Vertex(tuple(primal), tuple(dual))
+
+
+def _highs_basis(basis: Basis) -> highspy.HighsBasis:
+    status = highspy.HighsBasisStatus
+    found = highspy.HighsBasis()
+    found.col_status = [status.kBasic if is_in else status.kLower for is_in in basis.columns]
+    found.row_status = [status.kBasic if is_in else status.kUpper for is_in in basis.rows]
+    found.valid = True
+    return found
+
+
+def _solve_near(
+    matrix: Sequence[Mapping[int, int]], rhs: Sequence[int], guess: Iterable[float]
+) -> list[Fraction] | None:
+    """The exact solution: mostly the simplest rationals near `guess`, which one product confirms."""
+    simple = [Fraction(value).limit_denominator(1000) for value in guess]
+    return simple if _holds(matrix, rhs, simple) else solve_exactly(matrix, rhs)
+
+
+def solve_exactly(matrix: Sequence[Mapping[int, int]], rhs: Sequence[int]) -> list[Fraction] | None:
+    """The solution of a sparse square integer system, None if it is singular (or its numbers huge).
+
+    Parameters
+    ----------
+    matrix : sequence of mappings
+        Per row, column -> coefficient.
+    rhs : sequence of int
+
+    Notes
+    -----
+    Elimination modulo one large prime (sparsest row first), rational reconstruction, exact check.
+    """
+    for prime in _PRIMES:
+        residues = _solve_modulo(matrix, rhs, prime)
+        if residues is None:
+            continue
+        solution = [_reconstruct(residue, prime) for residue in residues]
+        if all(value is not None for value in solution):
+            exact = [value for value in solution if value is not None]
+            if _holds(matrix, rhs, exact):
+                return exact
+    return None
+
+
+def _holds(matrix: Iterable[Mapping[int, int]], rhs: Iterable[int], solution: Sequence[Fraction]) -> bool:
+    scale = lcm(*(value.denominator for value in solution))
+    scaled = [int(value * scale) for value in solution]
+    return all(
+        sum(a * scaled[j] for j, a in row.items()) == value * scale
+        for row, value in zip(matrix, rhs, strict=True)
+    )
+
+
+def _solve_modulo(matrix: Sequence[Mapping[int, int]], rhs: Sequence[int], prime: int) -> list[int] | None:
+    rows = [{j: a % prime for j, a in row.items() if a % prime} for row in matrix]
+    values = [value % prime for value in rhs]
+    holders: list[set[int]] = [set() for _ in rows]
+    for i, row in enumerate(rows):
+        for j in row:
+            holders[j].add(i)
+    waiting = set(range(len(rows)))
+    pivots: list[tuple[int, int]] = []
+    while waiting:
+        i = min(waiting, key=lambda i: (len(rows[i]), i))
+        if not rows[i]:
+            return None
+        j = min(rows[i], key=lambda j: (len(holders[j]), j))
+        waiting.discard(i)
+        for column in rows[i]:
+            holders[column].discard(i)
+        _scale_row(rows, values, i, j, prime)
+        for other in holders[j]:
+            _eliminate(rows, values, holders, (i, j, other), prime)
+        holders[j] = set()
+        pivots.append((i, j))
+    solution = [0] * len(rows)
+    for i, j in reversed(pivots):
+        solution[j] = (values[i] - sum(a * solution[c] for c, a in rows[i].items() if c != j)) % prime
+    return solution
+
+
+def _scale_row(rows: list[dict[int, int]], values: list[int], i: int, j: int, prime: int) -> None:
+    inverse = pow(rows[i][j], -1, prime)
+    if inverse != 1:
+        rows[i] = {column: a * inverse % prime for column, a in rows[i].items()}
+        values[i] = values[i] * inverse % prime
+
+
+def _eliminate(
+    rows: list[dict[int, int]],
+    values: list[int],
+    holders: list[set[int]],
+    place: tuple[int, int, int],
+    prime: int,
+) -> None:
+    """Subtract the scaled pivot row i from row `other`, so that column j vanishes there."""
+    i, j, other = place
+    row = rows[other]
+    factor = row.pop(j)
+    values[other] = (values[other] - factor * values[i]) % prime
+    for column, a in rows[i].items():
+        if column == j:
+            continue
+        value = (row.get(column, 0) - factor * a) % prime
+        if value:
+            if column not in row:
+                holders[column].add(other)
+            row[column] = value
+        elif column in row:
+            del row[column]
+            holders[column].discard(other)
+
+
+def _reconstruct(residue: int, prime: int) -> Fraction | None:
+    """The rational n/d = residue modulo prime with |n|, d <= sqrt(prime / 2), if there is one."""
+    limit = isqrt(prime // 2)
+    if residue <= limit:
+        return Fraction(residue)
+    if prime - residue <= limit:
+        return Fraction(residue - prime)
+    a, b, s, t = prime, residue, 0, 1
+    while b > limit:
+        quotient = a // b
+        a, b, s, t = b, a - quotient * b, t, s - quotient * t
+    if not t or abs(t) > limit:
+        return None
+    return Fraction(b, t)

@@ -1,0 +1,186 @@
+"""Fractional packing of in-trees and out-trees on fabrics with capable switches, by column generation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+
+from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
+from treadle.synthesis.trees.allreduce.network import Group, Network
+from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
+from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
+from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+MAX_RANKS = 32
+"""With more ranks an arborescence for each subset of switches and each round takes too long."""
+
+_TOLERANCE = 1e-9
+_ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class RootedPacking:
+    """In-trees and out-trees with rates, as much of both at every root.
+
+    Parameters
+    ----------
+    rate : Fraction
+        Sum of the rates of either, in units of `Network.unit`.
+    broadcast, reduce : tuple of (FabricTree, Fraction)
+        Rates > 0. Edges and operations of in-trees go from the root outwards, too: on the links turned round.
+    """
+
+    rate: Fraction
+    broadcast: tuple[tuple[FabricTree, Fraction], ...]
+    reduce: tuple[tuple[FabricTree, Fraction], ...]
+
+    @property
+    def has_operations(self) -> bool:
+        """Whether some tree asks a switch."""
+        return any(tree.operations for tree, _ in (*self.broadcast, *self.reduce))
+
+
+def can_pack_rooted_trees(network: Network) -> bool:
+    """Whether the fabric is small enough."""
+    able = len(network.multicast | network.aggregation) + len(network.groups)
+    return able <= MAX_ENUMERATED_SWITCHES and len(network.ranks) <= MAX_RANKS
+
+
+def pack_rooted_trees(
+    network: Network, *, target: Fraction, watch: Watch = UNWATCHED
+) -> RootedPacking | None:
+    """Maximise the total rate of pairs of trees that branch at capable switches and use operations.
+
+    Parameters
+    ----------
+    network : Network
+        Every rank reaches every other.
+    target : Fraction
+        A known upper bound; the search ends there.
+    watch : Watch
+
+    Returns
+    -------
+    RootedPacking or None
+        None if no exact solution was found.
+
+    Notes
+    -----
+    The restricted program has a column for each tree found so far, a row for each pair's bandwidth, and one
+    for each rank: as much is reduced to it as is broadcast from it. Its duals are lengths of pairs and a
+    potential for each rank; the shortest trees for each subset of switches and groups under these lengths,
+    roots weighed by their potentials, are new columns, until none is short enough.
+    """
+    search = _Search(network)
+    search.add_starts()
+    for done in range(_ROUNDS):
+        watch.beat("allreduce trees", done, _ROUNDS)
+        rate, lengths, potentials = search.solve()
+        if rate >= float(target) * (1 - _TOLERANCE) or not search.add(lengths, potentials):
+            break
+    return search.packing(watch)
+
+
+class _Side:
+    """Trees of one family as out-trees: in-trees on the network turned round."""
+
+    def __init__(self, network: Network, *, stores: bool) -> None:
+        self.stores = stores
+        able = network.multicast if stores else network.aggregation
+        groups = [g for g in network.groups if (g.multicasts if stores else g.aggregates)]
+        oriented = network if stores else _turned(network)
+        self._finder = OperatingTreeFinder(oriented)
+        self._network = oriented
+        self._optional = (*sorted(able), *(g.node for g in groups))
+        self._groups: Mapping[int, Group] = {g.node: g for g in oriented.groups}
+
+    def shortest(self, lengths: Sequence[float], weights: Sequence[float]) -> Iterator[FabricTree]:
+        """The shortest tree for every subset of switches and groups, roots weighed."""
+        for size in range(len(self._optional) + 1):
+            for chosen in combinations(self._optional, size):
+                groups = [self._groups[node] for node in chosen if node in self._groups]
+                switches = [node for node in chosen if node not in self._groups]
+                tree = self._finder.tree(lengths, switches, groups, weights)
+                if tree is not None:
+                    yield tree
+
+
+def _turned(network: Network) -> Network:
+    """Every pair turned round; pairs keep their numbers."""
+    groups = tuple(replace(g, up=g.down, down=g.up) for g in network.groups)
+    return replace(network, tails=network.heads, heads=network.tails, groups=groups)
+
+
+class _Search:
+    """The restricted master program and its trees."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._sides = (_Side(network, stores=True), _Side(network, stores=False))
+        self._lp = GrowingLp()
+        self._lp.scale = max(network.capacity)
+        for bandwidth in network.capacity:
+            self._lp.add_row({}, bandwidth)
+        self._row = {rank: self._lp.add_row({}, equality=True) for rank in network.ranks}
+        self._columns: list[tuple[_Side, FabricTree]] = []
+        self._known: set[tuple[bool, int | None, frozenset[tuple[int, int]]]] = set()
+
+    def add_starts(self) -> None:
+        """A tree of either side at every rank."""
+        lengths = [1.0 / b for b in self._network.capacity]
+        many = 2 * sum(lengths) * (len(lengths) + 1)
+        for root in range(len(self._network.ranks)):
+            weights = [0.0 if rank == root else many for rank in range(len(self._network.ranks))]
+            for side in self._sides:
+                for tree in side.shortest(lengths, weights):
+                    self._insert(side, tree)
+
+    def add(self, lengths: Sequence[float], potentials: Sequence[float]) -> int:
+        """Trees short enough to gain something; how many."""
+        added = 0
+        for side in self._sides:
+            sign = 1 if side.stores else -1
+            weights = [sign * potential for potential in potentials]
+            limit = 1.0 if side.stores else 0.0
+            for tree in side.shortest(lengths, weights):
+                root = self._network.ranks.index(tree.root or 0)
+                length = sum(lengths[pair] * count for pair, count in tree.crossings().items())
+                if length + weights[root] < limit - _TOLERANCE:
+                    added += self._insert(side, tree)
+        return added
+
+    def _insert(self, side: _Side, tree: FabricTree) -> bool:
+        crossings = tree.crossings()
+        key = side.stores, tree.root, frozenset(crossings.items())
+        if key in self._known or tree.root is None:
+            return False
+        self._known.add(key)
+        self._columns.append((side, tree))
+        sign = 1 if side.stores else -1
+        self._lp.add_column(int(side.stores), {**crossings, self._row[tree.root]: sign})
+        return True
+
+    def solve(self) -> tuple[float, list[float], list[float]]:
+        """The total rate, each pair's length and each rank's potential, in floats."""
+        values, duals = self._lp.solve()
+        rate = sum(v for v, (side, _) in zip(values, self._columns, strict=True) if side.stores)
+        m = self._network.n_pairs
+        return rate * self._lp.scale, [max(0.0, dual) for dual in duals[:m]], duals[m:]
+
+    def packing(self, watch: Watch) -> RootedPacking | None:
+        """The last solution in exact rationals."""
+        vertex = self._lp.exact_optimum(watch)
+        if vertex is None:
+            return None
+        found = [
+            (side.stores, tree, rate)
+            for (side, tree), rate in zip(self._columns, vertex.primal, strict=True)
+            if rate
+        ]
+        families = [
+            tuple((tree, rate) for stores, tree, rate in found if stores is way) for way in (True, False)
+        ]
+        return RootedPacking(sum((rate for _, rate in families[0]), Fraction(0)), families[0], families[1])

@@ -1,0 +1,346 @@
+"""Allreduce schedules that attain the optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from functools import partial
+
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.collective import Collective
+from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.trees.forest_cost import algbw as algbw_of
+from treadle.synthesis.trees.allreduce.bound import AllreduceBound, Analysis, analyse
+from treadle.synthesis.trees.allreduce.capacities import (
+    Packer,
+    Shares,
+    WholeShares,
+    halves,
+    pack_shares,
+    whole_shares,
+)
+from treadle.synthesis.trees.allreduce.free_roots import solve_free_roots
+from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.stations import leave_stations, station_fabric, station_shares
+from treadle.synthesis.trees.allreduce.tree_schedule import (
+    MAX_UNITS,
+    rooted_trees_to_schedule,
+    trees_to_schedule,
+    unit_trees,
+)
+from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees
+from treadle.synthesis.trees.allreduce.whole_trees import Goal, find_whole_trees
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies.topology import Topology
+
+_ALL = 1 - Fraction(1, 10**9)
+"""A rate above this share of the best one is the best one."""
+
+
+class Construction(StrEnum):
+    """How an allreduce schedule was built."""
+
+    PHASES = "reduce-scatter + allgather"
+    FREE_ROOTS = "free roots in halves of the links"
+    TREES = "undirected trees"
+    TWO_FAMILIES = "in-trees and out-trees from the linear program"
+    ROOTED = "in-trees and out-trees by column generation"
+    WHOLE_TREES = "in-trees and out-trees of whole capacities"
+
+
+@dataclass(frozen=True)
+class UnitLimits:
+    """How many unit trees (parts of the data) an allreduce may have, all roots together.
+
+    Parameters
+    ----------
+    most : int
+    is_fixed : bool
+        Just so many; fewer only where that fails and there is nothing else.
+    dyadic : int
+        Up to so many, or the next power of two, a power of two is preferred if it loses little; 0: it is not.
+    dyadic_loss : Fraction
+        Share of the best rate that it may lose.
+    """
+
+    most: int
+    is_fixed: bool = False
+    dyadic: int = 0
+    dyadic_loss: Fraction = Fraction(0)
+
+    def prefers(self, units: int) -> bool:
+        """A power of two, where one is wanted."""
+        return units <= self.most and units & (units - 1) == 0 and bool(self.dyadic)
+
+
+@dataclass(frozen=True)
+class AllreduceSolution:
+    """An allreduce schedule beside the bound.
+
+    Parameters
+    ----------
+    schedule : ForestSchedule
+    algbw : Fraction
+        Bytes/s, by the schedule's own loads.
+    bound : AllreduceBound
+    construction : Construction
+    exact_units : int or None
+        Unit trees of a construction that attains the bound, other than the given phases, if one was seen.
+    """
+
+    schedule: ForestSchedule
+    algbw: Fraction
+    bound: AllreduceBound
+    construction: Construction
+    exact_units: int | None = None
+
+
+def solve_allreduce(
+    topology: Topology,
+    collective: Collective,
+    *,
+    rs_ag: ForestSchedule | None = None,
+    pack: Packer | None = None,
+    limits: UnitLimits | None = None,
+    watch: Watch = UNWATCHED,
+) -> AllreduceSolution:
+    """An allreduce schedule that attains the optimum, or the best that the constructions give.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    rs_ag : ForestSchedule, optional
+        Reduce-scatter and allgather as one allreduce; returned when nothing is better.
+    pack : Packer, optional
+        Packs rooted trees into integer capacities; without it only undirected trees can be built.
+    limits : UnitLimits, optional
+        On what is built here. The exact constructions are left out where they need more, or another number;
+        then whole trees within the limits take their place, which may cost throughput.
+    watch : Watch
+
+    Returns
+    -------
+    AllreduceSolution
+        ``solution.algbw == solution.bound.algbw`` proves the schedule optimal.
+
+    Raises
+    ------
+    InfeasibleError
+        If some rank cannot reach another, or no construction applies.
+    TimeLimitError
+        If the watch's deadline passed.
+
+    Notes
+    -----
+    Tried in this order until the bound is met: the given phases; within limits, whole trees; free roots in
+    halves of all links; undirected trees (symmetric fabrics); in-trees and out-trees in the shares of the
+    links that the linear program gives them (where trees visit capable switches as stations, before
+    undirected trees); on small fabrics whose capable switches some trees visit and some do not, in-trees and
+    out-trees by column generation.
+
+    A power of two of unit trees, where that is preferred: the given phases if they are such and lose little;
+    else the fewest whole trees or an exact construction that lose nothing; else the fewest whole trees that
+    lose little. Without any, the best rate.
+    """
+    analysis = analyse(topology, collective, watch)
+    builder = _Builder(topology, collective, analysis, pack, watch)
+    phases = None
+    if rs_ag is not None:
+        phases = _Made(algbw_of(topology, rs_ag), rs_ag, Construction.PHASES)
+    best = _preferred(builder, phases, limits) if limits is not None and limits.dyadic else None
+    best = best or _best(builder, phases, limits)
+    if best is None:
+        raise InfeasibleError(
+            f"{topology.name}: no allreduce construction applies; the fabric is not symmetric, "
+            "give a packer of rooted trees or a reduce-scatter and allgather schedule"
+        )
+    return AllreduceSolution(
+        best.schedule, best.algbw, analysis.bound, best.construction, builder.exact_units
+    )
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A schedule by some construction."""
+
+    algbw: Fraction
+    schedule: ForestSchedule
+    construction: Construction
+
+
+def _preferred(builder: _Builder, phases: _Made | None, limits: UnitLimits) -> _Made | None:
+    """A power of two of unit trees that loses little."""
+    least = builder.reachable * (1 - limits.dyadic_loss)
+
+    def is_good(made: _Made | None) -> bool:
+        return made is not None and limits.prefers(made.schedule.total_units) and made.algbw > least
+
+    def whole(most: int, above: Fraction) -> _Made | None:
+        # with fewer trees than ranks, roots are uneven, and trees higher
+        least_exponent = (builder.collective.n_ranks - 1).bit_length()
+        numbers = [2**exponent for exponent in range(least_exponent, 1 + (most - 1).bit_length())]
+        made = builder.whole(Goal(numbers, above, is_fewest=True))
+        return made if is_good(made) else None
+
+    if is_good(phases):
+        return phases
+    made = whole(limits.most, builder.reachable * _ALL)
+    if made is None and (phases is None or phases.algbw < builder.bound):
+        made = next(filter(is_good, builder.exact(limits.prefers, limits.most)), None)
+    return made or whole(limits.dyadic, least)
+
+
+def _best(builder: _Builder, phases: _Made | None, limits: UnitLimits | None) -> _Made | None:
+    """The best rate within the limits; the given phases before others that are not better."""
+    best = phases
+    if limits is not None and (best is None or best.algbw < builder.reachable):
+        numbers = [limits.most] if limits.is_fixed else range(1, limits.most + 1)
+        best = builder.whole(Goal(numbers, best.algbw if best else Fraction(0))) or best
+    if best is not None and (best.algbw == builder.bound or (limits is not None and limits.is_fixed)):
+        return best
+    most = None if limits is None else limits.most
+    for made in builder.exact(partial(_is_within, most), most or MAX_UNITS):
+        if best is None or made.algbw > best.algbw:
+            best = made
+        if best.algbw == builder.bound:
+            break
+    return best
+
+
+def _is_within(most: int | None, units: int) -> bool:
+    return most is None or units <= most
+
+
+@dataclass
+class _Builder:
+    """The constructions for one problem."""
+
+    topology: Topology
+    collective: Collective
+    analysis: Analysis
+    pack: Packer | None
+    watch: Watch
+    exact_units: int | None = None
+
+    @property
+    def bound(self) -> Fraction:
+        """Bytes/s that no schedule exceeds."""
+        return self.analysis.bound.algbw
+
+    @property
+    def reachable(self) -> Fraction:
+        """Bytes/s that some schedule is known to reach; the bound where none is known."""
+        analysis = self.analysis
+        is_sure = analysis.setting.is_exact and not (
+            analysis.setting_network.groups and analysis.network.has_uneven_groups(self.topology)
+        )
+        rates = [analysis.setting.rate] if is_sure else []
+        rates += [analysis.packing.rate] if analysis.packing is not None else []
+        return min(self.bound, max(rates) * analysis.network.unit) if rates else self.bound
+
+    def exact(self, allows: Callable[[int], bool], most: int) -> Iterator[_Made]:
+        """What the exact constructions make of an allowed number of unit trees.
+
+        Undirected trees are rounded to at most `most`.
+        """
+        analysis = self.analysis
+        undirected = [Construction.TREES] if analysis.network.is_symmetric else []
+        order = [] if self.pack is None else [Construction.FREE_ROOTS]
+        order += [] if analysis.has_stations else undirected
+        order += [Construction.TWO_FAMILIES] if self.pack is not None and analysis.setting.is_exact else []
+        order += undirected if analysis.has_stations else []
+        order += [Construction.ROOTED]
+        for construction in order:
+            if construction is Construction.TREES:
+                schedule: ForestSchedule | None = self._undirected(most)
+            elif construction is Construction.ROOTED:
+                schedule = self._by_columns(most)
+            else:
+                schedule = self._rooted(construction, allows)
+            if schedule is not None and allows(schedule.total_units):
+                yield _Made(algbw_of(self.topology, schedule), schedule, construction)
+
+    def whole(self, goal: Goal) -> _Made | None:
+        """Whole trees that reach the goal, which is in bytes/s; none where they would ask for operations."""
+        analysis = self.analysis
+        if self.pack is None or not analysis.setting.is_exact or analysis.setting_network.groups:
+            return None
+        topology, _, network = self._stations()
+        found = find_whole_trees(
+            topology,
+            network,
+            replace(goal, least=goal.least / network.unit),
+            optimum=analysis.setting.rate,
+            n_roots=len(analysis.network.ranks),
+            watch=self.watch,
+        )
+        if found is None:
+            return None
+        if found.rate * network.unit == self.bound:
+            self.exact_units = min(found.shares.n_trees, self.exact_units or found.shares.n_trees)
+        schedule = self._packed(found.shares)
+        if schedule is None:
+            return None
+        return _Made(algbw_of(self.topology, schedule), schedule, Construction.WHOLE_TREES)
+
+    def _rooted(self, construction: Construction, allows: Callable[[int], bool]) -> ForestSchedule | None:
+        shares = self._halves() if construction is Construction.FREE_ROOTS else self._families()
+        if shares is None:
+            return None
+        topology, _, network = self._stations()
+        whole = whole_shares(topology, network, shares)
+        if self.analysis.setting.rate * self.analysis.network.unit == self.bound:
+            self.exact_units = self.exact_units or whole.n_trees
+        return self._packed(whole) if allows(whole.n_trees) else None
+
+    def _halves(self) -> Shares | None:
+        """Halves with free roots, if they meet the bound."""
+        network = self.analysis.setting_network
+        if network.groups:  # halves of the links say nothing of operations
+            return None
+        free = solve_free_roots(network, len(self.analysis.network.ranks), watch=self.watch)
+        if free is None or free.rate * network.unit != self.bound:
+            return None
+        return halves(network, free.root_rates)
+
+    def _families(self) -> Shares:
+        return station_shares(self.topology, self.analysis.setting_network, self.analysis.setting)
+
+    def _by_columns(self, most: int) -> ForestSchedule | None:
+        packing = self.analysis.rooted
+        if packing is None:
+            return None
+        return rooted_trees_to_schedule(self.topology, self.analysis.network, packing, max_units=most)
+
+    def _undirected(self, most: int) -> ForestSchedule:
+        analysis, packing = self.analysis, self.analysis.packing
+        network = analysis.network
+        if packing is None:
+            target = self.bound / network.unit
+            packing = pack_fabric_trees(
+                network, hint=analysis.setting.prices, target=target, watch=self.watch
+            )
+        if packing.rate * network.unit == self.bound:
+            self.exact_units = self.exact_units or unit_trees(network, packing.trees)
+        return trees_to_schedule(self.topology, network, packing.trees, max_units=most)
+
+    def _stations(self) -> tuple[Topology, Collective, Network]:
+        """Fabric, collective and network of the setting."""
+        if not self.analysis.has_stations:
+            return self.topology, self.collective, self.analysis.setting_network
+        return station_fabric(self.topology, self.collective, self.analysis.setting_network)
+
+    def _packed(self, shares: WholeShares) -> ForestSchedule | None:
+        assert self.pack is not None
+        try:
+            topology, collective, _ = self._stations()
+            schedule = pack_shares(topology, collective, shares, self.pack)
+        except ScheduleError:  # a huge common denominator; another construction may do
+            return None
+        if not self.analysis.has_stations:
+            return schedule
+        n_ranks, visiting = len(self.analysis.network.ranks), self.analysis.setting_network
+        return leave_stations(schedule, n_ranks, topology=self.topology, visiting=visiting)

@@ -1,0 +1,270 @@
+"""Capable switches and groups as stations: spanning trees that visit them, pruned to trees of the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import islice
+
+import numpy as np
+
+from treadle.schedules.collective import Collective
+from treadle.schedules.trees.forest import (
+    Direction,
+    Forest,
+    ForestSchedule,
+    Tree,
+    TreeSpec,
+    forest_from_trees,
+)
+from treadle.synthesis.trees.allreduce.capacities import Shares
+from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.two_family_lp import LpOptimum
+from treadle.topologies.topology import Topology
+
+Entries = Sequence[tuple[tuple[int, ...], int]]
+"""(links, units) in the order of the units."""
+
+
+def station_network(network: Network) -> Network:
+    """The network whose ranks are ranks, then branching switches, then groups; no switch is capable."""
+    return replace(
+        network,
+        ranks=(*network.ranks, *network.branching, *(group.node for group in network.groups)),
+        multicast=frozenset(),
+        aggregation=frozenset(),
+    )
+
+
+def station_fabric(
+    topology: Topology, collective: Collective, visiting: Network
+) -> tuple[Topology, Collective, Network]:
+    """The fabric with stations as compute nodes, the allreduce on them too, and the network of that fabric.
+
+    A group is a node of its own behind the links from and to its members that `_operations` lists.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    visiting : Network
+        From `station_network`.
+    """
+    extra, ends = len(visiting.groups), _operations(visiting)
+    is_compute = np.concatenate([topology.is_compute, np.ones(extra, dtype=np.bool_)])
+    stations = visiting.ranks[collective.n_ranks :]
+    is_compute[list(stations)] = True
+    fabric = Topology(
+        name=topology.name,
+        node_names=(*topology.node_names, *_new_names(topology, extra)),
+        is_compute=is_compute,
+        tails=np.concatenate([topology.tails, [tail for tail, _ in ends]]).astype(np.int32),
+        heads=np.concatenate([topology.heads, [head for _, head in ends]]).astype(np.int32),
+        bandwidths=np.concatenate([topology.bandwidths, [visiting.unit] * len(ends)]).astype(np.int64),
+    )
+    network = replace(
+        visiting,
+        n_nodes=visiting.n_vertices,
+        tails=(*visiting.tails, *(tail for tail, _ in ends)),
+        heads=(*visiting.heads, *(head for _, head in ends)),
+        capacity=(*visiting.capacity, *(1 for _ in ends)),
+        links=(*visiting.links, *((topology.n_links + i,) for i in range(len(ends)))),
+        groups=(),
+    )
+    return fabric, replace(collective, ranks=(*collective.ranks, *stations)), network
+
+
+def station_shares(topology: Topology, visiting: Network, found: LpOptimum) -> Shares:
+    """What trees that visit stations may use of the network of `station_fabric`.
+
+    Every tree visits every group once, and then its data cross the links from the group to all members, or
+    to it from all members: so much is set aside there. Each rank's operations divide among its parallel
+    links.
+    """
+    families, parts = [], []
+    for pairs, asked, stores in (
+        (found.broadcast, found.asked[0], True),
+        (found.reduce, found.asked[1], False),
+    ):
+        shares = list(pairs)
+        for group in visiting.groups:
+            everyone = (found.rate,) * len(group.members)
+            calls = asked[group.node]
+            for pair, rate in zip(group.up if stores else group.down, calls, strict=True):
+                width = visiting.capacity[pair] * visiting.unit
+                parts += [rate * int(topology.bandwidths[e]) / width for e in visiting.links[pair]]
+            shares += [*calls, *everyone] if stores else [*everyone, *calls]
+        families.append(tuple(shares))
+    rates = [found.root_rates.get(node, Fraction(0)) for node in visiting.ranks]
+    return Shares(rates, families[0], families[1], parts)
+
+
+def _operations(network: Network) -> list[tuple[int, int]]:
+    """Ends of the links that stand for operations: group by group, from each member and then to each."""
+    return [
+        ends
+        for group in network.groups
+        for ends in (*((v, group.node) for v in group.members), *((group.node, v) for v in group.members))
+    ]
+
+
+def _new_names(topology: Topology, count: int) -> list[str]:
+    taken = set(topology.node_names)
+    names = (f"group {i}" for i in range(count + len(taken)))
+    return list(islice((name for name in names if name not in taken), count))
+
+
+def leave_stations(
+    schedule: ForestSchedule,
+    n_ranks: int,
+    *,
+    topology: Topology | None = None,
+    visiting: Network | None = None,
+) -> ForestSchedule:
+    """Prune trees on ranks and stations to trees of the first `n_ranks` ranks.
+
+    Parameters
+    ----------
+    schedule : ForestSchedule
+        An allreduce; no tree is rooted at a station.
+    n_ranks : int
+    topology : Topology, optional
+        The fabric without stations, and
+    visiting : Network, optional
+        from `station_network`, where some stations are groups.
+
+    Notes
+    -----
+    Stations that serve no rank drop out. At the others the first child continues the path that arrives from
+    the parent; other children's paths begin there (broadcasting, the switch multicasts) or end there
+    (reducing, the switch aggregates). At a group the links that stand for operations become those between
+    switch and ranks. Loads never rise above what was set aside.
+    """
+    lanes = {} if topology is None or visiting is None else _operation_lanes(topology, visiting)
+    forests = [_pruned(topology, forest, n_ranks, lanes) for forest in schedule.forests]
+    return ForestSchedule(schedule.kind, reduce=forests[0], broadcast=forests[1])
+
+
+def _operation_lanes(topology: Topology, visiting: Network) -> Mapping[int, tuple[int, ...]]:
+    """For each link that stands for operations the parallel links between its rank and the switch."""
+    pairs = [pair for group in visiting.groups for pair in (*group.up, *group.down)]
+    return {topology.n_links + i: visiting.links[pair] for i, pair in enumerate(pairs)}
+
+
+def _pruned(
+    topology: Topology | None, forest: Forest, n_ranks: int, lanes: Mapping[int, tuple[int, ...]]
+) -> Forest:
+    dealer = _LaneDealer.of(topology, forest, lanes)
+    specs = [
+        _prune_tree(forest, tree, n_ranks, dealer) for root in range(n_ranks) for tree in forest.trees(root)
+    ]
+    return forest_from_trees(forest.direction, n_ranks, specs)
+
+
+@dataclass
+class _LaneDealer:
+    """Divides each rank's operations among its parallel links to the switch, in proportion to bandwidth."""
+
+    lanes: Mapping[int, tuple[int, ...]]
+    ends: dict[int, list[int]]
+    """For each link that operations are asked over, where each lane's units end."""
+    dealt: dict[int, int]
+
+    @classmethod
+    def of(
+        cls, topology: Topology | None, forest: Forest, lanes: Mapping[int, tuple[int, ...]]
+    ) -> _LaneDealer:
+        if topology is None:
+            return cls(lanes, {}, {})
+        units = np.zeros(forest.n_paths, dtype=np.int64)
+        np.add.at(units, forest.entry_path, forest.entry_units)
+        asked: dict[int, int] = {}
+        for path in np.flatnonzero(np.diff(forest.path_offset) == 1).tolist():
+            link = int(forest.path(path)[0])
+            if link in lanes:
+                asked[link] = asked.get(link, 0) + int(units[path])
+        ends = {}
+        for link, total in asked.items():
+            widths = np.cumsum([int(topology.bandwidths[e]) for e in lanes[link]]).tolist()
+            ends[link] = [total * width // widths[-1] for width in widths]
+        return cls(lanes, ends, dict.fromkeys(asked, 0))
+
+    def deal(self, link: int, units: int) -> list[tuple[int, int]]:
+        """Places among parallel links, each with its units, for operations that are asked over `link`."""
+        found = []
+        for place, end in enumerate(self.ends[link]):
+            part = min(units, max(0, end - self.dealt[link]))
+            if part:
+                found.append((place, part))
+                self.dealt[link] += part
+                units -= part
+        return found
+
+    def along(self, link: int, places: Sequence[tuple[int, int]]) -> Entries:
+        """The paths that stand behind `link` for units dealt out so."""
+        lanes = self.lanes[link]
+        return [((lanes[place % len(lanes)],), units) for place, units in places]
+
+
+def _prune_tree(forest: Forest, tree: Tree, n_ranks: int, dealer: _LaneDealer) -> TreeSpec:
+    children = _serving_children(tree, n_ranks)
+    parent = [-1] * n_ranks
+    paths: dict[int, Entries] = {}
+    stack: list[tuple[int, int, Entries]] = [(tree.root, tree.root, ())]
+    while stack:
+        node, ancestor, arriving = stack.pop()
+        if node < n_ranks:
+            if node != tree.root:
+                parent[node], paths[node] = ancestor, arriving
+            ancestor, arriving = node, ()
+        places: Sequence[tuple[int, int]] = ()
+        if arriving and (asked := arriving[0][0][0]) in dealer.lanes:
+            places = dealer.deal(asked, tree.multiplicity)
+            arriving = dealer.along(asked, places)
+        for child in children.get(node, ()):
+            own = _entries(forest, tree, child)
+            if places:
+                own = dealer.along(own[0][0][0], places)
+            stack.append((child, ancestor, _joined(arriving, own, forest.direction) if arriving else own))
+            if node >= n_ranks:
+                arriving = ()
+    return TreeSpec(tree.root, tree.multiplicity, parent, paths)
+
+
+def _serving_children(tree: Tree, n_ranks: int) -> Mapping[int, list[int]]:
+    """Children of each node, without stations below which there is no rank."""
+    serves = {*range(n_ranks)}
+    for rank in range(n_ranks):
+        node = int(tree.parent[rank])
+        while node >= 0 and node not in serves:
+            serves.add(node)
+            node = int(tree.parent[node])
+    children: dict[int, list[int]] = {}
+    for node in sorted(serves):
+        if node != tree.root:
+            children.setdefault(int(tree.parent[node]), []).append(node)
+    return children
+
+
+def _entries(forest: Forest, tree: Tree, node: int) -> Entries:
+    span = range(int(tree.entry_offset[node]), int(tree.entry_offset[node + 1]))
+    return [(tuple(forest.path(int(tree.entry_path[j])).tolist()), int(tree.entry_units[j])) for j in span]
+
+
+def _joined(upper: Entries, lower: Entries, direction: Direction) -> Entries:
+    """Join the paths above and below a station, unit by unit."""
+    joined = []
+    above, below = iter(upper), iter(lower)
+    (high, many), (low, some) = next(above), next(below)
+    while True:
+        units = min(many, some)
+        joined.append((high + low if direction is Direction.BROADCAST else low + high, units))
+        many, some = many - units, some - units
+        if not many:
+            following = next(above, None)
+            if following is None:
+                return joined
+            high, many = following
+        if not some:
+            low, some = next(below)

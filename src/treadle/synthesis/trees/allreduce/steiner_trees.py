@@ -1,0 +1,160 @@
+"""Shortest trees that connect terminals through the fabric, under given pair lengths."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from treadle.synthesis.trees.allreduce.network import Group, Network
+from treadle.synthesis.trees.allreduce.separation import Number
+
+
+@dataclass(frozen=True)
+class FabricTree:
+    """An undirected tree whose nodes are ranks, branching switches and groups.
+
+    Parameters
+    ----------
+    edges : tuple of (one, other, pairs)
+        `pairs` is the path from `one` to `other`; the way back takes the opposite pairs.
+    root : int, optional
+        The rank from which operations are asked as `operations` says. Without operations any may be it.
+    operations : tuple of (group, asker), optional
+        The groups among the nodes, and the rank on the root's side of each.
+    """
+
+    edges: tuple[tuple[int, int, tuple[int, ...]], ...]
+    root: int | None = None
+    operations: tuple[tuple[Group, int], ...] = ()
+
+    def crossings(self) -> dict[int, int]:
+        """How often data that go out from the root cross each pair."""
+        groups = {group.node for group, _ in self.operations}
+        crossed = [
+            pair for one, other, pairs in self.edges if groups.isdisjoint((one, other)) for pair in pairs
+        ]
+        for group, asker in self.operations:
+            crossed += [group.up[group.members.index(asker)], *group.down]
+        return dict(Counter(crossed))
+
+    def usage(self, network: Network) -> dict[int, int]:
+        """How often the tree crosses each pair; the lower of two opposite pair numbers stands for both."""
+        count: dict[int, int] = {}
+        for pair, often in self.crossings().items():
+            undirected = min(pair, network.reverse[pair])
+            count[undirected] = count.get(undirected, 0) + often
+        return count
+
+    def length(self, network: Network, lengths: Sequence[Number]) -> Number:
+        """The sum of the crossings' lengths, equal for opposite pairs."""
+        return sum(count * lengths[pair] for pair, count in self.usage(network).items())
+
+
+@dataclass(frozen=True)
+class TreeFinder:
+    """Minimum spanning trees of terminal sets under path distances.
+
+    Parameters
+    ----------
+    network : Network
+        Symmetric.
+    """
+
+    network: Network
+
+    @cached_property
+    def _adjacency(self) -> list[list[tuple[int, int]]]:
+        return self.network.adjacency()
+
+    def spanning_tree(self, lengths: Sequence[Number], terminals: Iterable[int]) -> FabricTree | None:
+        """The minimum spanning tree of `terminals`; None if they are not connected.
+
+        Parameters
+        ----------
+        lengths : sequence of number, length m
+            Per pair, not negative, equal for opposite pairs; integers are added up exactly.
+        terminals : iterable of int
+
+        Notes
+        -----
+        Mehlhorn's method: distances from the nearest terminal to every node, then Kruskal over the pairs that
+        join two terminals' regions. Switch leaves are cut off.
+        """
+        distance, region, arrival = self._regions(lengths, terminals)
+        tails, heads = self.network.tails, self.network.heads
+        bridges = sorted(
+            (distance[tails[e]] + lengths[e] + distance[heads[e]], e)
+            for e, opposite in enumerate(self.network.reverse)
+            if e < opposite and -1 != region[tails[e]] != region[heads[e]] != -1
+        )
+        leader = list(range(self.network.n_nodes))
+        edges = []
+        for _, e in bridges:
+            one, other = _find(leader, region[tails[e]]), _find(leader, region[heads[e]])
+            if one != other:
+                leader[one] = other
+                there = self._path(arrival, tails[e])
+                back = [self.network.reverse[pair] for pair in reversed(self._path(arrival, heads[e]))]
+                edges.append((region[tails[e]], region[heads[e]], (*there, e, *back)))
+        tree = FabricTree(tuple(_without_switch_leaves(edges, frozenset(self.network.ranks))))
+        spanned = {node for one, other, _ in tree.edges for node in (one, other)}
+        return tree if spanned.issuperset(self.network.ranks) and _is_tree(tree, spanned) else None
+
+    def _regions(
+        self, lengths: Sequence[Number], terminals: Iterable[int]
+    ) -> tuple[list[Number], list[int], list[int]]:
+        n = self.network.n_nodes
+        distance, region, arrival = [float("inf")] * n, [-1] * n, [-1] * n
+        heap: list[tuple[Number, int]] = []
+        for terminal in terminals:
+            distance[terminal], region[terminal] = 0, terminal
+            heap.append((0, terminal))
+        heapq.heapify(heap)
+        while heap:
+            far, node = heapq.heappop(heap)
+            if far > distance[node]:
+                continue
+            for pair, head in self._adjacency[node]:
+                if far + lengths[pair] < distance[head]:
+                    distance[head] = far + lengths[pair]
+                    region[head], arrival[head] = region[node], pair
+                    heapq.heappush(heap, (distance[head], head))
+        return distance, region, arrival
+
+    def _path(self, arrival: Sequence[int], node: int) -> list[int]:
+        """Pairs from the terminal of `node`'s region to `node`."""
+        path = []
+        while arrival[node] >= 0:
+            path.append(arrival[node])
+            node = self.network.tails[arrival[node]]
+        return path[::-1]
+
+
+def _find(leader: list[int], node: int) -> int:
+    while leader[node] != node:
+        leader[node] = leader[leader[node]]
+        node = leader[node]
+    return node
+
+
+def _without_switch_leaves(
+    edges: list[tuple[int, int, tuple[int, ...]]], ranks: frozenset[int]
+) -> list[tuple[int, int, tuple[int, ...]]]:
+    while True:
+        degree: dict[int, int] = {}
+        for one, other, _ in edges:
+            degree[one] = degree.get(one, 0) + 1
+            degree[other] = degree.get(other, 0) + 1
+        kept = [
+            edge for edge in edges if all(node in ranks or degree[node] > 1 for node in (edge[0], edge[1]))
+        ]
+        if len(kept) == len(edges):
+            return kept
+        edges = kept
+
+
+def _is_tree(tree: FabricTree, spanned: set[int]) -> bool:
+    return len(tree.edges) == len(spanned) - 1

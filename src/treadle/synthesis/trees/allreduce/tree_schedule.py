@@ -1,0 +1,279 @@
+"""From packed undirected trees to in-trees and out-trees on physical links."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
+
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
+from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.rooted_packing import RootedPacking
+from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
+from treadle.topologies.topology import Topology
+
+MAX_UNITS = 2**20
+"""Rates that would need more unit trees are rounded, unless told otherwise."""
+
+_TRIALS = 32
+_FEW_UNITS = 64
+
+Neighbours = Mapping[int, Sequence[tuple[int, tuple[int, ...]]]]
+"""(neighbour, path of pairs towards it) of every node of a tree."""
+
+
+def trees_to_schedule(
+    topology: Topology,
+    network: Network,
+    trees: Sequence[tuple[FabricTree, Fraction]],
+    *,
+    max_units: int = MAX_UNITS,
+) -> ForestSchedule:
+    """Root every tree at its centre; reduce towards the root, then broadcast from it along the same tree.
+
+    Parameters
+    ----------
+    topology : Topology
+    network : Network
+        Symmetric, of `topology`.
+    trees : sequence of (FabricTree, rate)
+        Rates > 0, in units of `Network.unit`, that fit the network.
+    max_units : int
+        Most unit trees. Rates whose common denominator asks for more are rounded and lose a little.
+
+    Notes
+    -----
+    A tree with operations keeps its root, which decides who asks for them.
+    At a branching switch, and at that of a group, the first child continues the path that arrives there;
+    the paths of the other children begin (broadcasting) or end (reducing) at the switch.
+    """
+    trees = _with_few_units(network, trees, max_units)
+    units, lanes = _whole_units(topology, network, [rate for _, rate in trees])
+    rank_of = {node: rank for rank, node in enumerate(network.ranks)}
+    specs: dict[Direction, list[TreeSpec]] = {direction: [] for direction in Direction}
+    for (tree, _), amount in zip(trees, units, strict=True):
+        neighbours = _neighbours(network, tree)
+        root = _centre(neighbours, rank_of) if tree.root is None else tree.root
+        parent, paths = _orient(neighbours, rank_of, root)
+        for direction in Direction:
+            specs[direction].append(
+                TreeSpec(
+                    root=rank_of[root],
+                    multiplicity=amount,
+                    parent=parent,
+                    paths={
+                        rank: lanes.spread(_towards(network, pairs, direction), amount)
+                        for rank, pairs in paths.items()
+                    },
+                )
+            )
+    return ForestSchedule(
+        CollectiveKind.ALLREDUCE,
+        reduce=forest_from_trees(Direction.REDUCE, len(rank_of), specs[Direction.REDUCE]),
+        broadcast=forest_from_trees(Direction.BROADCAST, len(rank_of), specs[Direction.BROADCAST]),
+    )
+
+
+def rooted_trees_to_schedule(
+    topology: Topology, network: Network, packing: RootedPacking, *, max_units: int = MAX_UNITS
+) -> ForestSchedule | None:
+    """Packed in-trees and out-trees as they are; None if that takes more than `max_units` units."""
+    rates = [rate for _, rate in (*packing.broadcast, *packing.reduce)]
+    units, lanes = _whole_units(topology, network, rates)
+    if sum(units[: len(packing.broadcast)]) > max_units:
+        return None
+    rank_of = {node: rank for rank, node in enumerate(network.ranks)}
+    forests = []
+    for direction, trees, amounts in (
+        (Direction.BROADCAST, packing.broadcast, units[: len(packing.broadcast)]),
+        (Direction.REDUCE, packing.reduce, units[len(packing.broadcast) :]),
+    ):
+        specs = []
+        for (tree, _), amount in zip(trees, amounts, strict=True):
+            root = network.ranks[0] if tree.root is None else tree.root
+            parent, paths = _orient(_outwards(tree), rank_of, root)
+            step = 1 if direction is Direction.BROADCAST else -1
+            spread = {v: lanes.spread(pairs[::step], amount) for v, pairs in paths.items()}
+            specs.append(TreeSpec(rank_of[root], amount, parent, spread))
+        forests.append(forest_from_trees(direction, len(rank_of), specs))
+    return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=forests[1], broadcast=forests[0])
+
+
+def _whole_units(topology: Topology, network: Network, rates: Sequence[Fraction]) -> tuple[list[int], _Lanes]:
+    """Rates as whole numbers of units, as few as may be, and the room of parallel links in these units."""
+    scale = lcm(*(rate.denominator for rate in rates))
+    shared = [
+        int(topology.bandwidths[e]) // network.unit * scale
+        for members in network.links
+        if len(members) > 1
+        for e in members
+    ]
+    units = [int(rate * scale) for rate in rates]
+    divisor = gcd(*units, *shared)
+    lanes = _Lanes.of(topology, network, Fraction(scale, divisor * network.unit))
+    return [amount // divisor for amount in units], lanes
+
+
+def _outwards(tree: FabricTree) -> Neighbours:
+    """The ways that lead away from the root."""
+    ways: dict[int, list[tuple[int, tuple[int, ...]]]] = defaultdict(list)
+    for one, other, pairs in tree.edges:
+        ways[one].append((other, pairs))
+    return ways
+
+
+def unit_trees(network: Network, trees: Sequence[tuple[FabricTree, Fraction]]) -> int:
+    """How many unit trees a schedule of the trees has that loses nothing."""
+    rates = [rate for _, rate in _with_few_units(network, trees, MAX_UNITS)]
+    scale = lcm(*(rate.denominator for rate in rates))
+    units = [int(rate * scale) for rate in rates]
+    return sum(units) // gcd(*units)
+
+
+def _with_few_units(
+    network: Network, trees: Sequence[tuple[FabricTree, Fraction]], max_units: int
+) -> Sequence[tuple[FabricTree, Fraction]]:
+    """Rates that at most `max_units` unit trees express: as few as lose nothing, else the best rounding."""
+    scale = lcm(*(rate.denominator for _, rate in trees))
+    exact = [int(rate * scale) for _, rate in trees]
+    total = Fraction(sum(exact), scale)
+    usages = [tree.usage(network) for tree, _ in trees]
+    best, best_rates = Fraction(0), [Fraction(0)] * len(trees)
+    for units in _unit_numbers(sum(exact) // gcd(*exact), max_units):
+        counts = _apportioned(exact, units)
+        unit_rate = _largest_unit_rate(network, usages, counts)
+        if unit_rate * units > best:
+            best, best_rates = unit_rate * units, [unit_rate * count for count in counts]
+        if best >= total:
+            break
+    return [(tree, rate) for (tree, _), rate in zip(trees, best_rates, strict=True) if rate]
+
+
+def _unit_numbers(exact: int, max_units: int) -> list[int]:
+    """Numbers of units to try, rising: small ones, then the exact one or a spread up to the limit."""
+    small = range(1, min(_FEW_UNITS, max_units) + 1)
+    if exact <= max_units:
+        return sorted({*(units for units in small if units < exact), exact})
+    return sorted({*small, *(max(1, max_units * trial // _TRIALS) for trial in range(1, _TRIALS + 1))})
+
+
+def _apportioned(shares: Sequence[int], units: int) -> list[int]:
+    """`units` in proportion to `shares`, by largest remainders."""
+    total = sum(shares)
+    counts = [share * units // total for share in shares]
+    order = sorted(range(len(shares)), key=lambda i: (-(shares[i] * units % total), i))
+    for i in order[: units - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+def _largest_unit_rate(
+    network: Network, usages: Sequence[Mapping[int, int]], counts: Sequence[int]
+) -> Fraction:
+    load: dict[int, int] = {}
+    for usage, count in zip(usages, counts, strict=True):
+        for e, crossings in usage.items():
+            load[e] = load.get(e, 0) + crossings * count
+    return min(Fraction(network.capacity[e], units) for e, units in load.items() if units)
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """Parallel links, filled one after the other; reducing and broadcasting trees share their room."""
+
+    network: Network
+    room: list[list[int]]
+
+    @classmethod
+    def of(cls, topology: Topology, network: Network, units_per_byte: Fraction) -> _Lanes:
+        room = [
+            [int(int(topology.bandwidths[e]) * units_per_byte) for e in members] if len(members) > 1 else []
+            for members in network.links
+        ]
+        return cls(network, room)
+
+    def spread(self, pairs: Sequence[int], units: int) -> list[tuple[tuple[int, ...], int]]:
+        """Physical paths along `pairs` for so many units."""
+        paths: list[tuple[tuple[int, ...], int]] = [((), units)]
+        for pair in pairs:
+            members = self.network.links[pair]
+            if len(members) == 1:
+                paths = [((*links, members[0]), amount) for links, amount in paths]
+                continue
+            longer: list[tuple[tuple[int, ...], int]] = []
+            for links, amount in paths:
+                longer += [((*links, link), part) for link, part in self._draw(pair, amount)]
+            paths = longer
+        return paths
+
+    def _draw(self, pair: int, amount: int) -> list[tuple[int, int]]:
+        drawn = []
+        for lane, link in enumerate(self.network.links[pair]):
+            part = min(amount, self.room[pair][lane])
+            if part:
+                self.room[pair][lane] -= part
+                drawn.append((link, part))
+                amount -= part
+        assert not amount, "the packing loads a pair beyond its bandwidth"
+        return drawn
+
+
+def _neighbours(network: Network, tree: FabricTree) -> Neighbours:
+    joined: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    for one, other, pairs in tree.edges:
+        joined.setdefault(one, []).append((other, pairs))
+        back = tuple(network.reverse[pair] for pair in reversed(pairs))
+        joined.setdefault(other, []).append((one, back))
+    return joined
+
+
+def _centre(neighbours: Neighbours, rank_of: Mapping[int, int]) -> int:
+    """The middle rank of a longest path between ranks."""
+    far = _path_to_farthest(neighbours, next(iter(rank_of)), rank_of)[-1]
+    path = _path_to_farthest(neighbours, far, rank_of)
+    return path[len(path) // 2]
+
+
+def _path_to_farthest(neighbours: Neighbours, start: int, rank_of: Mapping[int, int]) -> list[int]:
+    """Ranks on the way from `start` to a rank with most ranks on the way."""
+    longest = [start]
+    stack = [(start, -1, [start])]
+    while stack:
+        node, before, path = stack.pop()
+        if len(path) > len(longest):
+            longest = path
+        for other, _ in neighbours[node]:
+            if other != before:
+                stack.append((other, node, [*path, other] if other in rank_of else path))
+    return longest
+
+
+def _orient(
+    neighbours: Neighbours, rank_of: Mapping[int, int], root: int
+) -> tuple[list[int], dict[int, tuple[int, ...]]]:
+    """Parents, and the paths of pairs that lead to each rank away from the root."""
+    parent = [-1] * len(rank_of)
+    paths: dict[int, tuple[int, ...]] = {}
+    stack: list[tuple[int, int, int, tuple[int, ...]]] = [(root, -1, root, ())]
+    while stack:
+        node, before, ancestor, arriving = stack.pop()
+        if node in rank_of:
+            if node != root:
+                parent[rank_of[node]] = rank_of[ancestor]
+                paths[rank_of[node]] = arriving
+            ancestor, arriving = node, ()
+        for other, pairs in neighbours[node]:
+            if other != before:
+                stack.append((other, node, ancestor, (*arriving, *pairs)))
+                if node not in rank_of:
+                    arriving = ()
+    return parent, paths
+
+
+def _towards(network: Network, pairs: Sequence[int], direction: Direction) -> Sequence[int]:
+    if direction is Direction.BROADCAST:
+        return pairs
+    return [network.reverse[pair] for pair in reversed(pairs)]

@@ -1,0 +1,223 @@
+"""The allreduce linear program (B.5): bandwidth split between in-trees and out-trees, free roots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, Potential, WeightedCut
+from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, maximise_over_cuts
+from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
+from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+
+@dataclass(frozen=True)
+class LpOptimum:
+    """An optimal solution of the allreduce program, in units of `Network.unit`.
+
+    Parameters
+    ----------
+    rate : Fraction
+        T, the sum of the root rates.
+    root_rates : mapping of node to Fraction
+        x(v) of every possible root.
+    broadcast, reduce : tuple of Fraction, length m
+        Bandwidth set aside on each pair for out-trees and in-trees.
+    asked : pair of mappings of group node to tuple of Fraction
+        Per member the rate of stores that it asks for in out-trees, and of loads that sum in in-trees.
+    prices : tuple of Fraction, length m
+        The dual of each pair's bandwidth; as lengths they make every pair of trees at least 1 long.
+    witness : CutCombinationWitness
+        The rest of the dual solution.
+    is_exact : bool
+        The primal side holds exactly, so `rate` is not above what the program allows.
+    """
+
+    rate: Fraction
+    root_rates: Mapping[int, Fraction]
+    broadcast: tuple[Fraction, ...]
+    reduce: tuple[Fraction, ...]
+    asked: tuple[Mapping[int, tuple[Fraction, ...]], Mapping[int, tuple[Fraction, ...]]]
+    prices: tuple[Fraction, ...]
+    witness: CutCombinationWitness
+    is_exact: bool
+
+
+def solve_two_family_lp(
+    network: Network, *, roots: Sequence[int] | None = None, watch: Watch = UNWATCHED
+) -> LpOptimum:
+    """Maximise the total root rate of balanced in-tree and out-tree bandwidths.
+
+    Parameters
+    ----------
+    network : Network
+    roots : sequence of int, optional
+        Nodes that may be roots; default `network.roots`.
+    watch : Watch
+
+    Returns
+    -------
+    LpOptimum
+
+    Notes
+    -----
+    Variables: c_BC(e), c_RE(e) with sum at most b(e), and x(v). For every node set S that leaves out some
+    rank: c_BC out of S >= x(S) and c_RE into S >= x(S). Every node that is neither a rank nor capable passes
+    on just what it receives, in both. Sets that contain every rank are no constraint: nothing has to leave.
+
+    This is exact without capable switches. *Upper bound*: a packing of pairs of trees gives such c and x.
+    *Attained*: scale the solution to integers and look at c_BC with a super-source s that feeds x(v) into
+    each rank v, and X = x(Vc) arcs from every rank back to s. Every cut between two terminals (ranks and s)
+    has capacity X or more, and the nodes to be removed are balanced, so by Mader's theorem in the directed
+    form of Bang-Jensen, Frank and Jackson each can be split off completely, its arcs joined in pairs,
+    without lowering the connectivity between terminals; the others stay balanced. What is left has only
+    ranks and s, and by Edmonds' theorem X arc-disjoint out-trees leave s, x(v) of them through v. In-trees
+    are the same on reversed links. Unlike the text of B.7, no variables b' for pairs of ranks are needed:
+    conservation says what the flows between ranks would say.
+
+    At capable switches conservation is dropped (and one that both multicasts and aggregates may be a root):
+    an upper bound that need not be attained. Switches that work for ranks that ask stay balanced. Their
+    operations have variables a(w, r) of their own, in each family: a store loads (r, w) and every (w, m) of
+    the group, r included, and crosses the cut of S if r is in S and some member is not; reducing is the
+    mirror image. This, too, is an upper bound: cuts alone do not capture one tail with many heads.
+
+    On a symmetric fabric one may take c_RE(u, v) = c_BC(v, u), by averaging a solution with its mirror image;
+    half of the variables and cuts remain.
+    """
+    mirrored = (
+        network.is_symmetric
+        and network.multicast == network.aggregation
+        and network.groups == network.full_groups
+    )
+    lp = GrowingLp()
+    lp.scale = max(network.capacity)
+    rates = {root: lp.add_column(1) for root in (network.roots if roots is None else roots)}
+    families = [
+        CutFamily(
+            leaving, tuple(lp.add_column(0) for _ in range(network.n_pairs)), _asked(lp, network, leaving)
+        )
+        for leaving in ((True,) if mirrored else (True, False))
+    ]
+    capacity_rows = _add_capacity(lp, network, families)
+    branches = (network.multicast, network.aggregation)
+    conserved = [
+        _add_conservation(lp, network, family, capable)
+        for family, capable in zip(families, branches, strict=False)
+    ]
+    vertex, is_exact = maximise_over_cuts(lp, network, families, rates, watch=watch)
+    parts = [
+        _dual(network, family, rows, vertex.dual) for family, rows in zip(families, conserved, strict=True)
+    ]
+    capacities = [tuple(vertex.primal[j] for j in family.columns or ()) for family in families]
+    asked = [
+        {node: tuple(vertex.primal[j] for j in columns) for node, columns in family.asked.items()}
+        for family in families
+    ]
+    prices = tuple(max(Fraction(0), vertex.dual[row]) for row in capacity_rows)
+    if mirrored:
+        (cuts, potentials), capacity = parts[0], capacities[0]
+        half = [(nodes, p / 2) for nodes, p in cuts], [(node, f / 2) for node, f in potentials]
+        parts = [half, (half[0], [(node, -f) for node, f in half[1]])]
+        capacities.append(tuple(capacity[r] for r in network.reverse))
+        asked.append(asked[0])
+    return LpOptimum(
+        rate=sum((vertex.primal[j] for j in rates.values()), Fraction(0)),
+        root_rates={root: vertex.primal[j] for root, j in rates.items()},
+        broadcast=capacities[0],
+        reduce=capacities[1],
+        asked=(asked[0], asked[1]),
+        prices=prices,
+        witness=CutCombinationWitness(
+            tuple(parts[0][0]),
+            tuple(parts[1][0]),
+            tuple(parts[0][1]),
+            tuple(parts[1][1]),
+            _link_prices(network, prices, Fraction(1, 2) if mirrored else Fraction(1)),
+        ),
+        is_exact=is_exact,
+    )
+
+
+def _asked(lp: GrowingLp, network: Network, leaving: bool) -> dict[int, tuple[int, ...]]:
+    """Columns for the operations of each group that the family may use."""
+    return {
+        group.node: tuple(lp.add_column(0) for _ in group.members)
+        for group in network.groups
+        if (group.multicasts if leaving else group.aggregates)
+    }
+
+
+def _link_prices(
+    network: Network, prices: Sequence[Fraction], part: Fraction
+) -> tuple[tuple[int, Fraction], ...]:
+    """Prices of links, which a witness needs where operations may cross several at once."""
+    if not network.groups:
+        return ()
+    found = [
+        (link, price * part)
+        for members, price in zip(network.links, prices, strict=True)
+        for link in members
+        if price
+    ]
+    return tuple(sorted(found))
+
+
+def _add_capacity(lp: GrowingLp, network: Network, families: Sequence[CutFamily]) -> list[int]:
+    """Both directions of data share a link; mirrored, the reducing share of e is that of its opposite.
+
+    Returns the row of each pair.
+    """
+    rows: list[int] = []
+    crossings = _crossings(network, families)
+    for e, bandwidth in enumerate(network.capacity):
+        opposite = network.reverse[e]
+        if len(families) == 1 and opposite < e:
+            rows.append(rows[opposite])
+            continue
+        broadcast = families[0].columns or ()
+        other = broadcast[opposite] if len(families) == 1 else (families[1].columns or ())[e]
+        rows.append(lp.add_row({broadcast[e]: 1, other: 1, **crossings[e]}, bandwidth))
+    return rows
+
+
+def _crossings(network: Network, families: Sequence[CutFamily]) -> list[dict[int, int]]:
+    """For each pair, how often the operations of each column cross it; mirrored ones reduce as they store."""
+    found: list[dict[int, int]] = [{} for _ in range(network.n_pairs)]
+    for group, family in product(network.groups, families):
+        columns = family.asked.get(group.node, ())
+        for stores in (True, False) if len(families) == 1 else (family.leaving,):
+            calls, members = (group.up, group.down) if stores else (group.down, group.up)
+            for column, call in zip(columns, calls, strict=False):
+                for pair in (call, *members):
+                    found[pair][column] = found[pair].get(column, 0) + 1
+    return found
+
+
+def _add_conservation(
+    lp: GrowingLp, network: Network, family: CutFamily, capable: frozenset[int]
+) -> dict[int, int]:
+    """Rows that keep incapable nodes balanced; returns node -> row."""
+    balance: dict[int, dict[int, int]] = {
+        node: {} for node in range(network.n_nodes) if node not in network.ranks and node not in capable
+    }
+    columns = family.columns or ()
+    for column, tail, head in zip(columns, network.tails, network.heads, strict=True):
+        if head in balance:
+            balance[head][column] = 1
+        if tail in balance:
+            balance[tail][column] = -1
+    return {node: lp.add_row(row, equality=True) for node, row in balance.items() if row}
+
+
+def _dual(
+    network: Network, family: CutFamily, conserved: Mapping[int, int], dual: Sequence[Fraction]
+) -> tuple[list[WeightedCut], list[Potential]]:
+    cuts = [
+        (tuple(sorted(node for node in nodes if node < network.n_nodes)), dual[row])
+        for nodes, row in family.rows.items()
+        if dual[row] > 0
+    ]
+    return cuts, [(node, -dual[row]) for node, row in conserved.items() if dual[row]]

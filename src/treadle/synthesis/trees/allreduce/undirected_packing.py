@@ -1,0 +1,288 @@
+"""Fractional packing of undirected trees into a symmetric fabric, by column generation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from math import lcm
+from typing import TypeVar
+
+import numpy as np
+
+from treadle.errors import InfeasibleError
+from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
+from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
+from treadle.synthesis.trees.allreduce.refinement import Vertex
+from treadle.synthesis.trees.allreduce.separation import Number
+from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, TreeFinder
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+MAX_ENUMERATED_SWITCHES = 7
+"""Up to so many branching switches and groups every subset is tried; with more, they are searched locally."""
+
+_TOLERANCE = 1e-9
+_TREES_PER_ROUND = 6
+_EXACT_ROUNDS = 64
+_Value = TypeVar("_Value", float, Fraction)
+
+
+@dataclass(frozen=True)
+class TreePacking:
+    """Trees with rates that fit a symmetric fabric together.
+
+    Parameters
+    ----------
+    rate : Fraction
+        Sum of the rates, in units of `Network.unit`.
+    trees : tuple of (FabricTree, Fraction)
+        Rates > 0.
+    lengths : tuple of Fraction, length m
+        The dual: a length per pair, equal for opposite pairs. When `is_priced`, no tree is shorter than 1.
+    is_priced : bool
+        No better tree exists; False if the search stopped at `target`, or when that for branching switches
+        was not exhaustive.
+    """
+
+    rate: Fraction
+    trees: tuple[tuple[FabricTree, Fraction], ...]
+    lengths: tuple[Fraction, ...]
+    is_priced: bool
+
+
+def pack_fabric_trees(
+    network: Network,
+    *,
+    hint: Sequence[Fraction] | None = None,
+    target: Fraction | None = None,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
+) -> TreePacking:
+    """Maximise the total rate of trees on the ranks; each direction of a pair holds what crosses it.
+
+    Parameters
+    ----------
+    network : Network
+        Symmetric. Trees branch at ranks, at `network.branching` and in operations of `network.full_groups`.
+    hint : sequence of Fraction, length m, optional
+        Pair lengths near the dual optimum, say of the cut program; speeds the search up.
+    target : Fraction, optional
+        A known upper bound; the search ends there.
+    seed : int
+    watch : Watch
+
+    Raises
+    ------
+    InfeasibleError
+        If the ranks are not connected.
+
+    Notes
+    -----
+    One undirected tree serves as in-tree and as out-tree of any of its ranks: reducing crosses a pair one
+    way, broadcasting the other. Rates y(t) fit if ``sum of y(t) * crossings(t, e) <= b(e)``; the dual is
+    ``min of b.l / shortest tree under l``. That is the allreduce optimum of a symmetric fabric: under
+    symmetric lengths an in-tree and an out-tree are at least as long as two shortest trees, so the dual
+    bounds every two-family solution too. Columns are priced by minimum spanning trees under path
+    distances, over subsets of the branching switches and groups; with groups by minimum arborescences, since
+    what an operation crosses depends on the side it is asked from. The in-tree is then the out-tree turned
+    round, and together they cross either direction of a pair as often as the tree's `usage` says. Duals are
+    mixed with the hint while that still finds improving trees, which damps their oscillation.
+    """
+    search = _Search(network, seed)
+    lengths = _hint_lengths(network, hint)
+    if not search.add(search.candidates(lengths)):
+        raise InfeasibleError("allreduce: the ranks are not connected by links that run both ways")
+    _price_in_floats(search, lengths, target, watch)
+    return _price_exactly(search, target, watch)
+
+
+def _price_in_floats(
+    search: _Search, lengths: Sequence[float], target: Fraction | None, watch: Watch
+) -> None:
+    """Add trees until none is shorter than 1 by much, or the target is reached, as far as floats tell."""
+    n_ranks = len(search.network.ranks)
+    for spread in (0.02, 0.1, 0.5):
+        starts = max(4, n_ranks // 4)
+        for start in range(starts):
+            watch.beat("allreduce trees", start, starts)
+            search.add(search.candidates(search.disturbed(lengths, spread)))
+    stop = float("inf") if target is None else float(target) * (1 - _TOLERANCE)
+    while True:
+        rate, duals = search.solve()
+        if rate >= stop:
+            return
+        mixed = [0.5 * d + 0.5 * h for d, h in zip(duals, lengths, strict=True)]
+        found = 0
+        for trial in range(_TREES_PER_ROUND):
+            watch.beat("allreduce trees", trial, _TREES_PER_ROUND)
+            spread = 0.02 * trial
+            found += search.add(search.candidates(search.disturbed(mixed, spread)), duals, 1 - _TOLERANCE)
+        if not found and not search.add(search.candidates(duals), duals, 1 - _TOLERANCE):
+            return
+
+
+def _price_exactly(search: _Search, target: Fraction | None, watch: Watch) -> TreePacking:
+    """Add trees until exact lengths prove that none is missing, or the target is reached."""
+    for done in range(_EXACT_ROUNDS):
+        watch.beat("allreduce trees", done, _EXACT_ROUNDS)
+        vertex = search.exact_optimum(watch)
+        if vertex is None:
+            break
+        rate = sum(vertex.primal, Fraction(0))
+        if target is not None and rate >= target:
+            return search.packing(vertex, is_priced=False)
+        per_pair = search.lengths_of(vertex)
+        scale = lcm(*(length.denominator for length in per_pair))
+        whole = [int(length * scale) for length in per_pair]
+        if not search.add(search.candidates(whole, 0), whole, scale - 1):
+            return search.packing(vertex, is_priced=search.is_exhaustive)
+        search.solve()
+    return search.packing(search.exact_optimum(watch), is_priced=False)
+
+
+class _Search:
+    """The restricted master program and the pool of trees."""
+
+    def __init__(self, network: Network, seed: int) -> None:
+        self.network = network
+        self._finder = TreeFinder(network)
+        self._operating = OperatingTreeFinder(network)
+        self._groups = {group.node: group for group in network.full_groups}
+        self._branching = (*network.branching, *self._groups)
+        self._random = np.random.default_rng(seed)
+        self._lp = GrowingLp()
+        self._lp.scale = max(network.capacity)
+        self._row: dict[int, int] = {}
+        for e, opposite in enumerate(network.reverse):
+            if e < opposite:
+                self._row[e] = self._lp.add_row({}, network.capacity[e])
+        self._pool: dict[frozenset[tuple[int, int]], FabricTree] = {}
+        self._subset = frozenset(self._branching)
+        self.is_exhaustive = len(self._branching) <= MAX_ENUMERATED_SWITCHES
+
+    def disturbed(self, lengths: Sequence[float], spread: float) -> list[float]:
+        """Lengths times random factors up to 1 + spread, equal for opposite pairs."""
+        factors = 1 + spread * self._random.random(len(lengths))
+        reverse = self.network.reverse
+        return [length * float(factors[min(e, reverse[e])]) for e, length in enumerate(lengths)]
+
+    def candidates(self, lengths: Sequence[Number], tolerance: Number = _TOLERANCE) -> Iterator[FabricTree]:
+        """Short trees under `lengths`; the shortest among them when `is_exhaustive`.
+
+        Parameters
+        ----------
+        lengths : sequence of number, length m
+            Floats, or integers with a tolerance of 0.
+        tolerance : number
+            Share by which another tree must be shorter to be worth it.
+        """
+        if not self.is_exhaustive:
+            yield from self._locally_shortest(lengths, tolerance)
+            return
+        best: tuple[Number, FabricTree] | None = None
+        for size in range(len(self._branching) + 1):
+            for chosen in combinations(self._branching, size):
+                tree = self._tree(lengths, chosen)
+                if tree is not None:
+                    length = self._length(tree, lengths)
+                    if best is None or length < best[0]:
+                        best = length, tree
+        if best is not None:
+            yield best[1]
+
+    def _locally_shortest(self, lengths: Sequence[Number], tolerance: Number) -> Iterator[FabricTree]:
+        """Put single switches in or out of the last subset while that shortens the tree."""
+        best = self._tree(lengths, self._subset)
+        if best is None:
+            return
+        shortest = self._length(best, lengths)
+        improved = True
+        while improved:
+            improved = False
+            for switch in self._branching:
+                subset = self._subset ^ {switch}
+                tree = self._tree(lengths, subset)
+                if tree is None:
+                    continue
+                length = self._length(tree, lengths)
+                if length < shortest - shortest * tolerance:
+                    self._subset, best, shortest, improved = subset, tree, length, True
+        yield best
+
+    def _tree(self, lengths: Sequence[Number], chosen: Collection[int]) -> FabricTree | None:
+        """The shortest tree that may branch at the chosen switches and groups."""
+        groups = [self._groups[node] for node in sorted(chosen) if node in self._groups]
+        switches = [node for node in sorted(chosen) if node not in self._groups]
+        if groups:
+            return self._operating.tree(lengths, switches, groups)
+        return self._finder.spanning_tree(lengths, (*self.network.ranks, *switches))
+
+    def _length(self, tree: FabricTree, lengths: Sequence[Number]) -> Number:
+        return tree.length(self.network, lengths)
+
+    def add(
+        self,
+        trees: Iterator[FabricTree],
+        lengths: Sequence[Number] | None = None,
+        limit: Number = 1,
+    ) -> int:
+        """Add new trees, with `lengths` those up to `limit` long; returns how many."""
+        added = 0
+        for tree in trees:
+            usage = tree.usage(self.network)
+            key = frozenset(usage.items())
+            if key in self._pool or (lengths is not None and self._length(tree, lengths) > limit):
+                continue
+            self._pool[key] = tree
+            self._lp.add_column(1, {self._row[e]: count for e, count in usage.items()})
+            added += 1
+        return added
+
+    def solve(self) -> tuple[float, list[float]]:
+        """The total rate and each pair's length over the trees so far, in floats."""
+        values, duals = self._lp.solve()
+        return sum(values) * self._lp.scale, self._per_pair([max(0.0, dual) for dual in duals])
+
+    def exact_optimum(self, watch: Watch) -> Vertex | None:
+        """The last solution exactly; None if that fails."""
+        return self._lp.exact_optimum(watch)
+
+    def lengths_of(self, vertex: Vertex) -> list[Fraction]:
+        """Each pair's length at that vertex."""
+        return self._per_pair(vertex.dual)
+
+    def _per_pair(self, duals: Sequence[_Value]) -> list[_Value]:
+        reverse = self.network.reverse
+        return [duals[self._row[min(e, reverse[e])]] for e in range(self.network.n_pairs)]
+
+    def packing(self, vertex: Vertex | None, *, is_priced: bool) -> TreePacking:
+        """The rates of an optimum; without one, the last ones in floats, made to fit."""
+        rates = self._shrunk_to_fit() if vertex is None else vertex.primal
+        trees = zip(self._pool.values(), rates, strict=True)
+        none = [Fraction(0)] * self.network.n_pairs
+        return TreePacking(
+            rate=sum(rates, Fraction(0)),
+            trees=tuple((tree, rate) for tree, rate in trees if rate),
+            lengths=tuple(none if vertex is None else self.lengths_of(vertex)),
+            is_priced=is_priced and vertex is not None,
+        )
+
+    def _shrunk_to_fit(self) -> list[Fraction]:
+        values, _ = self._lp.solve()
+        rates = [max(Fraction(0), Fraction(v).limit_denominator(10**6)) * self._lp.scale for v in values]
+        load = dict.fromkeys(self._row, Fraction(0))
+        for usage, rate in zip(self._pool, rates, strict=True):
+            for e, count in usage:
+                load[e] += count * rate
+        factor = max(Fraction(1), *(load[e] / self.network.capacity[e] for e in load))
+        return [rate / factor for rate in rates]
+
+
+def _hint_lengths(network: Network, hint: Sequence[Fraction] | None) -> list[float]:
+    """The hint with zeros lifted a little, scaled so that volume b.l is about 1 per rank; or 1/b."""
+    least = [1.0 / b for b in network.capacity]
+    if hint is None:
+        return [length / len(network.ranks) for length in least]
+    return [float(length) + 1e-4 * low / len(network.ranks) for length, low in zip(hint, least, strict=True)]

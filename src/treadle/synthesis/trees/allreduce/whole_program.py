@@ -1,0 +1,193 @@
+"""The integer program of whole in-trees and out-trees within given numbers of trees per pair of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from treadle.synthesis.integer_program import IntegerProgram
+from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.separation import Number, violated_cuts
+from treadle.synthesis.watch import Watch
+
+_TOLERANCE = 1e-7
+_MOST_CUTS = 2**9
+"""Rounds of cuts for one integer solution."""
+
+
+class WholeProgram:
+    """Most roots x(Vc), where cuts of c_BC and c_RE hold them and c_BC + c_RE fit the room of every pair.
+
+    Parameters
+    ----------
+    network : Network
+        Without capable switches.
+    n_roots : int, optional
+        Only the first so many ranks may be roots.
+
+    Notes
+    -----
+    On a symmetric network c_RE is the mirror image of c_BC, as in `solve_two_family_lp`: between two nodes
+    that is an orientation of undirected trees. Cuts that were violated once are kept for all rooms. Of all
+    whole solutions an even one is looked for, with c_BC as near to c_RE as can be on every pair: trees packed
+    into vertices of the linear program turn out twice as high.
+    """
+
+    def __init__(self, network: Network, n_roots: int | None = None) -> None:
+        self.network = network
+        self._program = IntegerProgram()
+        self._roots = {rank: self._program.add_column(1) for rank in network.ranks[:n_roots]}
+        self._is_mirrored = network.is_symmetric
+        directions = (True,) if self._is_mirrored else (True, False)
+        self._families = [
+            (leaving, [self._program.add_column(0) for _ in range(network.n_pairs)]) for leaving in directions
+        ]
+        self._total_row = self._program.add_row(dict.fromkeys(self._roots.values(), 1))
+        self._even: list[int] = []
+        self._room_rows = self._add_room()
+        for _, columns in self._families:
+            self._add_conservation(columns)
+        self._room = [0] * network.n_pairs
+        self._cuts: set[tuple[bool, frozenset[int]]] = set()
+        everything = frozenset(range(network.n_nodes))
+        for leaving, columns in self._families:
+            for rank in network.ranks:
+                self._add_cut(leaving, columns, frozenset([rank]))
+                self._add_cut(leaving, columns, everything - {rank})
+
+    def _add_room(self) -> list[int]:
+        """The row of each pair; mirrored, two opposite pairs have one."""
+        rows: list[int] = []
+        for e in range(self.network.n_pairs):
+            opposite = self.network.reverse[e]
+            if self._is_mirrored and opposite < e:
+                rows.append(rows[opposite])
+                continue
+            broadcast = self._families[0][1]
+            other = broadcast[opposite] if self._is_mirrored else self._families[1][1][e]
+            rows.append(self._program.add_row({broadcast[e]: 1, other: 1}, upper=0))
+            lower = self._program.add_column(0)  # the lower of the two
+            for column in (broadcast[e], other):
+                self._program.add_row({lower: 1, column: -1}, upper=0)
+            self._even.append(lower)
+        return rows
+
+    def _add_conservation(self, columns: Sequence[int]) -> None:
+        ranks = frozenset(self.network.ranks)
+        balance: dict[int, dict[int, int]] = {v: {} for v in range(self.network.n_nodes) if v not in ranks}
+        for column, tail, head in zip(columns, self.network.tails, self.network.heads, strict=True):
+            if head in balance:
+                balance[head][column] = 1
+            if tail in balance:
+                balance[tail][column] = -1
+        for row in balance.values():
+            if row:
+                self._program.add_row(row, 0, 0)
+
+    def _add_cut(self, leaving: bool, columns: Sequence[int], nodes: frozenset[int]) -> bool:
+        """x(S) is at most the capacity out of S (into S); False if the row is there already."""
+        if (leaving, nodes) in self._cuts:
+            return False
+        self._cuts.add((leaving, nodes))
+        row = {column: 1 for rank, column in self._roots.items() if rank in nodes}
+        for column, tail, head in zip(columns, self.network.tails, self.network.heads, strict=True):
+            start, end = (tail, head) if leaving else (head, tail)
+            if start in nodes and end not in nodes:
+                row[column] = -1
+        self._program.add_row(row, upper=0)
+        return True
+
+    def set_room(self, room: Sequence[int]) -> None:
+        """Trees that each pair may hold, in-trees and out-trees together."""
+        self._room = list(room)
+        least = dict.fromkeys(self._room_rows, max(room))
+        for row, value in zip(self._room_rows, room, strict=True):
+            least[row] = min(least[row], value)
+        for row, value in least.items():
+            self._program.set_row(row, None, value)
+
+    def relaxed(self, watch: Watch) -> tuple[float, list[float]]:
+        """The rate of the linear relaxation, and a price per pair; the room of all pairs costs the rate."""
+        self._aim(None, None)
+        values, duals = self._fractional(watch)
+        prices = [max(0.0, duals[row]) for row in self._room_rows]
+        if self._is_mirrored:  # one row for two pairs
+            prices = [price / 2 for price in prices]
+        return sum(values[column] for column in self._roots.values()), prices
+
+    def whole(self, trees: int, watch: Watch) -> tuple[list[int], list[int], list[int]] | None:
+        """Roots per rank, c_BC and c_RE per pair of so many whole trees; None if none were found.
+
+        Roots are spread over the ranks as evenly as they can be.
+        """
+        most = ceil(trees / len(self._roots))
+        while True:
+            self._aim(most, trees)
+            values, _ = self._fractional(watch)
+            if sum(values[column] for column in self._roots.values()) >= trees - 0.5:
+                self._aim(most, trees, is_even=True)
+                found = self._integer(watch)
+                if found is not None:
+                    return found
+            if most >= trees:
+                return None
+            most = min(2 * most, trees)
+
+    def _aim(self, most: int | None, total: int | None, *, is_even: bool = False) -> None:
+        """Most trees of a root, and of all; and whether so many are to be even, or many."""
+        for column in self._roots.values():
+            self._program.set_upper(column, most)
+            self._program.set_cost(column, int(not is_even))
+        for column in self._even:
+            self._program.set_cost(column, int(is_even))
+        self._program.set_row(self._total_row, total if is_even else None, total)
+
+    def _fractional(self, watch: Watch) -> tuple[list[float], list[float]]:
+        while True:
+            found = self._program.relaxed()
+            assert found is not None, "nothing at all is a solution"
+            if not self._separate(found[0], _TOLERANCE, watch):
+                return found
+
+    def _integer(self, watch: Watch) -> tuple[list[int], list[int], list[int]] | None:
+        for _ in range(_MOST_CUTS):
+            values = self._program.solve()
+            if values is None:
+                return None
+            if not self._separate(values, 0, watch):
+                return self._read(values)
+        return None
+
+    def _separate(self, values: Sequence[Number], tolerance: Number, watch: Watch) -> int:
+        """Add cuts that the values violate; returns how many are new."""
+        network, added = self.network, 0
+        supply = {rank: values[column] for rank, column in self._roots.items()}
+        for leaving, columns in self._families:
+            ends = zip(network.tails, network.heads, columns, strict=True)
+            arcs = [
+                (tail, head, values[column]) if leaving else (head, tail, values[column])
+                for tail, head, column in ends
+                if values[column] > 0
+            ]
+            cuts = violated_cuts(
+                network.n_nodes, arcs, supply, network.ranks, tolerance=tolerance, watch=watch
+            )
+            added += sum(self._add_cut(leaving, columns, nodes) for nodes in cuts)
+        return added
+
+    def _read(self, values: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
+        """The solution; None where the solver's rounding left it beyond a row."""
+        roots = [values[self._roots[rank]] if rank in self._roots else 0 for rank in self.network.ranks]
+        shares = [[values[column] for column in columns] for _, columns in self._families]
+        if self._is_mirrored:
+            shares.append([shares[0][opposite] for opposite in self.network.reverse])
+        is_within = all(b + r <= room for b, r, room in zip(*shares, self._room, strict=True))
+        return (roots, shares[0], shares[1]) if is_within and all(map(self._is_balanced, shares)) else None
+
+    def _is_balanced(self, share: Sequence[int]) -> bool:
+        surplus = [0] * self.network.n_nodes
+        for tail, head, units in zip(self.network.tails, self.network.heads, share, strict=True):
+            surplus[tail] += units
+            surplus[head] -= units
+        ranks = frozenset(self.network.ranks)
+        return not any(value for node, value in enumerate(surplus) if node not in ranks)

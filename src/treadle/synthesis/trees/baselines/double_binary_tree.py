@@ -1,0 +1,99 @@
+"""NCCL-like double binary trees over boxes, with chains inside boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.synthesis.trees.baselines.boxes import direct_arcs, find_boxes
+from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
+from treadle.synthesis.trees.baselines.ring import Order, box_cycles
+from treadle.topologies.topology import Topology
+
+_KINDS = (CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+
+
+def double_binary_tree(topology: Topology, collective: Collective) -> ForestSchedule:
+    """Two complementary binary trees, each for half of the data.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        Allreduce, broadcast or reduce.
+
+    Returns
+    -------
+    ForestSchedule
+        Two trees per NIC. The allreduce reduces each tree to its root and broadcasts from there; broadcast
+        and reduce use the same trees with their edges turned away from, or towards, the given root.
+
+    Notes
+    -----
+    The trees join the boxes, or the ranks where there is one box only. Tree pair j enters every box at rank j
+    and follows a chain inside. Leaves of one tree are inner nodes of the other, but for one or two.
+    Source: Sanders, Speck and Traff, Parallel Computing 35 (2009), as adopted by NCCL 2.4.
+    """
+    check_supported("double-binary-tree", topology, collective, _KINDS)
+    return compose(topology, collective, _double_tree_forest)
+
+
+def _double_tree_forest(topology: Topology, collective: Collective) -> Forest:
+    boxes = find_boxes(topology, collective)
+    if len(boxes) == 1:
+        boxes = tuple((rank,) for rank in range(collective.n_ranks))
+    arcs = direct_arcs(topology, collective)
+    chains = [(box_cycles(box, arcs) or (box,)) if len(box) > 1 else (box,) for box in boxes]
+    builder = ForestBuilder(topology, collective)
+    for lane in range(min(len(box) for box in boxes)):
+        for above in double_tree(len(boxes)):
+            parent = _tree_over_boxes(boxes, chains, above, lane)
+            root = parent.index(-1) if collective.root is None else collective.root
+            builder.add_logical(root, 1, _rerooted(parent, root))
+    return builder.build()
+
+
+def double_tree(n: int) -> tuple[list[int], list[int]]:
+    """Parents in two binary trees of 0..n-1, -1 at the roots.
+
+    In the first one odd numbers are leaves and 0 is the root above all; the second is the first with its
+    numbers mirrored (n even) or shifted by one (n odd), so that inner nodes become leaves.
+    """
+    first = [-1] * n
+    for v in range(1, n):
+        low = v & -v
+        above = (v ^ low) | (low << 1)
+        # a parent beyond the end is replaced by the nearest ancestor below
+        first[v] = above if above < n else v ^ low
+    moved = [n - 1 - v for v in range(n)] if n % 2 == 0 else [(v + 1) % n for v in range(n)]
+    second = [-1] * n
+    for v in range(1, n):
+        second[moved[v]] = moved[first[v]]
+    return first, second
+
+
+def _tree_over_boxes(
+    boxes: Sequence[Order], chains: Sequence[Sequence[Order]], above: Sequence[int], lane: int
+) -> list[int]:
+    parent = [-1] * sum(len(box) for box in boxes)
+    for i, box in enumerate(boxes):
+        head = box[lane]
+        if above[i] >= 0:
+            parent[head] = boxes[above[i]][lane]
+        order = chains[i][lane % len(chains[i])]
+        at = order.index(head)
+        for j in range(1, len(order)):
+            parent[order[(at + j) % len(order)]] = order[(at + j - 1) % len(order)]
+    return parent
+
+
+def _rerooted(parent: Sequence[int], root: int) -> list[int]:
+    """The same tree with its edges turned away from `root`."""
+    turned = list(parent)
+    below, at = -1, root
+    while at >= 0:
+        following = parent[at]
+        turned[at] = below
+        below, at = at, following
+    return turned

@@ -1,0 +1,131 @@
+"""From logical trees to forests on the fabric, and from out-trees to every kind of collective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+
+from treadle.arrays import Int32Array
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind, check_membership
+from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
+from treadle.schedules.trees.forest_transforms import equalised, reverse
+from treadle.synthesis.trees.baselines.routing import Route, Router
+from treadle.topologies.topology import Topology
+
+_UNKNOWN, _RELAYED = -2, -1
+
+OutForest = Callable[[Topology, Collective], Forest]
+"""Builds out-trees; of the collective it reads ranks, forwarders and `shard_weights`."""
+
+
+class ForestBuilder:
+    """Collects out-trees, one path per edge, and builds the forest."""
+
+    def __init__(self, topology: Topology, collective: Collective) -> None:
+        self.router = Router(topology, collective)
+        self._n = collective.n_ranks
+        self._numbers: dict[Route, int] = {}
+        self._hops = np.full((self._n, self._n), _UNKNOWN, dtype=np.int32)
+        self._trees: list[tuple[int, int, Int32Array, Int32Array]] = []
+
+    def path_number(self, links: Route) -> int:
+        """Number of a path, equal for equal paths."""
+        return self._numbers.setdefault(links, len(self._numbers))
+
+    def add_tree(self, root: int, multiplicity: int, parent: Int32Array, paths: Int32Array) -> None:
+        """Add a tree: parent rank and path number of each rank's edge, -1 at the root; both shape (N,)."""
+        self._trees.append((root, multiplicity, parent, paths))
+
+    def add_logical(self, root: int, multiplicity: int, parent: Sequence[int] | Int32Array) -> None:
+        """Add a tree of logical hops, routing each; equal hops take equal routes.
+
+        Notes
+        -----
+        Where a hop has to pass other ranks, these keep what they pass on, so the tree added may have other
+        parents than the one given and never loads a link twice where the given one would.
+        """
+        above = np.array(parent, dtype=np.int32)
+        ranks = np.flatnonzero(above >= 0)
+        for v in ranks[self._hops[above[ranks], ranks] == _UNKNOWN]:
+            links = self.router.route(int(above[v]), int(v))
+            self._hops[above[v], v] = _RELAYED if links is None else self.path_number(links)
+        paths = np.full(self._n, -1, dtype=np.int32)
+        paths[ranks] = self._hops[above[ranks], ranks]
+        if np.any(paths[ranks] == _RELAYED):
+            self._add_relayed(root, multiplicity, above)
+        else:
+            self.add_tree(root, multiplicity, above, paths)
+
+    def _add_relayed(self, root: int, multiplicity: int, logical: Int32Array) -> None:
+        parent = np.full(self._n, -1, dtype=np.int32)
+        paths = np.full(self._n, -1, dtype=np.int32)
+        reached = {root}
+        for v in _breadth_first(root, logical)[1:]:
+            if v in reached:
+                continue
+            at = int(logical[v])
+            for rank, links in self.router.relay(at, v):
+                if rank not in reached:
+                    parent[rank], paths[rank] = at, self.path_number(links)
+                    reached.add(rank)
+                at = rank
+        self.add_tree(root, multiplicity, parent, paths)
+
+    def build(self) -> Forest:
+        """The forest of all trees added."""
+        ordered = sorted(self._trees, key=lambda tree: tree[0])
+        parent = np.array([tree[2] for tree in ordered], dtype=np.int32).reshape(-1, self._n)
+        paths = np.array([tree[3] for tree in ordered], dtype=np.int32).reshape(-1, self._n)
+        roots = np.array([tree[0] for tree in ordered], dtype=np.int32)
+        units = np.array([tree[1] for tree in ordered], dtype=np.int64)
+        present = parent >= 0
+        multiplicity = np.zeros(self._n, dtype=np.int64)
+        np.add.at(multiplicity, roots, units)
+        return Forest(
+            direction=Direction.BROADCAST,
+            root_multiplicity=multiplicity,
+            tree_root=roots,
+            tree_multiplicity=units,
+            parent=parent,
+            entry_offset=np.concatenate([[0], np.cumsum(present.ravel())]).astype(np.int64),
+            entry_path=paths[present],
+            entry_units=np.broadcast_to(units[:, None], parent.shape)[present],
+            path_offset=np.concatenate([[0], np.cumsum([len(p) for p in self._numbers])]).astype(np.int64),
+            path_links=np.array([link for p in self._numbers for link in p], dtype=np.int32),
+        )
+
+
+def _breadth_first(root: int, parent: Int32Array) -> list[int]:
+    children: list[list[int]] = [[] for _ in parent]
+    for v, above in enumerate(parent):
+        if above >= 0:
+            children[above].append(v)
+    order = [root]
+    for v in order:
+        order.extend(children[v])
+    return order
+
+
+def compose(topology: Topology, collective: Collective, build: OutForest) -> ForestSchedule:
+    """The schedule of any kind from a way to build out-trees.
+
+    In-trees are the out-trees of the transposed fabric turned round; an allreduce has both.
+    """
+    kind = collective.kind
+    broadcast = build(topology, collective) if kind.broadcasts else None
+    reduce = reverse(build(topology.transpose(), collective)) if kind.reduces else None
+    if broadcast is not None and reduce is not None:
+        reduce, broadcast = equalised(reduce, broadcast)
+    return ForestSchedule(kind, reduce=reduce, broadcast=broadcast)
+
+
+def check_supported(
+    name: str, topology: Topology, collective: Collective, kinds: Collection[CollectiveKind]
+) -> None:
+    """Raise ScheduleError unless the baseline `name` knows the collective and its ranks fit the fabric."""
+    if collective.kind not in kinds:
+        known = ", ".join(kinds)
+        raise ScheduleError(f"{name}: {collective.kind} is not supported; it knows {known}")
+    check_membership(topology, collective)

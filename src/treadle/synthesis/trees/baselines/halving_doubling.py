@@ -1,0 +1,57 @@
+"""Recursive halving and doubling."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
+from treadle.topologies.topology import Topology
+
+_KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
+
+
+def halving_doubling(topology: Topology, collective: Collective) -> ForestSchedule:
+    """Allgather by recursive doubling, reduce-scatter by recursive halving, allreduce by both.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        Allgather, reduce-scatter or allreduce of 2**m ranks.
+
+    Returns
+    -------
+    ForestSchedule
+        One binomial tree per root.
+
+    Raises
+    ------
+    ScheduleError
+        If the number of ranks is no power of two.
+
+    Notes
+    -----
+    The allgather exchanges with the farthest rank first (rank xor N/2, ..., xor 1) and the reduce-scatter
+    with the nearest first, so that the largest messages stay near (Rabenseifner's vector halving and distance
+    doubling). As a tree flow all steps run at once; run step by step it can only be slower than its `algbw`.
+    """
+    check_supported("halving-doubling", topology, collective, _KINDS)
+    n = collective.n_ranks
+    if n & (n - 1):
+        raise ScheduleError(f"halving-doubling: expected a power of two ranks, found {n}; use ring instead")
+    return compose(topology, collective, _binomial_forest)
+
+
+def _binomial_forest(topology: Topology, collective: Collective) -> Forest:
+    builder = ForestBuilder(topology, collective)
+    ranks = np.arange(collective.n_ranks)
+    for root, weight in enumerate(collective.shard_weights):
+        if weight:
+            away = ranks ^ root
+            # the exchange that brought the data to a rank is the last, that is the nearest, of its path
+            parent = np.where(away > 0, ranks ^ (away & -away), -1)
+            builder.add_logical(root, weight, parent.astype(np.int32))
+    return builder.build()

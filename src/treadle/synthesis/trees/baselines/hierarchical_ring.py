@@ -1,0 +1,83 @@
+"""Rings across boxes, then rings inside boxes, after BlueConnect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.synthesis.trees.baselines.boxes import direct_arcs, find_boxes
+from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
+from treadle.synthesis.trees.baselines.ring import Order, box_cycles, ring
+from treadle.topologies.topology import Topology
+
+_KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
+
+
+def hierarchical_ring(topology: Topology, collective: Collective) -> ForestSchedule:
+    """Two levels of rings: the allgather goes across boxes among ranks of equal place, then inside each box.
+
+    The reduce-scatter goes the other way, an allreduce does both; with one box this is `ring`.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        Allgather, reduce-scatter or allreduce.
+
+    Returns
+    -------
+    ForestSchedule
+
+    Raises
+    ------
+    ScheduleError
+        If boxes differ in size.
+
+    Notes
+    -----
+    Source: Cho et al., BlueConnect (MLSys 2019): a decomposition of allreduce into reduce-scatters and
+    allgathers along the levels of the fabric.
+    """
+    check_supported("hierarchical-ring", topology, collective, _KINDS)
+    sizes = sorted({len(box) for box in find_boxes(topology, collective)})
+    if len(sizes) > 1:
+        raise ScheduleError(f"hierarchical-ring: expected boxes of one size, found {sizes}; use ring instead")
+    if sizes[0] == collective.n_ranks:
+        return ring(topology, collective)
+    return compose(topology, collective, _two_level_forest)
+
+
+def _two_level_forest(topology: Topology, collective: Collective) -> Forest:
+    boxes = find_boxes(topology, collective)
+    arcs = direct_arcs(topology, collective)
+    cycles = [box_cycles(box, arcs) or (box,) for box in boxes]
+    builder = ForestBuilder(topology, collective)
+    for lane in range(min(len(orders) for orders in cycles)):
+        orders = [found[lane] for found in cycles]
+        for root, weight in enumerate(collective.shard_weights):
+            if weight:
+                builder.add_logical(root, weight, _two_level_parents(boxes, orders, root, lane % 2))
+    return builder.build()
+
+
+def _two_level_parents(
+    boxes: Sequence[Order], orders: Sequence[Order], root: int, backwards: int
+) -> list[int]:
+    """Parents of the tree of one root: round the boxes at the root's place, then round each box."""
+    parent = [-1] * sum(len(box) for box in boxes)
+    home = next(i for i, box in enumerate(boxes) if root in box)
+    place = boxes[home].index(root)
+    step = -1 if backwards else 1
+    above = -1
+    for i in range(len(boxes)):
+        here = (home + step * i) % len(boxes)
+        head = boxes[here][place]
+        parent[head] = above
+        above = head
+        order = orders[here]
+        at = order.index(head)
+        for j in range(1, len(order)):
+            parent[order[(at + j) % len(order)]] = order[(at + j - 1) % len(order)]
+    return parent

@@ -1,0 +1,174 @@
+"""Rings through boxes, one per NIC, as NCCL and RCCL build them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.schedules.collective import SPANNING_KINDS, Collective
+from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.synthesis.trees.baselines.boxes import Arcs, CycleFinder, direct_arcs, find_boxes
+from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
+from treadle.topologies.topology import Topology
+
+Order = tuple[int, ...]
+"""Ranks in the order a ring visits them."""
+
+VARIANTS = 8
+"""Orders of search tried for the cycles inside a box without a switch."""
+
+MAX_CYCLES = 8
+"""Cycles tried inside one box without a switch; more brought nothing on MI250, MI300X and the hypercubes."""
+
+
+def ring(topology: Topology, collective: Collective) -> ForestSchedule:
+    """Ring algorithm: every root's data goes once round each ring.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        Of any kind.
+
+    Returns
+    -------
+    ForestSchedule
+        One path-shaped tree per root and ring.
+
+    Notes
+    -----
+    Several boxes: ring j enters a box at rank j, visits the box, and leaves to the rank of the same place in
+    the next box, so that it stays on one rail; over all rings every NIC sends once and receives once.
+    Inside a box without a switch the rings follow Hamiltonian paths over its direct links. A direct-connect
+    fabric gets Hamiltonian cycles in both directions; where none is found the ring goes in rank order and
+    ranks pass on what is not theirs.
+    """
+    check_supported("ring", topology, collective, SPANNING_KINDS)
+    return compose(topology, collective, _ring_forest)
+
+
+def _ring_forest(topology: Topology, collective: Collective) -> Forest:
+    builder = ForestBuilder(topology, collective)
+    for order in ring_orders(topology, collective):
+        _add_ring(builder, order, collective.shard_weights)
+    return builder.build()
+
+
+def _add_ring(builder: ForestBuilder, order: Order, weights: Sequence[int]) -> None:
+    ranks = np.array(order, dtype=np.int32)
+    before = np.roll(ranks, 1)
+    routes = [builder.router.route(int(u), int(v)) for u, v in zip(before, ranks, strict=True)]
+    parent = np.empty_like(ranks)
+    parent[ranks] = before
+    numbers = np.full_like(ranks, -1)
+    for v, links in zip(order, routes, strict=True):
+        if links is not None:
+            numbers[v] = builder.path_number(links)
+    for root, weight in enumerate(weights):
+        if not weight:
+            continue
+        above = parent.copy()
+        above[root] = -1
+        if np.any(numbers < 0):
+            builder.add_logical(root, weight, above)
+        else:
+            paths = numbers.copy()
+            paths[root] = -1
+            builder.add_tree(root, weight, above, paths)
+
+
+def ring_orders(topology: Topology, collective: Collective) -> tuple[Order, ...]:
+    """The rings that `ring` uses, each a cyclic order of all ranks."""
+    boxes = find_boxes(topology, collective)
+    arcs = direct_arcs(topology, collective)
+    if len(boxes) == 1:
+        orders = box_cycles(boxes[0], arcs)
+        return orders or (boxes[0],) * _ports(topology, collective)
+    lanes = [_box_lanes(box, arcs) for box in boxes]
+    return tuple(_through_boxes(boxes, lanes, j) for j in range(min(len(box) for box in boxes)))
+
+
+def _ports(topology: Topology, collective: Collective) -> int:
+    """Most links out of one rank; as many rings are needed to use them all."""
+    return int(np.bincount(topology.tails, minlength=topology.n_nodes)[list(collective.ranks)].max())
+
+
+def box_cycles(box: Sequence[int], arcs: Arcs) -> tuple[Order, ...]:
+    """Hamiltonian cycles over a box's direct links, each in both directions if possible; may be empty.
+
+    Of the cycles found one after the other, the first so many are kept whose joint throughput is greatest;
+    a cycle taken early may block all others, so several orders of search compete.
+    """
+    kept: tuple[Order, ...] = ()
+    best = Fraction(0)
+    for variant in range(VARIANTS):
+        finder = CycleFinder(box, arcs, variant=variant)
+        orders: list[Order] = []
+        for _ in range(MAX_CYCLES if finder.degree else 0):
+            cycle = finder.next_order(box[0])
+            if cycle is None:
+                break
+            orders.append(cycle)
+            if finder.is_reversible(cycle):
+                orders.append(cycle[:1] + cycle[:0:-1])
+            if len(orders) / finder.relative_load > best:
+                kept, best = tuple(orders), len(orders) / finder.relative_load
+    return kept
+
+
+def _box_lanes(box: Sequence[int], arcs: Arcs) -> list[Order] | None:
+    """One Hamiltonian path per rank, which it enters at; exits are all different. None if not found.
+
+    Ranks are paired along a cycle; a pair shares a path, walked once from either end.
+    """
+    finder = CycleFinder(box, arcs)
+    cycle = finder.next_order(box[0]) if finder.degree else None
+    if cycle is None:
+        return None
+    n = len(box)
+    candidates = [[cycle[j:] + cycle[:j] for j in range(n)]]
+    load = [Fraction(1)]
+    for offset in (0, 1) if n % 2 == 0 else ():
+        finder = CycleFinder(box, arcs)
+        lanes: list[Order] = []
+        for j in range(offset, n + offset, 2):
+            order = finder.next_order(cycle[j % n], cycle[(j + 1) % n])
+            if order is None:
+                break
+            lanes += [order, order[::-1]]
+        if len(lanes) == n:
+            candidates.append(lanes)
+            load.append(finder.relative_load)
+    chosen = min(range(len(candidates)), key=load.__getitem__) if len(candidates) > 1 else 0
+    return sorted(candidates[chosen])
+
+
+def _through_boxes(boxes: Sequence[Sequence[int]], lanes: Sequence[list[Order] | None], j: int) -> Order:
+    """Ring j: each box is left at the place where the next one is entered.
+
+    Places alternate between two, and with an odd number of boxes a third one closes the ring; a box without a
+    switch can only walk its lane forwards or backwards.
+    """
+    n = len(boxes)
+    places = [i % 2 for i in range(n)]
+    if n % 2 and n > 1:
+        places[-1] = 2
+    order: list[int] = []
+    for i, (box, known) in enumerate(zip(boxes, lanes, strict=True)):
+        if known is not None:
+            lane = known[j % len(known)]
+            order += lane[::-1] if i % 2 else lane
+        else:
+            order += _switched_lane(box, j + places[i], j + places[(i + 1) % n])
+    return tuple(order)
+
+
+def _switched_lane(box: Sequence[int], entry: int, leaving: int) -> list[int]:
+    """The box from one place to another, downwards in between."""
+    n = len(box)
+    first, last = entry % n, leaving % n
+    between = [(first - step) % n for step in range(1, n)]
+    places = [first, *(place for place in between if place != last)]
+    return [box[place] for place in (places if last == first else [*places, last])]

@@ -1,0 +1,132 @@
+"""How low a forest can be, whoever makes it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.packers.vertex_matching import height_bound
+
+_MOST_RELAY_STEPS = 2**31
+_LARGEST_SET = 64
+_SETS = 4
+_MANY_RANKS = 4096
+_FEW_ROOTS = 8
+
+
+def lowest_height(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> int:
+    """A bound of the height of every forest within the capacities, in hops from rank to rank.
+
+    Parameters
+    ----------
+    multiplicities : array of int64, shape (N,)
+        r(v).
+    capacities : array of int64, shape (m,)
+        Units of every link.
+
+    Notes
+    -----
+    The greatest of three bounds. Hops to the farthest terminal, of a few roots where there are very many. 2
+    where a root cannot reach all others at once: at height 1 each of its links serves at most r(v) units per
+    terminal that it leads to through relays. And for sets X that are joined by faster links than those around
+    them, one more than the radius of X if the capacity into X is less than twice the trees rooted outside:
+    some tree enters X just once.
+    """
+    n = len(problem.terminals)
+    if n < 2:
+        return 0
+    roots = problem.terminals[multiplicities > 0]
+    if n > _MANY_RANKS:
+        roots = roots[:: -(-len(roots) // _FEW_ROOTS)]
+    farthest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
+    narrow = 2 if farthest < 2 and _has_narrow_root(problem, multiplicities, capacities) else 1
+    return max(farthest, narrow, _bound_of_sets(problem, multiplicities, capacities))
+
+
+def _has_narrow_root(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> bool:
+    """Some root cannot send all its trees straight to everybody."""
+    n = len(problem.terminals)
+    rank_of = np.full(problem.n_nodes, -1, dtype=np.int64)
+    rank_of[problem.terminals] = np.arange(n)
+    starts = np.flatnonzero((rank_of[problem.tails] >= 0) & (problem.tails != problem.heads))
+    pairs = rank_of[problem.tails[starts]] * problem.n_nodes + problem.heads[starts]
+    first, place = np.unique(pairs, return_inverse=True)
+    units = np.zeros(len(first), dtype=np.int64)
+    np.add.at(units, place, capacities[starts])
+    rank, head = np.divmod(first, problem.n_nodes)
+    served = np.minimum(units, multiplicities[rank] * _others_behind(problem, rank_of, rank, head))
+    leaving = np.zeros(n, dtype=np.int64)
+    np.add.at(leaving, rank, served)
+    return bool(np.any(leaving < multiplicities * (n - 1)))
+
+
+def _bound_of_sets(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> int:
+    """One more than the radius of a set that some tree enters just once."""
+    units = np.zeros(problem.n_nodes, dtype=np.int64)
+    units[problem.terminals] = multiplicities
+    is_rank = np.zeros(problem.n_nodes, dtype=np.int64)
+    is_rank[problem.terminals] = 1
+    total, bound = int(multiplicities.sum()), 1
+    for threshold in np.unique(problem.bandwidths)[:-1]:
+        component = _components(problem, problem.bandwidths > threshold)
+        ranks = np.bincount(component, weights=is_rank)
+        entering = np.bincount(
+            component[problem.heads],
+            weights=np.where(component[problem.tails] != component[problem.heads], capacities, 0),
+            minlength=len(ranks),
+        )
+        outside = total - np.bincount(component, weights=units)
+        is_once = (ranks > 2) & (ranks <= _LARGEST_SET) & (outside > 0) & (entering < 2 * outside)
+        for number in np.flatnonzero(is_once)[:_SETS]:
+            bound = max(bound, 1 + _radius(problem, component == number))
+    return bound
+
+
+def _components(problem: Instance, keep: BoolArray) -> Int64Array:
+    """Numbers of the components that some links leave, directions aside; shape (n_nodes,)."""
+    label = np.arange(problem.n_nodes)
+    tails, heads = problem.tails[keep], problem.heads[keep]
+    while True:
+        least = label.copy()
+        np.minimum.at(least, tails, label[heads])
+        np.minimum.at(least, heads, label[tails])
+        least = least[least]
+        if np.array_equal(least, label):
+            return np.unique(label, return_inverse=True)[1].astype(np.int64)
+        label = least
+
+
+def _radius(problem: Instance, inside: BoolArray) -> int:
+    """Least eccentricity of a set's ranks by links within the set."""
+    ranks = problem.terminals[inside[problem.terminals]]
+    within = inside[problem.tails] & inside[problem.heads]
+    tails, heads = problem.tails[within], problem.heads[within]
+    reached = [
+        height_bound(problem.n_nodes, tails, heads, ranks, ranks[i : i + 1]) for i in range(len(ranks))
+    ]
+    return min((hops for hops in reached if hops >= 0), default=1)
+
+
+def _others_behind(problem: Instance, rank_of: Int64Array, rank: Int64Array, head: Int64Array) -> Int64Array:
+    """For each pair of a rank and a neighbour: other terminals it leads to through relays alone."""
+    relays, n = problem.relays, len(problem.terminals)
+    through = np.flatnonzero(rank_of[head] < 0)
+    others = np.ones(len(rank), dtype=np.int64)
+    if len(relays) ** 2 * n > _MOST_RELAY_STEPS:
+        others[through] = n - 1
+        return others
+    relay_of = np.full(problem.n_nodes, -1, dtype=np.int64)
+    relay_of[relays] = np.arange(len(relays))
+    tails, heads = relay_of[problem.tails], problem.heads
+    to_rank, to_relay = (tails >= 0) & (rank_of[heads] >= 0), (tails >= 0) & (relay_of[heads] >= 0)
+    reach = np.zeros((len(relays), n), dtype=np.float32)
+    reach[tails[to_rank], rank_of[heads[to_rank]]] = 1
+    step = np.eye(len(relays), dtype=np.float32)
+    step[tails[to_relay], relay_of[heads[to_relay]]] = 1
+    further = np.minimum(step @ reach, 1)
+    while not np.array_equal(further, reach):
+        reach, further = further, np.minimum(step @ further, 1)
+    relay = relay_of[head[through]]
+    others[through] = (reach.sum(axis=1)[relay] - reach[relay, rank[through]]).astype(np.int64)
+    return others

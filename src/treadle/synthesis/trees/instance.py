@@ -1,0 +1,190 @@
+"""The flow problem behind a collective: terminals with weights in a directed capacitated graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array, exact_sum
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective, CollectiveKind, check_membership
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.engine import Progress, core, run_watched
+from treadle.synthesis.trees.packers.shortest_trees import have_shortest_trees, is_dense
+from treadle.topologies.topology import Topology
+
+UNIT_LIMIT = 2**61
+"""Capacities and multiplicities in units must sum to less than this in the 64-bit stages."""
+
+WIDE_LIMIT = 2**126
+"""What two sides of a cut are compared in must be less than this."""
+
+_QUICK = 2**20
+"""Terminals times arcs below which cuts are sought in milliseconds, without a thread to watch."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Terminals and arcs, turned so that data leaves the roots.
+
+    Parameters
+    ----------
+    topology : Topology
+        For names in messages; node numbers are its own.
+    direction : Direction
+        REDUCE: the arcs are the fabric's links turned round, so out-trees here are in-trees there.
+    terminals : array of int32, shape (N,)
+        Node of each rank.
+    weights : array of int64, shape (N,)
+        Shard weight w(v) of each rank.
+    tails, heads : arrays of int32, shape (m,)
+    bandwidths : array of int64, shape (m,)
+        Bytes/s.
+    """
+
+    topology: Topology
+    direction: Direction
+    terminals: Int32Array
+    weights: Int64Array
+    tails: Int32Array
+    heads: Int32Array
+    bandwidths: Int64Array
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes, terminals and others."""
+        return self.topology.n_nodes
+
+    @property
+    def relays(self) -> Int32Array:
+        """Nodes that are no terminals: switches and forwarders."""
+        relay = np.ones(self.n_nodes, dtype=bool)
+        relay[self.terminals] = False
+        return np.flatnonzero(relay).astype(np.int32)
+
+
+def instance_of(topology: Topology, collective: Collective) -> Instance:
+    """The flow problem of one direction; an allreduce counts as its allgather half.
+
+    Raises
+    ------
+    ScheduleError
+        If ranks and forwarders are not just the compute nodes of the fabric.
+    InfeasibleError
+        If a compute node has an injection cap, which forests cannot express.
+    """
+    check_membership(topology, collective)
+    for node in np.flatnonzero(topology.injection_bytes_per_s):
+        raise InfeasibleError(
+            f"compute node {topology.node_names[node]!r} has an injection cap, which tree schedules do not "
+            f"model; put a switch with links of that bandwidth between the node and its links"
+        )
+    out_trees = collective.kind.broadcasts
+    return Instance(
+        topology=topology,
+        direction=Direction.BROADCAST if out_trees else Direction.REDUCE,
+        terminals=np.array(collective.ranks, dtype=np.int32),
+        weights=np.array(
+            collective.shard_weights
+            if collective.kind is not CollectiveKind.ALLREDUCE
+            else (1,) * collective.n_ranks,
+            dtype=np.int64,
+        ),
+        tails=topology.tails if out_trees else topology.heads,
+        heads=topology.heads if out_trees else topology.tails,
+        bandwidths=topology.bandwidths,
+    )
+
+
+def find_violated_cut(
+    problem: Instance,
+    capacities: Int64Array,
+    *,
+    rate: Fraction = Fraction(1),
+    multiplicity: int = 1,
+    first: int = 0,
+    progress: Progress | None = None,
+) -> tuple[int, Int32Array] | None:
+    """A node set S that leaves out a terminal and has d+(S) < rate * multiplicity * w(S), or None.
+
+    Parameters
+    ----------
+    capacities : array of int64, shape (m,)
+    rate : Fraction
+        Compared without rounding, in 128 bits.
+    first : int
+        Sink to start from, as returned; earlier ones are known to pass.
+    progress : callable, optional
+        progress(stage, sinks done, sinks).
+
+    Returns
+    -------
+    tuple of (sink that fails, nodes of S) or None
+        Sinks are counted in an order of their own, which depends on nothing but tails and heads.
+        One maximum flow per terminal, each got from the last by moving the sink (Theorem 23, Theorem 25);
+        none if all nodes are terminals, links are many, and trees of shortest paths fit.
+    """
+    factor = rate.numerator * multiplicity
+    largest = rate.denominator * exact_sum(capacities) + factor * exact_sum(problem.weights)
+    if largest >= WIDE_LIMIT or rate.denominator >= 2**63:
+        raise InfeasibleError(
+            f"{problem.topology.name}: bandwidths and weights have too many digits to compare cuts exactly; "
+            f"round them, say to whole GB/s"
+        )
+
+    def search(control: Int64Array) -> tuple[int, Int32Array]:
+        small = not first and largest < UNIT_LIMIT
+        if small and _trees_fit(problem, capacities * rate.denominator, factor, control):
+            return -1, problem.terminals[:0]
+        return core.find_violated_cut(
+            problem.n_nodes,
+            problem.terminals,
+            problem.weights,
+            problem.tails,
+            problem.heads,
+            capacities,
+            rate.denominator,
+            factor >> 64,
+            factor & (2**64 - 1),
+            first,
+            control,
+        )
+
+    if len(problem.terminals) * len(problem.tails) < _QUICK:
+        failed, nodes = search(np.zeros(3, dtype=np.int64))
+    else:
+        failed, nodes = run_watched("cut search", search, progress=progress)
+    return None if failed < 0 else (failed, nodes)
+
+
+def _trees_fit(problem: Instance, capacities: Int64Array, factor: int, control: Int64Array) -> bool:
+    if len(problem.terminals) < problem.n_nodes or not is_dense(problem.n_nodes, len(problem.tails)):
+        return False
+    multiplicities = np.zeros(problem.n_nodes, dtype=np.int64)
+    multiplicities[problem.terminals] = problem.weights * factor
+    return have_shortest_trees(multiplicities, problem.tails, problem.heads, capacities, control)
+
+
+def cut_capacity(problem: Instance, nodes: Int32Array, capacities: Int64Array) -> int:
+    """d+(S), exact."""
+    inside = np.zeros(problem.n_nodes, dtype=bool)
+    inside[nodes] = True
+    crossing = inside[problem.tails] & ~inside[problem.heads]
+    return sum(capacities[crossing].tolist())
+
+
+def cut_weight(problem: Instance, nodes: Int32Array) -> int:
+    """w(S)."""
+    inside = np.zeros(problem.n_nodes, dtype=bool)
+    inside[nodes] = True
+    return int(problem.weights[inside[problem.terminals]].sum())
+
+
+def check_units(capacities: list[int], multiplicities: list[int]) -> None:
+    """Raise InfeasibleError when unit capacities are too large for the 64-bit stages."""
+    if sum(capacities) + sum(multiplicities) >= UNIT_LIMIT:
+        raise InfeasibleError(
+            "the schedule needs capacities of 2**61 units or more; ask for fewer trees (--max-trees 10)"
+        )

@@ -1,0 +1,108 @@
+"""Exact throughput optimum and bottleneck cut by discrete Newton on the cut ratio."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective
+from treadle.schedules.witness import CutWitness
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.trees.instance import (
+    Instance,
+    cut_capacity,
+    cut_weight,
+    find_violated_cut,
+    instance_of,
+)
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The throughput optimum of one direction of a collective.
+
+    Parameters
+    ----------
+    rate : Fraction
+        x*: bandwidth per unit of shard weight, bytes/s.
+    algbw : Fraction
+        W x*, bytes/s, with W the sum of the weights.
+    witness : CutWitness
+        A bottleneck cut that attains it.
+    """
+
+    rate: Fraction
+    algbw: Fraction
+    witness: CutWitness
+
+
+def optimum(topology: Topology, collective: Collective, *, progress: Progress | None = None) -> Optimum:
+    """Exact x* = min over S of B+(S) / w(S), S leaving out some rank, and a cut that attains it.
+
+    Works for any digraph and any integer bandwidths up to 2**50. For an allreduce this is the optimum of its
+    allgather half; see `treadle.synthesis.trees.allreduce`.
+
+    Raises
+    ------
+    InfeasibleError
+        If some rank cannot be reached; names it.
+
+    Notes
+    -----
+    Newton instead of the binary search of Algorithm 1: the rate falls to the ratio of each violated cut in
+    turn, exactly. Sinks that passed stay passed as the rate falls, so one pass over them suffices.
+    Source: section 4.4, section 4.5.2, B.5.1 (Theorem 23) of the dissertation, with root weights.
+    """
+    return instance_optimum(instance_of(topology, collective), progress=progress)
+
+
+def instance_optimum(problem: Instance, *, progress: Progress | None = None) -> Optimum:
+    """The optimum of a flow problem; see `optimum`."""
+    nodes = _first_cut(problem)
+    first = 0
+    while True:
+        capacity = cut_capacity(problem, nodes, problem.bandwidths)
+        if capacity == 0:
+            raise InfeasibleError(_unreachable(problem, nodes))
+        rate = Fraction(capacity, cut_weight(problem, nodes))
+        violated = find_violated_cut(problem, problem.bandwidths, rate=rate, first=first, progress=progress)
+        if violated is None:
+            break
+        first, nodes = violated
+    total = int(problem.weights.sum())
+    return Optimum(rate, total * rate, CutWitness(tuple(int(v) for v in sorted(nodes))))
+
+
+def _first_cut(problem: Instance) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """All nodes but the terminal whose ingress binds first."""
+    ingress = np.zeros(problem.n_nodes, dtype=object)
+    loops = problem.tails == problem.heads
+    np.add.at(ingress, problem.heads[~loops], problem.bandwidths[~loops].astype(object))
+    total = int(problem.weights.sum())
+    demands = [total - int(weight) for weight in problem.weights]
+    ratios = [
+        (Fraction(ingress[node], demand), int(node))
+        for node, demand in zip(problem.terminals, demands, strict=True)
+        if demand
+    ]
+    _, worst = min(ratios)
+    return np.array([v for v in range(problem.n_nodes) if v != worst], dtype=np.int32)
+
+
+def _unreachable(problem: Instance, nodes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> str:
+    inside = set(nodes.tolist())
+    names = problem.topology.node_names
+    source = next(
+        names[v]
+        for v, weight in zip(problem.terminals, problem.weights, strict=True)
+        if weight and v in inside
+    )
+    missed = next(names[v] for v in problem.terminals if int(v) not in inside)
+    word = "reach" if problem.direction == "broadcast" else "be reached from"
+    return (
+        f"{problem.topology.name}: rank {source!r} cannot {word} rank {missed!r}; connect them or drop a rank"
+    )

@@ -1,0 +1,1 @@
+"""Packers of spanning trees, and what makes forests lower."""

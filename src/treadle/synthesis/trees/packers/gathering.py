@@ -1,0 +1,73 @@
+"""Fewer different trees at equal loads and height: exchanges that make the trees of a root alike."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.synthesis.engine import Progress, core, run_until
+from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.packers.local_search import (
+    RoutedArrays,
+    link_units,
+    packing_height,
+    routed_forest,
+    routed_input,
+)
+from treadle.synthesis.trees.packers.tree_packing import Packing
+from treadle.synthesis.trees.switch_removal import LogicalGraph
+
+MAX_CELLS = 2**18
+"""Trees times ranks up to which exchanges are looked for: a second or two."""
+
+_WORK_PER_CELL = 400
+
+
+def gather_trees(
+    problem: Instance,
+    graph: LogicalGraph,
+    packing: Packing,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> tuple[LogicalGraph, Packing]:
+    """The forest with fewer different trees, none higher than the highest was; itself if none were found.
+
+    Parameters
+    ----------
+    problem : Instance
+    graph : LogicalGraph
+    packing : Packing
+        Trees of the graph, within its capacities.
+    seed : int
+        Breaks ties. The same arguments give the same trees.
+    deadline : float, optional
+        When it passes what has been found is returned; no error.
+
+    Notes
+    -----
+    First, exchanges between trees of two roots (as those of local search: no link's load changes), which
+    raise the sum over roots, nodes and parents of the squares of units: so a node comes to hang on few
+    different parents in the trees of a root. Then the trees of each root are made equal to one tree after the
+    other: the one whose rarest edge is most frequent, breadth-first and within the height. From its root down
+    every node gets its parent from a tree that can take the parent it has.
+    """
+    n, roots = len(problem.terminals), len(np.unique(packing.root))
+    if len(packing.root) == roots or len(packing.root) * n > MAX_CELLS:
+        return graph, packing
+    height = packing_height(packing)
+    routed = routed_input(problem, graph, packing, link_units(graph, len(problem.tails)))
+    kept: RoutedArrays = run_until(
+        "equal trees",
+        lambda control: core.gather_forest(
+            *routed, height, _WORK_PER_CELL * len(packing.root) * n, 2 * MAX_CELLS, seed, control
+        ),
+        progress=progress,
+        deadline=deadline,
+    )
+    if kept[0] != 0:
+        return graph, packing
+    new_graph, gathered = routed_forest(problem, kept)
+    if len(gathered.root) >= len(packing.root):
+        return graph, packing
+    return new_graph, gathered

@@ -1,0 +1,127 @@
+"""Low trees routed on the physical network at once: no switch removal, no packing; quick, but incomplete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.synthesis.engine import Progress, core, run_watched
+from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.packers.local_search import MAX_CELLS, RoutedArrays, rank_numbers, routed_forest
+from treadle.synthesis.trees.packers.tree_packing import Packing
+from treadle.synthesis.trees.switch_removal import LogicalGraph
+
+HEIGHTS = 3
+"""Heights that are tried by default, from the bound on."""
+
+ROUNDS = 30
+"""Of ripping up overloaded edges, at each height."""
+
+WORK = 10**8
+"""Steps after which a height is given up; counted, not timed, so results do not vary."""
+
+_OK = 0
+
+
+@dataclass(frozen=True)
+class HeightFirst:
+    """What height-first growth came to.
+
+    Parameters
+    ----------
+    graph : LogicalGraph, optional
+        Of the paths in use; None if no height succeeded.
+    packing : Packing, optional
+    outcome : str
+        How the forest was made, or why there is none.
+    """
+
+    graph: LogicalGraph | None
+    packing: Packing | None
+    outcome: str
+
+
+def grow_height_first(
+    problem: Instance,
+    capacities: Int64Array,
+    multiplicities: Int64Array,
+    *,
+    heights: range,
+    seed: int = 0,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> HeightFirst:
+    """Route r(v) spanning out-trees rooted at each terminal, within the first height that succeeds.
+
+    Parameters
+    ----------
+    problem : Instance
+    capacities : array of int64, shape (m,)
+        Units of every link.
+    multiplicities : array of int64, shape (N,)
+        r(v).
+    heights : range
+        Hops from rank to rank, in the order of trial.
+    seed : int
+        Breaks ties. The same arguments give the same trees.
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
+
+    Notes
+    -----
+    In every tree the ranks join by their distance from the root, switch by switch; who is first below a
+    switch differs from tree to tree. A rank hangs on a rank at one of its small switches, on the root or on
+    one of a few others, by the path whose links are cheapest: (1 + 3 load / capacity) / capacity, and more
+    where a link is overloaded or was so in earlier rounds. Edges over overloaded links are ripped up and
+    routed anew, as in negotiated congestion routing (L. McMurchie and C. Ebeling, "PathFinder", FPGA 1995).
+    """
+    n, trees = len(problem.terminals), int(multiplicities.sum())
+    if trees * n > MAX_CELLS or n >= 2**16 - 1:
+        return HeightFirst(None, None, f"not tried: {trees} unit trees of {n} ranks are too many")
+    number = rank_numbers(problem)
+    left = 0
+    for height in heights:
+        found = _grow(problem, number, capacities, multiplicities, height, seed, progress, deadline)
+        status, (overload, rounds, reroutes, _) = found[0], found[-1].tolist()
+        if status == _OK:
+            graph, packing = routed_forest(problem, found)
+            made = f"made the forest: height {height}, {reroutes} edges rerouted in {rounds} rounds"
+            return HeightFirst(graph, packing, made)
+        left = overload
+    if not heights:
+        return HeightFirst(None, None, "not tried: no forest is lower")
+    reason = f"{left} units too many on their links" if left else "some rank finds no path"
+    return HeightFirst(None, None, f"failed: {reason} at height {heights[-1]}")
+
+
+def _grow(
+    problem: Instance,
+    number: Int32Array,
+    capacities: Int64Array,
+    multiplicities: Int64Array,
+    height: int,
+    seed: int,
+    progress: Progress | None,
+    deadline: float | None,
+) -> RoutedArrays:
+    return run_watched(
+        "height-first",
+        lambda control: core.low_forest(
+            len(problem.terminals),
+            problem.n_nodes,
+            number[problem.tails],
+            number[problem.heads],
+            capacities,
+            multiplicities,
+            height,
+            ROUNDS,
+            WORK,
+            seed,
+            control,
+        ),
+        progress=progress,
+        deadline=deadline,
+    )

@@ -1,0 +1,236 @@
+"""Lower forests of the same throughput: routed anew on the fabric, or by local search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.schedules.trees.forest import Forest
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.trees.heights import lowest_height
+from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.packers.gathering import gather_trees
+from treadle.synthesis.trees.packers.height_first import HEIGHTS, grow_height_first
+from treadle.synthesis.trees.packers.local_search import default_steps, lower_trees, packing_height
+from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttempt
+from treadle.synthesis.trees.packers.regrowth import regrow_trees
+from treadle.synthesis.trees.packers.tree_packing import from_forest, to_forest
+from treadle.synthesis.trees.switch_removal import remove_switches
+
+_TRIED_STEPS = 2**24
+"""Steps up to which the search for lower trees is begun anew with another seed, and ..."""
+
+_MOST_TRIES = 8
+"""... how often at most, while its height is above the bound."""
+
+_SEARCHED_CELLS = 2**18
+"""Trees times ranks up to which local search finds lower forests without switches than growing trees anew."""
+
+
+def lower_forest(
+    problem: Instance,
+    forest: Forest,
+    capacities: Int64Array,
+    packer: Packer,
+    attempts: tuple[PackingAttempt, ...],
+    *,
+    height: int,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> tuple[Forest, Packer, tuple[PackingAttempt, ...]]:
+    """A forest made lower: by height-first if that succeeds below its height, and by local search.
+
+    Parameters
+    ----------
+    problem : Instance
+        Of the forest's direction.
+    forest : Forest
+    capacities : array of int64, shape (m,)
+        Units of every link, not less than the forest's loads.
+    packer : Packer
+        Who made the forest.
+    attempts : tuple of PackingAttempt
+        What became of the packers before.
+    height : int
+        Of the forest.
+
+    Returns
+    -------
+    tuple of (Forest, Packer, attempts)
+        The same forest if nothing is lower.
+    """
+    multiplicities = forest.root_multiplicity
+    if height <= lowest_height(problem, multiplicities, capacities):
+        return forest, packer, attempts
+    low = route_low(problem, capacities, multiplicities, below=height, progress=progress, deadline=deadline)
+    if isinstance(low, PackingAttempt):
+        graph, packing = from_forest(problem, forest)
+        if not len(problem.relays):  # all links, not only those in use
+            graph = remove_switches(problem, capacities, multiplicities, progress=progress, deadline=deadline)
+        packed = Packed(graph, packing, packer, (*attempts, low))
+    else:
+        beaten = [PackingAttempt(each.packer, f"not taken: height {height}") for each in attempts]
+        packed = Packed(low.graph, low.packing, low.packer, (*beaten, *low.attempts))
+    lower = search_lower(packed, problem, capacities, progress=progress, deadline=deadline)
+    if lower.packing is not packed.packing or lower.packer is not packer:
+        forest = to_forest(problem, lower.graph, lower.packing)
+    return forest, lower.packer, lower.attempts
+
+
+def route_low(
+    problem: Instance,
+    capacities: Int64Array,
+    multiplicities: Int64Array,
+    *,
+    below: int | None = None,
+    asked: bool = False,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Packed | PackingAttempt:
+    """A forest by height-first on the fabric itself, or why there is none.
+
+    Parameters
+    ----------
+    capacities : array of int64, shape (m,)
+        Units of every link.
+    multiplicities : array of int64, shape (N,)
+        r(v).
+    below : int, optional
+        Only a lower forest than this is of use.
+    asked : bool
+        Try even where it hardly succeeds.
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
+    """
+    entering = np.zeros(problem.n_nodes, dtype=np.int64)
+    np.add.at(entering, problem.heads, capacities)
+    total = int(multiplicities.sum())
+    reason = ""
+    if not len(problem.relays):
+        reason = "the fabric has no switches"
+    elif np.all(entering[problem.terminals] > total - multiplicities):
+        reason = "some set of several ranks is tight, and no single rank"
+    if reason and not asked:
+        return PackingAttempt(Packer.HEIGHT_FIRST, f"not tried: {reason}")
+    lowest = lowest_height(problem, multiplicities, capacities)
+    found = grow_height_first(
+        problem,
+        capacities,
+        multiplicities,
+        heights=range(lowest, min(lowest + HEIGHTS, lowest + HEIGHTS if below is None else below)),
+        progress=progress,
+        deadline=deadline,
+    )
+    attempt = PackingAttempt(Packer.HEIGHT_FIRST, found.outcome)
+    if found.graph is None or found.packing is None:
+        return attempt
+    return Packed(found.graph, found.packing, Packer.HEIGHT_FIRST, (attempt,))
+
+
+def search_lower(
+    packed: Packed,
+    problem: Instance,
+    capacities: Int64Array,
+    *,
+    steps: int | None = None,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Packed:
+    """The forest after local search within the capacities: lower, and with fewer different trees.
+
+    Without switches trees are grown anew first, in at most `steps`. Exchanges are not tried where they may
+    take more. If no limit is given, short searches begin anew with other seeds.
+    """
+    multiplicities = np.zeros(len(problem.terminals), dtype=np.int64)
+    np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
+    lowest = lowest_height(problem, multiplicities, capacities)
+    if not len(problem.relays):
+        packed = _regrown(packed, problem, lowest, steps, progress, deadline)
+    needed = default_steps(packed.packing)
+    is_small = len(problem.relays) or packed.packing.parent.size <= _SEARCHED_CELLS
+    if is_small and (steps is None or needed <= steps):
+        tries = max(1, min(_MOST_TRIES, _TRIED_STEPS // needed)) if steps is None else 1
+        packed = _exchanged(packed, problem, capacities, lowest, tries, progress, deadline)
+    graph, packing = gather_trees(problem, packed.graph, packed.packing, progress=progress, deadline=deadline)
+    if packing is packed.packing:
+        return packed
+    outcome = f"trees {len(packed.packing.root)} -> {len(packing.root)}, as low"
+    attempts = packed.attempts
+    if attempts and attempts[-1].packer is Packer.LOCAL_SEARCH:
+        attempts, outcome = attempts[:-1], f"{attempts[-1].outcome}; {outcome}"
+    attempts = (*attempts, PackingAttempt(Packer.LOCAL_SEARCH, outcome))
+    return Packed(graph, packing, packed.packer, attempts)
+
+
+def _regrown(
+    packed: Packed,
+    problem: Instance,
+    lowest: int,
+    steps: int | None,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Packed:
+    """The trees grown anew, one at a time."""
+    if packing_height(packed.packing) <= lowest:
+        return packed
+    found = regrow_trees(
+        problem,
+        packed.graph,
+        packed.packing,
+        lowest=lowest,
+        max_work=steps if steps is None else min(steps, default_steps(packed.packing)),
+        progress=progress,
+        deadline=deadline,
+    )
+    outcome = (
+        f"height {found.before} -> {found.after} (at least {lowest}): {found.regrown} trees grown anew, "
+        f"{found.exchanges} exchanges, {found.splits} splits"
+    )
+    attempts = (*packed.attempts, PackingAttempt(Packer.LOCAL_SEARCH, outcome))
+    return replace(packed, packing=found.packing, attempts=attempts)
+
+
+def _exchanged(
+    packed: Packed,
+    problem: Instance,
+    capacities: Int64Array,
+    lowest: int,
+    tries: int,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Packed:
+    """The lowest forest of some local searches with different seeds."""
+    if packing_height(packed.packing) <= lowest:
+        return packed
+    found = None
+    for seed in range(tries):
+        tried = lower_trees(
+            problem,
+            packed.graph,
+            packed.packing,
+            capacities=capacities,
+            lowest=lowest,
+            seed=seed,
+            progress=progress,
+            deadline=deadline,
+        )
+        found = tried if found is None or tried.after < found.after else found
+        if found.after <= lowest or found.failure:
+            break
+    assert found is not None
+    if found.failure:
+        outcome = f"not tried: {found.failure}"
+    else:
+        outcome = (
+            f"height {found.before} -> {found.after} (at least {lowest}): {found.swaps} swaps, "
+            f"{found.reversals} reversals, {found.rehangs} re-hangings"
+        )
+    attempts = (*packed.attempts, PackingAttempt(Packer.LOCAL_SEARCH, outcome))
+    if found.after < found.before:
+        return Packed(found.graph, found.packing, packed.packer, attempts)
+    return Packed(packed.graph, packed.packing, packed.packer, attempts)

@@ -1,0 +1,62 @@
+"""Names of the packers of forests, what became of each, and a packed forest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from treadle.synthesis.trees.packers.tree_packing import Packing
+from treadle.synthesis.trees.switch_removal import LogicalGraph
+
+
+class Packer(StrEnum):
+    """Names of the packers, in the order in which they are tried; on dense graphs breadth-first is second.
+
+    Tight cuts and height-first replace switch removal too; the others work on the logical graph that it
+    leaves. Local search makes lower what another one packed; asked for by name, it follows growth.
+    """
+
+    TIGHT_CUTS = "tight-cuts"
+    HEIGHT_FIRST = "height-first"
+    BREADTH_FIRST = "breadth-first"
+    SHORTEST_PATHS = "shortest-paths"
+    MATCHING = "matching"
+    PRICED_MATCHING = "priced-matching"
+    GROWTH = "growth"
+    LOCAL_SEARCH = "local-search"
+
+
+@dataclass(frozen=True)
+class PackingAttempt:
+    """What one packer came to.
+
+    Parameters
+    ----------
+    packer : Packer
+    outcome : str
+        "made the forest" and how, why it failed, or why it was not tried.
+    """
+
+    packer: Packer
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A packing, who made it, and what became of the other packers.
+
+    Parameters
+    ----------
+    graph : LogicalGraph
+        The one that was given, or what local search has made of it.
+    packing : Packing
+        Trees of that graph.
+    packer : Packer
+    attempts : tuple of PackingAttempt
+        In the order of trial; the last one made the forest unless its outcome says otherwise.
+    """
+
+    graph: LogicalGraph
+    packing: Packing
+    packer: Packer
+    attempts: tuple[PackingAttempt, ...]

@@ -1,0 +1,162 @@
+"""Spanning-tree packing in the logical graph, mapped back to physical paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.trees.forest import Direction, Forest
+from treadle.schedules.trees.forest_transforms import reverse
+from treadle.synthesis.engine import Progress, core, run_watched
+from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.switch_removal import LogicalGraph
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Weighted spanning trees of a logical graph.
+
+    Parameters
+    ----------
+    root : array of int32, shape (T,)
+        Rank.
+    multiplicity : array of int64, shape (T,)
+    parent : array of int32, shape (T, N)
+        Rank; -1 at the root.
+    speculative, exact : int
+        Unit trees grown greedily and checked in batches, and grown with one flow test per edge.
+    """
+
+    root: Int32Array
+    multiplicity: Int64Array
+    parent: Int32Array
+    speculative: int
+    exact: int
+
+
+def pack_trees(
+    problem: Instance,
+    graph: LogicalGraph,
+    multiplicities: Int64Array,
+    *,
+    speculate: bool = True,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Packing:
+    """Pack r(v) spanning out-trees rooted at each terminal v; condition C must hold.
+
+    Parameters
+    ----------
+    problem : Instance
+    graph : LogicalGraph
+    multiplicities : array of int64, shape (N,)
+        r(v).
+    speculate : bool
+        Try whole trees greedily first; without, every tree is grown exactly.
+    progress : callable, optional
+    deadline : float, optional
+
+    Notes
+    -----
+    Algorithm 4 with mu by Theorem 32, on a residual flow whose sink moves to the head of each tested edge;
+    whole trees are first tried greedily, breadth-first, in batches that one check of condition C accepts.
+    Source: Theorems 29-32 (B.5.3).
+    """
+    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
+    rank_of[problem.terminals] = np.arange(len(problem.terminals), dtype=np.int32)
+    n = len(problem.terminals)
+    status, root, multiplicity, parent, counts = run_watched(
+        "tree packing",
+        lambda control: core.pack(
+            n,
+            multiplicities,
+            rank_of[graph.tails],
+            rank_of[graph.heads],
+            graph.capacities,
+            speculate,
+            control,
+        ),
+        progress=progress,
+        deadline=deadline,
+    )
+    assert status == 0, f"tree packing ended with status {status}"
+    order = np.argsort(root, kind="stable")
+    return Packing(
+        root=root[order],
+        multiplicity=multiplicity[order],
+        parent=parent.reshape(len(root), n)[order],
+        speculative=int(counts[0]),
+        exact=int(counts[1]),
+    )
+
+
+def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Forest:
+    """Give every tree edge the physical paths of its logical arc, in the fabric's own direction."""
+    n = len(problem.terminals)
+    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
+    rank_of[problem.terminals] = np.arange(n, dtype=np.int32)
+    status, entry_offset, entry_path, entry_units = core.assign_paths(
+        n,
+        np.ascontiguousarray(packing.parent).ravel(),
+        packing.multiplicity,
+        rank_of[graph.tails],
+        rank_of[graph.heads],
+        graph.segment_offset,
+        graph.segment_path,
+        graph.segment_units,
+    )
+    assert status == 0, "the trees use more of a logical arc than it has"
+    for array in (entry_offset, entry_path, entry_units, packing.parent):
+        array.setflags(write=False)  # theirs alone from now on: no copy
+    multiplicities = np.zeros(n, dtype=np.int64)
+    np.add.at(multiplicities, packing.root, packing.multiplicity)
+    forest = Forest(
+        direction=Direction.BROADCAST,
+        root_multiplicity=multiplicities,
+        tree_root=packing.root,
+        tree_multiplicity=packing.multiplicity,
+        parent=packing.parent,
+        entry_offset=entry_offset,
+        entry_path=entry_path,
+        entry_units=entry_units,
+        path_offset=graph.path_offset,
+        path_links=graph.path_links,
+    )
+    return forest if problem.direction is Direction.BROADCAST else reverse(forest)
+
+
+def from_forest(problem: Instance, forest: Forest) -> tuple[LogicalGraph, Packing]:
+    """A forest of the fabric as trees of a logical graph: undoes `to_forest`, up to who takes which path.
+
+    Parameters
+    ----------
+    problem : Instance
+        Of the forest's direction.
+    forest : Forest
+    """
+    turned = forest if problem.direction is Direction.BROADCAST else reverse(forest)
+    first, last = turned.path_links[turned.path_offset[:-1]], turned.path_links[turned.path_offset[1:] - 1]
+    units = np.zeros(turned.n_paths, dtype=np.int64)
+    np.add.at(units, turned.entry_path, turned.entry_units)
+    used = np.flatnonzero(units)
+    ends = np.stack([problem.tails[first], problem.heads[last]])[:, used]
+    order = np.lexsort(ends[::-1])
+    paths, ends = used[order], ends[:, order]
+    starts = np.flatnonzero(np.any(np.diff(ends, axis=1, prepend=-1), axis=0))
+    capacities = np.add.reduceat(units[paths], starts) if len(starts) else np.zeros(0, dtype=np.int64)
+    graph = LogicalGraph(
+        tails=ends[0, starts],
+        heads=ends[1, starts],
+        capacities=capacities,
+        segment_offset=np.append(starts, len(paths)).astype(np.int64),
+        segment_path=paths.astype(np.int32),
+        segment_units=units[paths],
+        path_offset=turned.path_offset,
+        path_links=turned.path_links,
+        cuts_mended=0,
+        exact_splits=0,
+    )
+    packing = Packing(turned.tree_root, turned.tree_multiplicity, turned.parent, speculative=0, exact=0)
+    return graph, packing

@@ -1,0 +1,432 @@
+"""ForestColl end to end: optimum, number of trees, switch removal, packing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
+from math import lcm
+from typing import TypeVar
+
+import numpy as np
+
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.schedules.trees.forest_cost import height_max
+from treadle.schedules.trees.forest_transforms import equalised
+from treadle.synthesis.engine import Progress, TimeLimitError, announce
+from treadle.synthesis.trees.budget import MAX_TREES, TreeBudget, is_dyadic
+from treadle.synthesis.trees.fixed_trees import FixedTreesOptimum, floor_capacities
+from treadle.synthesis.trees.heights import lowest_height
+from treadle.synthesis.trees.instance import Instance, find_violated_cut, instance_of
+from treadle.synthesis.trees.optimality import Optimum, instance_optimum
+from treadle.synthesis.trees.packers.improvement import lower_forest, route_low, search_lower
+from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttempt
+from treadle.synthesis.trees.packers.packers import pack_lowest
+from treadle.synthesis.trees.packers.tree_packing import to_forest
+from treadle.synthesis.trees.packers.vertex_matching import height_bound
+from treadle.synthesis.trees.switch_removal import remove_switches
+from treadle.synthesis.trees.tight_cuts.decompose import decompose
+from treadle.synthesis.trees.tree_units import (
+    TreeUnits,
+    common_number,
+    exact_number,
+    first_possible,
+    tree_choices,
+)
+from treadle.topologies.topology import Topology
+
+FEW_RANKS = 256
+"""Up to so many ranks superposed layers give way to the packers of the logical graph, and fabrics without
+switches are packed both in pieces and as a whole."""
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """A forest schedule with what was learnt on the way.
+
+    Parameters
+    ----------
+    schedule : ForestSchedule
+    algbw : Fraction
+        Bytes/s that the construction guarantees (the verifier measures it anew).
+    optimum : Optimum
+        Of the direction that was solved.
+    trees_per_root : int
+        k, per unit of shard weight.
+    exact_trees_per_root : int
+        k that the optimum would need.
+    exact_algbw : Fraction
+        Bytes/s with so many; of an allreduce the most that its two phases reach.
+    seconds : mapping of stage to CPU seconds
+    details : mapping of str to int
+        Cuts mended, exact splits, speculative and exact unit trees.
+    note : str
+        What had to be given up (say, trimmed capacities), or "".
+    packer : str
+        Which packer made the trees; of an allreduce's two halves both, if they differ.
+    attempts : tuple of PackingAttempt
+        What became of every packer, in the order of trial.
+    height_bound : int
+        No spanning tree is lower: hops from compute node to compute node, to the farthest one.
+    """
+
+    schedule: ForestSchedule
+    algbw: Fraction
+    optimum: Optimum
+    trees_per_root: int
+    exact_trees_per_root: int
+    exact_algbw: Fraction
+    seconds: dict[str, float] = field(default_factory=dict)
+    details: dict[str, int] = field(default_factory=dict)
+    note: str = ""
+    packer: str = ""
+    attempts: tuple[PackingAttempt, ...] = ()
+    height_bound: int = 0
+
+
+class _Clock:
+    """CPU seconds per stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.process_time()
+
+    def stop(self, stage: str) -> None:
+        now = time.process_time()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
+
+
+def synthesise(
+    topology: Topology,
+    collective: Collective,
+    *,
+    budget: TreeBudget | None = None,
+    packer: Packer | None = None,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Synthesis:
+    """A throughput-optimal forest schedule, or the best one within a tree budget.
+
+    Parameters
+    ----------
+    topology : Topology
+        Switches (and forwarders) need equal ingress and egress.
+    collective : Collective
+        An allreduce is solved as reduce-scatter on the transpose followed by allgather; see
+        `treadle.synthesis.trees.allreduce` for what is better than that.
+    budget : TreeBudget, optional
+    packer : Packer, optional
+        Just this one, and growth should it fail; default: see `treadle.synthesis.trees.packers.packers`.
+    progress : callable, optional
+        progress(stage, done, total).
+    deadline : float, optional
+        time.monotonic() value.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank cannot be reached, or a switch is not Eulerian.
+
+    Notes
+    -----
+    Source: chapter 4 and B.5 of the dissertation.
+    """
+    budget = budget or TreeBudget()
+    if collective.kind is CollectiveKind.ALLREDUCE:
+        return _two_phases(topology, collective, budget, packer, progress, deadline)
+    clock = _Clock()
+    problem = instance_of(topology, collective)
+    if packer not in (None, Packer.TIGHT_CUTS):
+        return _from_whole(problem, collective, budget, packer, (), clock, progress, deadline)
+    found = _from_pieces(problem, collective, budget, packer, clock, progress, deadline)
+    if isinstance(found, PackingAttempt):
+        return _from_whole(problem, collective, budget, packer, (found,), clock, progress, deadline)
+    if packer:
+        return found
+    whole: Synthesis | None = None
+    if not len(problem.relays) and len(problem.terminals) <= FEW_RANKS:
+        with suppress(TimeLimitError):
+            whole = _from_whole(problem, collective, budget, packer, (), clock, progress, deadline)
+    wants_dyadic = bool(budget.lossy_numbers(problem.weights.tolist()))
+    if whole is not None and _cost(whole, wants_dyadic) <= (*_loss(found, wants_dyadic), whole.height_bound):
+        return _preferred(whole, found)
+    lowered = _lowered(found, problem, clock, progress, deadline)
+    if whole is None:
+        return lowered
+    return _preferred(*sorted((whole, lowered), key=partial(_cost, wants_dyadic=wants_dyadic)))
+
+
+def _loss(made: Synthesis, wants_dyadic: bool) -> tuple[bool, Fraction]:
+    """What is to be low first: chunks other than a power of two, if wanted, and throughput, negated."""
+    return wants_dyadic and not is_dyadic(made.schedule.total_units), -made.algbw
+
+
+def _cost(made: Synthesis, wants_dyadic: bool) -> tuple[bool, Fraction, int]:
+    """What is to be low: the loss, then the height."""
+    return *_loss(made, wants_dyadic), height_max(made.schedule)
+
+
+def _preferred(taken: Synthesis, other: Synthesis) -> Synthesis:
+    """That synthesis, and of the other one how high it was."""
+    beaten = PackingAttempt(Packer(other.packer), f"not taken: height {height_max(other.schedule)}")
+    return replace(taken, attempts=(beaten, *taken.attempts))
+
+
+def _from_whole(
+    problem: Instance,
+    collective: Collective,
+    budget: TreeBudget,
+    packer: Packer | None,
+    skipped: tuple[PackingAttempt, ...],
+    clock: _Clock,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Synthesis:
+    """The forest of the whole fabric: optimum, capacities, switch removal, packing."""
+    best = instance_optimum(problem, progress=progress)
+    clock.stop("optimum")
+    units = first_possible(problem, tree_choices(problem, best, budget, progress), progress)
+    fixed = units.fixed
+    clock.stop("trees_per_root")
+    built = _build(problem, units, clock, packer, progress, deadline)
+    schedule = _schedule(collective.kind, built.forest)
+    needed = fixed.trees if fixed.algbw == best.algbw else exact_number(problem, best)
+    lowest = lowest_height(problem, problem.weights * fixed.trees, units.capacities)
+    clock.stop("height_bound")
+    return Synthesis(
+        schedule,
+        fixed.algbw,
+        best,
+        fixed.trees,
+        needed,
+        best.algbw,
+        clock.seconds,
+        built.details,
+        units.note,
+        built.packer,
+        (*skipped, *built.attempts),
+        lowest,
+    )
+
+
+def _from_pieces(
+    problem: Instance,
+    collective: Collective,
+    budget: TreeBudget,
+    packer: Packer | None,
+    clock: _Clock,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Synthesis | PackingAttempt:
+    """The forest by tight cuts, written out; or why there is none."""
+    found = decompose(  # made lower later
+        problem.topology, collective, budget=budget, lower=False, progress=progress, deadline=deadline
+    )
+    clock.stop("tight_cuts")
+    if isinstance(found, str):
+        return PackingAttempt(Packer.TIGHT_CUTS, f"failed: {found}")
+    if packer is None and found.n_layers > 1 and len(problem.terminals) <= FEW_RANKS:
+        reason = "one of its layers sends to the ranks of the same box over the network outside"
+        return PackingAttempt(Packer.TIGHT_CUTS, f"not taken: {reason}")
+    announce(progress, "paths")
+    schedule = found.schedule.explicit()
+    clock.stop("paths")
+    roots = problem.terminals[problem.weights > 0]
+    lowest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
+    exact = found.exact_trees  # without them their optimum may be a loose bound
+    best = found.optimum if exact else instance_optimum(problem, progress=progress)
+    return Synthesis(
+        schedule,
+        found.algbw,
+        best,
+        found.trees_per_root,
+        exact or exact_number(problem, best),
+        best.algbw,
+        clock.seconds,
+        packer=Packer.TIGHT_CUTS,
+        attempts=(PackingAttempt(Packer.TIGHT_CUTS, f"made the forest: {found.summary}"),),
+        height_bound=lowest,
+    )
+
+
+def _lowered(
+    found: Synthesis, problem: Instance, clock: _Clock, progress: Progress | None, deadline: float | None
+) -> Synthesis:
+    """Those trees made lower."""
+    (forest,) = found.schedule.forests
+    capacities = floor_capacities(problem.bandwidths, found.schedule.total_units / found.algbw)
+    forest, packer, attempts = lower_forest(
+        problem,
+        forest,
+        capacities,
+        Packer(found.packer),
+        found.attempts,
+        height=height_max(found.schedule),
+        progress=progress,
+        deadline=deadline,
+    )
+    clock.stop("lower_forest")
+    lowest = lowest_height(problem, forest.root_multiplicity, capacities)
+    schedule = _schedule(found.schedule.kind, forest)
+    return replace(found, schedule=schedule, packer=packer, attempts=attempts, height_bound=lowest)
+
+
+def _schedule(kind: CollectiveKind, forest: Forest) -> ForestSchedule:
+    return ForestSchedule(
+        kind, reduce=forest if kind.reduces else None, broadcast=forest if kind.broadcasts else None
+    )
+
+
+def _two_phases(
+    topology: Topology,
+    collective: Collective,
+    budget: TreeBudget,
+    packer: Packer | None,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Synthesis:
+    kinds = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
+    directions = [replace(collective, kind=kind) for kind in kinds]
+
+    def made(budget: TreeBudget) -> list[Synthesis]:
+        return [
+            synthesise(topology, one, budget=budget, packer=packer, progress=progress, deadline=deadline)
+            for one in directions
+        ]
+
+    scatter, gather = made(budget)
+    numbers = (scatter.trees_per_root, gather.trees_per_root)
+    if budget.trees is None and not budget.exact and lcm(*numbers) > (budget.max_trees or MAX_TREES):
+        # unit tree i of a root in the one direction is followed by that of the other: both need as many
+        problems = [instance_of(topology, one) for one in directions]
+        common = common_number(problems, budget.max_trees or MAX_TREES, progress)
+        scatter, gather = made(TreeBudget(trees=common))
+    return _joined(scatter, gather)
+
+
+def _joined(scatter: Synthesis, gather: Synthesis) -> Synthesis:
+    """Both phases as one allreduce."""
+    assert scatter.schedule.reduce is not None
+    assert gather.schedule.broadcast is not None
+    reduce, broadcast = equalised(scatter.schedule.reduce, gather.schedule.broadcast)
+    return Synthesis(
+        schedule=ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast),
+        algbw=1 / (1 / scatter.algbw + 1 / gather.algbw),
+        optimum=gather.optimum,
+        trees_per_root=int(reduce.root_multiplicity[0]),
+        exact_trees_per_root=lcm(scatter.exact_trees_per_root, gather.exact_trees_per_root),
+        exact_algbw=1 / (1 / scatter.exact_algbw + 1 / gather.exact_algbw),
+        seconds=_added(scatter.seconds, gather.seconds),
+        details=_added(scatter.details, gather.details),
+        note=gather.note or scatter.note,
+        packer=" + ".join(dict.fromkeys((scatter.packer, gather.packer))),
+        attempts=scatter.attempts + gather.attempts,
+        height_bound=max(scatter.height_bound, gather.height_bound),
+    )
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _added(one: Mapping[str, _Number], other: Mapping[str, _Number]) -> dict[str, _Number]:
+    """Sums by key."""
+    return {key: one.get(key, 0) + other.get(key, 0) for key in (*one, *other)}
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A forest and what `Synthesis` says of its making."""
+
+    forest: Forest
+    details: dict[str, int]
+    packer: Packer
+    attempts: tuple[PackingAttempt, ...]
+
+
+def _build(
+    problem: Instance,
+    units: TreeUnits,
+    clock: _Clock,
+    packer: Packer | None,
+    progress: Progress | None,
+    deadline: float | None,
+) -> _Built:
+    multiplicities = problem.weights * units.fixed.trees
+    skipped: tuple[PackingAttempt, ...] = ()
+    if packer in (None, Packer.HEIGHT_FIRST):
+        low = route_low(
+            problem,
+            units.capacities,
+            multiplicities,
+            asked=packer is not None,
+            progress=progress,
+            deadline=deadline,
+        )
+        clock.stop("height_first")
+        if isinstance(low, Packed):
+            low = low if packer else search_lower(low, problem, units.capacities, deadline=deadline)
+            clock.stop("local_search")
+            announce(progress, "paths")
+            return _Built(to_forest(problem, low.graph, low.packing), {}, low.packer, low.attempts)
+        skipped = (low,)
+    graph = remove_switches(problem, units.capacities, multiplicities, progress=progress, deadline=deadline)
+    clock.stop("switch_removal")
+    packed = pack_lowest(
+        problem,
+        graph,
+        multiplicities,
+        packer=packer,
+        capacities=units.capacities,
+        progress=progress,
+        deadline=deadline,
+    )
+    clock.stop("tree_packing")
+    announce(progress, "paths")
+    forest = to_forest(problem, packed.graph, packed.packing)
+    clock.stop("paths")
+    details = {
+        "logical_arcs": len(graph.tails),
+        "cuts_mended": graph.cuts_mended,
+        "exact_splits": graph.exact_splits,
+        "speculative_trees": packed.packing.speculative,
+        "exact_trees": packed.packing.exact,
+    }
+    return _Built(forest, details, packed.packer, (*skipped, *packed.attempts))
+
+
+def pack_forest(
+    topology: Topology,
+    collective: Collective,
+    root_multiplicity: Sequence[int],
+    *,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Forest:
+    """Pack r(v) trees at each rank into a fabric whose bandwidths are capacities in trees.
+
+    Parameters
+    ----------
+    topology : Topology
+        `bandwidths` are numbers of trees; switches balanced.
+    collective : Collective
+        Tells ranks and forwarders, and by its kind the direction: in-trees for reduce-scatter and reduce.
+    root_multiplicity : sequence of int, length N
+
+    Raises
+    ------
+    InfeasibleError
+        If a cut cannot carry the trees, or a switch is not balanced.
+    """
+    oriented = instance_of(topology, collective)
+    problem = replace(oriented, weights=np.array(root_multiplicity, dtype=np.int64))
+    violated = find_violated_cut(problem, problem.bandwidths, progress=progress)
+    if violated is not None:
+        raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
+    units = first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]), progress)
+    return _build(problem, units, _Clock(), None, progress, deadline).forest

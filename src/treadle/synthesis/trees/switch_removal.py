@@ -1,0 +1,200 @@
+"""Edge splitting: a switch-free logical graph of equal throughput, with the physical paths of its arcs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.errors import InfeasibleError
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.engine import Progress, core, run_watched
+from treadle.synthesis.trees.instance import Instance
+
+_SAFE = 2.0**62
+"""Sums below this do not wrap in 64 bits."""
+
+
+@dataclass(frozen=True)
+class LogicalGraph:
+    """Arcs between terminals; each carries path segments, in order, whose units sum to its capacity.
+
+    Parameters
+    ----------
+    tails, heads : arrays of int32, shape (a,)
+        Node numbers; one arc at most per pair.
+    capacities : array of int64, shape (a,)
+    segment_offset : array of int64, shape (a + 1,)
+    segment_path, segment_units : arrays of int32, int64
+    path_offset, path_links : arrays of int64, int32
+        Link numbers of every path, in the instance's direction.
+    cuts_mended, exact_splits : int
+        How often partners were exchanged to mend a violated cut, and how often Theorem 28 was needed.
+    """
+
+    tails: Int32Array
+    heads: Int32Array
+    capacities: Int64Array
+    segment_offset: Int64Array
+    segment_path: Int32Array
+    segment_units: Int64Array
+    path_offset: Int64Array
+    path_links: Int32Array
+    cuts_mended: int
+    exact_splits: int
+
+
+def check_balance(problem: Instance, capacities: Int64Array) -> None:
+    """Raise InfeasibleError naming the first relay whose capacities in and out differ.
+
+    Only relays (switches, forwarders) are split off, so only they need to be balanced.
+    """
+    node = unbalanced_relay(problem, capacities)
+    if node is not None:
+        balance_in, balance_out = _sums(problem, capacities)
+        name, into, out = problem.topology.node_names[node], balance_in[node], balance_out[node]
+        if problem.direction is Direction.REDUCE:
+            into, out = out, into
+        if not problem.topology.is_compute[node]:
+            raise InfeasibleError(
+                f"{problem.topology.name}: switch {name!r} is not Eulerian: {into} in, {out} out; "
+                f"leave the surplus unused (--trim)"
+            )
+        raise InfeasibleError(
+            f"{problem.topology.name}: {name!r}, no rank and a forwarder (--forward), is not Eulerian: "
+            f"{into} in, {out} out; leave the surplus unused (--trim), make it a rank, or drop --forward"
+        )
+
+
+def unbalanced_relay(problem: Instance, capacities: Int64Array) -> int | None:
+    """The first relay with unequal capacity in and out, or None."""
+    if float(np.sum(capacities, dtype=float)) < _SAFE:
+        net = np.zeros(problem.n_nodes, dtype=np.int64)  # a self-loop comes and goes
+        np.add.at(net, problem.heads, capacities)
+        np.subtract.at(net, problem.tails, capacities)
+        uneven = problem.relays[net[problem.relays] != 0]
+        return int(uneven[0]) if len(uneven) else None
+    into, out = _sums(problem, capacities)
+    wrong = [int(node) for node in problem.relays if into[node] != out[node]]
+    return wrong[0] if wrong else None
+
+
+def _sums(problem: Instance, capacities: Int64Array) -> tuple[list[int], list[int]]:
+    into: list[int] = [0] * problem.n_nodes
+    out: list[int] = [0] * problem.n_nodes
+    columns = (problem.tails.tolist(), problem.heads.tolist(), capacities.tolist())
+    for tail, head, capacity in zip(*columns, strict=True):
+        if tail != head:
+            out[tail] += capacity
+            into[head] += capacity
+    return into, out
+
+
+def remove_switches(
+    problem: Instance,
+    capacities: Int64Array,
+    multiplicities: Int64Array,
+    *,
+    mend_limit: int = -1,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> LogicalGraph:
+    """Replace every relay by logical arcs without violating condition C of any cut.
+
+    Parameters
+    ----------
+    problem : Instance
+    capacities : array of int64, shape (m,)
+        Units; condition C (d+(S) >= r(S)) must hold for them.
+    multiplicities : array of int64, shape (N,)
+        r(v) of each terminal.
+    mend_limit : int
+        Cuts to mend per level before exact splitting takes over; negative: enough for all fabrics known.
+
+    Raises
+    ------
+    InfeasibleError
+        If a relay is not balanced.
+
+    Notes
+    -----
+    Each level of switches is split by one even exchange that is then checked as a whole; a violated cut is
+    mended by exchanging split partners across it, and where that does not end, amounts come one by one from
+    Theorem 28. Self-loops u -> w -> u are dropped when no cut needs them.
+    Source: Algorithm 3, Theorems 26-28 (B.5.2).
+    """
+    if not len(problem.relays):
+        return _without_relays(problem, capacities)
+    check_balance(problem, capacities)
+    outcome = run_watched(
+        "switch removal",
+        lambda control: core.split_switches(
+            problem.n_nodes,
+            problem.terminals,
+            multiplicities,
+            problem.tails,
+            problem.heads,
+            capacities,
+            mend_limit,
+            control,
+        ),
+        progress=progress,
+        deadline=deadline,
+    )
+    status, tails, heads, units, offset, path, path_units, path_offset, links, counts = outcome
+    assert status == 0, f"switch removal ended with status {status}"
+    mended, exact = counts.tolist()
+    return LogicalGraph(
+        tails,
+        heads,
+        units,
+        offset,
+        path,
+        path_units,
+        path_offset,
+        links,
+        cuts_mended=mended,
+        exact_splits=exact,
+    )
+
+
+def _without_relays(problem: Instance, capacities: Int64Array) -> LogicalGraph:
+    """Every link is a path; those that are parallel share an arc."""
+    links = np.flatnonzero((problem.tails != problem.heads) & (capacities > 0))
+    links = links[np.lexsort((problem.heads[links], problem.tails[links]))]
+    tails, heads, units = problem.tails[links], problem.heads[links], capacities[links]
+    is_first = np.ones(len(links), dtype=bool)
+    is_first[1:] = (tails[1:] != tails[:-1]) | (heads[1:] != heads[:-1])
+    first = np.flatnonzero(is_first)
+    return LogicalGraph(
+        tails[first],
+        heads[first],
+        np.add.reduceat(units, first) if len(links) else units,
+        np.append(first, len(links)),
+        np.arange(len(links), dtype=np.int32),
+        units,
+        np.arange(len(links) + 1, dtype=np.int64),
+        links.astype(np.int32),
+        cuts_mended=0,
+        exact_splits=0,
+    )
+
+
+def splittable_amount(
+    problem: Instance, capacities: Int64Array, multiplicities: Int64Array, u: int, w: int, t: int
+) -> int:
+    """gamma of Theorem 28: how many units of u -> w -> t can become u -> t with condition C kept."""
+    return int(
+        core.split_amount(
+            problem.n_nodes,
+            problem.terminals,
+            np.ascontiguousarray(multiplicities),
+            problem.tails,
+            problem.heads,
+            np.ascontiguousarray(capacities),
+            u,
+            w,
+            t,
+        )
+    )

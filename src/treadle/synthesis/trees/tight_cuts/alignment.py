@@ -1,0 +1,119 @@
+"""Which path a tree takes between two sets: one that leaves by the rank where the data came in, if it can."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.factored import Crossings, Piece
+from treadle.schedules.trees.forest import Forest
+from treadle.synthesis.engine import core
+
+NOBODY = -1
+"""Label of a rank, and of links that several members of a set share."""
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Which member of each child, if that is a set, a local link or a native unit tree belongs to.
+
+    Parameters
+    ----------
+    leaves, enters : array of int32, shape (l,)
+        Child of the child that supplies (takes in) what the link carries; `NOBODY` if none alone.
+    natives : tuple of array of int64
+        Of each child: native unit trees of its children in turn; empty for a rank.
+    """
+
+    leaves: Int32Array
+    enters: Int32Array
+    natives: tuple[Int64Array, ...]
+
+
+def doors_of(n_links: int, children: list[tuple[Piece, Int64Array] | None]) -> Doors:
+    """The doors of a piece.
+
+    Parameters
+    ----------
+    n_links : int
+    children : list of (Piece, array of int64) or None
+        Of each child that is a set: its kind, and this piece's local link for each local link of it (-1 where
+        it has none).
+    """
+    sides = np.full((2, n_links), NOBODY, dtype=np.int32)
+    natives = []
+    for child in children:
+        if child is None:
+            natives.append(np.zeros(0, dtype=np.int64))
+            continue
+        piece, place = child
+        natives.append(piece.native)
+        for side, rows in zip(sides, (piece.exits, piece.entrances), strict=True):
+            _mark(side, rows, place)
+    return Doors(sides[0], sides[1], tuple(natives))
+
+
+def _mark(side: Int32Array, rows: Crossings, place: Int64Array) -> None:
+    members: dict[int, set[int]] = defaultdict(set)
+    for link, child in zip(place[rows.link].tolist(), rows.child.tolist(), strict=True):
+        members[link].add(child)
+    for link, found in members.items():
+        if len(found) == 1:
+            side[link] = found.pop()
+
+
+def aligned_rows(
+    forest: Forest, doors: Doors, entrances: Crossings
+) -> tuple[Int32Array, Int64Array, Int32Array, Int32Array]:
+    """Deal each pair's paths out anew: rows of root, units, parent and path, shapes (s,) and (s, n).
+
+    Parameters
+    ----------
+    forest : Forest
+        Of the piece, in its numbering, as BROADCAST.
+    doors : Doors
+    entrances : Crossings
+
+    Notes
+    -----
+    Every pair of children keeps the paths that it has, and how many unit trees take each, so no link's load
+    changes. Trees are walked from their roots; of the pair's paths that are left one is taken that starts at
+    the member of the set by which the tree came in, else at the member with most paths left.
+    """
+    first = forest.path_links[forest.path_offset[:-1]] if forest.n_paths else forest.path_links
+    last = forest.path_links[forest.path_offset[1:] - 1] if forest.n_paths else forest.path_links
+    labels = [_root_labels(doors, entrances, child) for child in range(forest.n_ranks)]
+    status, roots, units, parents, paths = core.door_paths(
+        forest.n_ranks,
+        forest.tree_root,
+        forest.tree_multiplicity,
+        forest.parent.ravel(),
+        forest.entry_offset,
+        forest.entry_path,
+        forest.entry_units,
+        doors.leaves[first],
+        doors.enters[last],
+        np.cumsum([0, *map(len, labels)], dtype=np.int64),
+        np.array([count for of_child in labels for count, _ in of_child], dtype=np.int64),
+        np.array([member for of_child in labels for _, member in of_child], dtype=np.int32),
+    )
+    assert status == 0, "every edge has as many units of paths as its tree"
+    shape = len(roots), forest.n_ranks
+    return roots, units, parents.reshape(shape), paths.reshape(shape)
+
+
+def _root_labels(doors: Doors, entrances: Crossings, child: int) -> list[tuple[int, int]]:
+    """(units, member) of a child's unit trees in order: native ones by member, then those that enter."""
+    natives = doors.natives[child].tolist()
+    found = [(units, member) for member, units in enumerate(natives) if units]
+    rows = np.flatnonzero(entrances.child == child)
+    rows = rows[np.argsort(entrances.root_unit[rows])]
+    if not found and len(rows):
+        found = [(int(entrances.root_unit[rows[0]]), NOBODY)] if entrances.root_unit[rows[0]] else []
+    for row in rows.tolist():
+        link = entrances.path_links[entrances.path_offset[entrances.path[row] + 1] - 1]
+        found.append((int(entrances.units[row]), int(doors.enters[link])))
+    return found

@@ -1,0 +1,200 @@
+"""Closed form of an outermost piece with several planes that have room to spare, its children of few classes.
+
+Where failures left one rank far behind, all others need a small part of what their links can carry. So what
+children send each other comes first, the same for all that are alike, and capacities are lowered to that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.factored import Piece, PlaneExchange
+from treadle.schedules.factored.trees import ragged
+from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, class_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import tree_groups
+from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import UnitRuns, unit_columns, unit_runs
+from treadle.synthesis.trees.tight_cuts.family import Family
+from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece, children_of
+from treadle.synthesis.trees.tight_cuts.proportion import quotas
+
+_MOST_CLASSES = 2**6
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Shares of the outermost children, and the capacities that they need.
+
+    Parameters
+    ----------
+    shares : ClassShares
+    capacities : array of int64, shape (m,)
+        Every set of the family is tight for these.
+    """
+
+    shares: ClassShares
+    capacities: Int64Array
+
+
+def spread_on_planes(
+    problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array
+) -> Spread | str:
+    """Lower the links between children and planes to what children of classes send each other, or why not.
+
+    Parameters
+    ----------
+    problem : Instance
+    family : Family
+        Of disjoint sets.
+    capacities : array of int64, shape (m,)
+    multiplicities : array of int64, shape (N,)
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md, proposition 17. Links between planes are not used.
+    """
+    if int(family.depth.max()) != 1:
+        return "its sets are nested"
+    child, units = _children(problem, family, multiplicities)
+    tail, head = child[problem.tails], child[problem.heads]
+    if np.any((tail >= 0) & (head >= 0) & (tail != head)):
+        return "some links join two children"
+    leaving, entering = np.flatnonzero((tail >= 0) & (head < 0)), np.flatnonzero((tail < 0) & (head >= 0))
+    planes = np.unique(np.concatenate([problem.heads[leaving], problem.tails[entering]]))
+    if len(planes) < 2 or len(planes) * len(units) > len(leaving) + len(entering):
+        return "there is one plane, or many planes serve few children"
+    sides, sums = [], []
+    for links, near, far in ((leaving, tail, problem.heads), (entering, head, problem.tails)):
+        plane = np.searchsorted(planes, far[links])
+        total = np.zeros((len(units), len(planes)), dtype=np.int64)
+        np.add.at(total, (near[links], plane), capacities[links])
+        sides.append((links, near[links], plane))
+        sums.append(total)
+    block, most = int(np.gcd.reduce(multiplicities)), min(_MOST_CLASSES, len(units) // 2)
+    shares = class_shares(units, sums[0], sums[1], block, most)
+    if isinstance(shares, str):
+        return shares
+    if len(shares.class_units) == 1:
+        return "its children are all alike"  # a circulant exchange needs no room to spare
+    lowered = capacities.copy()
+    lowered[(tail < 0) & (head < 0)] = 0
+    for (links, owner, plane), total, used in zip(sides, sums, shares.sums(), strict=True):
+        wanted = np.zeros_like(total)
+        wanted[:, shares.planes] = used[shares.class_of]
+        lowered[links] = quotas(capacities[links], owner * len(planes) + plane, wanted.ravel())
+    refused = _balance(problem, child, lowered, capacities)
+    return refused or Spread(shares, lowered)
+
+
+def _children(problem: Instance, family: Family, multiplicities: Int64Array) -> tuple[Int32Array, Int64Array]:
+    """The outermost child that holds each node, -1 for planes; unit trees of each child."""
+    offset, _, place_of_rank, place_of_set = children_of(problem, family)
+    child = np.where(family.innermost > 0, place_of_set[family.innermost], -1).astype(np.int32)
+    loose = np.flatnonzero(family.innermost[problem.terminals] == 0)
+    child[problem.terminals[loose]] = place_of_rank[loose]
+    units = np.zeros(int(offset[1]), dtype=np.int64)
+    np.add.at(units, child[problem.terminals], multiplicities)
+    return child, units
+
+
+def _balance(problem: Instance, child: Int32Array, lowered: Int64Array, whole: Int64Array) -> str:
+    """Lower the inner links of relays at the border in place, or why that cannot be done: network cards that
+    join one rank to one plane each way pass on just what crosses.
+    """
+    tails, heads = problem.tails, problem.heads
+    out, into = child[tails] >= 0, child[heads] >= 0
+    is_rank = np.zeros(problem.n_nodes, dtype=bool)
+    is_rank[problem.terminals] = True
+    given = lowered != whole
+    leaving = np.flatnonzero(out & ~into & ~is_rank[tails] & given)
+    entering = np.flatnonzero(into & ~out & ~is_rank[heads] & given)
+    cards = np.union1d(tails[leaving], heads[entering])
+    if not len(cards):
+        return ""
+    at_tail, at_head = (np.isin(ends, cards) for ends in (tails, heads))
+    inner = out & into & (tails != heads)
+    columns = []
+    for mask, node in (
+        (at_tail & out & ~into, tails),
+        (at_head & into & ~out, heads),
+        (at_head & inner, heads),
+        (at_tail & inner, tails),
+    ):
+        links = np.flatnonzero(mask)
+        links = links[np.argsort(node[links], kind="stable")]
+        if not np.array_equal(node[links], cards):
+            return "a relay at the border of a child has several links"
+        columns.append(links)
+    exits, entries, up, down = columns
+    for inside, across in ((up, exits), (down, entries)):
+        if np.any(lowered[across] > whole[inside]):
+            return "a relay at the border of a child has less capacity within"
+        lowered[inside] = lowered[across]
+    behind = ~(is_rank[tails[up]] & is_rank[heads[down]])
+    if np.any(behind & (lowered[up] != lowered[down])):
+        return "a relay at the border of a child has another relay behind it"
+    return ""
+
+
+def class_exchange(
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], shares: ClassShares
+) -> PlaneExchange:
+    """The trees of the outermost piece whose capacities are those of `spread_on_planes`.
+
+    Parameters
+    ----------
+    piece, cutting, solved
+        As of `treadle.synthesis.trees.tight_cuts.closed_forms.exchanges.circulant_exchange`.
+    shares : ClassShares
+    """
+    n = piece.n_children
+    sides = [unit_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
+    columns = [unit_columns(side, n, plane_first=True) for side in sides]
+    (out_links, out_first, out_offset, _), (in_links, in_first, in_offset, _) = columns
+    groups = tree_groups(cutting, solved, piece.native, 1)
+    counts = np.bincount(shares.class_of)
+    usual = int(np.argmax(np.where(shares.class_units > 0, counts, 0)))
+    child = int(np.argmax(shares.class_of == usual))
+    root, target = shares.relayed()
+    hub = np.flatnonzero(shares.class_of == shares.via.max())
+    served = np.unique(target)
+    pair_root = np.concatenate([root, np.repeat(hub, len(served)) if len(root) else root])
+    pair_child = np.concatenate([target, served])
+    order = np.lexsort((pair_child, pair_root))
+    pair_root, pair_child = pair_root[order], pair_child[order]
+    blocks = piece.native[root] // shares.block
+    return PlaneExchange(
+        out_links=out_links,
+        in_links=in_links,
+        out_first=out_first,
+        in_first=in_first,
+        out_offset=out_offset,
+        in_offset=in_offset,
+        native_units=piece.native,
+        block=shares.block,
+        place=_places(sides[0], child, groups[child]),
+        group=shares.class_of,
+        group_units=shares.group_units(),
+        pair_root=pair_root.astype(np.int32),
+        pair_child=pair_child.astype(np.int32),
+        pair_units=shares.shares[shares.class_of[pair_root], shares.class_of[pair_child]],
+        relay_root=np.repeat(root, blocks).astype(np.int32),
+        relay_block=ragged(np.zeros_like(blocks), blocks),
+        relay_child=np.repeat(target, blocks).astype(np.int32),
+        relay_by=np.full(int(blocks.sum()), hub[0] if len(hub) else 0, dtype=np.int32),
+    )
+
+
+def _places(out: UnitRuns, child: int, sizes: Int64Array) -> Int64Array:
+    """Places of a child's trees: those of ranks that mostly send by the first plane come first, and so on."""
+    mine = np.flatnonzero(out.owner == child)
+    planes, plane = np.unique(out.plane[mine], return_inverse=True)
+    sent = np.zeros((len(sizes), max(1, len(planes))), dtype=np.int64)
+    np.add.at(sent, (out.supplier[mine], plane.ravel()), out.units[mine])
+    turns = np.argsort(np.argmax(sent, axis=1), kind="stable")
+    begin = np.empty_like(sizes)
+    begin[turns] = np.cumsum(sizes[turns]) - sizes[turns]
+    return ragged(begin, sizes)

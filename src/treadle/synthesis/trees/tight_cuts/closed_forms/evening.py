@@ -1,0 +1,52 @@
+"""Spread what a child sends over its parallel links evenly, so that every link reaches every destination."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from treadle.arrays import Int32Array
+from treadle.synthesis.engine import core
+from treadle.synthesis.trees.switch_removal import LogicalGraph
+
+_MOST_SEGMENTS = 2**15
+_MOST_CELLS = 2**18
+
+
+def evened(graph: LogicalGraph, tails: Int32Array, heads: Int32Array) -> LogicalGraph:
+    """The same arcs over paths whose first and last links are dealt out evenly.
+
+    Parameters
+    ----------
+    graph : LogicalGraph
+    tails, heads : arrays of int32, shape (l,)
+        Ends of each link.
+
+    Notes
+    -----
+    Paths that leave a node for the same relay may exchange their first links, and paths that come to a node
+    from the same relay their last ones: no link's load and no arc's capacity changes. What an arc has there
+    is spread over the links in proportion to what they carry.
+    """
+    if len(graph.segment_path) > _MOST_SEGMENTS:
+        return graph
+    arc, path, units, path_offset, path_links = core.even_paths(
+        tails,
+        heads,
+        np.repeat(np.arange(len(graph.tails), dtype=np.int32), np.diff(graph.segment_offset)),
+        graph.segment_path,
+        graph.segment_units,
+        graph.path_offset,
+        graph.path_links,
+        _MOST_CELLS,
+    )
+    counts = np.bincount(arc, minlength=len(graph.tails))
+    return replace(
+        graph,
+        segment_offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        segment_path=path,
+        segment_units=units,
+        path_offset=path_offset,
+        path_links=path_links,
+    )

@@ -1,0 +1,130 @@
+"""Exit and entry units of an outermost piece's children, in the order in which an exchange uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.factored import Piece
+from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import UnitRuns
+from treadle.synthesis.trees.tight_cuts.pieces import Cutting
+
+Recipe = list[tuple[int, int, int]]
+"""Parts of an owner's runs in the order in which they are used: (run, units skipped, units)."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Runs of units that leave (or enter) n children, by owner, supplier and door.
+
+    Parameters
+    ----------
+    runs : UnitRuns
+    start : array of int64, shape (n + 1,)
+        First run of each owner.
+    units : array of int64, shape (n,)
+        Units of each owner.
+    """
+
+    runs: UnitRuns
+    start: Int64Array
+    units: Int64Array
+
+    @staticmethod
+    def of(runs: UnitRuns, n: int) -> Side:
+        """Runs in any order."""
+        order = np.lexsort((runs.offset, runs.link, runs.door, runs.supplier, runs.owner))
+        runs = UnitRuns(**{key: column[order] for key, column in vars(runs).items()})
+        start = np.searchsorted(runs.owner, np.arange(n + 1))
+        before = np.concatenate([[0], np.cumsum(runs.units)])
+        return Side(runs, start, np.diff(before[start]))
+
+    def by_supplier(self, groups: list[Int64Array], block: int) -> list[Int64Array]:
+        """Blocks of units by each child of each owner."""
+        found = []
+        bounds = self.start.tolist()
+        for owner, sizes in enumerate(groups):
+            mine = slice(bounds[owner], bounds[owner + 1])
+            total = np.zeros(len(sizes), dtype=np.int64)
+            np.add.at(total, self.runs.supplier[mine], self.runs.units[mine])
+            found.append(total // block)
+        return found
+
+    def columns(self, recipes: list[Recipe], used: Int64Array) -> tuple[Int32Array, Int64Array, Int64Array]:
+        """Links, first units and offsets of each owner's columns: its runs by its recipe, `used` units."""
+        n = len(recipes)
+        width = max(max(len(recipe) for recipe in recipes), 1)
+        links = np.zeros((n, width), dtype=np.int32)
+        offsets, sizes = (np.zeros((n, width), dtype=np.int64) for _ in range(2))
+        alike: dict[int, list[int]] = {}
+        for owner, recipe in enumerate(recipes):
+            alike.setdefault(id(recipe), []).append(owner)
+        for owners in alike.values():
+            run, skip, units = np.array(recipes[owners[0]], dtype=np.int64).reshape(-1, 3).T
+            rows = self.start[owners][:, None] + run
+            links[owners, : len(run)] = self.runs.link[rows]
+            offsets[owners, : len(run)] = self.runs.offset[rows] + skip
+            sizes[owners, : len(run)] = units
+        first = np.zeros((n, width + 1), dtype=np.int64)
+        np.cumsum(sizes, axis=1, out=first[:, 1:])
+        return links, np.minimum(first, used[:, None]), offsets
+
+
+def own_first(own: list[int], supplier: list[int], units: list[int]) -> Recipe:
+    """Parts of runs: for each supplier in turn what its own trees need of its runs, then all the rest.
+
+    Parameters
+    ----------
+    own : list of int
+        Units that the trees of each supplier take.
+    supplier, units : lists of int
+        Of the runs, suppliers rising.
+
+    Notes
+    -----
+    What a supplier's own runs lack is taken at its turn from the runs that have units to spare.
+    """
+    rest = list(units)
+    supplied = [0] * len(own)
+    for one, size in zip(supplier, units, strict=True):
+        supplied[one] += size
+    surplus = [max(0, have - need) for have, need in zip(supplied, own, strict=True)]
+    recipe: Recipe = []
+
+    def take(run: int, wanted: int) -> int:
+        part = min(wanted, rest[run])
+        skip = units[run] - rest[run]
+        rest[run] -= part
+        if part and recipe and recipe[-1][0] == run:
+            recipe[-1] = (run, recipe[-1][1], recipe[-1][2] + part)  # a run is always used in order
+        elif part:
+            recipe.append((run, skip, part))
+        return wanted - part
+
+    for turn, need in enumerate(own):
+        wanted = need
+        for run, one in enumerate(supplier):
+            if one == turn:
+                wanted = take(run, wanted)
+        for run, one in enumerate(supplier):
+            part = min(wanted, surplus[one])
+            left = take(run, part)
+            surplus[one] -= part - left
+            wanted -= part - left
+    for run in range(len(units)):
+        take(run, rest[run])
+    return recipe
+
+
+def tree_groups(
+    cutting: Cutting, solved: dict[int, Piece], blocks: Int64Array, block: int
+) -> list[Int64Array]:
+    """Blocks of trees of each child's own children."""
+    codes = cutting.children[: int(cutting.child_offset[1])].tolist()
+    by_kind = {kind: piece.native // block for kind, piece in solved.items()}
+    return [
+        blocks[child : child + 1] if code >= 0 else by_kind[int(cutting.kind[~code])]
+        for child, code in enumerate(codes)
+    ]

@@ -1,0 +1,245 @@
+"""Closed form of an outermost piece with one relay: children of any multiplicity, some helped by others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.schedules.factored import Piece, RelayExchange
+from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import (
+    Recipe,
+    Side,
+    own_first,
+    tree_groups,
+)
+from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import unit_runs
+from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+_BEAT = 1024  # steps between looks at the clock
+
+
+@dataclass(frozen=True)
+class Relays:
+    """Who makes the deliveries that blocks of trees give away; columns as in `RelayExchange`, sorted.
+
+    Parameters
+    ----------
+    root, block, child, count : arrays of int64, shape (s,)
+    """
+
+    root: Int64Array
+    block: Int64Array
+    child: Int64Array
+    count: Int64Array
+
+
+def relay_exchange(
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
+) -> RelayExchange | str:
+    """The trees of the outermost piece if one relay joins its children, or why not.
+
+    Parameters
+    ----------
+    piece, cutting, solved, block, watch
+        As of `treadle.synthesis.trees.tight_cuts.closed_forms.exchanges.circulant_exchange`.
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md, theorem 13. A child gives away deliveries of those of its trees
+    whose roots lack exits, and exit units are ordered so that a tree leaves by its own rank, where it can.
+    """
+    n = piece.n_children
+    if piece.has_outside or n < 2:
+        return "it is not the outermost piece"
+    if np.any((piece.tails < n) == (piece.heads < n)):
+        return "its links do not all join a child and a relay"
+    if len(np.unique(np.maximum(piece.tails, piece.heads))) != 1:
+        return "more than one relay joins its children"
+    out, into = (Side.of(unit_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False))
+    groups = tree_groups(cutting, solved, piece.native // block, block)
+    return exchange_on_one_relay(piece, block, out, into, groups, watch)
+
+
+def exchange_on_one_relay(
+    piece: LocalPiece, block: int, out: Side, into: Side, groups: list[Int64Array], watch: Watch
+) -> RelayExchange | str:
+    """The trees of children, as many as `piece.native`, by units that one relay joins, or why there are none.
+
+    Parameters
+    ----------
+    piece : LocalPiece
+    block : int
+        Divides the trees in all groups.
+    out, into : Side
+        What leaves and enters the children.
+    groups : list of arrays of int64
+        For each child the blocks of each of its own children, one after the other.
+    watch : Watch
+    """
+    n = piece.n_children
+    needed = piece.native.sum() - piece.native
+    if np.any(into.units < needed):
+        return "some child cannot be entered by all trees of others"
+    blocks, exits = piece.native // block, out.units // block
+    if np.any(exits < blocks) or int(exits.sum()) < int(blocks.sum()) * (n - 1):
+        return "some child cannot be left by all its trees, or too few units leave all of them"
+    given = given_away(blocks, exits, groups, out.by_supplier(groups, block))
+    relays = assign_relays(blocks, exits, given, watch)
+    return _exchange(piece, block, out, into, groups, relays, watch)
+
+
+def given_away(
+    blocks: Int64Array, exits: Int64Array, groups: list[Int64Array], supplied: list[Int64Array]
+) -> list[list[tuple[int, int]]]:
+    """Deliveries that each child's blocks give away: (block, how many), blocks rising.
+
+    Parameters
+    ----------
+    blocks : array of int64, shape (n,)
+        Blocks of trees of each child.
+    exits : array of int64, shape (n,)
+        Deliveries that may leave it.
+    groups : list of arrays of int64
+        For each child the blocks of each of its own children, one after the other.
+    supplied : list of arrays of int64
+        For each child the deliveries that may leave it by each of these.
+    """
+    n = len(blocks)
+    known: dict[tuple[int, bytes, bytes], list[tuple[int, int]]] = {}
+    found: list[list[tuple[int, int]]] = []
+    for lack, sizes, rooms in zip((blocks * (n - 1) - exits).tolist(), groups, supplied, strict=True):
+        key = (lack, sizes.tobytes(), rooms.tobytes())
+        if key not in known:
+            known[key] = _spread(lack, sizes.tolist(), rooms.tolist(), n) if lack > 0 else []
+        found.append(known[key])
+    return found
+
+
+def _spread(lack: int, sizes: list[int], rooms: list[int], n: int) -> list[tuple[int, int]]:
+    """Deliveries that blocks give away, at most n - 2 each: first as many as their own roots lack."""
+    given: dict[int, int] = {}
+    for only_own in (True, False):
+        start = 0
+        for size, room in zip(sizes, rooms, strict=True):
+            short = max(0, size * (n - 1) - room) if only_own else lack
+            for block in range(start, start + size):
+                part = min(short, lack, n - 2 - given.get(block, 0))
+                if part <= 0:
+                    if min(short, lack) <= 0:
+                        break
+                    continue
+                given[block] = given.get(block, 0) + part
+                short -= part
+                lack -= part
+            start += size
+    assert not lack
+    return sorted(given.items())
+
+
+def assign_relays(
+    blocks: Int64Array, exits: Int64Array, given: list[list[tuple[int, int]]], watch: Watch = UNWATCHED
+) -> Relays:
+    """Children with spare exits for all deliveries that blocks give away.
+
+    Parameters
+    ----------
+    blocks, exits : arrays of int64, shape (n,)
+        ``exits >= blocks``, and in all as many exits as deliveries, or more.
+    given : list of lists of (block, deliveries)
+        At most n - 2 for a block, and nothing of children that have spare exits.
+    watch : Watch
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md, theorem 13. A relay whose spare exits do not suffice is joined
+    by the next one if the root can send to both, or if it has no tree; otherwise it takes all, and one of its
+    own trees gives away what it lacks then.
+    """
+    n = len(blocks)
+    spare = exits - blocks * (n - 1)
+    helpers = np.flatnonzero(spare > 0).tolist()
+    rest = spare.tolist()
+    own = blocks.tolist()
+    rows: list[tuple[int, int, int, int]] = []
+    place = 0
+    queue = [(x, t, m) for x, items in enumerate(given) for t, m in items]
+    queue.reverse()
+    while queue:
+        if not len(queue) % _BEAT:
+            watch.beat("relays of children", len(rows), len(rows) + len(queue))
+        root, block, wanted = queue.pop()
+        direct, count = n - 1 - wanted, 0
+        while wanted:
+            helper = helpers[place]
+            room = rest[helper]
+            overdraft = room < wanted and own[helper] > 0 and count + 2 > direct
+            taken = wanted if overdraft else min(room, wanted)
+            rows.append((root, block, helper, taken))
+            wanted -= taken
+            count += 1
+            rest[helper] = max(0, room - taken)
+            if taken > room:
+                queue.append((helper, own[helper] - 1, taken - room))
+            if not rest[helper]:
+                place += 1
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    order = np.lexsort((table[:, 1], table[:, 0]))  # stable: relays of a block stay in order
+    return Relays(*table[order].T)
+
+
+def _exchange(
+    piece: LocalPiece,
+    block: int,
+    out: Side,
+    into: Side,
+    groups: list[Int64Array],
+    relays: Relays,
+    watch: Watch,
+) -> RelayExchange:
+    n = piece.n_children
+    given = np.zeros(n, dtype=np.int64)
+    np.add.at(given, relays.root, relays.count)
+    duties = np.zeros(n, dtype=np.int64)
+    np.add.at(duties, relays.child, relays.count)
+    used = (piece.native // block * (n - 1) - given + duties) * block
+    bounds = np.searchsorted(relays.root, np.arange(n + 1)).tolist()
+    known: dict[tuple[bytes, ...], Recipe] = {}
+    recipes: list[Recipe] = []
+    for child, sizes in enumerate(groups):
+        if not child % _BEAT:
+            watch.beat("units of children", child, n)
+        mine = slice(bounds[child], bounds[child + 1])
+        own = sizes * (n - 1)
+        group = np.searchsorted(np.cumsum(sizes), relays.block[mine], side="right")
+        np.subtract.at(own, group, relays.count[mine])
+        span = slice(int(out.start[child]), int(out.start[child + 1]))
+        runs = (own.tobytes(), out.runs.supplier[span].tobytes(), out.runs.units[span].tobytes())
+        if runs not in known:
+            known[runs] = own_first(
+                (own * block).tolist(), out.runs.supplier[span].tolist(), out.runs.units[span].tolist()
+            )
+        recipes.append(known[runs])
+    plain: dict[tuple[int, ...], Recipe] = {}
+    entering = []
+    for child in range(n):
+        units = tuple(into.runs.units[int(into.start[child]) : int(into.start[child + 1])].tolist())
+        entering.append(plain.setdefault(units, [(run, 0, size) for run, size in enumerate(units)]))
+    out_links, out_first, out_offset = out.columns(recipes, used)
+    in_links, in_first, in_offset = into.columns(entering, piece.native.sum() - piece.native)
+    return RelayExchange(
+        out_links=out_links,
+        in_links=in_links,
+        out_first=out_first,
+        in_first=in_first,
+        out_offset=out_offset,
+        in_offset=in_offset,
+        native_units=piece.native,
+        block=block,
+        relay_root=relays.root.astype(np.int32),
+        relay_block=relays.block,
+        relay_child=relays.child.astype(np.int32),
+        relay_count=relays.count,
+    )

@@ -1,0 +1,122 @@
+"""Closed form of an outermost piece with several planes that serve all children in about the same shares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.schedules.factored import Piece, RelayExchange, RelayPlanes
+from treadle.synthesis.trees.tight_cuts.closed_forms.dealing import Units
+from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import Side, tree_groups
+from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import UnitRuns, unit_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.relay_exchange import exchange_on_one_relay
+from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+_UNEQUAL = "its planes do not serve all children in the same shares"
+
+
+def relay_planes(
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
+) -> RelayPlanes | str:
+    """The trees of the outermost piece, each on one plane, or why not.
+
+    Parameters
+    ----------
+    piece, cutting, solved, block, watch
+        As of `treadle.synthesis.trees.tight_cuts.closed_forms.exchanges.circulant_exchange`.
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md, theorems 8 and 13. C units of a plane enter n children in all:
+    C / (n - 1) trees are on it, and what does not enter a child are its own ones.
+    """
+    n = piece.n_children
+    if piece.has_outside or n < 2:
+        return "it is not the outermost piece"
+    if np.any((piece.tails < n) & (piece.heads < n)):
+        return "some links join two children"
+    runs = [unit_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
+    planes = np.unique(np.concatenate([side.plane for side in runs]))
+    out, into = (_by_plane(side, planes, n) for side in runs)
+    if np.any(into.sum(axis=0) % (n - 1)) or np.any(into.sum(axis=1) != piece.native.sum() - piece.native):
+        return _UNEQUAL
+    trees = into.sum(axis=0) // (n - 1) - into
+    if np.any(trees < 0) or np.any(out < trees):
+        return _UNEQUAL
+    block = int(np.gcd.reduce(np.concatenate([[block], trees.ravel()])))
+    on_plane, groups = _placed(tree_groups(cutting, solved, piece.native, 1), runs[0], trees, planes)
+    parts = []
+    for number, plane in enumerate(planes.tolist()):
+        watch.beat("planes", number, len(planes))
+        leaving, entering = (Side.of(_only(side, plane), n) for side in runs)
+        part = replace(piece, native=trees[:, number])
+        found = exchange_on_one_relay(
+            part, block, leaving, entering, [g // block for g in groups[number]], watch
+        )
+        if isinstance(found, str):
+            return found
+        parts.append(found)
+    owner = np.repeat(np.arange(n), piece.native)
+    order = np.lexsort((on_plane, owner))
+    place = np.empty(len(owner), dtype=np.int64)
+    place[order] = np.arange(len(owner)) - (np.cumsum(piece.native) - piece.native)[owner]
+    return _joined(parts, place)
+
+
+def _by_plane(runs: UnitRuns, planes: Int64Array, n: int) -> Int64Array:
+    sums = np.zeros((n, len(planes)), dtype=np.int64)
+    np.add.at(sums, (runs.owner, np.searchsorted(planes, runs.plane)), runs.units)
+    return sums
+
+
+def _only(runs: UnitRuns, plane: int) -> UnitRuns:
+    mine = runs.plane == plane
+    return UnitRuns(**{key: column[mine] for key, column in vars(runs).items()})
+
+
+def _placed(
+    groups: list[Int64Array], out: UnitRuns, trees: Int64Array, planes: Int64Array
+) -> tuple[Int64Array, list[list[Int64Array]]]:
+    """The plane of each unit tree, its own rank's where it can be; trees of each rank by plane and child."""
+    n, width = len(groups), max(len(group) for group in groups)
+    sent = np.zeros((n * width, len(planes)), dtype=np.int64)
+    np.add.at(sent, (out.owner * width + out.supplier, np.searchsorted(planes, out.plane)), out.units)
+    owner = np.repeat(np.arange(n), [int(group.sum()) for group in groups])
+    rank = np.concatenate([np.repeat(np.arange(len(group)), group) for group in groups])
+    cells = np.repeat(np.arange(n), len(planes)), np.tile(np.arange(len(planes)), n)
+    units = Units.of(*cells, trees.ravel())
+    plane = units.kind[units.deal(owner, np.argmax(sent, axis=1)[owner * width + rank])]
+    counts = np.zeros((len(planes), n, width), dtype=np.int64)
+    np.add.at(counts, (plane, owner, rank), 1)
+    return plane, [[row[: len(group)] for row, group in zip(table, groups, strict=True)] for table in counts]
+
+
+def _joined(parts: list[RelayExchange], place: Int64Array) -> RelayPlanes:
+    """Exchanges of the same children, one for each plane."""
+    firsts = {}
+    for side in ("out_first", "in_first"):
+        columns = [np.zeros((len(parts[0].native_units), 1), dtype=np.int64)]
+        for part in parts:
+            columns.append(getattr(part, side)[:, 1:] + columns[-1][:, -1:])
+        firsts[side] = np.concatenate(columns, axis=1)
+    return RelayPlanes(
+        out_links=np.concatenate([part.out_links for part in parts], axis=1),
+        in_links=np.concatenate([part.in_links for part in parts], axis=1),
+        out_first=firsts["out_first"],
+        in_first=firsts["in_first"],
+        out_offset=np.concatenate([part.out_offset for part in parts], axis=1),
+        in_offset=np.concatenate([part.in_offset for part in parts], axis=1),
+        plane_units=np.stack([part.native_units for part in parts]),
+        block=parts[0].block,
+        place=place,
+        relay_plane=np.repeat(
+            np.arange(len(parts), dtype=np.int32), [len(part.relay_root) for part in parts]
+        ),
+        relay_root=np.concatenate([part.relay_root for part in parts]),
+        relay_block=np.concatenate([part.relay_block for part in parts]),
+        relay_child=np.concatenate([part.relay_child for part in parts]),
+        relay_count=np.concatenate([part.relay_count for part in parts]),
+    )

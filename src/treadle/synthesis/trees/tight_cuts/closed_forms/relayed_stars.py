@@ -1,0 +1,198 @@
+"""An outermost piece of unequal children behind several relays: a table of trees of two hops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.factored import Piece, TableTrees
+from treadle.synthesis.engine import core, run_watched
+from treadle.synthesis.trees.tight_cuts.closed_forms.dealing import Units
+from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import tree_groups
+from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import UnitRuns, unit_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.gravity import gravity_table
+from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+MOST_CELLS = 2**24
+"""Trees times children, in bundles, that are written out."""
+
+_WORK_PER_CELL = 500
+_LEAST_WORK = 10**7
+
+
+@dataclass(frozen=True)
+class _Border:
+    """Runs of units that leave or enter children, all sizes in bundles, with the relays numbered from 0."""
+
+    runs: UnitRuns
+    sums: Int64Array  # by child and relay
+
+
+def relayed_stars(
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
+) -> TableTrees | str:
+    """The trees of the outermost piece, at most two hops each, or why there are none.
+
+    Parameters
+    ----------
+    piece, cutting, solved, block
+        As of `treadle.synthesis.trees.tight_cuts.closed_forms.exchanges.circulant_exchange`.
+    watch : Watch
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md, section 6. What children send each other by a relay is in
+    proportion to what both have there (`gravity_table`); then every child's suppliers are matched to trees.
+    A failure says nothing about whether there is such a forest.
+    """
+    n = piece.n_children
+    if piece.has_outside or n < 3:
+        return "it is not the outermost piece of several children"
+    if np.any((piece.tails < n) & (piece.heads < n)):
+        return "some links join two children"
+    groups = tree_groups(cutting, solved, piece.native, 1)
+    sides = [unit_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
+    bundle = int(np.gcd.reduce(np.concatenate([[block], *(side.units for side in sides)])))
+    trees = piece.native // bundle
+    if int(trees.sum()) * n > MOST_CELLS:
+        return f"{n} children with {int(trees.sum())} trees are too many for a table"
+    out, into = (_border(side, piece, bundle) for side in sides)
+    if np.any(out.sums.sum(axis=0) != into.sums.sum(axis=0)):
+        return "a relay has unequal capacity in and out"
+    if np.any(into.sums.sum(axis=1) < trees.sum() - trees):
+        return "some child cannot be entered by all trees of others"
+    tables = []
+    for leaving, entering in zip(out.sums.T, into.sums.T, strict=True):
+        table = gravity_table(leaving, entering, watch)
+        if table is None:
+            return "a relay has too much capacity to one child"
+        tables.append(table)
+    shares = np.stack(tables)
+    found = _packed(trees, shares.sum(axis=0), watch)
+    if isinstance(found, str):
+        return found
+    watch.beat("paths of trees", 0, 1)
+    return _table(*found, shares, out, into, [group // bundle for group in groups], bundle)
+
+
+def _border(runs: UnitRuns, piece: LocalPiece, bundle: int) -> _Border:
+    relays = np.unique(np.maximum(piece.tails, piece.heads))
+    plane = np.searchsorted(relays, runs.plane)
+    sums = np.zeros((piece.n_children, len(relays)), dtype=np.int64)
+    np.add.at(sums, (runs.owner, plane), runs.units // bundle)
+    columns = {**vars(runs), "plane": plane, "units": runs.units // bundle}
+    return _Border(UnitRuns(**columns), sums)
+
+
+def _packed(trees: Int64Array, capacity: Int64Array, watch: Watch) -> tuple[Int32Array, Int32Array] | str:
+    """Root and parents of each tree, by roots, within the capacities of pairs."""
+    n, cells = len(trees), int(trees.sum()) * len(trees)
+    status, root, multiplicity, parent, _ = run_watched(
+        "trees of two hops",
+        lambda control: core.relayed_stars(
+            n,
+            trees,
+            np.ascontiguousarray(capacity, dtype=np.int64).ravel(),
+            max(_LEAST_WORK, _WORK_PER_CELL * cells),
+            control,
+        ),
+        progress=watch.progress,
+        deadline=watch.deadline,
+    )
+    if status:
+        return "trees of two hops do not fit what children send each other in proportion"
+    return np.repeat(root, multiplicity), np.repeat(parent.reshape(-1, n), multiplicity, axis=0)
+
+
+def _table(
+    root: Int32Array,
+    parent: Int32Array,
+    shares: Int64Array,
+    out: _Border,
+    into: _Border,
+    groups: list[Int64Array],
+    bundle: int,
+) -> TableTrees:
+    """Trees with the links of all edges: by the own rank of a tree where that is possible."""
+    n, relays = parent.shape[1], len(shares)
+    tree, child = np.nonzero(parent >= 0)
+    above = parent[tree, child].astype(np.int64)
+    home = np.concatenate([np.repeat(np.arange(len(group)), group) for group in groups])
+    direct = np.flatnonzero(above == root[tree])
+    relayed = np.flatnonzero(above != root[tree])
+    # which relay each edge passes: for trees of their own root's, then for those that came by some rank
+    pair = above * n + child
+    share = shares.reshape(relays, -1)
+    cells = np.tile(np.arange(n * n), relays)
+    by_relay = Units.of(cells, np.repeat(np.arange(relays), n * n), share.ravel())
+    # not every rank that has trees need supply or be entered
+    width = max(*(1 + int(side.runs.supplier.max(initial=0)) for side in (out, into)), *map(len, groups))
+    usual = _usual_relay(out, width)
+    passed = np.empty(len(tree), dtype=np.int64)
+    entry = np.empty(len(tree), dtype=np.int64)
+    leaving = np.empty(len(tree), dtype=np.int64)
+    entries = Units.of(
+        into.runs.owner * relays + into.runs.plane, into.runs.supplier, into.runs.units, mixed=True
+    )
+    leaving[direct] = home[tree[direct]]
+    for some in (direct, relayed):
+        if some is relayed and len(some):
+            # the rank of the supplier by which the tree came
+            place = np.full(parent.shape, -1, dtype=np.int64)
+            place[tree[direct], child[direct]] = into.runs.supplier[entries.run[entry[direct]]]
+            leaving[some] = place[tree[some], above[some]]
+        wanted = usual[above[some] * width + leaving[some]]
+        passed[some] = by_relay.kind[by_relay.deal(pair[some], wanted)]
+        group = child[some] * relays + passed[some]
+        entry[some] = entries.deal(group, np.zeros(len(some), dtype=np.int64) + width)
+    exits = Units.of(out.runs.owner * relays + out.runs.plane, out.runs.supplier, out.runs.units)
+    exit_ = exits.deal(above * relays + passed, leaving)
+    return _rows(root, parent, (tree, child), (out, exits, exit_), (into, entries, entry), bundle)
+
+
+def _usual_relay(out: _Border, width: int) -> Int64Array:
+    """The relay by which each rank of each child mostly sends, by child times width plus rank."""
+    relays = out.sums.shape[1]
+    sent = np.zeros((len(out.sums) * width, relays), dtype=np.int64)
+    np.add.at(sent, (out.runs.owner * width + out.runs.supplier, out.runs.plane), out.runs.units)
+    usual: Int64Array = np.argmax(sent, axis=1)
+    return usual
+
+
+def _rows(
+    root: Int32Array,
+    parent: Int32Array,
+    cells: tuple[Int64Array, Int64Array],
+    leaves: tuple[_Border, Units, Int64Array],
+    enters: tuple[_Border, Units, Int64Array],
+    bundle: int,
+) -> TableTrees:
+    """A row for each tree; paths are pairs of links."""
+    links, units = [], []
+    for border, dealt, of in (leaves, enters):
+        run = dealt.run[of]
+        links.append(border.runs.link[run])
+        units.append(border.runs.offset[run] + dealt.place[of] * bundle)
+    code = links[0] * (int(links[1].max(initial=0)) + 1) + links[1]
+    names, first, path = np.unique(code, return_index=True, return_inverse=True)
+    table = {key: np.full(parent.shape, -1, dtype=np.int64) for key in ("first", "last", "path")}
+    for key, values in (("first", units[0]), ("last", units[1]), ("path", path.ravel())):
+        table[key][cells] = values
+    return TableTrees(
+        root=root,
+        units=np.full(len(root), bundle, dtype=np.int64),
+        parent=parent,
+        path=table["path"].astype(np.int32),
+        first=table["first"],
+        last=table["last"],
+        path_offset=2 * np.arange(len(names) + 1),
+        path_table=np.stack([links[0][first], links[1][first]], axis=1).ravel().astype(np.int32),
+    )

@@ -1,0 +1,164 @@
+"""The simplest piece: one relay joins all children, which can send their trees straight to all others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.synthesis.trees.packers.tree_packing import Packing
+from treadle.synthesis.trees.switch_removal import LogicalGraph
+from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
+from treadle.synthesis.trees.tight_cuts.proportion import in_proportion, quotas
+
+
+def star_graph(piece: LocalPiece) -> LogicalGraph | None:
+    """Arcs of a piece in which every child may send all its unit trees straight to all others; else None.
+
+    Parameters
+    ----------
+    piece : LocalPiece
+        Condition C must hold.
+
+    Notes
+    -----
+    With r'(y) = native and entering units at child y, n children and R' = sum of r', the links of y to and
+    from the relay need r'(y) (n - 1) and R' - r'(y) units. Nothing has to be split then: an arc y -> x
+    through the relay has r'(y) units, and what crosses the border does so on the children's own links, or on
+    those of the relay (`_shared_border`).
+    """
+    n = piece.n_children
+    relays = np.unique(np.concatenate([piece.tails, piece.heads]))
+    relays = relays[(relays >= n) & (relays < n + piece.n_relays)]
+    if len(relays) != 1 or n < 2:
+        return None
+    relay = int(relays[0])
+    out, into = (
+        _sums(piece, piece.tails, piece.heads == relay),
+        _sums(piece, piece.heads, piece.tails == relay),
+    )
+    crossing = np.flatnonzero((piece.tails != relay) & (piece.heads != relay))
+    if len(crossing) and (
+        not piece.has_outside
+        or np.any(np.maximum(piece.tails[crossing], piece.heads[crossing]) != piece.outside)
+    ):
+        return None  # links between children
+    inwards = crossing[piece.tails[crossing] == piece.outside]
+    units = piece.native.copy()
+    np.add.at(units, piece.heads[inwards], piece.capacity[inwards])
+    shared = _shared_border(piece.native, units, out[:n], *(int(side[n:].sum()) for side in (out, into)))
+    if shared is None or np.any(into[:n] < piece.total - units):
+        return None
+    left, entered = shared
+    tail, head = np.nonzero(~np.eye(n, dtype=bool))
+    away = np.full(n, piece.outside)
+    tail, head = np.concatenate([tail, np.arange(n), away]), np.concatenate([head, away, np.arange(n)])
+    sizes = np.concatenate([np.repeat(units + entered, n - 1), left, entered])
+    some = np.flatnonzero(sizes)
+    arc, first, last, size = _dealt(piece, relay, tail[some], head[some], sizes[some])
+    return _graph(
+        np.concatenate([tail[some][arc], piece.tails[crossing]]),
+        np.concatenate([head[some][arc], piece.heads[crossing]]),
+        np.concatenate([size, piece.capacity[crossing]]),
+        np.concatenate([np.full(len(arc), 2), np.ones(len(crossing), dtype=np.int64)]),
+        np.concatenate([np.stack([first, last], axis=1).ravel(), crossing]),
+    )
+
+
+def _sums(piece: LocalPiece, ends: Int32Array, chosen: BoolArray) -> Int64Array:
+    """Capacity of the chosen links by their ends: children, then the outside if there is one."""
+    sums = np.zeros(piece.n_nodes, dtype=np.int64)
+    np.add.at(sums, ends[chosen], piece.capacity[chosen])
+    return np.concatenate([sums[: piece.n_children], sums[piece.n_children + piece.n_relays :]])
+
+
+def _shared_border(
+    native: Int64Array, units: Int64Array, out: Int64Array, entering: int, leaving: int
+) -> tuple[Int64Array, Int64Array] | None:
+    """Units of the relay's links to and from the outside that each child supplies, and takes in; or None.
+
+    A child with d entered and x leaving units sends (units + d) (n - 1) + x. It supplies what its native
+    trees take of what leaves, as far as it can, and takes in what it can pass on then.
+    """
+    n = len(units)
+    room = out - units * (n - 1)
+    if room.min() < 0:
+        return None
+    own = in_proportion(native, np.full(n, leaving), np.full(n, max(1, int(native.sum()))))
+    entered, rest = np.divmod(np.maximum(room - own, 0), n - 1)
+    more = entering - int(entered.sum())
+    if more > 0:  # take in one more each, where least is missing for it
+        order = np.argsort(-rest, kind="stable")
+        entered[order[(entered[order] + 1) * (n - 1) <= room[order]][:more]] += 1
+    elif more < 0:
+        stop = np.cumsum(entered)
+        entered = np.diff(in_proportion(stop, np.full(n, entering), np.full(n, stop[-1])), prepend=0)
+    room -= entered * (n - 1)
+    left = np.minimum(own, room)
+    lack = leaving - int(left.sum())
+    before = np.cumsum(room - left) - (room - left)
+    left += np.clip(lack - before, 0, room - left)
+    return (left, entered) if left.sum() == leaving and entered.sum() == entering else None
+
+
+def _dealt(
+    piece: LocalPiece, relay: int, tail: Int64Array, head: Int64Array, units: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """Arcs through the relay cut into parts of one link there and one back: arc, both links, units."""
+    cuts = [np.stack([np.arange(len(tail)), np.zeros(len(tail), dtype=np.int64)])]
+    sides = []
+    for node, ends, chosen in (
+        (tail, piece.tails, piece.heads == relay),
+        (head, piece.heads, piece.tails == relay),
+    ):
+        used = np.zeros(piece.n_nodes, dtype=np.int64)
+        np.add.at(used, node, units)
+        links = np.flatnonzero(chosen)
+        links = links[np.argsort(ends[links], kind="stable")]
+        stop = np.cumsum(quotas(piece.capacity[links], ends[links], used))
+        order = np.argsort(node, kind="stable")
+        start = np.empty_like(units)
+        start[order] = np.cumsum(units[order]) - units[order]
+        place = np.searchsorted(start[order], stop, side="right") - 1
+        arc = order[place]
+        cuts.append(np.stack([arc, stop - start[arc]]))
+        sides.append((links, stop, start))
+    arc, skip = np.unique(np.concatenate(cuts, axis=1), axis=1)
+    kept = skip < units[arc]
+    arc, skip = arc[kept], skip[kept]
+    ends_at = np.where(np.append(arc[1:] != arc[:-1], True), units[arc], np.append(skip[1:], 0))
+    first, last = (
+        links[np.searchsorted(stop, start[arc] + skip, side="right")] for links, stop, start in sides
+    )
+    return arc, first, last, ends_at - skip
+
+
+def _graph(
+    tails: Int64Array, heads: Int64Array, capacities: Int64Array, lengths: Int64Array, links: Int64Array
+) -> LogicalGraph:
+    """One arc per pair of ends, with a path for each row given."""
+    order = np.lexsort((heads, tails))
+    fresh = np.ones(len(order), dtype=bool)
+    ends = tails[order], heads[order]
+    fresh[1:] = (ends[0][1:] != ends[0][:-1]) | (ends[1][1:] != ends[1][:-1])
+    arcs = np.flatnonzero(fresh)
+    return LogicalGraph(
+        tails=ends[0][arcs].astype(np.int32),
+        heads=ends[1][arcs].astype(np.int32),
+        capacities=np.add.reduceat(capacities[order], arcs),
+        segment_offset=np.append(arcs, len(order)).astype(np.int64),
+        segment_path=order.astype(np.int32),
+        segment_units=capacities[order],
+        path_offset=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        path_links=links.astype(np.int32),
+        cuts_mended=0,
+        exact_splits=0,
+    )
+
+
+def star_packing(multiplicities: Int64Array) -> Packing:
+    """One weighted star for every child with unit trees."""
+    n = len(multiplicities)
+    root = np.flatnonzero(multiplicities).astype(np.int32)
+    parent: Int32Array = np.repeat(root[:, None], n, axis=1).astype(np.int32)
+    parent[np.arange(len(root)), root] = -1
+    return Packing(root, multiplicities[root], parent, speculative=0, exact=0)

@@ -1,0 +1,212 @@
+"""The decomposition end to end: both directions, and how many trees are worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from math import lcm
+
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.factored import FactoredSchedule
+from treadle.synthesis.engine import Progress, announce
+from treadle.synthesis.trees.budget import (
+    MAX_TREES,
+    MOST_SCANNED,
+    TreeBudget,
+    most_trees,
+)
+from treadle.synthesis.trees.instance import Instance, instance_of
+from treadle.synthesis.trees.optimality import Optimum
+from treadle.synthesis.trees.tight_cuts.low_whole import lower_whole
+from treadle.synthesis.trees.tight_cuts.sets.detection import detect
+from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition, decompose_with
+from treadle.synthesis.trees.tree_units import exact_number
+from treadle.topologies.topology import Topology
+
+_MOST_TREES = 2**20
+"""Per unit of weight, where the optimum is asked for however many it takes."""
+
+
+@dataclass(frozen=True)
+class FactoredSynthesis:
+    """A factored schedule with what was learnt on the way.
+
+    Parameters
+    ----------
+    schedule : FactoredSchedule
+    algbw : Fraction
+        Bytes/s that the construction guarantees (the verifier measures it anew).
+    optimum : Optimum
+        Of the allgather half, if there are two. Where `algbw` falls short of it, a bound that may be loose.
+    trees_per_root : int
+        k, per unit of shard weight.
+    exact_trees : int
+        k that attains the optimum, which proves it; 0: not known.
+    parts : tuple of Decomposition
+        One a direction.
+    """
+
+    schedule: FactoredSchedule
+    algbw: Fraction
+    optimum: Optimum
+    trees_per_root: int
+    exact_trees: int
+    parts: tuple[Decomposition, ...]
+
+    @property
+    def n_layers(self) -> int:
+        """Superposed layers of the forest, the most of the two directions."""
+        return max(len(part.forest.layers) for part in self.parts)
+
+    @property
+    def summary(self) -> str:
+        """Kinds of pieces and who solved them, in a line."""
+        return " / ".join(dict.fromkeys(part.summary for part in self.parts))
+
+
+def decompose(
+    topology: Topology,
+    collective: Collective,
+    *,
+    budget: TreeBudget | None = None,
+    lower: bool = True,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> FactoredSynthesis | str:
+    """A throughput-optimal forest schedule in factored form, or why tight cuts give none.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        An allreduce is reduce-scatter followed by allgather, with equal trees per root.
+    budget : TreeBudget, optional
+        As in `treadle.synthesis.trees.synthesise`: never fewer bytes/s than the pipeline's answer.
+    lower : bool
+        Without switches, make forests lower as a whole that are more than twice as high as the bound.
+    progress : callable, optional
+    deadline : float, optional
+        time.monotonic() value.
+
+    Raises
+    ------
+    ScheduleError, InfeasibleError
+        If ranks and fabric do not fit together.
+    TimeLimitError
+        When the deadline passed.
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md.
+    """
+    budget = budget or TreeBudget()
+    if collective.kind is CollectiveKind.ALLREDUCE:
+        return _two_phases(topology, collective, budget, lower, progress, deadline)
+    problem = instance_of(topology, collective)
+    found = _within_budget(problem, budget, progress, deadline)
+    if isinstance(found, str):
+        return found
+    if lower:
+        found = _lowered(problem, found, progress, deadline)
+    reduces = collective.kind.reduces
+    schedule = FactoredSchedule(
+        collective.kind,
+        reduce=found.forest if reduces else None,
+        broadcast=None if reduces else found.forest,
+    )
+    return FactoredSynthesis(schedule, found.algbw, found.optimum, found.trees, found.exact_trees, (found,))
+
+
+def _two_phases(
+    topology: Topology,
+    collective: Collective,
+    budget: TreeBudget,
+    lower: bool,
+    progress: Progress | None,
+    deadline: float | None,
+) -> FactoredSynthesis | str:
+    kinds = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
+    one, other = (instance_of(topology, replace(collective, kind=kind)) for kind in kinds)
+    gather = _within_budget(one, budget, progress, deadline)
+    if isinstance(gather, str):
+        return gather
+    alone = _within_budget(other, budget, progress, deadline)
+    scatter = alone
+    if isinstance(alone, str) or alone.trees != gather.trees:
+        # the trees of both halves meet at their roots, so the second takes as many as the first
+        scatter = _within_budget(other, TreeBudget(trees=gather.trees), progress, deadline)
+    if isinstance(scatter, str):
+        return scatter
+    if scatter.algbw != scatter.optimum.algbw and (isinstance(alone, str) or alone.algbw > scatter.algbw):
+        return "the two directions need different numbers of trees"
+    if lower:
+        gather = _lowered(one, gather, progress, deadline)
+        scatter = _lowered(other, scatter, progress, deadline)
+    schedule = FactoredSchedule(CollectiveKind.ALLREDUCE, reduce=scatter.forest, broadcast=gather.forest)
+    algbw = 1 / (1 / scatter.algbw + 1 / gather.algbw)
+    exact = lcm(gather.exact_trees, scatter.exact_trees)
+    return FactoredSynthesis(schedule, algbw, gather.optimum, gather.trees, exact, (scatter, gather))
+
+
+def _lowered(
+    problem: Instance, found: Decomposition, progress: Progress | None, deadline: float | None
+) -> Decomposition:
+    forest, kinds = lower_whole(
+        problem, found.forest, found.kinds, found.scale, progress=progress, deadline=deadline
+    )
+    return replace(found, forest=forest, kinds=kinds)
+
+
+def _within_budget(
+    problem: Instance, budget: TreeBudget, progress: Progress | None, deadline: float | None
+) -> Decomposition | str:
+    """The same preferences as the pipeline's: a power of two, the optimum by few trees, the best few."""
+    announce(progress, "tight cuts")
+    detected = detect(problem)
+    search = partial(decompose_with, problem, detected=detected, progress=progress, deadline=deadline)
+    if budget.trees is not None or detected.n_sets == 1:
+        return search([budget.trees or 1])
+    if budget.exact:
+        return search(range(1, _MOST_TREES + 1), share=Fraction(1))
+    if budget.max_trees is not None:
+        return search(range(1, min(budget.max_trees, MOST_SCANNED) + 1))
+    ranks, weight = len(problem.terminals), int(problem.weights.sum())
+    exact = search(range(1, MAX_TREES * ranks // weight + 1), share=Fraction(1))
+    preferred = _dyadic(problem, budget, search, exact)
+    if preferred is not None or not isinstance(exact, str):
+        return preferred or exact
+    found = search(range(1, most_trees(ranks, weight) + 1))
+    if isinstance(found, str) or found.exact_trees:
+        return found
+    needed = exact_number(problem, found.optimum)
+    if needed * weight <= MAX_TREES * ranks:  # the pipeline attains the optimum
+        return f"{needed} trees per unit of weight attain the optimum, but not by these sets ({exact})"
+    return found
+
+
+def _dyadic(
+    problem: Instance,
+    budget: TreeBudget,
+    search: Callable[..., Decomposition | str],
+    exact: Decomposition | str,
+) -> Decomposition | None:
+    """As many trees as make a power of two of chunks: without loss, else the fewest that lose little."""
+    weights: list[int] = problem.weights.tolist()
+    numbers = budget.dyadic_numbers(weights, MAX_TREES)
+    few = budget.lossy_numbers(weights)
+    known = 0
+    if not isinstance(exact, str):
+        known = exact.exact_trees
+        if exact.trees in numbers:
+            return exact
+        found = search(numbers, share=Fraction(1)) if numbers else exact
+        if not isinstance(found, str) and found.trees in numbers:
+            return found
+    found = search(few, share=1 - budget.dyadic_loss) if few else ""
+    if isinstance(found, str) or found.algbw <= found.optimum.algbw * (1 - budget.dyadic_loss):
+        return None
+    if isinstance(exact, str):
+        return found
+    return replace(found, optimum=exact.optimum, exact_trees=found.exact_trees or known)

@@ -1,0 +1,263 @@
+"""A layer: the pieces of a family whose sets are tight, each kind solved once, from the inside out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.schedules.factored import Layer, Piece, PieceTrees, no_crossings
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.tight_cuts.alignment import Doors, doors_of
+from treadle.synthesis.trees.tight_cuts.closed_forms.class_exchange import class_exchange, spread_on_planes
+from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares
+from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import circulant_exchange
+from treadle.synthesis.trees.tight_cuts.closed_forms.plane_exchange import plane_exchange
+from treadle.synthesis.trees.tight_cuts.closed_forms.relay_exchange import relay_exchange
+from treadle.synthesis.trees.tight_cuts.closed_forms.relay_planes import relay_planes
+from treadle.synthesis.trees.tight_cuts.closed_forms.relayed_stars import relayed_stars
+from treadle.synthesis.trees.tight_cuts.family import Family
+from treadle.synthesis.trees.tight_cuts.piece_tables import solve_table, violated_cut
+from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece, cut
+from treadle.synthesis.trees.tight_cuts.trimming import trim
+from treadle.synthesis.watch import Watch
+
+_MOST_CELLS = 2**24
+"""A table of unit trees times children is not begun beyond this."""
+
+_SEARCH = 2**28
+"""Steps of local search for lower trees, in equal shares for all kinds of pieces; those that need more go
+without. In large pieces it gains little: what counts is how trees go from border to border."""
+
+
+@dataclass(frozen=True)
+class KindReport:
+    """How one kind of piece was solved.
+
+    Parameters
+    ----------
+    count : int
+        Pieces of this kind.
+    children, relays : int
+    packer : str
+    """
+
+    count: int
+    children: int
+    relays: int
+    packer: str
+
+
+@dataclass(frozen=True)
+class InfeasiblePiece:
+    """A piece that violates condition C: nodes of the fabric S with d+(S) < r(S), and the sets to blame.
+
+    Parameters
+    ----------
+    nodes : array of int32
+    blamed : array of int64
+    reason : str
+    others : tuple of InfeasiblePiece
+        More of them.
+    """
+
+    nodes: Int32Array
+    blamed: Int64Array
+    reason: str
+    others: tuple[InfeasiblePiece, ...] = ()
+
+    @property
+    def all(self) -> tuple[InfeasiblePiece, ...]:
+        """This one and the others."""
+        return (self, *self.others)
+
+
+def fitted_layer(
+    problem: Instance,
+    family: Family,
+    capacities: Int64Array,
+    multiplicities: Int64Array,
+    guarded: Sequence[Sequence[int]],
+    progress: Progress | None,
+    deadline: float | None,
+) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | str:
+    """The pieces of a family, its sets made tight: by what classes of children send each other, else by
+    trimming that spares the guarded cuts.
+    """
+    spread = spread_on_planes(problem, family, capacities, multiplicities)
+    if not isinstance(spread, str):
+        lowered, shares = spread.capacities, spread.shares
+        built = solve_layer(problem, family, lowered, multiplicities, progress, deadline, shares)
+        if isinstance(built, tuple):
+            return built
+    trimmed = trim(problem, family, capacities, multiplicities, guarded)
+    if trimmed.failed.any():
+        return InfeasiblePiece(np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim")
+    return solve_layer(problem, family, trimmed.capacities, multiplicities, progress, deadline)
+
+
+def solve_layer(
+    problem: Instance,
+    family: Family,
+    capacities: Int64Array,
+    multiplicities: Int64Array,
+    progress: Progress | None,
+    deadline: float | None,
+    shares: ClassShares | None = None,
+) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | str:
+    """The pieces of a family whose sets are tight, solved; `shares` are those of the outermost children, if
+    the capacities were made for them.
+    """
+    cutting = cut(problem, family, capacities, multiplicities)
+    block = int(np.gcd.reduce(multiplicities))
+    solved = _solve_kinds(problem, family, cutting, block, progress, deadline, shares)
+    if not isinstance(solved, list):
+        return solved
+    counts = np.bincount(cutting.kind, minlength=len(cutting.kinds)).tolist()
+    reports = tuple(
+        KindReport(count, kind.n_children, kind.n_relays, packer)
+        for count, kind, (_, packer) in zip(counts, cutting.kinds, solved, strict=True)
+    )
+    return layer_of(cutting, [piece for piece, _ in solved]), reports
+
+
+def layer_of(cutting: Cutting, pieces: list[Piece]) -> Layer:
+    """The layer of a family with the trees of each kind of its pieces."""
+    return Layer(
+        tuple(pieces),
+        cutting.kind,
+        cutting.outer,
+        cutting.child_offset,
+        cutting.children,
+        cutting.link_offset,
+        cutting.links,
+    )
+
+
+def _solve_kinds(
+    problem: Instance,
+    family: Family,
+    cutting: Cutting,
+    block: int,
+    progress: Progress | None,
+    deadline: float | None,
+    shares: ClassShares | None,
+) -> list[tuple[Piece, str]] | InfeasiblePiece | str:
+    """Every kind's trees and packer, from the inside out."""
+    depth = family.depth
+    # the innermost piece of each kind, so that the kinds of its children are solved before it
+    order = np.lexsort((-np.arange(family.n_sets), depth)).tolist()
+    example = {int(cutting.kind[number]): number for number in order}
+    inner = sorted((number for number in example.values() if number), key=lambda number: -int(depth[number]))
+    kind = int(cutting.kind[0])
+    local = cutting.kinds[kind]
+    is_direct = not local.n_relays  # then no closed form applies
+    refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner, progress)
+    if refused is not None:
+        return refused
+    solved: dict[int, Piece] = {}
+    packers: dict[int, str] = {}
+    steps = _SEARCH // len(example)
+    for number in inner:
+        own = int(cutting.kind[number])
+        doors = _doors(cutting, number, solved)
+        table = solve_table(cutting.kinds[own], doors, steps, progress=progress, deadline=deadline)
+        solved[own], packers[own] = table.piece, table.packer
+    exchange: tuple[PieceTrees, str] | str
+    if shares is None:
+        exchange = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
+    else:
+        exchange = class_exchange(local, cutting, solved, shares), "class exchange"
+    if isinstance(exchange, str):
+        refused = None if is_direct else _refused(problem, family, cutting, [0], progress)
+        if refused is not None:
+            reason = f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
+            return reason if isinstance(refused, str) else refused
+        table = solve_table(local, _doors(cutting, 0, solved), steps, progress=progress, deadline=deadline)
+        solved[kind], packers[kind] = table.piece, table.packer
+    else:
+        solved[kind] = Piece(local.capacity, local.native, exchange[0], no_crossings(), no_crossings())
+        packers[kind] = exchange[1]
+    return [(solved[kind], packers[kind]) for kind in range(len(cutting.kinds))]
+
+
+def _refused(
+    problem: Instance, family: Family, cutting: Cutting, numbers: list[int], progress: Progress | None
+) -> InfeasiblePiece | str | None:
+    """Why one of these pieces cannot become a table: it is too large, or some violate condition C."""
+    violated = []
+    for number in numbers:
+        local = cutting.kinds[int(cutting.kind[number])]
+        trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
+        if local.n_children * trees > _MOST_CELLS:
+            return f"a piece of {local.n_children} children is too large for a table"
+        nodes = violated_cut(local, progress)
+        if nodes is not None:
+            violated.append(_infeasible(problem, family, cutting, number, nodes))
+    return replace(violated[0], others=tuple(violated[1:])) if violated else None
+
+
+def _doors(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Doors | None:
+    """Members of a piece's children that are sets; None if all are ranks."""
+    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
+    if np.all(codes >= 0):
+        return None
+    links = cutting.links[cutting.link_offset[number] : cutting.link_offset[number + 1]]
+    children: list[tuple[Piece, Int64Array] | None] = []
+    for code in codes.tolist():
+        if code >= 0:
+            children.append(None)
+            continue
+        theirs = cutting.links[cutting.link_offset[~code] : cutting.link_offset[~code + 1]]
+        place = np.minimum(np.searchsorted(links, theirs), len(links) - 1)
+        known = np.where(links[place] == theirs, place, -1).astype(np.int64)
+        children.append((solved[int(cutting.kind[~code])], known))
+    return doors_of(len(links), children)
+
+
+def _closed_form(
+    local: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch
+) -> tuple[PieceTrees, str] | str:
+    """The outermost piece's trees and the name of their form, or why each form does not serve."""
+    reasons = []
+    forms = (
+        ("circulant exchange", circulant_exchange),
+        ("relay exchange", relay_exchange),
+        ("plane exchange", plane_exchange),
+        ("relay planes", relay_planes),
+        ("relayed stars", relayed_stars),
+    )
+    for name, form in forms:
+        trees = form(local, cutting, solved, block, watch)
+        if not isinstance(trees, str):
+            return trees, name
+        reasons.append(trees)
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def _infeasible(
+    problem: Instance, family: Family, cutting: Cutting, number: int, violated: Int32Array
+) -> InfeasiblePiece:
+    """The violated cut of a piece as nodes of the fabric, and the sets whose trimming may be at fault."""
+    local = cutting.kinds[int(cutting.kind[number])]
+    inside = np.zeros(local.n_nodes, dtype=bool)
+    inside[violated] = True
+    nodes: list[NDArray[np.signedinteger]] = []
+    if local.has_outside and inside[local.outside]:
+        nodes.append(np.flatnonzero(family.ancestors[family.depth[number]] != number))
+    codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
+    codes = codes[inside[: local.n_children]]
+    nodes.append(problem.terminals[codes[codes >= 0]])
+    nodes.extend(family.members(int(~code)) for code in codes[codes < 0])
+    relays = cutting.relays[cutting.relay_offset[number] : cutting.relay_offset[number + 1]]
+    nodes.append(relays[inside[local.n_children : local.n_children + local.n_relays]])
+    blamed = cutting.kind == cutting.kind[number] if number else family.outer == 0
+    return InfeasiblePiece(
+        np.concatenate(nodes).astype(np.int32),
+        np.flatnonzero(blamed),
+        f"{len(violated)} of a piece's {local.n_nodes} nodes lack capacity",
+    )

@@ -1,0 +1,291 @@
+"""Solve one kind of piece by the general pipeline, and write its trees out as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.schedules.factored import Crossings, Piece, TableTrees
+from treadle.schedules.trees.forest import Direction, Forest
+from treadle.synthesis.engine import Progress
+from treadle.synthesis.trees.instance import Instance, find_violated_cut
+from treadle.synthesis.trees.packers.packers import pack_lowest
+from treadle.synthesis.trees.packers.tree_packing import to_forest
+from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
+from treadle.synthesis.trees.tight_cuts.alignment import Doors, aligned_rows
+from treadle.synthesis.trees.tight_cuts.closed_forms.evening import evened
+from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_graph, star_packing
+from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
+from treadle.topologies.topology import Topology
+
+_MOST_ALIGNED = 2**18
+"""Trees times children up to which paths are dealt out anew, in Python."""
+
+
+@dataclass(frozen=True)
+class SolvedPiece:
+    """A kind of piece with its trees, and who packed them.
+
+    Parameters
+    ----------
+    piece : Piece
+    packer : str
+    """
+
+    piece: Piece
+    packer: str
+
+
+def local_instance(piece: LocalPiece) -> Instance:
+    """A piece as a flow problem of its own; the outside is its last terminal."""
+    n = piece.n_nodes
+    linked = np.zeros(n, dtype=bool)
+    linked[piece.tails] = True
+    linked[piece.heads] = True
+    is_terminal = ~linked  # a relay without links is none; the fabric's constructor refuses such switches
+    is_terminal[piece.terminals] = True
+    names = (
+        *(f"child{i}" for i in range(piece.n_children)),
+        *(f"relay{i}" for i in range(piece.n_relays)),
+        *(("outside",) if piece.has_outside else ()),
+    )
+    ones = np.ones(len(piece.tails), dtype=np.int64)  # capacities may be beyond any bandwidth
+    topology = Topology("piece", names, is_terminal, piece.tails, piece.heads, ones)
+    return Instance(
+        topology,
+        Direction.BROADCAST,
+        piece.terminals,
+        piece.multiplicities,
+        piece.tails,
+        piece.heads,
+        piece.capacity,
+    )
+
+
+def violated_cut(piece: LocalPiece, progress: Progress | None = None) -> Int32Array | None:
+    """Local nodes S with d+(S) < r(S), or None: condition C holds."""
+    found = find_violated_cut(local_instance(piece), piece.capacity, progress=progress)
+    return None if found is None else found[1]
+
+
+def solve_table(
+    piece: LocalPiece,
+    doors: Doors | None = None,
+    steps: int | None = None,
+    *,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> SolvedPiece:
+    """The trees of a piece, for which condition C must hold.
+
+    Parameters
+    ----------
+    piece : LocalPiece
+    doors : Doors, optional
+        Members of the children that are sets; default: all are ranks.
+    steps : int, optional
+        No local search for lower trees if it may take more than so many.
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
+
+    Notes
+    -----
+    Relays are split off with the outside as a terminal; then the outside is deleted, and the units that enter
+    at a child become unit trees rooted there.
+    """
+    problem = local_instance(piece)
+    star = star_graph(piece)
+    graph = star or remove_switches(
+        problem, piece.capacity, piece.multiplicities, progress=progress, deadline=deadline
+    )
+    if doors is not None:
+        graph = evened(graph, piece.tails, piece.heads)
+    used = np.zeros(len(piece.tails), dtype=np.int64)
+    is_exit = graph.heads == piece.outside if piece.has_outside else np.zeros(len(graph.heads), dtype=bool)
+    is_entrance = graph.tails == piece.outside if piece.has_outside else is_exit
+    exits = _crossings(graph, np.flatnonzero(is_exit), used, entering=False, native=piece.native)
+    entrances = _crossings(graph, np.flatnonzero(is_entrance), used, entering=True, native=piece.native)
+    entered = np.bincount(entrances.child, weights=entrances.units, minlength=piece.n_children)
+    multiplicities = piece.native + entered.astype(np.int64)
+    inner = replace(problem, terminals=problem.terminals[: piece.n_children], weights=multiplicities)
+    rest = _subgraph(graph, ~(is_exit | is_entrance))
+    if star is None:
+        free = piece.capacity - _crossing_loads(entrances, exits, len(piece.tails))
+        packed = pack_lowest(
+            inner,
+            rest,
+            multiplicities,
+            capacities=free,
+            search_steps=steps,
+            progress=progress,
+            deadline=deadline,
+        )
+        forest, packer = to_forest(inner, packed.graph, packed.packing), str(packed.packer)
+    else:
+        forest, packer = to_forest(inner, rest, star_packing(multiplicities)), "star"
+    if doors is None or forest.n_trees * forest.n_ranks > _MOST_ALIGNED:
+        table = table_of(forest, used)
+    else:
+        table = _table(*aligned_rows(forest, doors, entrances), forest, used)
+    solved = Piece(piece.capacity, piece.native, table, entrances, exits)
+    return SolvedPiece(solved, packer)
+
+
+def _subgraph(graph: LogicalGraph, keep: BoolArray) -> LogicalGraph:
+    """Some arcs of a logical graph; paths stay as they are."""
+    counts = np.diff(graph.segment_offset)
+    segments = np.repeat(keep, counts)
+    offset = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int64)
+    return replace(
+        graph,
+        tails=graph.tails[keep],
+        heads=graph.heads[keep],
+        capacities=graph.capacities[keep],
+        segment_offset=offset,
+        segment_path=graph.segment_path[segments],
+        segment_units=graph.segment_units[segments],
+    )
+
+
+def _crossings(
+    graph: LogicalGraph, arcs: Int64Array, used: Int64Array, *, entering: bool, native: Int64Array
+) -> Crossings:
+    """Arcs to or from the outside as runs of capacity units; counts what they take of each link in `used`."""
+    counts = np.diff(graph.segment_offset)[arcs]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    segments = np.repeat(graph.segment_offset[arcs], counts) + within
+    child = np.repeat((graph.heads if entering else graph.tails)[arcs], counts)
+    path, units = graph.segment_path[segments], graph.segment_units[segments]
+    starts, ends = (
+        graph.path_links[graph.path_offset[path]],
+        graph.path_links[graph.path_offset[path + 1] - 1],
+    )
+    border, inside = (starts, ends) if entering else (ends, starts)
+    order = np.lexsort((border, inside, child))
+    child, path, units = child[order], path[order], units[order]
+    border, inside = border[order], inside[order]
+    offset = take_units(border, units, used)
+    inner = np.where(border == inside, offset, 0)
+    longer = border != inside
+    inner[longer] = take_units(inside[longer], units[longer], used)
+    unit = np.zeros(len(child), dtype=np.int64)
+    if entering and len(child):
+        starts_child = np.concatenate([[True], child[1:] != child[:-1]])
+        before = np.cumsum(units) - units
+        unit = before - np.maximum.accumulate(np.where(starts_child, before, 0)) + native[child]
+    rows = np.lexsort((offset, border))
+    return Crossings(
+        link=border[rows].astype(np.int32),
+        offset=offset[rows],
+        units=units[rows],
+        child=child[rows].astype(np.int32),
+        inner=inner[rows],
+        path=path[rows].astype(np.int32),
+        root_unit=unit[rows],
+        path_offset=graph.path_offset,
+        path_links=graph.path_links,
+    )
+
+
+def _crossing_loads(entrances: Crossings, exits: Crossings, n_links: int) -> Int64Array:
+    """Units that what enters and leaves takes of every link."""
+    loads = np.zeros(n_links, dtype=np.int64)
+    for rows in (entrances, exits):
+        lengths = np.diff(rows.path_offset)[rows.path]
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        links = rows.path_links[np.repeat(rows.path_offset[rows.path], lengths) + within]
+        np.add.at(loads, links, np.repeat(rows.units, lengths))
+    return loads
+
+
+def take_units(links: Int32Array, units: Int64Array, used: Int64Array) -> Int64Array:
+    """Give each row the next `units` capacity units of its link: the first of them; `used` counts on."""
+    order = np.argsort(links, kind="stable")
+    sorted_links, sorted_units = links[order], units[order]
+    before = np.cumsum(sorted_units) - sorted_units
+    starts = np.concatenate([[True], sorted_links[1:] != sorted_links[:-1]])[: len(order)]
+    base = np.maximum.accumulate(np.where(starts, before, 0)) if len(order) else before
+    first = np.empty(len(links), dtype=np.int64)
+    first[order] = used[sorted_links] + before - base
+    np.add.at(used, links, units)
+    return first
+
+
+def table_of(forest: Forest, used: Int64Array) -> TableTrees:
+    """A forest as rows of unit trees with one path an edge, each with capacity units of its own."""
+    n = forest.n_ranks
+    path, units = forest.entry_path, forest.entry_units
+    lengths = np.diff(forest.path_offset)
+    first_link = forest.path_links[forest.path_offset[path]]
+    last_link = forest.path_links[forest.path_offset[path + 1] - 1]
+    first = take_units(first_link, units, used)
+    last = first.copy()
+    longer = lengths[path] > 1
+    last[longer] = take_units(last_link[longer], units[longer], used)
+    edge = np.repeat(np.arange(len(forest.entry_offset) - 1), np.diff(forest.entry_offset))
+    before = np.cumsum(units) - units
+    start = before - before[forest.entry_offset[edge]] if len(units) else before
+    tree, begin, count = _rows(forest, edge // n, start)
+    # entry of each (row, child): the last one of that edge that starts no later than the row
+    values = np.unique(start)
+    keys = edge * len(values) + np.searchsorted(values, start)
+    row_edge = tree[:, None] * n + np.arange(n)
+    wanted = row_edge * len(values) + (np.searchsorted(values, begin, side="right") - 1)[:, None]
+    entry = np.searchsorted(keys, wanted, side="right") - 1
+    is_root = np.arange(n) == forest.tree_root[tree][:, None]
+    entry = np.where(is_root, 0, entry)
+    if not len(start):  # a child alone, of whose trees no edge is in this piece
+        path, (first, last, start) = np.zeros(1, dtype=np.int32), np.zeros((3, 1), dtype=np.int64)
+    shift = begin[:, None] - start[entry]
+    return TableTrees(
+        root=forest.tree_root[tree],
+        units=count,
+        parent=forest.parent[tree],
+        path=np.where(is_root, -1, path[entry]).astype(np.int32),
+        first=np.where(is_root, -1, first[entry] + shift),
+        last=np.where(is_root, -1, last[entry] + shift),
+        path_offset=forest.path_offset,
+        path_table=forest.path_links,
+    )
+
+
+def _table(
+    root: Int32Array,
+    units: Int64Array,
+    parent: Int32Array,
+    path: Int32Array,
+    forest: Forest,
+    used: Int64Array,
+) -> TableTrees:
+    """Rows with one path an edge, each with capacity units of its own."""
+    at = path >= 0
+    taken = path[at]
+    each = np.broadcast_to(units[:, None], path.shape)[at]
+    starts = forest.path_links[forest.path_offset[taken]]
+    ends = forest.path_links[forest.path_offset[taken + 1] - 1]
+    longer = np.diff(forest.path_offset)[taken] > 1
+    first = np.full(path.shape, -1, dtype=np.int64)
+    first[at] = take_units(starts, each, used)
+    last = first[at].copy()
+    last[longer] = take_units(ends[longer], each[longer], used)
+    final = np.full(path.shape, -1, dtype=np.int64)
+    final[at] = last
+    return TableTrees(root, units, parent, path, first, final, forest.path_offset, forest.path_links)
+
+
+def _rows(forest: Forest, tree: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Rows of a table: tree, first unit in it, units; a tree is cut wherever an edge changes path."""
+    trees = np.arange(forest.n_trees)
+    pairs = np.stack([np.concatenate([trees, tree]), np.concatenate([np.zeros_like(trees), start])])
+    order = np.lexsort(pairs[::-1])
+    ordered = pairs[:, order]
+    fresh = np.ones(ordered.shape[1], dtype=bool)
+    fresh[1:] = np.any(ordered[:, 1:] != ordered[:, :-1], axis=0)
+    of, begin = ordered[:, fresh]
+    end = np.where(np.append(of[1:] == of[:-1], False), np.append(begin[1:], 0), forest.tree_multiplicity[of])
+    return of, begin, end - begin

@@ -1,0 +1,236 @@
+"""The pieces that a laminar family cuts a flow problem into, in numberings of their own; equal ones once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array, distinct_rows
+from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.tight_cuts.family import Family
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPiece:
+    """One set contracted from within and from without: children, relays, and the outside as one terminal.
+
+    Parameters
+    ----------
+    n_children, n_relays : int
+        Children are nodes 0, 1, ...; relays follow; the outside, if there is one, comes last.
+    has_outside : bool
+    tails, heads : arrays of int32, shape (l,)
+        Local nodes; links in rising order of their numbers in the fabric.
+    capacity : array of int64, shape (l,)
+    native : array of int64, shape (n,)
+        Unit trees rooted in each child.
+    total : int
+        R, unit trees of the whole problem.
+    """
+
+    n_children: int
+    n_relays: int
+    has_outside: bool
+    tails: Int32Array
+    heads: Int32Array
+    capacity: Int64Array
+    native: Int64Array
+    total: int
+
+    @property
+    def n_nodes(self) -> int:
+        """Children, relays and the outside."""
+        return self.n_children + self.n_relays + self.has_outside
+
+    @property
+    def outside(self) -> int:
+        """Number of the outside, the last node."""
+        return self.n_nodes - 1
+
+    @property
+    def terminals(self) -> Int32Array:
+        """Children, then the outside."""
+        nodes = list(range(self.n_children)) + ([self.outside] if self.has_outside else [])
+        return np.array(nodes, dtype=np.int32)
+
+    @property
+    def multiplicities(self) -> Int64Array:
+        """Unit trees rooted at each of `terminals`."""
+        outer = [self.total - int(self.native.sum())] if self.has_outside else []
+        return np.concatenate([self.native, np.array(outer, dtype=np.int64)])
+
+
+@dataclass(frozen=True, eq=False)
+class Cutting:
+    """All pieces of a family; arrays as in `treadle.schedules.factored.Layer`.
+
+    Parameters
+    ----------
+    kinds : tuple of LocalPiece
+    kind : array of int32, shape (p,)
+    outer : array of int32, shape (p,)
+    child_offset, children : arrays of int64, int32
+    link_offset, links : arrays of int64, int32
+    relay_offset, relays : arrays of int64, int32
+        Relays of each piece, nodes of the fabric.
+    """
+
+    kinds: tuple[LocalPiece, ...]
+    kind: Int32Array
+    outer: Int32Array
+    child_offset: Int64Array
+    children: Int32Array
+    link_offset: Int64Array
+    links: Int32Array
+    relay_offset: Int64Array
+    relays: Int32Array
+
+
+def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array) -> Cutting:
+    """Cut a problem into the pieces of a family whose sets are tight.
+
+    Parameters
+    ----------
+    problem : Instance
+    family : Family
+    capacities : array of int64, shape (m,)
+    multiplicities : array of int64, shape (N,)
+        r(v) of each rank.
+    """
+    child_offset, children, place_of_rank, place_of_set = children_of(problem, family)
+    counts = np.diff(child_offset)
+    relays = problem.relays
+    relays = relays[np.argsort(family.innermost[relays], kind="stable")]
+    owner = family.innermost[relays]
+    relay_offset = _offsets(np.bincount(owner, minlength=family.n_sets))
+    own_place = np.zeros(problem.n_nodes, dtype=np.int32)  # of a node in the piece that it is a member of
+    own_place[problem.terminals] = place_of_rank
+    own_place[relays] = np.arange(len(relays)) - relay_offset[owner] + counts[owner]
+    piece, link, tail, head = _incidences(problem, family, capacities, own_place, place_of_set)
+    link_offset = _offsets(np.bincount(piece, minlength=family.n_sets))
+    weight = np.zeros(problem.n_nodes, dtype=np.int64)
+    weight[problem.terminals] = multiplicities
+    roots = family.sums(weight)
+    is_set = children < 0
+    native = np.where(is_set, roots[np.where(is_set, ~children, 0)], multiplicities[np.maximum(children, 0)])
+    outside = (counts + np.diff(relay_offset))[piece]
+    rows = np.empty((len(link), 3), dtype=np.int64)
+    rows[:, 0] = np.where(tail < 0, outside, tail)
+    rows[:, 1] = np.where(head < 0, outside, head)
+    rows[:, 2] = capacities[link]
+    kind, examples = _alike(child_offset, link_offset, relay_offset, native, rows)
+    kinds = []
+    for number in examples.tolist():
+        table = rows[link_offset[number] : link_offset[number + 1]]
+        kinds.append(
+            LocalPiece(
+                n_children=int(counts[number]),
+                n_relays=int(relay_offset[number + 1] - relay_offset[number]),
+                has_outside=number > 0,
+                tails=table[:, 0].astype(np.int32),
+                heads=table[:, 1].astype(np.int32),
+                capacity=table[:, 2].copy(),
+                native=native[child_offset[number] : child_offset[number + 1]].copy(),
+                total=int(multiplicities.sum()),
+            )
+        )
+    return Cutting(
+        tuple(kinds),
+        kind,
+        family.outer,
+        child_offset,
+        children,
+        link_offset,
+        link.astype(np.int32),
+        relay_offset,
+        relays,
+    )
+
+
+def _alike(
+    child_offset: Int64Array,
+    link_offset: Int64Array,
+    relay_offset: Int64Array,
+    native: Int64Array,
+    rows: Int64Array,
+) -> tuple[Int32Array, Int64Array]:
+    """Kind of each piece, numbered as they appear, and the first piece of each kind."""
+    children, links = np.diff(child_offset), np.diff(link_offset)
+    is_outermost = np.arange(len(children)) == 0
+    _, shape = distinct_rows(np.stack([is_outermost, children, links, np.diff(relay_offset)], axis=1))
+    groups = np.split(np.argsort(shape, kind="stable"), np.cumsum(np.bincount(shape))[:-1])
+    example = np.empty(len(children), dtype=np.int64)
+    for group in groups:  # as many children, links and relays each
+        of_children = child_offset[group][:, None] + np.arange(children[group[0]])
+        of_links = link_offset[group][:, None] + np.arange(links[group[0]])
+        table = np.concatenate([native[of_children], rows[of_links].reshape(len(group), -1)], axis=1)
+        first, which = distinct_rows(table)
+        example[group] = group[first[which]]
+    examples, kind = np.unique(example, return_inverse=True)
+    return kind.astype(np.int32), examples
+
+
+def children_of(problem: Instance, family: Family) -> tuple[Int64Array, Int32Array, Int32Array, Int32Array]:
+    """Children of each piece by least rank: offsets, codes, and the place of every rank and every set."""
+    n = len(problem.terminals)
+    home = family.innermost[problem.terminals]
+    ranks = np.arange(n, dtype=np.int64)
+    first = np.full(family.n_sets, n, dtype=np.int64)
+    for row in family.ancestors[:, problem.terminals]:
+        live = row >= 0
+        np.minimum.at(first, row[live], ranks[live])
+    sets = np.arange(1, family.n_sets, dtype=np.int64)
+    piece = np.concatenate([home, family.outer[1:]]).astype(np.int64)
+    order = np.lexsort((np.concatenate([ranks, first[1:]]), piece))
+    offset = _offsets(np.bincount(piece, minlength=family.n_sets))
+    codes = np.concatenate([ranks, ~sets])[order].astype(np.int32)
+    place = np.empty(len(order), dtype=np.int32)
+    place[order] = np.arange(len(order)) - offset[piece[order]]
+    return offset, codes, place[:n], np.concatenate([np.zeros(1, dtype=np.int32), place[n:]])
+
+
+def _incidences(
+    problem: Instance,
+    family: Family,
+    capacities: Int64Array,
+    own_place: Int32Array,
+    place_of_set: Int32Array,
+) -> tuple[Int64Array, Int64Array, Int32Array, Int32Array]:
+    """Each piece's links and their local ends, -1 outside, by (piece, link)."""
+    ancestors = family.ancestors
+    depths = len(ancestors)
+    live = np.flatnonzero((capacities > 0) & (problem.tails != problem.heads))
+    tails, heads = problem.tails[live], problem.heads[live]
+    pieces, links, locals_of_tail, locals_of_head = [], [], [], []
+    for depth in range(depths):
+        at_tail, at_head = ancestors[depth, tails], ancestors[depth, heads]
+        below = ancestors[depth + 1] if depth + 1 < depths else np.full(problem.n_nodes, -1, dtype=np.int32)
+        place = np.where(below >= 0, place_of_set[np.maximum(below, 0)], own_place)
+        same_child = (below[tails] >= 0) & (below[tails] == below[heads])
+        within = (at_tail >= 0) & (at_tail == at_head) & ~same_child
+        leaves = (at_tail >= 0) & (at_tail != at_head)
+        enters = (at_head >= 0) & (at_tail != at_head)
+        for mask, piece, has_tail, has_head in (
+            (within, at_tail, True, True),
+            (leaves, at_tail, True, False),
+            (enters, at_head, False, True),
+        ):
+            at = np.flatnonzero(mask)
+            pieces.append(piece[at].astype(np.int64))
+            links.append(live[at])
+            outside = np.full(len(at), -1, dtype=np.int32)
+            locals_of_tail.append(place[tails[at]] if has_tail else outside)
+            locals_of_head.append(place[heads[at]] if has_head else outside)
+    piece, link = np.concatenate(pieces), np.concatenate(links)
+    order = np.argsort(piece * (len(problem.tails) + 1) + link, kind="stable")  # a few rising runs
+    return (
+        piece[order],
+        link[order],
+        np.concatenate(locals_of_tail)[order],
+        np.concatenate(locals_of_head)[order],
+    )
+
+
+def _offsets(counts: Int64Array) -> Int64Array:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -1,0 +1,105 @@
+"""How many trees, and how much bandwidth one takes: from the cuts of a family and of single ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array, distinct, distinct_rows
+from treadle.synthesis.trees.fixed_trees import least_scale
+from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.tight_cuts.family import Family
+
+
+@dataclass(frozen=True)
+class CutClass:
+    """Cuts that are alike: bandwidths of the links into X, and the weight outside of it.
+
+    Parameters
+    ----------
+    entering : Counter of int
+        How many links of each bandwidth enter X.
+    demand : int
+        W - w(X) > 0.
+    nodes : tuple of int
+        X itself for one cut of the class.
+    """
+
+    entering: Counter[int]
+    demand: int
+    nodes: tuple[int, ...]
+
+    @property
+    def rate(self) -> Fraction:
+        """Bandwidth per unit of shard weight, bytes/s."""
+        return Fraction(sum(b * count for b, count in self.entering.items()), self.demand)
+
+    def units(self, scale: Fraction) -> int:
+        """Sum of floor(U b) over the links that enter."""
+        return sum(count * (b * scale.numerator // scale.denominator) for b, count in self.entering.items())
+
+
+def cut_against(problem: Instance, nodes: Int32Array) -> CutClass | None:
+    """The cut out of a set S of nodes as a class: its X is all the rest; None if it says nothing."""
+    inside = np.zeros(problem.n_nodes, dtype=bool)
+    inside[nodes] = True
+    demand = int(problem.weights[inside[problem.terminals]].sum())
+    if not demand or inside[problem.terminals].all():
+        return None
+    crossing = problem.bandwidths[inside[problem.tails] & ~inside[problem.heads]]
+    return CutClass(Counter(crossing.tolist()), demand, tuple(np.flatnonzero(~inside).tolist()))
+
+
+def cut_classes(problem: Instance, family: Family) -> list[CutClass]:
+    """The cuts around the sets of a family and around single ranks, equal ones once."""
+    weight = np.zeros(problem.n_nodes, dtype=np.int64)
+    weight[problem.terminals] = problem.weights
+    found: list[CutClass] = []
+    single = np.full(problem.n_nodes, -1, dtype=np.int32)
+    single[problem.terminals] = problem.terminals
+    for row in [single, *family.ancestors[1:]]:
+        inside = np.zeros(int(row.max(initial=-1)) + 1, dtype=np.int64)
+        live = row >= 0
+        np.add.at(inside, row[live], weight[live])
+        for number, entering in _classes(problem, row, inside):
+            demand = int(weight.sum() - inside[number])
+            if demand:
+                nodes = tuple(np.flatnonzero(row == number).tolist())
+                found.append(CutClass(entering, demand, nodes))
+    return found
+
+
+def _classes(problem: Instance, row: Int32Array, inside: Int64Array) -> Iterator[tuple[int, Counter[int]]]:
+    """One set of each class, by weight inside and bandwidths entering."""
+    links = np.flatnonzero((row[problem.heads] >= 0) & (row[problem.heads] != row[problem.tails]))
+    owner, bandwidth = row[problem.heads[links]], problem.bandwidths[links]
+    values = distinct(bandwidth)
+    place = np.searchsorted(values, bandwidth)
+    pair, counts = np.unique(owner.astype(np.int64) * len(values) + place, return_counts=True)
+    owner, place = np.divmod(pair, max(1, len(values)))
+    numbers = np.flatnonzero(np.bincount(row[row >= 0]))
+    starts = np.searchsorted(owner, numbers)
+    ends = np.searchsorted(owner, numbers, side="right")
+    widths = ends - starts
+    for width in np.unique(widths).tolist():
+        chosen = np.flatnonzero(widths == width)
+        columns = starts[chosen][:, None] + np.arange(width)
+        table = np.concatenate([inside[numbers[chosen]][:, None], place[columns], counts[columns]], axis=1)
+        for position in distinct_rows(table)[0].tolist():
+            of = columns[position]
+            entering = Counter(dict(zip(values[place[of]].tolist(), counts[of].tolist(), strict=True)))
+            yield int(numbers[chosen[position]]), entering
+
+
+def scale_for(classes: list[CutClass], trees: int, rate: Fraction) -> Fraction:
+    """The least U >= trees / rate with which floor(U b) holds `trees` per unit of weight in these cuts."""
+    scale = trees / rate
+    while True:
+        higher = max(least_scale(one.entering, trees * one.demand, scale) for one in classes)
+        if higher == scale:
+            return scale
+        scale = higher

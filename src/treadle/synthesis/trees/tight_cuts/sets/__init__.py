@@ -1,0 +1,1 @@
+"""Which sets of nodes are likely to be tight."""

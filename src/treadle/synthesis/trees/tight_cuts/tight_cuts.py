@@ -1,0 +1,287 @@
+"""A factored forest from tight cuts: a scale, a family of sets, trimming, pieces; cuts learnt on the way."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import islice
+from math import lcm
+
+import numpy as np
+
+from treadle.arrays import exact_sum
+from treadle.schedules.factored import FactoredForest, Layer
+from treadle.schedules.witness import CutWitness
+from treadle.synthesis.engine import Progress, TimeLimitError
+from treadle.synthesis.trees.fixed_trees import floor_capacities
+from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
+from treadle.synthesis.trees.optimality import Optimum
+from treadle.synthesis.trees.switch_removal import unbalanced_relay
+from treadle.synthesis.trees.tight_cuts.closed_forms.spare_relays import without_partial_relays
+from treadle.synthesis.trees.tight_cuts.family import Family
+from treadle.synthesis.trees.tight_cuts.layers import (
+    InfeasiblePiece,
+    KindReport,
+    fitted_layer,
+    solve_layer,
+)
+from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut_classes, scale_for
+from treadle.synthesis.trees.tight_cuts.sets.detection import components, detect
+from treadle.synthesis.trees.tight_cuts.sets.hosts import with_hosts
+from treadle.synthesis.trees.tight_cuts.superposition import single_rate, split_layers
+
+_MOST_SCALES = 2**12
+"""Numbers of trees that are tried for the optimum."""
+
+_MOST_ROUNDS = 64
+"""How often a cut may be learnt or a set be dropped."""
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """A factored forest and what is proved of it.
+
+    Parameters
+    ----------
+    forest : FactoredForest
+    optimum : Optimum
+    trees : int
+        k, per unit of shard weight.
+    scale : Fraction
+        U: capacity units per byte/s.
+    algbw : Fraction
+        W k / U, bytes/s.
+    kinds : tuple of KindReport
+    exact_trees : int
+        A number of trees with which the optimum was attained, which proves it; 0: not known.
+    """
+
+    forest: FactoredForest
+    optimum: Optimum
+    trees: int
+    scale: Fraction
+    algbw: Fraction
+    kinds: tuple[KindReport, ...]
+    exact_trees: int = 0
+
+    @property
+    def summary(self) -> str:
+        """Kinds of pieces and who solved them, in a line."""
+        counts: Counter[tuple[int, str]] = Counter()
+        for one in self.kinds:
+            counts[one.children, one.packer] += one.count
+        parts = (
+            f"{count} of {children} children by {packer}" for (children, packer), count in counts.items()
+        )
+        return f"{len(self.kinds)} kinds of pieces: " + ", ".join(parts)
+
+
+def decompose_with(
+    problem: Instance,
+    trees: Sequence[int],
+    *,
+    share: Fraction | None = None,
+    detected: Family | None = None,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Decomposition | str:
+    """A factored forest by tight-cut decomposition, or why there is none.
+
+    Parameters
+    ----------
+    problem : Instance
+    trees : sequence of int
+        Numbers of trees per unit of shard weight to choose from, rising.
+    share : Fraction, optional
+        The fewest trees that reach this share of the optimum, or nothing; 1: just the optimum, for which
+        layers of any number of trees are tried too. Default: the best.
+    detected : Family, optional
+        What `detect` finds.
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md. The optimum is proved by one cut and the construction; a cut
+    that a piece violates is a cut of the fabric too.
+    """
+    detected = detected or detect(problem)
+    parts = components(problem.n_nodes, problem.tails, problem.heads)[problem.terminals]
+    if np.any(parts != parts[0]):
+        return "some rank cannot be reached"
+    if detected.n_sets == 1:
+        return "no set of several ranks is joined better within than to the rest"
+    if unbalanced_relay(problem, problem.bandwidths) is not None:
+        return "a switch has unequal bandwidth in and out"
+    known = _Known(detected)
+    for _ in range(_MOST_ROUNDS):
+        if deadline is not None and time.monotonic() > deadline:
+            raise TimeLimitError("tight cuts")
+        classes = [*cut_classes(problem, known.family), *known.cuts]
+        tightest = min(classes, key=lambda one: one.rate)
+        if not tightest.rate:
+            return "some rank cannot be reached"
+        found = _attempts(problem, known, classes, tightest, trees, share, progress, deadline)
+        if not isinstance(found, _Known):
+            return found
+        known = found
+        if known.family.n_sets == 1:
+            why = "no detected set can be made tight"
+            if share != 1 or tightest.rate != single_rate(problem):
+                return why
+            best = _optimum(problem, tightest)
+            layered = _superposed(problem, detected, best, progress, deadline)
+            return f"{why}; layers: {layered}" if isinstance(layered, str) else layered
+    return "too many cuts had to be learnt"
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the search for a scale goes by.
+
+    Parameters
+    ----------
+    family : Family
+    cuts : tuple of CutClass
+        Cuts that pieces violated, which bound the rate or the capacities' floors.
+    guarded : tuple of CutClass
+        Cuts that only trimming made too small, which it is to spare.
+    """
+
+    family: Family
+    cuts: tuple[CutClass, ...] = ()
+    guarded: tuple[CutClass, ...] = ()
+
+
+def _attempts(
+    problem: Instance,
+    known: _Known,
+    classes: list[CutClass],
+    tightest: CutClass,
+    trees: Sequence[int],
+    share: Fraction | None,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Decomposition | str | _Known:
+    """The first number of trees that can be built; or a better family, or more cuts."""
+    best = _optimum(problem, tightest)
+    family = with_hosts(problem, known.family)
+    hosted = known if family is known.family else replace(known, family=family)
+    for number, scale in _choices(classes, tightest, trees, share, deadline):
+        built = _build(problem, hosted, best, number, scale, progress, deadline)
+        if hosted is not known and not isinstance(built, Decomposition):
+            built = _build(problem, known, best, number, scale, progress, deadline)
+        if not isinstance(built, InfeasiblePiece):
+            return built
+        cuts = [(each, cut_against(problem, each.nodes)) for each in built.all]
+        worse = [cut for _, cut in cuts if cut is not None and cut.rate < tightest.rate]
+        if worse:
+            return replace(known, cuts=(*known.cuts, *worse))
+        floored = [cut for _, cut in cuts if cut is not None and cut.units(scale) < number * cut.demand]
+        if floored and share == 1:
+            continue  # the floors are at fault: more trees make them finer
+        if floored:
+            return replace(known, cuts=(*known.cuts, *floored))
+        guarded = [cut for _, cut in cuts if cut is not None and cut not in known.guarded]
+        if guarded:
+            return replace(known, guarded=(*known.guarded, *guarded))
+        dropped = np.zeros(known.family.n_sets, dtype=bool)
+        for each, _ in cuts:
+            dropped[each.blamed] = True
+        dropped[0] = False
+        if not dropped.any():
+            return f"a piece has no forest: {built.reason}"
+        return replace(known, family=known.family.without(dropped))
+    return "no number of trees in reach attains the optimum"
+
+
+def _choices(
+    classes: list[CutClass],
+    tightest: CutClass,
+    trees: Sequence[int],
+    share: Fraction | None,
+    deadline: float | None,
+) -> Iterator[tuple[int, Fraction]]:
+    """Numbers of trees and their scales: those that reach the share by number, else the best first."""
+    rate = tightest.rate
+    # at the optimum all units into the tightest cut are needed, so none of its floors may cut anything off
+    step = lcm(*((b / rate).denominator for b in tightest.entering)) if share == 1 else 1
+
+    def scaled(number: int) -> tuple[int, Fraction]:
+        if deadline is not None and time.monotonic() > deadline:
+            raise TimeLimitError("tight cuts")
+        return number, scale_for(classes, number, rate)
+
+    whole = islice(_multiples(trees, step), _MOST_SCALES)
+    found = (scaled(number) for number in whole)
+    if share is not None:
+        yield from ((number, scale) for number, scale in found if number >= share * rate * scale)
+    else:
+        yield from sorted(found, key=lambda pair: (-pair[0] / pair[1], pair[0]))
+
+
+def _multiples(trees: Sequence[int], step: int) -> Iterable[int]:
+    """Those of the numbers that are multiples of `step`."""
+    if isinstance(trees, range) and trees.start == trees.step == 1:
+        return trees[step - 1 :: step]
+    return (number for number in trees if number % step == 0)
+
+
+def _optimum(problem: Instance, tightest: CutClass) -> Optimum:
+    outside = np.ones(problem.n_nodes, dtype=bool)
+    outside[list(tightest.nodes)] = False
+    witness = CutWitness(tuple(np.flatnonzero(outside).tolist()))
+    return Optimum(tightest.rate, int(problem.weights.sum()) * tightest.rate, witness)
+
+
+def _build(
+    problem: Instance,
+    known: _Known,
+    best: Optimum,
+    number: int,
+    scale: Fraction,
+    progress: Progress | None,
+    deadline: float | None,
+) -> Decomposition | InfeasiblePiece | str:
+    capacities = floor_capacities(problem.bandwidths, scale)
+    multiplicities = problem.weights * number
+    if exact_sum(capacities) + exact_sum(multiplicities) >= UNIT_LIMIT:
+        return "capacities of 2**61 units or more would be needed"
+    if unbalanced_relay(problem, capacities) is not None:
+        return "rounded capacities leave a switch unbalanced"
+    guarded = [cut.nodes for cut in known.guarded]
+    lean = without_partial_relays(problem, known.family, capacities, multiplicities)
+    built: tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | str = ""
+    for room in (lean, capacities):
+        if room is not None and not isinstance(built, tuple):
+            built = fitted_layer(problem, known.family, room, multiplicities, guarded, progress, deadline)
+    if not isinstance(built, tuple):
+        return built
+    layer, reports = built
+    forest = FactoredForest(problem.direction, multiplicities, (layer,))
+    algbw = Fraction(int(problem.weights.sum()) * number) / scale
+    return Decomposition(forest, best, number, scale, algbw, reports, number if algbw == best.algbw else 0)
+
+
+def _superposed(
+    problem: Instance, family: Family, best: Optimum, progress: Progress | None, deadline: float | None
+) -> Decomposition | str:
+    """The optimum of equal boxes whose ranks, not borders, bind: a box-tight layer and a flat one."""
+    split = split_layers(problem, family)
+    if isinstance(split, str):
+        return split
+    layers: list[Layer] = []
+    reports: tuple[KindReport, ...] = ()
+    whole = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
+    for part, of in ((split.boxes, family), (split.flat, whole)):
+        if not part.trees:
+            continue
+        built = solve_layer(problem, of, part.capacities, problem.weights * part.trees, progress, deadline)
+        if not isinstance(built, tuple):
+            return f"a layer has no forest: {built if isinstance(built, str) else built.reason}"
+        layers.append(built[0])
+        reports += built[1]
+    number = split.boxes.trees + split.flat.trees
+    forest = FactoredForest(problem.direction, problem.weights * number, tuple(layers))
+    return Decomposition(forest, best, number, split.scale, best.algbw, reports, number)

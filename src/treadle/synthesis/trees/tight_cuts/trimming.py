@@ -1,0 +1,265 @@
+"""Lower capacities so that the sets of a family become exactly tight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.tight_cuts.family import Family
+from treadle.synthesis.trees.tight_cuts.proportion import in_proportion
+
+_ROUNDS = 8
+"""How often what some links may not be lowered by is dealt out to others."""
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """What trimming came to.
+
+    Parameters
+    ----------
+    capacities : array of int64, shape (m,)
+    failed : array of bool, shape (s,)
+        Sets that could not be made tight.
+    """
+
+    capacities: Int64Array
+    failed: BoolArray
+
+
+def trim(
+    problem: Instance,
+    family: Family,
+    capacities: Int64Array,
+    multiplicities: Int64Array,
+    guarded: Sequence[Sequence[int]] = (),
+) -> Trimmed:
+    """Lower links that enter sets until R - r(X) units enter each set X.
+
+    Parameters
+    ----------
+    problem : Instance
+    family : Family
+    capacities : array of int64, shape (m,)
+        At least R - r(X) must enter each set.
+    multiplicities : array of int64, shape (N,)
+    guarded : sequence of sequences of int
+        Nodes of further sets Y, each of which shall keep R - r(Y) entering units.
+
+    Notes
+    -----
+    At a relay both directions of a pair of links are lowered by the same amount, which keeps it balanced.
+    Links that enter a set that is tight already are left alone, and both of a pair if one of them does. No
+    more is taken off than single ranks, sets around and within, and guarded sets can spare, nor so much that
+    ranks or sets could not send their own trees out. Whether what remains suffices is for the pieces to say.
+    Sets are treated from the inside out; if that fails for some, and for fewer from the outside in, then that
+    way.
+    """
+    depths = range(1, int(family.depth.max(initial=0)) + 1)
+    cuts = _cuts(problem, family, multiplicities, guarded)
+    inward = _trimmed(problem, family, cuts, capacities, depths[::-1])
+    if not inward.failed.any() or len(depths) < 2:
+        return inward
+    outward = _trimmed(problem, family, cuts, capacities, depths)
+    return outward if outward.failed.sum() < inward.failed.sum() else inward
+
+
+@dataclass(frozen=True, eq=False)
+class _Cuts:
+    """Disjoint sets that must keep some of the units that enter them, or that leave them.
+
+    Parameters
+    ----------
+    depth : int
+        Of a family's sets that are to be made tight; else 0.
+    row : array of int32, shape (n,)
+        The set that holds each node, or -1.
+    need : array of int64
+        Units that must enter (leave) each set.
+    leaving : bool
+    """
+
+    depth: int
+    row: Int32Array
+    need: Int64Array
+    leaving: bool = False
+
+
+def _cuts(
+    problem: Instance, family: Family, multiplicities: Int64Array, guarded: Sequence[Sequence[int]]
+) -> list[_Cuts]:
+    """The family's sets by depth, single ranks, what leaves both, and guarded sets."""
+    weight = np.zeros(problem.n_nodes, dtype=np.int64)
+    weight[problem.terminals] = multiplicities
+    total, own = multiplicities.sum(), family.sums(weight)
+    single = np.full(problem.n_nodes, -1, dtype=np.int32)
+    single[problem.terminals] = problem.terminals
+    cuts = [_Cuts(0, single, total - weight), _Cuts(0, single, weight, leaving=True)]
+    for depth, row in enumerate(family.ancestors[1:], 1):
+        cuts += [_Cuts(depth, row, total - own), _Cuts(0, row, own, leaving=True)]
+    for nodes in guarded:
+        row = np.full(problem.n_nodes, -1, dtype=np.int32)
+        row[list(nodes)] = 0
+        cuts.append(_Cuts(0, row, np.array([total - weight[list(nodes)].sum()])))
+    return cuts
+
+
+def _trimmed(
+    problem: Instance, family: Family, cuts: list[_Cuts], capacities: Int64Array, depths: Sequence[int]
+) -> Trimmed:
+    state = _State.of(problem, family, cuts, capacities)
+    for depth in depths:
+        row = family.ancestors[depth]
+        tail, head = row[problem.tails], row[problem.heads]
+        shared = state.paired & (tail >= 0) & (head >= 0) & (tail != head)
+        sets = np.flatnonzero(family.depth == depth)
+        for group in [sets] if not shared.any() else [sets[i : i + 1] for i in range(len(sets))]:
+            chosen = np.zeros(family.n_sets + 1, dtype=bool)
+            chosen[group] = True
+            links = np.flatnonzero(chosen[head] & (head != tail))  # head -1 is the last, never chosen
+            _trim_group(state, head[links], links, depth)
+            good = chosen & ~np.append(state.failed, True)
+            state.fixed[(tail != head) & (good[head] | (state.paired & good[tail]))] = True
+    return Trimmed(state.capacities, state.failed)
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Capacities while they are lowered, in place.
+
+    Parameters
+    ----------
+    problem : Instance
+    cuts : list of _Cuts
+    capacities : array of int64, shape (m,)
+    failed : array of bool, shape (s,)
+    mates : array of int64, shape (m,)
+        The link the other way that is lowered alike, -1 where there is none.
+    paired, fixed : array of bool, shape (m,)
+        Links at relays; links that must stay as they are.
+    """
+
+    problem: Instance
+    cuts: list[_Cuts]
+    capacities: Int64Array
+    failed: BoolArray
+    mates: Int64Array
+    paired: BoolArray
+    fixed: BoolArray
+
+    @staticmethod
+    def of(problem: Instance, family: Family, cuts: list[_Cuts], capacities: Int64Array) -> _State:
+        is_relay = np.ones(problem.n_nodes, dtype=bool)
+        is_relay[problem.terminals] = False
+        paired = is_relay[problem.tails] | is_relay[problem.heads]
+        mates = np.where(paired, _mates(problem, capacities), -1)
+        failed = np.zeros(family.n_sets, dtype=bool)
+        return _State(problem, cuts, capacities.copy(), failed, mates, paired, paired & (mates < 0))
+
+    def spared(self, links: Int64Array, lowered: Int64Array, depth: int) -> Int64Array:
+        """What links may be lowered by if no other cut is to lack units: each shares what it can spare."""
+        lowered = lowered.copy()
+        back = self.paired[links]
+        heads = np.concatenate([self.problem.heads[links], self.problem.tails[links[back]]])
+        tails = np.concatenate([self.problem.tails[links], self.problem.heads[links[back]]])
+        place = np.concatenate([np.arange(len(links)), np.flatnonzero(back)])
+        for cuts in self.cuts:
+            if cuts.depth == depth:
+                continue
+            inner, outer = (tails, heads) if cuts.leaving else (heads, tails)
+            across = (cuts.row[inner] >= 0) & (cuts.row[inner] != cuts.row[outer])
+            if not across.any():
+                continue
+            owner, of = cuts.row[inner[across]], place[across]
+            spare = self._crossing(cuts) - cuts.need
+            asked = np.zeros(len(cuts.need), dtype=np.int64)
+            np.add.at(asked, owner, lowered[of])
+            # what lacks capacity as it is has no say: it is dropped, or the rate is too high
+            short = (asked[owner] > spare[owner]) & (spare[owner] >= 0)
+            owner, of = owner[short], of[short]
+            np.minimum.at(lowered, of, in_proportion(lowered[of], spare[owner], asked[owner]))
+        return lowered
+
+    def _crossing(self, cuts: _Cuts) -> Int64Array:
+        """Units that enter (leave) each set."""
+        ends = (self.problem.tails, self.problem.heads)
+        inner, outer = (cuts.row[each] for each in (ends if cuts.leaving else ends[::-1]))
+        across = (inner >= 0) & (inner != outer)
+        total = np.zeros(len(cuts.need), dtype=np.int64)
+        np.add.at(total, inner[across], self.capacities[across])
+        return total
+
+
+def _trim_group(state: _State, owner: Int32Array, links: Int64Array, depth: int) -> None:
+    """Trim sets that share no link with each other, in place; `owner` is the set that each link enters."""
+    count = len(state.failed)
+    whole = state.capacities[links]
+    surplus = _sums(owner, whole, count) - next(cuts.need for cuts in state.cuts if cuts.depth == depth)
+    free = ~state.fixed[links] & (surplus[owner] > 0)
+    lowered = np.zeros(len(links), dtype=np.int64)
+    for _ in range(_ROUNDS):
+        missing = np.maximum(surplus - _sums(owner, lowered, count), 0)
+        more = np.zeros(len(links), dtype=np.int64)
+        more[free] = _spread(owner[free], links[free], (whole - lowered)[free], missing)
+        spared = state.spared(links, lowered + more, depth)
+        free &= spared == lowered + more  # the others have come to what a cut can spare
+        lowered = spared
+        if np.all(_sums(owner, lowered, count) >= surplus) or not free.any():
+            break
+    sets = np.unique(owner)
+    state.failed[sets[_sums(owner, lowered, count)[sets] != surplus[sets]]] = True
+    chosen = np.flatnonzero((lowered > 0) & ~state.failed[owner])
+    state.capacities[links[chosen]] -= lowered[chosen]
+    both = links[chosen][state.mates[links[chosen]] >= 0]
+    state.capacities[state.mates[both]] = state.capacities[both]
+
+
+def _spread(owner: Int32Array, links: Int64Array, rooms: Int64Array, missing: Int64Array) -> Int64Array:
+    """What is missing of each set dealt out to its links, in proportion to the room they have."""
+    count = len(missing)
+    total = _sums(owner, rooms, count)
+    taken = np.minimum(missing, total)
+    kept = in_proportion(rooms, (total - taken)[owner], np.maximum(total, 1)[owner])
+    left = total - taken - _sums(owner, kept, count)
+    order = np.lexsort((links, owner))
+    order = order[rooms[order] > 0]
+    starts = np.ones(len(order), dtype=bool)
+    starts[1:] = owner[order[1:]] != owner[order[:-1]]
+    place = np.arange(len(order)) - np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))
+    kept[order] += place < left[owner[order]]  # fewer units are left than there are links
+    return rooms - kept
+
+
+def _sums(owner: Int32Array, values: Int64Array, count: int) -> Int64Array:
+    total = np.zeros(count, dtype=np.int64)
+    np.add.at(total, owner, values)
+    return total
+
+
+def _mates(problem: Instance, capacities: Int64Array) -> Int64Array:
+    """The link the other way with equal capacity, -1 where there is none, shape (m,)."""
+    links = np.flatnonzero(problem.tails != problem.heads)
+    tails, heads = problem.tails[links].astype(np.int64), problem.heads[links].astype(np.int64)
+    pair = np.minimum(tails, heads) * problem.n_nodes + np.maximum(tails, heads)
+    onward = tails < heads
+    order = np.lexsort(
+        (onward, capacities[links], pair)
+    )  # of a group of pair and capacity backward ones first
+    links, pair, onward = links[order], pair[order], onward[order]
+    fresh = np.ones(len(links), dtype=bool)
+    fresh[1:] = (pair[1:] != pair[:-1]) | (capacities[links[1:]] != capacities[links[:-1]])
+    start = np.flatnonzero(fresh)
+    group = np.cumsum(fresh) - 1
+    backward = np.bincount(group[~onward], minlength=len(start))
+    place = np.flatnonzero(onward)
+    group = group[place]
+    other = place - backward[group]
+    matched = other < start[group] + backward[group]
+    one, other = links[place[matched]], links[other[matched]]
+    mates = np.full(len(capacities), -1, dtype=np.int64)
+    mates[one], mates[other] = other, one
+    return mates

@@ -1,0 +1,46 @@
+"""Trees written out in parts whose every edge takes one path, and in the order from the root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from treadle.schedules.trees.forest import Forest, Tree, TreeSpec
+
+
+def single_path_trees(forest: Forest) -> Iterator[TreeSpec]:
+    """All trees, cut so that every edge of each part takes one path."""
+    for root in range(forest.n_ranks):
+        for tree in forest.trees(root):
+            yield from _single_path_parts(forest, tree)
+
+
+def _single_path_parts(forest: Forest, tree: Tree) -> Iterator[TreeSpec]:
+    offset = tree.entry_offset
+    ends = np.cumsum(tree.entry_units)
+    before = np.concatenate([[0], ends])[offset[:-1]]
+    within = ends - np.repeat(before, np.diff(offset))  # units up to and with each entry, per edge
+    bounds = np.unique(np.concatenate([[0, tree.multiplicity], within]))
+    parents = tree.parent.tolist()
+    for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        paths = {}
+        for rank in range(forest.n_ranks):
+            if rank == tree.root:
+                continue
+            low, high = int(offset[rank]), int(offset[rank + 1])
+            entry = low + int(np.searchsorted(within[low:high], start, side="right"))
+            paths[rank] = [(tuple(forest.path(int(tree.entry_path[entry])).tolist()), stop - start)]
+        yield TreeSpec(tree.root, stop - start, parents, paths)
+
+
+def breadth_first(spec: TreeSpec) -> Iterator[int]:
+    """All ranks but the root, those nearer to it first."""
+    children: dict[int, list[int]] = {}
+    for rank, parent in enumerate(spec.parent):
+        if rank != spec.root:
+            children.setdefault(parent, []).append(rank)
+    layer = [spec.root]
+    while layer:
+        layer = [child for rank in layer for child in children.get(rank, ())]
+        yield from layer

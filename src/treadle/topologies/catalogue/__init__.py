@@ -1,0 +1,1 @@
+"""Named fabrics: graphs, platforms and clusters, each a function."""

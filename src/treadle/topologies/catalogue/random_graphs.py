@@ -1,0 +1,379 @@
+"""Random graphs by seed: regular graphs and digraphs, lifts, and fabrics with random failures.
+
+The same arguments give the same fabric everywhere: draws come from numpy's PCG64 generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.errors import TopologyError
+from treadle.topologies.catalogue.direct import from_arcs, from_edges, graph_name
+from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.properties import are_ranks_connected
+from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.changes import with_failed_links, with_failed_nodes
+
+_ATTEMPTS = 10_000
+_TRIES_PER_SWAP = 100
+_MAX_SEED = 2**63 - 1
+
+
+def jellyfish(n: int, d: int, *, seed: int = 0, bandwidth: int = 1, latency: int = 0) -> Topology:
+    """Jellyfish: random connected `d`-regular graph without parallel links.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at least d + 1; n d is even.
+    d : int
+        Degree, at least 2 (or 1 for two nodes).
+    seed : int
+        Not negative.
+    bandwidth, latency : int
+        Of each link, bytes/s and nanoseconds.
+
+    Raises
+    ------
+    TopologyError
+        If there is no such graph.
+
+    Notes
+    -----
+    Random pairing of n d ports; a pair that is a loop or repeats another exchanges an end with a random pair.
+    Dense graphs (2d >= n) are complements of sparse ones, d = 2 is a random Hamiltonian cycle. Disconnected
+    draws are repeated. Nearly uniform, not exactly. Links are sorted by tail, then by head.
+    Singla, Hong, Popa and Godfrey, Jellyfish: networking data centers randomly (2012), section 3.
+
+    Examples
+    --------
+    >>> jellyfish(20, 3, seed=7)
+    <Topology jellyfish(20, 3, seed=7): 20 compute, 0 switches, 60 links>
+    """
+    _check_degree("jellyfish", n, d)
+    if n * d % 2:
+        raise TopologyError(f"jellyfish: n * d must be even, found {n} * {d}; a link has two ends")
+    name = _seeded_name("jellyfish", n, d, seed=seed, bandwidth=bandwidth, latency=latency)
+    rng = np.random.default_rng(seed)
+
+    def draw() -> Topology:
+        pairs = _regular_pairs(n, d, rng, directed=False)
+        return from_edges(name, pairs, n=n, bandwidth=bandwidth, latency=latency)
+
+    return _connected("jellyfish", draw)
+
+
+def random_regular_digraph(
+    n: int, d: int, *, seed: int = 0, bandwidth: int = 1, latency: int = 0
+) -> Topology:
+    """Random strongly connected digraph, `d` links into and out of every node, no loops or parallel links.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at least d + 1.
+    d : int
+        Degree, at least 1.
+    seed : int
+        Not negative.
+    bandwidth, latency : int
+        Of each link, bytes/s and nanoseconds.
+
+    Raises
+    ------
+    TopologyError
+        If there is no such digraph.
+
+    Notes
+    -----
+    As `jellyfish`, with d heads to pair with d tails of each node. Links are sorted by tail, then by head.
+
+    Examples
+    --------
+    >>> random_regular_digraph(20, 3)
+    <Topology random_regular_digraph(20, 3): 20 compute, 0 switches, 60 links>
+    """
+    _check_degree("random_regular_digraph", n, d)
+    name = _seeded_name("random_regular_digraph", n, d, seed=seed, bandwidth=bandwidth, latency=latency)
+    rng = np.random.default_rng(seed)
+
+    def draw() -> Topology:
+        pairs = _regular_pairs(n, d, rng, directed=True)
+        pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        return from_arcs(name, pairs[:, 0], pairs[:, 1], n=n, bandwidth=bandwidth, latency=latency)
+
+    return _connected("random_regular_digraph", draw)
+
+
+def xpander(d: int, lift: int, *, seed: int = 0, bandwidth: int = 1, latency: int = 0) -> Topology:
+    """Xpander: random connected `lift`-lift of the complete graph on d + 1 nodes.
+
+    Parameters
+    ----------
+    d : int
+        Degree, at least 3.
+    lift : int
+        Copies of each node, at least 1.
+    seed : int
+        Not negative.
+    bandwidth, latency : int
+        Of each link, bytes/s and nanoseconds.
+
+    Raises
+    ------
+    TopologyError
+        If an argument is out of range.
+
+    Notes
+    -----
+    Copy i of node v is node v * lift + i; a random perfect matching joins the copies of any two nodes. Links
+    are sorted by tail, then by head. Valadarsky, Shahaf, Dinitz and Schapira, Xpander: towards
+    optimal-performance datacenters (2016), section 3; one lift of order k instead of repeated 2-lifts.
+
+    Examples
+    --------
+    >>> xpander(4, 10)
+    <Topology xpander(4, 10): 50 compute, 0 switches, 200 links>
+    """
+    check_count("xpander", "d", d, least=3)
+    check_count("xpander", "lift", lift)
+    n = (d + 1) * lift
+    check_size("xpander", n, n * d)
+    name = _seeded_name("xpander", d, lift, seed=seed, bandwidth=bandwidth, latency=latency)
+    rng = np.random.default_rng(seed)
+    one, other = np.triu_indices(d + 1, k=1)
+
+    def draw() -> Topology:
+        matchings = rng.permuted(np.tile(np.arange(lift), (len(one), 1)), axis=1)
+        tails = one[:, None] * lift + np.arange(lift)
+        edges = np.stack([tails.ravel(), (other[:, None] * lift + matchings).ravel()], axis=1)
+        return from_edges(name, edges, n=n, bandwidth=bandwidth, latency=latency)
+
+    return _connected("xpander", draw)
+
+
+def punctured(topology: Topology, *, links: int = 0, nodes: int = 0, seed: int = 0) -> Topology:
+    """A fabric after random failures that leave every rank able to reach every other.
+
+    Parameters
+    ----------
+    topology : Topology
+    links : int
+        Pairs of neighbours to part: links of both directions fail, parallel links together, as ``one--other``
+        means in `with_failed_links`.
+    nodes : int
+        Compute nodes to fail, with all their links; before the links.
+    seed : int
+        Not negative.
+
+    Returns
+    -------
+    Topology
+        Ranks close up. Switches that lead nowhere go, as in `with_failed_links`.
+
+    Raises
+    ------
+    TopologyError
+        If an argument is out of range, the fabric is not connected to begin with, or so many failures in the
+        order that the seed draws would disconnect it.
+
+    Notes
+    -----
+    Candidates fail one after another in random order; one whose failure would disconnect the ranks is
+    skipped.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import torus
+    >>> punctured(torus(4, 4), links=3, nodes=1, seed=5)
+    <Topology punctured(torus(4, 4), links=3, nodes=1, seed=5): 15 compute, 0 switches, 50 links>
+    """
+    check_count("punctured", "links", links, least=0, most=topology.n_links)
+    check_count("punctured", "nodes", nodes, least=0, most=max(0, len(topology.compute_nodes) - 1))
+    check_count("punctured", "seed", seed, least=0, most=_MAX_SEED)
+    if not are_ranks_connected(topology):
+        raise TopologyError(f"punctured: {topology.name} is not strongly connected to begin with")
+    rng = np.random.default_rng(seed)
+    failed_nodes = _survivable_nodes(topology, nodes, rng)
+    left = with_failed_nodes(topology, *failed_nodes) if failed_nodes else topology
+    failed_links = _survivable_links(left, links, rng)
+    left = with_failed_links(left, *failed_links) if failed_links else left
+    counts = (("links", links), ("nodes", nodes), ("seed", seed))
+    words = [topology.name, *(f"{key}={value}" for key, value in counts if value)]
+    return replace(left, name=f"punctured({', '.join(words)})")
+
+
+def _check_degree(function: str, n: int, d: int) -> None:
+    check_count(function, "n", n, least=2)
+    check_count(function, "d", d, most=n - 1)
+    check_size(function, n, n * d)
+    if function == "jellyfish" and d == 1 and n > 2:
+        raise TopologyError(f"{function}: {n} nodes of degree 1 cannot be connected; d must be at least 2")
+
+
+def _seeded_name(function: str, *arguments: int, seed: int, bandwidth: int, latency: int) -> str:
+    """The graph's name, with the seed where it is not 0."""
+    check_count(function, "seed", seed, least=0, most=_MAX_SEED)
+    name = graph_name(function, *arguments, bandwidth=bandwidth, latency=latency)
+    plain = f"{function}({', '.join(map(str, arguments))}"
+    return name.replace(plain, f"{plain}, seed={seed}", 1) if seed else name
+
+
+def _connected(function: str, draw: Callable[[], Topology]) -> Topology:
+    """The first connected draw."""
+    for _ in range(_ATTEMPTS):
+        graph = draw()
+        if are_ranks_connected(graph):
+            return graph
+    raise TopologyError(f"{function}: {_ATTEMPTS} draws were disconnected; try another seed")
+
+
+def _regular_pairs(n: int, d: int, rng: np.random.Generator, *, directed: bool) -> Int64Array:
+    """Distinct pairs of distinct nodes, each node `d` times in both columns or (undirected) in all."""
+    if 2 * d >= n:
+        return _complement(n, _sparse_pairs(n, n - 1 - d, rng, directed=directed), directed=directed)
+    if d == (1 if directed else 2):
+        # Few draws of such a degree would be connected.
+        cycle = rng.permutation(n)
+        return np.stack([cycle, np.roll(cycle, -1)], axis=1)
+    return _sparse_pairs(n, d, rng, directed=directed)
+
+
+def _sparse_pairs(n: int, d: int, rng: np.random.Generator, *, directed: bool) -> Int64Array:
+    """As `_regular_pairs`, for 2 d < n; connected or not."""
+    ports = np.repeat(np.arange(n), d)
+    for _ in range(_ATTEMPTS):
+        if directed:
+            pairs = np.stack([ports, rng.permutation(ports)], axis=1)
+        else:
+            pairs = rng.permutation(ports).reshape(-1, 2)
+        if _repaired(n, pairs, rng, directed=directed):
+            return pairs
+    raise AssertionError("a pairing with fewer than half of all pairs can nearly always be repaired")
+
+
+def _complement(n: int, pairs: Int64Array, *, directed: bool) -> Int64Array:
+    """All other pairs of distinct nodes."""
+    absent = np.ones((n, n), dtype=np.bool_)
+    absent[pairs[:, 0], pairs[:, 1]] = False
+    if not directed:
+        absent[pairs[:, 1], pairs[:, 0]] = False
+        absent = np.triu(absent)
+    np.fill_diagonal(absent, False)
+    return np.argwhere(absent)
+
+
+def _repaired(n: int, pairs: Int64Array, rng: np.random.Generator, *, directed: bool) -> bool:
+    """Exchange ends, in place, until no pair is a loop or repeats another; False if that got stuck."""
+    low, high = pairs.T if directed else np.sort(pairs, axis=1).T
+    keys = low * n + high
+    bad = np.ones(len(pairs), dtype=np.bool_)
+    bad[np.unique(keys, return_index=True)[1]] = False
+    bad |= pairs[:, 0] == pairs[:, 1]
+    if not bad.any():
+        return True
+    present = set(keys[~bad].tolist())
+
+    def key(one: int, other: int) -> int:
+        return one * n + other if directed or one < other else other * n + one
+
+    for place in np.flatnonzero(bad).tolist():
+        one, other = pairs[place].tolist()
+        for partner in rng.integers(len(pairs), size=_TRIES_PER_SWAP).tolist():
+            tail, head = pairs[partner].tolist()
+            first, second = key(one, head), key(tail, other)
+            if bad[partner] or one == head or tail == other or first == second:
+                continue
+            if first in present or second in present:
+                continue
+            present -= {key(tail, head)}
+            present |= {first, second}
+            pairs[place], pairs[partner] = (one, head), (tail, other)
+            bad[place] = False
+            break
+        else:
+            return False
+    return True
+
+
+def _survivable_nodes(topology: Topology, count: int, rng: np.random.Generator) -> list[str]:
+    """Names of random compute nodes without which the others stay connected."""
+    keep = np.ones(topology.n_nodes, dtype=np.bool_)
+    failed: list[str] = []
+    for node in rng.permutation(topology.compute_nodes).tolist() if count else []:
+        keep[node] = False
+        if _stays_connected(topology, keep, keep[topology.tails] & keep[topology.heads]):
+            failed.append(topology.node_names[node])
+            if len(failed) == count:
+                break
+        else:
+            keep[node] = True
+    _check_failed(topology, "nodes", len(failed), count)
+    return failed
+
+
+def _survivable_links(topology: Topology, count: int, rng: np.random.Generator) -> list[str]:
+    """Names ``one--other`` of random links without which the ranks stay connected."""
+    low, high = np.minimum(topology.tails, topology.heads), np.maximum(topology.tails, topology.heads)
+    keys = low.astype(np.int64) * topology.n_nodes + high
+    everywhere = np.ones(topology.n_nodes, dtype=np.bool_)
+    keep = np.ones(topology.n_links, dtype=np.bool_)
+    failed: list[int] = []
+    # Batches, halved where they cannot fail as a whole: the same as one after another, since what connects
+    # the ranks without all of a batch does so without a part of it.
+    waiting = [rng.permutation(np.unique(keys[low != high]))]
+    while waiting and len(failed) < count:
+        batch = waiting.pop()
+        if len(batch) > count - len(failed):
+            waiting.append(batch[count - len(failed) :])
+            batch = batch[: count - len(failed)]
+        alive = keep & ~np.isin(keys, batch)
+        if _stays_connected(topology, everywhere, alive):
+            keep = alive
+            failed.extend(batch.tolist())
+        elif len(batch) > 1:
+            half = len(batch) // 2
+            waiting += [batch[half:], batch[:half]]
+    _check_failed(topology, "links", len(failed), count)
+    names = topology.node_names
+    return [f"{names[key // topology.n_nodes]}--{names[key % topology.n_nodes]}" for key in failed]
+
+
+def _check_failed(topology: Topology, what: str, found: int, count: int) -> None:
+    if found < count:
+        raise TopologyError(
+            f"punctured: only {found} {what} of {topology.name} can fail, in the order drawn, before it "
+            f"falls apart, expected {count}; ask for fewer or another seed"
+        )
+
+
+def _stays_connected(topology: Topology, nodes: BoolArray, links: BoolArray) -> bool:
+    """Whether the compute nodes that are kept reach each other over the links that are kept."""
+    ranks = np.flatnonzero(nodes & topology.is_compute)
+    tails, heads = topology.tails[links], topology.heads[links]
+    return len(ranks) > 0 and all(
+        bool(_reached(topology.n_nodes, int(ranks[0]), *ends)[ranks].all())
+        for ends in ((tails, heads), (heads, tails))
+    )
+
+
+def _reached(n: int, source: int, tails: NDArray[np.int32], heads: NDArray[np.int32]) -> BoolArray:
+    """Nodes that can be reached from one."""
+    order = np.argsort(tails, kind="stable")
+    targets = heads[order]
+    first = np.searchsorted(tails[order], np.arange(n + 1))
+    reached = np.zeros(n, dtype=np.bool_)
+    reached[source] = True
+    frontier = np.array([source])
+    while len(frontier):
+        counts = first[frontier + 1] - first[frontier]
+        places = np.repeat(first[frontier] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        found = np.unique(targets[places])
+        frontier = found[~reached[found]]
+        reached[frontier] = True
+    return reached

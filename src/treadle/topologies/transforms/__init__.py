@@ -1,0 +1,1 @@
+"""Fabrics out of fabrics: failures, subsets, balance, expansions."""

@@ -1,0 +1,380 @@
+"""A fabric out of a fabric: failures, subsets, balanced bandwidths."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import compress
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.errors import TopologyError
+from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+from treadle.topologies.transforms.balance import balanced_capacities
+
+_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+
+
+def with_failed_links(topology: Topology, *names: str) -> Topology:
+    """The fabric without some links.
+
+    Parameters
+    ----------
+    topology : Topology
+    *names : str
+        ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together.
+
+    Returns
+    -------
+    Topology
+        Compute nodes stay, even without links; switches that lead nowhere go (see Notes).
+
+    Raises
+    ------
+    TopologyError
+        If a name has neither form, a node is unknown or there is no such link.
+
+    Notes
+    -----
+    A switch leads nowhere if it has no link, or a single neighbour with which it exchanges equal bandwidths:
+    no shortest route uses it, and the rest keeps its balance. Such switches go one after another.
+
+    A link that fails in one direction leaves its ends unbalanced; `trimmed` balances them.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.platforms import dgx_a100
+    >>> with_failed_links(dgx_a100(1), "box0.gpu0--box0.nvswitch").n_links
+    14
+    """
+    keep = np.ones(topology.n_links, dtype=np.bool_)
+    for name in names:
+        keep &= ~_named_links(topology, name)
+    label = _label("with_failed_links", topology, names)
+    return _restricted(topology, label, np.ones(topology.n_nodes, dtype=np.bool_), keep)
+
+
+def _label(function: str, topology: Topology, arguments: Iterable[int | str]) -> str:
+    words = [topology.name, *(repr(argument) for argument in arguments)]
+    text = f"{function}({', '.join(words)})"
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _named_links(topology: Topology, name: str) -> BoolArray:
+    """Mask of the links that `name` means."""
+    for arrow in ("->", "--"):
+        # A node's name may itself contain the arrow: take the place that leaves two known names.
+        for match in re.finditer(f"(?={arrow})", name):
+            ends = name[: match.start()], name[match.start() + 2 :]
+            if all(_has_node(topology, end) for end in ends):
+                return _links_between(topology, name, ends, both=arrow == "--")
+    for arrow in ("->", "--"):
+        if arrow in name:
+            for end in name.split(arrow, 1):
+                _node(topology, end)
+    raise TopologyError(f"{topology.name}: link {name!r}: expected 'tail->head' or 'one--other'")
+
+
+def _links_between(topology: Topology, name: str, ends: tuple[str, str], *, both: bool) -> BoolArray:
+    one, other = (topology.node_index(end) for end in ends)
+    chosen: BoolArray = (topology.tails == one) & (topology.heads == other)
+    if both:
+        chosen = chosen | ((topology.tails == other) & (topology.heads == one))
+    if not chosen.any():
+        raise TopologyError(f"{topology.name}: there is no link {name!r}")
+    return chosen
+
+
+def _has_node(topology: Topology, name: str) -> bool:
+    """Whether a node is called `name`; constant time, unlike a search in `node_names`."""
+    try:
+        topology.node_index(name)
+    except TopologyError:
+        return False
+    return True
+
+
+def _node(topology: Topology, name: str) -> int:
+    """Index of the node called `name`, or an error with the likeliest names."""
+    if _has_node(topology, name):
+        return topology.node_index(name)
+    close = difflib.get_close_matches(name, topology.node_names[:5000], n=2)
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise TopologyError(f"{topology.name}: no node is called {name!r}{hint}")
+
+
+def with_failed_nodes(topology: Topology, *names: str) -> Topology:
+    """The fabric without some nodes and their links.
+
+    Parameters
+    ----------
+    topology : Topology
+    *names : str
+        Switches, NICs or compute nodes. The compute node of a failed NIC stays.
+
+    Returns
+    -------
+    Topology
+        Ranks close up where compute nodes failed. Switches that lead nowhere go, as in `with_failed_links`.
+
+    Raises
+    ------
+    TopologyError
+        If a node is unknown, or no compute node is left.
+    """
+    keep = np.ones(topology.n_nodes, dtype=np.bool_)
+    for name in names:
+        keep[_node(topology, name)] = False
+    label = _label("with_failed_nodes", topology, names)
+    return _restricted(topology, label, keep, np.ones(topology.n_links, dtype=np.bool_))
+
+
+def subset(topology: Topology, *members: int | str) -> Topology:
+    """The fabric with some of its compute nodes only; the others are absent.
+
+    Parameters
+    ----------
+    topology : Topology
+    *members : int or str
+        Ranks, names of compute nodes, or ranges of ranks such as ``"0-7"`` (both ends included). Their order
+        does not matter: rank order stays.
+
+    Returns
+    -------
+    Topology
+        Switches that lead nowhere go, as in `with_failed_links`.
+
+    Raises
+    ------
+    TopologyError
+        If a member is unknown, is a switch, or there is none.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.platforms import mi250
+    >>> subset(mi250(2), "0-7", "16-23") == mi250(2, gpus_per_box=8)
+    True
+    """
+    if not members:
+        raise TopologyError(f"subset of {topology.name}: expected at least one rank or compute node")
+    keep = ~topology.is_compute
+    for member in members:
+        keep[_member_nodes(topology, member)] = True
+    label = _label("subset", topology, members)
+    return _restricted(topology, label, keep, np.ones(topology.n_links, dtype=np.bool_))
+
+
+def _member_nodes(topology: Topology, member: int | str) -> list[int]:
+    """Node indices that a member of a subset means."""
+    ranks = len(topology.compute_nodes)
+    if isinstance(member, str) and _has_node(topology, member):
+        node = topology.node_index(member)
+        if not topology.is_compute[node]:
+            raise TopologyError(f"subset of {topology.name}: {member!r} is a switch; name compute nodes")
+        return [node]
+    if isinstance(member, str):
+        match = _RANGE.fullmatch(member)
+        if match is None:
+            return [_node(topology, member)]
+        first, last = int(match[1]), int(match[2])
+    elif isinstance(member, int) and not isinstance(member, bool):
+        first = last = member
+    else:
+        raise TopologyError(f"subset of {topology.name}: expected a rank or a name, found {member!r}")
+    if not 0 <= first <= last < ranks:
+        raise TopologyError(f"subset of {topology.name}: {member!r} is not within ranks 0 to {ranks - 1}")
+    return [int(node) for node in topology.compute_nodes[first : last + 1]]
+
+
+def _restricted(topology: Topology, name: str, nodes: BoolArray, links: BoolArray) -> Topology:
+    """Keep the masked nodes, and of the masked links those whose ends stay and lead somewhere."""
+    links = links & nodes[topology.tails] & nodes[topology.heads]
+    nodes = nodes & ~_dead_ends(topology, nodes, links)
+    links = links & nodes[topology.tails] & nodes[topology.heads]
+    if not (nodes & topology.is_compute).any():
+        raise TopologyError(f"{name}: no compute node is left")
+    index = np.cumsum(nodes) - 1
+    return Topology(
+        name=name,
+        node_names=tuple(compress(topology.node_names, nodes.tolist())),
+        is_compute=topology.is_compute[nodes],
+        tails=index[topology.tails[links]].astype(np.int32),
+        heads=index[topology.heads[links]].astype(np.int32),
+        bandwidths=topology.bandwidths[links],
+        latencies_ns=topology.latencies_ns[links],
+        multicast=topology.multicast[nodes],
+        aggregation=topology.aggregation[nodes],
+        turns_round=topology.turns_round[nodes],
+        injection_bytes_per_s=topology.injection_bytes_per_s[nodes],
+    )
+
+
+def _dead_ends(topology: Topology, nodes: BoolArray, links: BoolArray) -> BoolArray:
+    """Switches that no route needs: without links, or with one neighbour and balanced towards it."""
+    n = topology.n_nodes
+    chosen = np.flatnonzero(links & (topology.tails != topology.heads))
+    tails, heads = topology.tails[chosen].astype(np.int64), topology.heads[chosen].astype(np.int64)
+    # what a dead end takes from its neighbour is balanced, so the sum over all links decides throughout
+    surplus = np.zeros(n, dtype=np.int64)
+    np.add.at(surplus, tails, topology.bandwidths[chosen])
+    np.subtract.at(surplus, heads, topology.bandwidths[chosen])
+    can_go = nodes & ~topology.is_compute & (surplus == 0)
+    outward, inward = can_go[tails], can_go[heads]
+    pairs = np.concatenate([tails[outward] * n + heads[outward], heads[inward] * n + tails[inward]])
+    pairs.sort(kind="stable")  # a few rising runs
+    near, far = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], n)  # each neighbour of these switches once
+    starts, left = np.searchsorted(near, np.arange(n + 1)), np.bincount(near, minlength=n)
+    dead: BoolArray = can_go & (left <= 1)
+    waiting = np.flatnonzero(dead).tolist()
+    while waiting:
+        node = waiting.pop()
+        for other in far[starts[node] : starts[node + 1]].tolist():
+            left[other] -= 1
+            if can_go[other] and left[other] <= 1 and not dead[other]:
+                dead[other] = True
+                waiting.append(other)
+    return dead
+
+
+def trimmed(topology: Topology) -> Topology:
+    """The fabric with bandwidths lowered, by as little as possible in total, until every switch is balanced.
+
+    Switch splitting needs equal ingress and egress at every switch. This gives up the surplus: among all
+    lowered bandwidths with that property, the sum of those returned is the largest. A link that loses all its
+    bandwidth is removed, and so are switches that then lead nowhere. Compute nodes need no balance.
+
+    Parameters
+    ----------
+    topology : Topology
+
+    Returns
+    -------
+    Topology
+        Equal to `topology` if every switch is balanced already.
+
+    Notes
+    -----
+    See `treadle.topologies.transforms.balance`. The result keeps the largest total, not the largest throughput, which
+    ``solve`` with ``trim`` looks for.
+    """
+    left = balanced_capacities(
+        topology.tails, topology.heads, topology.bandwidths, topology.switches.tolist()
+    )
+    if np.array_equal(left, topology.bandwidths):
+        return topology
+    return with_bandwidths(topology, left, f"trimmed({topology.name})")[0]
+
+
+def with_bandwidths(topology: Topology, bandwidths: Int64Array, name: str) -> tuple[Topology, Int32Array]:
+    """The fabric with other bandwidths; without links that have none, and switches that then lead nowhere.
+
+    Parameters
+    ----------
+    topology : Topology
+    bandwidths : array of int64, shape (m,)
+        Bytes/s, not negative.
+    name : str
+
+    Returns
+    -------
+    Topology
+    array of int32
+        For each of its links the number of that link in `topology`.
+    """
+    kept = bandwidths > 0
+    other = replace(topology, bandwidths=np.where(kept, bandwidths, topology.bandwidths))
+    made = _restricted(other, name, np.ones(topology.n_nodes, dtype=np.bool_), kept)
+    names = set(made.node_names)
+    stays = np.array([node in names for node in topology.node_names])
+    return made, np.flatnonzero(kept & stays[topology.tails] & stays[topology.heads]).astype(np.int32)
+
+
+def with_parallel_links(topology: Topology, times: int) -> Topology:
+    """Every link `times` times over; copies of a link have neighbouring numbers: link e becomes e * times on.
+
+    Raises
+    ------
+    TopologyError
+        If `times` is not positive or the result would be too large.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import ring
+    >>> with_parallel_links(ring(4), 2)
+    <Topology with_parallel_links(ring(4), 2): 4 compute, 0 switches, 16 links>
+    """
+    check_count("with_parallel_links", "times", times)
+    check_size("with_parallel_links", topology.n_nodes, topology.n_links * times)
+    return replace(
+        topology,
+        name=f"with_parallel_links({topology.name}, {times})",
+        tails=np.repeat(topology.tails, times),
+        heads=np.repeat(topology.heads, times),
+        bandwidths=np.repeat(topology.bandwidths, times),
+        latencies_ns=np.repeat(topology.latencies_ns, times),
+    )
+
+
+def with_reverse_links(topology: Topology) -> Topology:
+    """The fabric and its transpose together (dissertation, section A.1.6).
+
+    Link e keeps its number; its reverse is link m + e. A d-regular fabric becomes 2d-regular and
+    bidirectional.
+
+    Raises
+    ------
+    TopologyError
+        If the result would be too large.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import ring
+    >>> with_reverse_links(ring(4, bidirectional=False)).n_links
+    8
+    """
+    check_size("with_reverse_links", topology.n_nodes, topology.n_links * 2)
+    return replace(
+        topology,
+        name=f"with_reverse_links({topology.name})",
+        tails=np.concatenate([topology.tails, topology.heads]),
+        heads=np.concatenate([topology.heads, topology.tails]),
+        bandwidths=np.tile(topology.bandwidths, 2),
+        latencies_ns=np.tile(topology.latencies_ns, 2),
+    )
+
+
+def with_links(topology: Topology, *, bandwidth: int, latency: int = 0) -> Topology:
+    """The fabric with links that are all alike.
+
+    Parameters
+    ----------
+    topology : Topology
+    bandwidth : int
+        Of every link, bytes/s.
+    latency : int
+        Of every link, nanoseconds.
+
+    Raises
+    ------
+    TopologyError
+        If a value is out of range.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import ring
+    >>> with_links(ring(4), bandwidth=25 * 10**9).name
+    'with_links(ring(4), bandwidth="25000000000B/s")'
+    """
+    check_count("with_links", "bandwidth", bandwidth, most=MAX_BANDWIDTH)
+    check_count("with_links", "latency", latency, least=0, most=2**62)
+    delay = f', latency="{latency}ns"' if latency else ""
+    return replace(
+        topology,
+        name=f'with_links({topology.name}, bandwidth="{bandwidth}B/s"{delay})',
+        bandwidths=np.full(topology.n_links, bandwidth, dtype=np.int64),
+        latencies_ns=np.full(topology.n_links, latency, dtype=np.int64),
+    )

@@ -1,0 +1,296 @@
+"""Large graphs from small ones: line graph, degree expansion, Cartesian power and product.
+
+Section 3.5 and appendix A.4 of the dissertation. The order of nodes and arcs is part of each function's
+behaviour: `treadle.synthesis.steps.schedule_expansions` builds schedules on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.errors import TopologyError
+from treadle.topologies.limits import check_count, check_size
+from treadle.topologies.topology import Topology
+
+_MAX_TIMES = 32
+_MAX_FACTORS = 32
+
+
+def line_graph(topology: Topology, n: int = 1) -> Topology:
+    """Line graph, taken `n` times: every arc becomes a node (Definition 12).
+
+    Parameters
+    ----------
+    topology : Topology
+        G, without switches. Parallel arcs and self-loops become nodes of their own.
+    n : int
+        How many times, at least 1.
+
+    Returns
+    -------
+    Topology
+        Node i is arc i of G. Arcs are the pairs (e, f) in which e ends where f starts, sorted by e, then f;
+        a self-loop e of G gives the self-loop (e, e). Arc (e, f) has the bandwidth and latency of link e:
+        by Definition 1 it carries what link e carried. Nodes are named after walks, such as ``a>b>c``; the
+        second of two parallel arcs from a to b is ``a>b#2``.
+
+    Raises
+    ------
+    TopologyError
+        If the graph has switches or injection caps, or the result would be too large.
+
+    Notes
+    -----
+    A d-regular G with N nodes gives a d-regular graph with dN nodes and a diameter one larger (for d > 1).
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import complete
+    >>> kautz = line_graph(complete(3))
+    >>> kautz, kautz.link_name(0)
+    (<Topology line_graph(complete(3)): 6 compute, 0 switches, 12 links>, 'n0>n1->n1>n0')
+    """
+    check_count("line_graph", "n", n, most=_MAX_TIMES)
+    _check_plain("line_graph", topology)
+    _check_walks(topology, n)
+    label = _label("line_graph", topology.name, *([] if n == 1 else [n]))
+    for _ in range(n):
+        topology = _line_graph(topology, label)
+    return topology
+
+
+def _line_graph(topology: Topology, label: str) -> Topology:
+    tails, heads = topology.tails, topology.heads
+    out_degrees = np.bincount(tails, minlength=topology.n_nodes)
+    first_out = np.cumsum(out_degrees) - out_degrees
+    by_tail = np.argsort(tails, kind="stable")
+    followers = out_degrees[heads]
+    one = np.repeat(np.arange(topology.n_links), followers)
+    rank = np.arange(len(one)) - np.repeat(np.cumsum(followers) - followers, followers)
+    other = by_tail[first_out[heads[one]] + rank]
+    names = _arc_names(topology)
+    return _built(label, names, one, other, topology.bandwidths[one], topology.latencies_ns[one])
+
+
+def _check_walks(topology: Topology, n: int) -> None:
+    """Refuse a result that is too large: its nodes are walks of `n` arcs, its links walks of `n` + 1."""
+    ending = np.ones(topology.n_nodes, dtype=np.int64)
+    walks = [topology.n_nodes]
+    for _ in range(n + 1):
+        extended = np.zeros_like(ending)
+        np.add.at(extended, topology.heads, ending[topology.tails])
+        ending = extended
+        walks.append(int(ending.sum()))
+        check_size("line_graph", 0, walks[-1])  # now, so that the counts stay far from overflow
+    check_size("line_graph", walks[n], walks[n + 1])
+
+
+def _arc_names(topology: Topology) -> tuple[str, ...]:
+    """A name per arc: the walk that it stands for, with a number where arcs are parallel."""
+    names = topology.node_names
+    tails, heads = topology.tails.tolist(), topology.heads.tolist()
+    numbers = [f"#{k + 1}" if k else "" for k in _parallel_ranks(topology).tolist()]
+    ends = [name.rpartition(">")[2] for name in names]
+    # In names of a line graph, tail a>b and head b>c make a>b>c. A comma shows that ">" belongs to a factor.
+    if not any("," in name for name in names):
+        walks = tuple(
+            f"{names[u]}>{ends[v]}{number}" for u, v, number in zip(tails, heads, numbers, strict=True)
+        )
+        if len(set(walks)) == len(walks):
+            return walks
+    return _distinct([f"{names[u]}>{names[v]}{k}" for u, v, k in zip(tails, heads, numbers, strict=True)])
+
+
+def _parallel_ranks(topology: Topology) -> Int64Array:
+    """How many arcs with the same ends come before each arc."""
+    keys = topology.tails.astype(np.int64) * topology.n_nodes + topology.heads
+    order = np.argsort(keys, kind="stable")
+    arranged = keys[order]
+    place = np.arange(len(keys))
+    starts = np.ones(len(keys), dtype=np.bool_)
+    starts[1:] = arranged[1:] != arranged[:-1]
+    ranks = np.empty(len(keys), dtype=np.int64)
+    ranks[order] = place - np.maximum.accumulate(np.where(starts, place, 0))
+    return ranks
+
+
+def degree_expansion(topology: Topology, n: int) -> Topology:
+    """Degree expansion G * n: `n` copies, joined wherever G has an arc (Definition 13).
+
+    Parameters
+    ----------
+    topology : Topology
+        G, with N nodes and m arcs, without self-loops and switches.
+    n : int
+        Copies, at least 1.
+
+    Returns
+    -------
+    Topology
+        Copy i of node v is node i * N + v, named ``v.i``. Arc number (i * n + j) * m + e leads from copy i of
+        the tail of arc e to copy j of its head, with the bandwidth and latency of link e.
+
+    Raises
+    ------
+    TopologyError
+        If the graph has self-loops, switches or injection caps, or the result would be too large.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import ring
+    >>> degree_expansion(ring(4, bidirectional=False), 2)
+    <Topology degree_expansion(ring(4, bidirectional=False), 2): 8 compute, 0 switches, 16 links>
+    """
+    check_count("degree_expansion", "n", n)
+    _check_plain("degree_expansion", topology)
+    size, m = topology.n_nodes, topology.n_links
+    check_size("degree_expansion", n * size, n * n * m)
+    loops = np.flatnonzero(topology.tails == topology.heads)
+    if loops.size:
+        raise TopologyError(
+            f"degree_expansion: {topology.name} has the self-loop {topology.link_name(int(loops[0]))}; "
+            f"Definition 13 takes graphs without self-loops"
+        )
+    copies = np.arange(n, dtype=np.int64)
+    return _built(
+        _label("degree_expansion", topology.name, n),
+        _distinct([f"{name}.{i}" for i in range(n) for name in topology.node_names]),
+        ((copies * size)[:, None, None] + topology.tails).repeat(n, axis=1).ravel(),
+        ((copies * size)[None, :, None] + topology.heads).repeat(n, axis=0).ravel(),
+        np.tile(topology.bandwidths, n * n),
+        np.tile(topology.latencies_ns, n * n),
+    )
+
+
+def cartesian_product(*factors: Topology) -> Topology:
+    """Cartesian product of graphs: a node per tuple, arcs along one factor at a time (Definition 3).
+
+    Parameters
+    ----------
+    *factors : Topology
+        G1, ..., Gk without switches; parallel arcs and self-loops stay what they are.
+
+    Returns
+    -------
+    Topology
+        Node (u1, ..., uk) has the number ((u1 * N2 + u2) * N3 + u3) ..., and is named ``x,y,...``. Arcs are
+        ordered by factor f, then by the number of the node with coordinate f left out (the rest), then by the
+        factor's arc e: arc number = (arcs of the factors before) + rest * m_f + e. Links keep their bandwidth
+        and latency.
+
+    Raises
+    ------
+    TopologyError
+        Without factors, if one has switches or injection caps, or if the result would be too large.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import complete, ring
+    >>> cartesian_product(ring(4), complete(3))
+    <Topology cartesian_product(ring(4), complete(3)): 12 compute, 0 switches, 48 links>
+    """
+    return _product("cartesian_product", _label("cartesian_product", *(g.name for g in factors)), factors)
+
+
+def cartesian_power(topology: Topology, n: int) -> Topology:
+    """Cartesian power: the product of `n` copies of a graph.
+
+    Parameters
+    ----------
+    topology : Topology
+        G, without switches.
+    n : int
+        Dimensions, at least 1.
+
+    Returns
+    -------
+    Topology
+        `cartesian_product` of n times G, with its order of nodes and arcs.
+
+    Raises
+    ------
+    TopologyError
+        If the graph has switches or injection caps, or the result would be too large.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import complete
+    >>> cartesian_power(complete(3), 2)
+    <Topology cartesian_power(complete(3), 2): 9 compute, 0 switches, 36 links>
+    """
+    check_count("cartesian_power", "n", n, most=_MAX_FACTORS)
+    return _product("cartesian_power", _label("cartesian_power", topology.name, n), (topology,) * n)
+
+
+def _product(function: str, label: str, factors: Sequence[Topology]) -> Topology:
+    check_count(function, "number of factors", len(factors), most=_MAX_FACTORS)
+    for factor in factors:
+        _check_plain(function, factor)
+    sizes = [factor.n_nodes for factor in factors]
+    n = prod(sizes)
+    check_size(function, n, sum(n // factor.n_nodes * factor.n_links for factor in factors))
+    columns: list[list[NDArray[np.integer]]] = [[], [], [], []]
+    for position, factor in enumerate(factors):
+        rest = n // sizes[position]
+        stride = prod(sizes[position + 1 :])
+        # The node with coordinate 0 in this factor, for each number of the rest.
+        high, low = np.divmod(np.arange(rest, dtype=np.int64), stride)
+        base = high * (stride * sizes[position]) + low
+        columns[0].append((base[:, None] + factor.tails.astype(np.int64) * stride).ravel())
+        columns[1].append((base[:, None] + factor.heads.astype(np.int64) * stride).ravel())
+        columns[2].append(np.tile(factor.bandwidths, rest))
+        columns[3].append(np.tile(factor.latencies_ns, rest))
+    names = list(factors[0].node_names)
+    for factor in factors[1:]:
+        names = [f"{name},{other}" for name in names for other in factor.node_names]
+    return _built(label, _distinct(names), *(np.concatenate(parts) for parts in columns))
+
+
+def _check_plain(function: str, topology: Topology) -> None:
+    """Refuse what the expansions have no meaning for."""
+    if topology.switches.size:
+        switch = topology.node_names[topology.switches[0]]
+        raise TopologyError(
+            f"{function}: {topology.name} has the switch {switch!r}; expected compute nodes only"
+        )
+    if topology.injection_bytes_per_s.any():
+        raise TopologyError(f"{function}: {topology.name} has injection caps; expected none")
+    if not topology.n_links:
+        raise TopologyError(f"{function}: {topology.name} has no links; nothing to expand")
+
+
+def _label(function: str, *words: str | int) -> str:
+    """The expression for the result, as far as it fits in a line."""
+    text = f"{function}({', '.join(str(word) for word in words)})"
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, or plain numbers if the nodes' own names are so odd that two became equal."""
+    if len(set(names)) == len(names):
+        return tuple(names)
+    return tuple(f"n{i}" for i in range(len(names)))
+
+
+def _built(
+    label: str,
+    names: Sequence[str],
+    tails: NDArray[np.integer],
+    heads: NDArray[np.integer],
+    bandwidths: NDArray[np.integer],
+    latencies_ns: NDArray[np.integer],
+) -> Topology:
+    return Topology(
+        name=label,
+        node_names=tuple(names),
+        is_compute=np.ones(len(names), dtype=np.bool_),
+        tails=tails.astype(np.int32),
+        heads=heads.astype(np.int32),
+        bandwidths=bandwidths.astype(np.int64),
+        latencies_ns=latencies_ns.astype(np.int64),
+    )

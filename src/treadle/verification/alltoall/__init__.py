@@ -1,0 +1,1 @@
+"""Steps of an all-to-all judged by following every chunk."""

@@ -1,0 +1,1 @@
+"""Factored forests judged in their own form."""

@@ -1,0 +1,267 @@
+"""Independent check of a route schedule: paths, chunks per pair, loads, layers free of deadlock, claims.
+
+Shares no code with the generators: everything is recomputed here.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.collective import Collective
+from treadle.schedules.witness import Witness, binds_forwarding_hosts
+from treadle.topologies.topology import Topology
+from treadle.verification.claims import check_algbw, check_bound, check_members
+from treadle.verification.violations import Findings, Report, ViolationKind
+
+_SAFE = 2.0**62
+"""Sums below this fit 64 bits."""
+
+
+def verify_routes(
+    topology: Topology,
+    collective: Collective,
+    schedule: RouteSchedule,
+    *,
+    claimed_algbw: Fraction | None = None,
+    claimed_optimal_algbw: Fraction | None = None,
+    witness: Witness | None = None,
+    max_routes: int | None = None,
+    max_layers: int | None = None,
+    limit: int = 1000,
+) -> Report:
+    """Check that routes perform the all-to-all on the fabric and that the claims about them are true.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    schedule : RouteSchedule
+    claimed_algbw : Fraction, optional
+        Bytes/s; must be exactly what the loads give.
+    claimed_optimal_algbw : Fraction, optional
+        Bytes/s; must be exactly what `witness` proves.
+    witness : Witness, optional
+    max_routes, max_layers : int, optional
+        Most routes from a rank to another, and most layers, that the adapters hold.
+    limit : int
+        Most violations to describe; all are counted.
+
+    Returns
+    -------
+    Report
+        With `n_layers`.
+
+    Notes
+    -----
+    Paths. Each is a walk over links of the fabric, no self-loop, from its source's node to its target's that
+    visits no node twice. Any node may be on the way: adapters forward without their hosts.
+
+    Units. The paths of pair (i, j) carry P * w(i, j) chunks in all, none where w is 0.
+
+    Layers. In each layer, link a waits for link b where some path takes b right after a; these waits must
+    have no cycle (Dally and Seitz, 1987), so no set of packets can hold each other up.
+
+    Cost. All chunks move at once at rates in proportion: algbw = W / max(load / P / bandwidth) over the links
+    and, for hosts with an injection cap, over what they send and receive themselves; W is the largest buffer.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.schedules.alltoall.routes import routes_from_paths
+    >>> from treadle.topologies.catalogue.direct import from_arcs
+    >>> pair = from_arcs("pair", [0, 1], [1, 0], n=2)
+    >>> routes = routes_from_paths(2, 1, [(0, 1, 1, 0, [0])])
+    >>> print(*verify_routes(pair, on_all_ranks(pair, CollectiveKind.ALLTOALL), routes).violations)
+    units: rank 1 to rank 0: its paths carry 0 chunks, expected 1
+    """
+    found = Findings(limit)
+    check_members(topology, collective, found)
+    if collective.kind is not schedule.kind:
+        found.add(ViolationKind.SHAPE, f"the routes are for {schedule.kind}, not {collective.kind}")
+    if found.total:
+        return found.report()
+    bound = None
+    if binds_forwarding_hosts(witness):
+        found.add(
+            ViolationKind.BOUND,
+            "the witness counts what passes through hosts with an injection cap, which routes leave to cards",
+        )
+    else:
+        bound = check_bound(topology, collective, claimed_optimal_algbw, witness, found)
+    n_claims = found.total
+    if schedule.n_ranks != collective.n_ranks:
+        found.add(
+            ViolationKind.SHAPE,
+            f"the routes are for {schedule.n_ranks} ranks, the collective has {collective.n_ranks}",
+        )
+        return found.report(bound=bound)
+    _check_units(collective, schedule, found)
+    _check_limits(schedule, max_routes, max_layers, found)
+    if _check_paths(topology, collective, schedule, found):
+        _check_layers(topology, schedule, found)
+    if found.total > n_claims:
+        return found.report(bound=bound)
+    algbw = collective.pair_demands.buffer_units / _time_per_unit(topology, collective, schedule)
+    check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
+    return found.report(algbw=algbw, bound=bound, n_layers=schedule.n_layers)
+
+
+def _check_units(collective: Collective, schedule: RouteSchedule, found: Findings) -> None:
+    n = schedule.n_ranks
+    units = schedule.units
+    if float(units.astype(np.float64).sum()) >= _SAFE:
+        units = units.astype(object)  # sums of 64 bits could wrap, and then be what is expected
+    carried = np.zeros(n * n, dtype=units.dtype)
+    np.add.at(carried, schedule.source.astype(np.int64) * n + schedule.target, units)
+    expected = collective.pair_demands.between.ravel() * schedule.n_chunks
+    wrong = np.flatnonzero(carried != expected)
+    found.add_all(
+        ViolationKind.UNITS,
+        len(wrong),
+        lambda i: (
+            f"rank {wrong[i] // n} to rank {wrong[i] % n}: its paths carry {carried[wrong[i]]} chunks, "
+            f"expected {expected[wrong[i]]}"
+        ),
+    )
+
+
+def _check_limits(
+    schedule: RouteSchedule, max_routes: int | None, max_layers: int | None, found: Findings
+) -> None:
+    n = schedule.n_ranks
+    if max_routes is not None:
+        routes = np.bincount(schedule.source.astype(np.int64) * n + schedule.target, minlength=n * n)
+        many = np.flatnonzero(routes > max_routes)
+        found.add_all(
+            ViolationKind.LIMIT,
+            len(many),
+            lambda i: (
+                f"rank {many[i] // n} to rank {many[i] % n}: {routes[many[i]]} routes, "
+                f"at most {max_routes} fit"
+            ),
+        )
+    if max_layers is not None and schedule.n_paths and int(schedule.layer.max()) >= max_layers:
+        found.add(
+            ViolationKind.LIMIT, f"{int(schedule.layer.max()) + 1} layers are used, at most {max_layers} fit"
+        )
+
+
+def _check_paths(
+    topology: Topology, collective: Collective, schedule: RouteSchedule, found: Findings
+) -> bool:
+    """Whether every path is a simple walk between its ranks; complaints name the first fault of a path."""
+    before = found.total
+    offset, links = schedule.path_offset, schedule.path_links
+    hops = np.diff(offset)
+    owner = np.repeat(np.arange(len(hops)), hops)
+
+    def complain(kind: ViolationKind, paths: NDArray[np.integer], what: str) -> None:
+        faulty = np.unique(paths)
+        found.add_all(
+            kind,
+            len(faulty),
+            lambda i: (
+                f"path {faulty[i]}, rank {schedule.source[faulty[i]]} to "
+                f"rank {schedule.target[faulty[i]]}: {what}"
+            ),
+        )
+
+    complain(ViolationKind.ENDS, np.flatnonzero(schedule.source == schedule.target), "joins a rank to itself")
+    complain(ViolationKind.PATH, np.flatnonzero(hops == 0), "has no link")
+    complain(ViolationKind.LINK, owner[links >= topology.n_links], "takes a link that the fabric lacks")
+    if found.total > before:
+        return False
+    ranks = np.array(collective.ranks)
+    first, last = links[offset[:-1]], links[offset[1:] - 1]
+    tails, heads = topology.tails[links], topology.heads[links]
+    complain(ViolationKind.LINK, owner[tails == heads], "takes a self-loop")
+    astray = (topology.tails[first] != ranks[schedule.source]) | (
+        topology.heads[last] != ranks[schedule.target]
+    )
+    complain(ViolationKind.ENDS, np.flatnonzero(astray), "does not begin and end at its ranks")
+    inner = owner[1:] == owner[:-1]
+    complain(ViolationKind.PATH, owner[1:][inner & (tails[1:] != heads[:-1])], "is not contiguous")
+    if found.total > before:
+        return False
+    visits = np.concatenate([owner * topology.n_nodes + heads, np.arange(len(hops)) * topology.n_nodes])
+    visits[len(owner) :] += ranks[schedule.source]
+    visits.sort()
+    twice = visits[1:][visits[1:] == visits[:-1]]
+    complain(ViolationKind.PATH, twice // topology.n_nodes, "visits a node twice")
+    return found.total == before
+
+
+def _check_layers(topology: Topology, schedule: RouteSchedule, found: Findings) -> None:
+    hops = np.diff(schedule.path_offset)
+    owner = np.repeat(np.arange(len(hops)), hops)
+    links = schedule.path_links.astype(np.int64)
+    inner = owner[1:] == owner[:-1]
+    layer = schedule.layer[owner[1:]][inner]
+    waits = links[:-1][inner] * topology.n_links + links[1:][inner]
+    order = np.argsort(layer, kind="stable")
+    starts = np.flatnonzero(np.diff(layer[order], prepend=-1))
+    for number, own in zip(layer[order][starts].tolist(), np.split(waits[order], starts[1:]), strict=False):
+        used, ends = np.unique(np.divmod(np.unique(own), topology.n_links), return_inverse=True)
+        held, wanted = ends.reshape(2, -1)
+        cycle = [int(used[place]) for place in _cycle(held, wanted, len(used))]
+        if cycle:
+            names = ", ".join(topology.link_name(link) for link in cycle[:8])
+            more = ", ..." if len(cycle) > 8 else ""
+            found.add(
+                ViolationKind.DEADLOCK,
+                f"layer {number}: {len(cycle)} links wait for each other: {names}{more}",
+            )
+
+
+def _cycle(held: Int64Array, wanted: Int64Array, n_links: int) -> list[int]:
+    """Links of some cycle of the digraph held -> wanted, or none.
+
+    Links that nothing in the rest waits for are removed until each one left has one that waits for it;
+    going back from any of these must come round.
+    """
+    order = np.argsort(held, kind="stable")
+    starts = np.searchsorted(held[order], np.arange(n_links + 1)).tolist()
+    following = wanted[order].tolist()
+    waiting = np.bincount(wanted, minlength=n_links).tolist()
+    free = [link for link in range(n_links) if not waiting[link]]
+    left: BoolArray = np.ones(n_links, dtype=np.bool_)
+    while free:
+        link = free.pop()
+        left[link] = False
+        for after in following[starts[link] : starts[link + 1]]:
+            waiting[after] -= 1
+            if not waiting[after]:
+                free.append(after)
+    if not left.any():
+        return []
+    inside = left[held] & left[wanted]
+    before = dict(zip(wanted[inside].tolist(), held[inside].tolist(), strict=True))
+    link, seen = int(np.flatnonzero(left)[0]), dict[int, int]()
+    while link not in seen:
+        seen[link] = len(seen)
+        link = before[link]
+    return list(seen)[seen[link] :][::-1]
+
+
+def _time_per_unit(topology: Topology, collective: Collective, schedule: RouteSchedule) -> Fraction:
+    """Seconds of the exchange if a unit of demand were a byte."""
+    hops = np.diff(schedule.path_offset)
+    exact = float(schedule.units.astype(np.float64) @ hops) < _SAFE
+    load = np.zeros(topology.n_links, dtype=np.int64 if exact else object)
+    np.add.at(load, schedule.path_links, np.repeat(schedule.units.astype(load.dtype), hops))
+    slowest = max(
+        Fraction(units, bandwidth)
+        for units, bandwidth in zip(load.tolist(), topology.bandwidths.tolist(), strict=True)
+    )
+    between = collective.pair_demands.between
+    for rank, node in enumerate(collective.ranks):
+        cap = int(topology.injection_bytes_per_s[node])
+        if cap:
+            own = max(int(between[rank].sum()), int(between[:, rank].sum()))
+            slowest = max(slowest, Fraction(own * schedule.n_chunks, cap))
+    return slowest / schedule.n_chunks

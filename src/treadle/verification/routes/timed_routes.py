@@ -1,0 +1,130 @@
+"""Independent check of rounds of routed chunks: every chunk sets out once, hosts keep their limit, the time.
+
+Shares no code with the generators: everything is recomputed here.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int32Array
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.collective import Collective
+from treadle.schedules.witness import Witness
+from treadle.topologies.topology import Topology
+from treadle.verification.claims import check_algbw
+from treadle.verification.routes.routes import verify_routes
+from treadle.verification.violations import Findings, Report, ViolationKind
+
+
+def verify_timed_routes(
+    topology: Topology,
+    collective: Collective,
+    schedule: TimedRoutes,
+    *,
+    max_flows: int | None = None,
+    claimed_algbw: Fraction | None = None,
+    claimed_optimal_algbw: Fraction | None = None,
+    witness: Witness | None = None,
+    max_routes: int | None = None,
+    max_layers: int | None = None,
+    limit: int = 1000,
+) -> Report:
+    """Check the routes themselves, and that the rounds carry out what they promise.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    schedule : TimedRoutes
+    max_flows : int, optional
+        Most chunks of a round that may leave a host, or enter one.
+    claimed_algbw : Fraction, optional
+        Bytes/s; must be exactly what the rounds give.
+    claimed_optimal_algbw, witness, max_routes, max_layers, limit
+        See `verify_routes`.
+
+    Returns
+    -------
+    Report
+        With `n_layers`, and the number of rounds as `n_steps`.
+
+    Notes
+    -----
+    A round lasts until its slowest link has carried all of its chunks: max(chunks / bandwidth). Chunks may
+    share a link; it only costs time. Injection caps bound a round in the same way.
+    """
+    routes = schedule.routes
+    report = verify_routes(
+        topology,
+        collective,
+        routes,
+        claimed_optimal_algbw=claimed_optimal_algbw,
+        witness=witness,
+        max_routes=max_routes,
+        max_layers=max_layers,
+        limit=limit,
+    )
+    if not report.is_ok:
+        return report
+    found = Findings(limit)
+    sent = np.bincount(schedule.path, minlength=routes.n_paths)
+    wrong = np.flatnonzero(sent != routes.units)
+    found.add_all(
+        ViolationKind.DELIVERY,
+        len(wrong),
+        lambda i: f"path {wrong[i]}: {sent[wrong[i]]} chunks set out, expected {routes.units[wrong[i]]}",
+    )
+    seconds = of_round = Fraction(0)
+    previous: bytes | None = None
+    for number in range(schedule.n_rounds if not found.total else 0):
+        paths = schedule.path[schedule.round_offset[number] : schedule.round_offset[number + 1]]
+        content = paths.tobytes()
+        if content != previous:  # many chunks go in runs of equal rounds
+            if max_flows is not None:
+                _check_flows(schedule, number, paths, max_flows, found)
+            previous, of_round = content, _round_seconds(topology, collective, schedule, paths)
+        seconds += of_round
+    if found.total:
+        return found.report(bound=report.bound)
+    algbw = collective.pair_demands.buffer_units * routes.n_chunks / seconds
+    check_algbw(algbw, claimed=claimed_algbw, bound=report.bound, found=found)
+    return found.report(algbw=algbw, bound=report.bound, n_steps=schedule.n_rounds, n_layers=report.n_layers)
+
+
+def _check_flows(
+    schedule: TimedRoutes, number: int, paths: Int32Array, max_flows: int, found: Findings
+) -> None:
+    """No host sends or gets too many chunks in a round."""
+    for ends, does in ((schedule.routes.source, "sends"), (schedule.routes.target, "gets")):
+        ranks, flows = np.unique(ends[paths], return_counts=True)
+        for place in np.flatnonzero(flows > max_flows).tolist():
+            found.add(
+                ViolationKind.LIMIT,
+                f"round {number}: rank {ranks[place]} {does} {flows[place]} chunks, at most {max_flows} may",
+            )
+
+
+def _round_seconds(
+    topology: Topology, collective: Collective, schedule: TimedRoutes, paths: Int32Array
+) -> Fraction:
+    """Seconds of a round if a chunk were a byte; the work is in proportion to what it sends."""
+    routes = schedule.routes
+    chosen, chunks = np.unique(paths, return_counts=True)
+    begin, hops = routes.path_offset[chosen], np.diff(routes.path_offset)[chosen]
+    place = np.arange(int(hops.sum())) + np.repeat(begin - np.cumsum(hops) + hops, hops)
+    links, where = np.unique(routes.path_links[place], return_inverse=True)
+    load = np.zeros(len(links), dtype=np.int64)
+    np.add.at(load, where, np.repeat(chunks, hops))
+    capacities = [topology.bandwidths[links]]
+    amounts = [load]
+    caps = topology.injection_bytes_per_s[np.array(collective.ranks)]
+    for ends in (routes.source, routes.target):
+        ranks, flows = np.unique(ends[paths], return_counts=True)
+        capped = caps[ranks] > 0
+        capacities.append(caps[ranks][capped])
+        amounts.append(flows[capped])
+    rates = set(zip(np.concatenate(amounts).tolist(), np.concatenate(capacities).tolist(), strict=True))
+    return max((Fraction(amount, capacity) for amount, capacity in rates), default=Fraction(0))

@@ -1,0 +1,176 @@
+"""Independent check of a schedule: structure, physical paths or steps, exact loads, claims and witness.
+
+Shares no code with the generators: everything is recomputed here from the values.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TypedDict
+
+import numpy as np
+
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.collective import Collective
+from treadle.schedules.factored import FactoredSchedule
+from treadle.schedules.plan import Plan
+from treadle.schedules.schedule import Schedule
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.witness import Witness
+from treadle.topologies.topology import Topology
+from treadle.verification.alltoall.exchange import verify_exchange
+from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
+from treadle.verification.factored.forests import verify_factored
+from treadle.verification.loads import add_overloads, algbw_of
+from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.timed_routes import verify_timed_routes
+from treadle.verification.steps.steps import verify_steps
+from treadle.verification.trees.forest import ForestCheck
+from treadle.verification.violations import Findings, Report, Violation, ViolationKind
+
+__all__ = ["Report", "Violation", "ViolationKind", "verify", "verify_plan"]
+
+
+class _Claims(TypedDict):
+    """What all verifiers take besides the schedule."""
+
+    claimed_algbw: Fraction | None
+    claimed_optimal_algbw: Fraction | None
+    witness: Witness | None
+    limit: int
+
+
+def verify(
+    topology: Topology,
+    collective: Collective,
+    schedule: Schedule,
+    *,
+    claimed_algbw: Fraction | None = None,
+    claimed_optimal_algbw: Fraction | None = None,
+    witness: Witness | None = None,
+    limit: int = 1000,
+) -> Report:
+    """Check that a schedule performs the collective on the fabric and that its claims are true.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    schedule : Schedule
+    claimed_algbw : Fraction, optional
+        Bytes/s; must be exactly what the loads give, neither more nor less.
+    claimed_optimal_algbw : Fraction, optional
+        Bytes/s; must be exactly what `witness` proves.
+    witness : Witness, optional
+        Without a claimed optimum its bound is still held against the schedule.
+    limit : int
+        Most violations to describe; all are counted.
+
+    Returns
+    -------
+    Report
+
+    Notes
+    -----
+    What makes a step schedule correct is said at `treadle.verification.steps.steps.verify_steps`, and for an
+    all-to-all at `verify_exchange.verify_exchange` and, of routes, `verify_routes.verify_routes` and
+    `verify_timed_routes.verify_timed_routes`.
+
+    Forests are correct if every tree spans the ranks from its root; every edge's paths carry the tree's
+    multiplicity along links that join, through switches and declared forwarders only; and the trees per root
+    are in proportion to the shards (allreduce: any positive number). A path may begin at a multicasting
+    switch (BROADCAST), or end at an aggregating one (REDUCE), if for each of its units the data gets there:
+    a switch has the data of a unit tree when a path of that tree passes through it whose own beginning has
+    the data, and so on from the root. The links' loads of all forests add up; algbw is R * min(b_e / load_e)
+    over the links and, for compute nodes with an injection cap, the cap over the load in and out.
+
+    Time is linear in the entries of the forests, with about twenty numpy calls per tree; trees with pruned
+    paths take a pass over their entries per level besides.
+    """
+    claims: _Claims = {
+        "claimed_algbw": claimed_algbw,
+        "claimed_optimal_algbw": claimed_optimal_algbw,
+        "witness": witness,
+        "limit": limit,
+    }
+    if isinstance(schedule, StepSchedule):
+        return verify_steps(topology, collective, schedule, **claims)
+    if isinstance(schedule, ExchangeSchedule):
+        return verify_exchange(topology, collective, schedule, **claims)
+    if isinstance(schedule, RouteSchedule):
+        return verify_routes(topology, collective, schedule, **claims)
+    if isinstance(schedule, TimedRoutes):
+        return verify_timed_routes(topology, collective, schedule, **claims)
+    if isinstance(schedule, FactoredSchedule):
+        return verify_factored(topology, collective, schedule, **claims)
+    found = Findings(limit)
+    check_members(topology, collective, found)
+    if found.total:
+        return found.report()
+    bound = check_bound(topology, collective, claimed_optimal_algbw, witness, found)
+    n_claims = found.total
+    heights: list[int] = []
+    loads = np.zeros(topology.n_links, dtype=object)
+    if _check_shape(collective, schedule, found):
+        for forest in schedule.forests:
+            check = ForestCheck(topology, collective, forest, found)
+            heights.append(check.run())
+            loads += check.link_loads()
+    if found.total > n_claims:
+        return found.report(bound=bound)
+    total = sum(schedule.root_multiplicity.tolist())  # Python ints: the array's own sum could wrap
+    algbw = algbw_of(topology, loads, total)
+    if claimed_algbw is not None and algbw != claimed_algbw:
+        add_overloads(topology, loads, total, claimed_algbw, found)
+    check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
+    return found.report(algbw=algbw, bound=bound, height_max=max(heights))
+
+
+def _check_shape(collective: Collective, schedule: ForestSchedule, found: Findings) -> bool:
+    if not check_kind(collective, schedule, found):
+        return False
+    for forest in schedule.forests:
+        if forest.n_ranks != collective.n_ranks:
+            found.add(
+                ViolationKind.SHAPE,
+                f"{forest.direction} forest has {forest.n_ranks} ranks, the collective {collective.n_ranks}",
+            )
+            return False
+    return True
+
+
+def verify_plan(plan: Plan, *, topology: Topology | None = None, limit: int = 1000) -> tuple[Report, ...]:
+    """Check every entry of a plan; its claims are held against the last one.
+
+    Parameters
+    ----------
+    plan : Plan
+    topology : Topology, optional
+        The fabric to check against, if the one inside the plan is not to be trusted.
+    limit : int
+        Most violations to describe per entry; all are counted.
+
+    Returns
+    -------
+    tuple of Report
+        One per entry, in order.
+    """
+    fabric = plan.topology if topology is None else topology
+    reports = []
+    for entry in plan.entries:
+        is_last = entry is plan.entries[-1]
+        reports.append(
+            verify(
+                fabric,
+                plan.collective,
+                entry.schedule,
+                claimed_algbw=plan.algbw if is_last else None,
+                claimed_optimal_algbw=plan.optimal_algbw if is_last else None,
+                witness=plan.witness,
+                limit=limit,
+            )
+        )
+    return tuple(reports)

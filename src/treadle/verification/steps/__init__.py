@@ -1,0 +1,1 @@
+"""Step schedules judged by following every chunk."""

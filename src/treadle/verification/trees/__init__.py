@@ -1,0 +1,1 @@
+"""Forests judged tree by tree."""

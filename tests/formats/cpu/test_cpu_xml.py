@@ -1,0 +1,202 @@
+"""CPU XML: executed by the independent interpreter without any buffering, mutated, hostile."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import places
+from samples.exchange_samples import alltoall, over_shortest_paths, random_demands
+from samples.program_cases import random_case
+from treadle.errors import FormatError, InfeasibleError
+from treadle.formats.cpu.judge import interpret_cpu_xml, parse_cpu_xml
+from treadle.formats.cpu.writer import emit_cpu_xml
+from treadle.program.passes import replicate
+from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
+from treadle.program.steps.exchange_lowering import lower_exchange
+from treadle.program.steps.step_lowering import lower_steps
+from treadle.program.trees.forest_program import lower
+from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, on_all_ranks
+from treadle.synthesis.steps.bfb import bfb_schedule
+from treadle.topologies.catalogue.graphs import ring, torus
+
+GOLDEN = places.GOLDEN / "allreduce_ring3.cpu.xml"
+
+
+def small(kind: CollectiveKind = CollectiveKind.ALLREDUCE, seed: int = 4) -> Program:
+    return lower(*random_case(seed, kind))
+
+
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+def test_text_does_what_the_collective_asks(kind: CollectiveKind) -> None:
+    for seed in range(24):
+        program = lower(*random_case(seed, kind), in_place=bool(seed % 2), merge=seed % 3 > 0)
+        program = replicate(program, 1 + seed % 2)
+        report = interpret_cpu_xml(emit_cpu_xml(program))
+        assert report.violations == ()
+        assert (report.n_ranks, report.n_chunks) == (program.n_ranks, program.n_chunks)
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_alltoall(uneven: bool) -> None:
+    topology = torus(3, 3)
+    collective = alltoall(topology, random_demands(9, 2) if uneven else None)
+    program = lower_exchange(topology, collective, over_shortest_paths(topology, collective))
+    assert interpret_cpu_xml(emit_cpu_xml(program)).violations == ()
+
+
+def test_a_rank_waits_for_what_it_forwards_within_a_step() -> None:
+    """Steps are only advice: here one step holds a whole chain."""
+    program = program_from_operations(
+        CollectiveKind.BROADCAST,
+        [
+            [Operation(OperationKind.COPY, 0, 1), Operation(OperationKind.SEND, 0, 1, peer=1)],
+            [
+                Operation(OperationKind.RECEIVE, 0, 1, peer=0),
+                Operation(OperationKind.SEND, 0, 1, peer=2, source=Buffer.OUTPUT, waits=(0,)),
+            ],
+            [Operation(OperationKind.RECEIVE, 0, 1, peer=1)],
+        ],
+        n_chunks=1,
+        shard_offset=[0, 1, 1, 1],
+        root=0,
+    )
+    assert interpret_cpu_xml(emit_cpu_xml(program)).violations == ()
+
+
+def test_golden_text() -> None:
+    topology = ring(3)
+    collective = on_all_ranks(topology, CollectiveKind.ALLREDUCE)
+    program = lower_steps(topology, collective, bfb_schedule(topology, CollectiveKind.ALLREDUCE))
+    text = emit_cpu_xml(program, name="ring3", max_bytes=1024)
+    assert interpret_cpu_xml(text).violations == ()
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", [CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER])
+def test_every_mutation_is_caught(kind: CollectiveKind) -> None:
+    """Drop, double or shift any instruction, make a sum before the sync. Not every sync is needed."""
+    lines = emit_cpu_xml(small(kind)).splitlines()
+    places = [i for i, line in enumerate(lines) if re.match(r"\s+<(send|recv|sync|copy|reduce)", line)]
+    assert len(places) > 20
+    needed = 0
+    for i in places:
+        dropped = broken([*lines[:i], *lines[i + 1 :]])
+        if "sync" in lines[i]:
+            needed += dropped
+            assert dropped or "</rank" not in lines[i + 1]
+        else:
+            assert dropped, f"dropped {lines[i]}"
+        if "sync" not in lines[i] and "copy" not in lines[i]:
+            assert broken([*lines[: i + 1], *lines[i:]]), f"doubled {lines[i]}"
+        if 'chunk="' in lines[i]:
+            shifted = re.sub(r'chunk="(\d+)"', lambda match: f'chunk="{int(match[1]) ^ 1}"', lines[i])
+            assert broken([*lines[:i], shifted, *lines[i + 1 :]]), f"shifted {lines[i]}"
+        if "sync" in lines[i] and "reduce" in lines[i + 1]:
+            assert broken([*lines[:i], lines[i + 1], lines[i], *lines[i + 2 :]]), f"swapped {lines[i + 1]}"
+    assert needed > 3
+
+
+def broken(lines: list[str]) -> bool:
+    try:
+        return bool(interpret_cpu_xml("\n".join(lines)).violations)
+    except FormatError:
+        return True
+
+
+def test_a_circle_of_waiting_is_found() -> None:
+    """Two ranks that each receive before they send."""
+    rank = '<rank id="{0}" i="{0}-{0}" o="0-1" s="" slots="0">{1}</rank>'
+    body = (
+        '<copy buf="i" dbuf="o" chunk="{0}" cnt="1"/><recv peer="{1}" buf="o" chunk="{1}" cnt="1"/><sync/>'
+        '<send peer="{1}" buf="i" chunk="{0}" cnt="1"/><sync/>'
+    )
+    ranks = "".join(rank.format(one, body.format(one, 1 - one)) for one in range(2))
+    text = (
+        '<cpu name="x" collective="allgather" ranks="2" chunks="2" root="-1" inplace="0" minBytes="0" '
+        f'maxBytes="0">{ranks}</cpu>'
+    )
+    assert "waits for ever" in " ".join(interpret_cpu_xml(text).violations)
+    swapped = re.sub(r"(<recv[^>]*/><sync/>)(<send[^>]*/>)<sync/>", r"\2\1", text)
+    assert interpret_cpu_xml(swapped).violations == ()
+
+
+def test_no_text_is_written_that_interpreters_refuse() -> None:
+    """Two inputs and two outputs of all chunks: a million of each are taken, one more is not."""
+    copy = [Operation(OperationKind.COPY, 0, 1, source=Buffer.INPUT, target=Buffer.OUTPUT)]
+    fits, large = (
+        program_from_operations(
+            CollectiveKind.ALLREDUCE, [copy, copy], n_chunks=n, shard_offset=[0, n // 2, n]
+        )
+        for n in (10**6, 10**6 + 1)
+    )
+    parse_cpu_xml(emit_cpu_xml(fits))
+    with pytest.raises(InfeasibleError, match=r"4000004 chunks .*take 4000000; solve with fewer trees"):
+        emit_cpu_xml(large)
+
+
+def test_the_wrong_collective_is_noticed() -> None:
+    text = emit_cpu_xml(small())
+    for name in ("allgather", "reduce-scatter", "alltoall"):
+        changed = text.replace('collective="allreduce"', f'collective="{name}"')
+        assert interpret_cpu_xml(changed).violations
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<cpu/>",
+        "<cpu",
+        '<!DOCTYPE a [<!ENTITY b "c">]><cpu/>',
+        "<a" * 50_000,
+        "<a>" * 50_000,
+        "\ud800",
+        '<cpu name="x" collective="allgather" ranks="99999999999999999999" chunks="1"/>',
+    ],
+)
+def test_hostile_text_is_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        interpret_cpu_xml(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('ranks="', 'ranks="-', "ranks"),
+        ('chunks="', 'chunks="9999999', "chunks"),
+        ('<rank id="0"', '<rank id="1"', "id='1'"),
+        ('o="', 'o="3-1 ', "rising ranges"),
+        ('o="0-', 'o="0-9999999', "4000000 chunks"),
+        ('slots="', 'slots="99999999', "slots"),
+        ("<sync", "<jump", "no instruction"),
+        ('peer="0"', 'peer="-1"', "peer='-1'"),
+        ('buf="i"', 'buf="x"', "buf='x'"),
+        ('cnt="1"', 'cnt="0"', "cnt='0'"),
+    ],
+)
+def test_malformed_text_is_refused(old: str, new: str, message: str) -> None:
+    text = emit_cpu_xml(small())
+    assert old in text
+    with pytest.raises(FormatError, match=message):
+        interpret_cpu_xml(text.replace(old, new, 1))
+
+
+@cache
+def small_text() -> str:
+    return emit_cpu_xml(small())
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(st.data())
+def test_damaged_text_never_crashes_the_reader(data: st.DataObject) -> None:
+    text = small_text()
+    place = data.draw(st.integers(0, len(text) - 1))
+    noise = data.draw(st.text(max_size=12))
+    with suppress(FormatError):
+        interpret_cpu_xml(text[:place] + noise + text[place + len(noise) :])

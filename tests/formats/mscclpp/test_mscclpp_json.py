@@ -1,0 +1,383 @@
+"""MSCCL++ execution plans: executed by the independent interpreter, mutated, compared with a golden file."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import places
+from samples.exchange_samples import alltoall, over_shortest_paths
+from samples.forest_samples import star
+from samples.program_cases import fabric, random_case
+from treadle.errors import FormatError, ScheduleError
+from treadle.formats.mscclpp.judge import interpret_mscclpp_json
+from treadle.formats.mscclpp.lanes import chunk_groups
+from treadle.formats.mscclpp.writer import MscclppLimits, emit_mscclpp_json
+from treadle.program.check import check_program
+from treadle.program.passes import split_copies
+from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
+from treadle.program.steps.exchange_lowering import lower_exchange
+from treadle.program.trees.forest_program import lower
+from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, on_all_ranks
+from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
+from treadle.topologies.catalogue.graphs import torus
+from treadle.topologies.topology import Topology
+
+GOLDEN = places.GOLDEN / "allreduce_star3.mscclpp.json"
+
+
+def star_case(
+    n: int, kind: CollectiveKind, *, in_place: bool, capable: bool, asked: bool = True, sends: bool = False
+) -> tuple[Program, Topology]:
+    """One tree per root, all ranks its children, through one switch; if that can, it copies and sums.
+
+    It works for ranks that ask, or by itself unless `asked`; with `sends` the trees leave it unused.
+    """
+    topology = star(n, capable=capable, asked=capable and asked)
+
+    def path(root: int, v: int, down: bool) -> tuple[int, ...]:
+        links = (root, n + v) if down else (v, n + root)
+        is_call = not capable or sends or v == (root + 1) % n
+        return links if is_call else links[1:] if down else links[:1]
+
+    def forest(direction: Direction) -> list[TreeSpec]:
+        down = direction is Direction.BROADCAST
+        return [
+            TreeSpec(
+                root,
+                1,
+                [-1 if v == root else root for v in range(n)],
+                {v: [(path(root, v, down), 1)] for v in range(n) if v != root},
+            )
+            for root in range(n)
+        ]
+
+    reduce, broadcast = (
+        forest_from_trees(way, n, forest(way)) for way in (Direction.REDUCE, Direction.BROADCAST)
+    )
+    schedule = ForestSchedule(
+        kind,
+        reduce=reduce if kind.reduces else None,
+        broadcast=broadcast if kind.broadcasts else None,
+    )
+    return lower(topology, on_all_ranks(topology, kind), schedule, in_place=in_place), topology
+
+
+def names(text: str) -> Counter[str]:
+    """How often each operation occurs, those within pipelines too."""
+    found: Counter[str] = Counter()
+    for gpu in json.loads(text)["gpus"]:
+        for block in gpu["threadblocks"]:
+            for operation in block["ops"]:
+                found[operation["name"]] += 1
+                found.update(inner["name"] for inner in operation.get("ops", ()))
+    return found
+
+
+@pytest.mark.parametrize("pipeline_bytes", [0, 4096])
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+def test_emitted_plan_does_what_the_collective_asks(kind: CollectiveKind, pipeline_bytes: int) -> None:
+    emitted, ways = 0, Counter[str]()
+    for seed in range(14):
+        topology, collective, schedule = random_case(seed, kind)
+        program = lower(topology, collective, schedule, channels=1 + seed % 2, in_place=seed % 4 < 2)
+        domains = [rank * (1 + seed % 3) // program.n_ranks for rank in range(program.n_ranks)]
+        if collective.weights is not None and len(set(collective.weights)) > 1:
+            with pytest.raises(ScheduleError, match="unequal shards"):
+                emit_mscclpp_json(program, topology)
+            continue
+        cut = split_copies(program)
+        if pipeline_bytes and all(len(set(cut.count[group].tolist())) > 1 for group in chunk_groups(cut)):
+            with pytest.raises(ScheduleError, match="--pipeline would change nothing"):
+                emit_mscclpp_json(program, topology, domains=domains, pipeline_bytes=pipeline_bytes)
+            continue
+        text = emit_mscclpp_json(program, topology, domains=domains, pipeline_bytes=pipeline_bytes)
+        report = interpret_mscclpp_json(text, root=collective.root or 0)
+        assert report.violations == ()
+        assert report.n_ranks == program.n_ranks
+        ways += names(text)
+        emitted += 1
+    assert emitted >= 5
+    assert ways["pws"] + ways["pwsf"]
+    assert not ways["flush"]
+    assert ways["rre"] or not kind.reduces
+    assert bool(ways["pipeline"]) == bool(pipeline_bytes)
+
+
+@pytest.mark.parametrize("domains", [[0] * 9, [v // 3 for v in range(9)]])
+def test_alltoall_in_steps(domains: list[int]) -> None:
+    topology = torus(3, 3)
+    collective = alltoall(topology)
+    program = lower_exchange(topology, collective, over_shortest_paths(topology, collective), merge=False)
+    text = emit_mscclpp_json(program, topology, domains=domains)
+    assert interpret_mscclpp_json(text).violations == ()
+    assert bool(names(text)["pws"] + names(text)["pwsf"]) == (len(set(domains)) > 1)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "operation"), [(CollectiveKind.ALLREDUCE, "glres"), (CollectiveKind.ALLGATHER, "gstore")]
+)
+def test_switches_copy_and_sum_where_the_plan_asks_them(
+    kind: CollectiveKind, operation: str, in_place: bool
+) -> None:
+    for options, wanted in (
+        ({"capable": True}, 5),
+        ({"capable": False}, 0),
+        # a switch that turns sums round by itself is none of NVLink
+        ({"capable": True, "asked": False}, 0),
+        # an operation would cross links that sends from rank to rank do not
+        ({"capable": True, "sends": True}, 0),
+    ):
+        program, topology = star_case(5, kind, in_place=in_place, **options)
+        text = emit_mscclpp_json(program, topology)
+        assert names(text)[operation] == wanted
+        assert interpret_mscclpp_json(text).violations == ()
+        plain = emit_mscclpp_json(program, topology, switch_channels=False)
+        assert names(plain)[operation] == 0
+        assert interpret_mscclpp_json(plain).violations == ()
+
+
+def test_golden_plan() -> None:
+    program, topology = star_case(3, CollectiveKind.ALLREDUCE, in_place=False, capable=False)
+    text = emit_mscclpp_json(program, topology, name="star3", max_bytes=2**20, domains=[0, 0, 1])
+    assert interpret_mscclpp_json(text).violations == ()
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def mutants(base: dict[str, Any], seed: int, count: int) -> list[tuple[str, dict[str, Any]]]:
+    """Plans with one signal, wait or move dropped or doubled, or one index changed."""
+    rng, found = random.Random(seed), []
+    while len(found) < count:
+        plan = copy.deepcopy(base)
+        block = rng.choice(rng.choice(plan["gpus"])["threadblocks"])
+        operations = block["ops"]
+        pipelines = [entry["ops"] for entry in operations if entry["name"] == "pipeline"]
+        if pipelines and rng.random() < 0.8:
+            operations = pipelines[0]
+        place = rng.randrange(len(operations))
+        entry = operations[place]
+        if entry["name"] in ("nop", "pipeline"):
+            continue  # some barriers are implied by others; `test_barriers_matter` drops those that are not
+        how = rng.choice(("drop", "double", "shift"))
+        if how == "drop":
+            del operations[place]
+        elif how == "double":
+            if entry["name"] in ("put", "copy", "gstore"):
+                continue  # writing the same twice, unread in between, harms nobody
+            operations.insert(place, copy.deepcopy(entry))
+        else:
+            ends = [end for key in ("src_buff", "dst_buff") for end in entry.get(key, ())]
+            if not ends:
+                continue
+            rng.choice(ends)["index"] += rng.choice((-1, 1))
+        found.append((f"{how} {entry}", plan))
+    return found
+
+
+@pytest.mark.parametrize("pipeline_bytes", [0, 4096])
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("capable", [False, True])
+def test_every_mutation_is_caught(capable: bool, in_place: bool, pipeline_bytes: int) -> None:
+    program, topology = star_case(4, CollectiveKind.ALLREDUCE, in_place=in_place, capable=capable)
+    text = emit_mscclpp_json(
+        program, topology, domains=[0, 0, 0, int(not capable)], pipeline_bytes=pipeline_bytes
+    )
+    assert interpret_mscclpp_json(text).violations == ()
+    for what, plan in mutants(json.loads(text), 7, 30):
+        assert is_broken(plan), what
+
+
+def is_broken(plan: dict[str, Any]) -> bool:
+    try:
+        return bool(interpret_mscclpp_json(json.dumps(plan)).violations)
+    except FormatError:
+        return True
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("kind", [CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER])
+def test_no_rank_ends_while_a_proxy_reads_its_memory(kind: CollectiveKind, *, in_place: bool) -> None:
+    """The last put of a channel waits; a ``flush`` of the executor's waits for nothing."""
+    program, topology = star_case(3, kind, in_place=in_place, capable=False)
+    text = emit_mscclpp_json(program, topology, domains=[0, 1, 2])
+    assert interpret_mscclpp_json(text).violations == ()
+    base = json.loads(text)
+    waits = [
+        (block, place)
+        for gpu in base["gpus"]
+        for block in gpu["threadblocks"]
+        for place, entry in enumerate(block["ops"])
+        if entry["name"] == "pwsf"
+    ]
+    assert len(waits) >= 3
+    for block, place in waits:
+        block["ops"][place]["name"] = "pws"
+        found = interpret_mscclpp_json(json.dumps(base)).violations
+        assert found
+        assert all("may end while port channel" in violation for violation in found)
+        flush = {"name": "flush", "channel_ids": block["ops"][place]["channel_ids"], "channel_type": "port"}
+        block["ops"].append(flush)
+        assert interpret_mscclpp_json(json.dumps(base)).violations == found
+        block["ops"].pop()
+        block["ops"][place]["name"] = "pwsf"
+
+
+def test_barriers_matter() -> None:
+    """Without the barrier between a sum and its put: a race."""
+    program, topology = star_case(3, CollectiveKind.ALLREDUCE, in_place=False, capable=False)
+    base = json.loads(emit_mscclpp_json(program, topology))
+    needed, dropped = {("rre", "put")}, 0
+    for gpu in range(3):
+        for block in range(3):
+            operations = base["gpus"][gpu]["threadblocks"][block]["ops"]
+            for place, entry in enumerate(operations[:-1]):
+                after = operations[place + 1]["name"]
+                before = operations[place - 1]["name"]
+                if entry["name"] == "nop" and (before, after) in needed:
+                    plan = copy.deepcopy(base)
+                    del plan["gpus"][gpu]["threadblocks"][block]["ops"][place]
+                    assert is_broken(plan)
+                    dropped += 1
+    assert dropped >= 3
+
+
+def test_what_a_sender_overwrites_is_not_read_from_its_memory() -> None:
+    """The sum is made of data put to scratch: the sender may write anew before the receiver reads."""
+    own = Operation(OperationKind.COPY, 0, 1, source=Buffer.INPUT, target=Buffer.SCRATCH)
+    send = Operation(OperationKind.SEND, 0, 1, peer=1, source=Buffer.SCRATCH, waits=(0,))
+    total = Operation(OperationKind.RECEIVE_REDUCE, 0, 1, peer=0)
+    for again in (False, True):
+        sender = [own, send, *([replace(own, waits=(1,))] if again else [])]
+        program = program_from_operations(
+            CollectiveKind.REDUCE, [sender, [total]], n_chunks=1, shard_offset=[0, 0, 1], root=1
+        )
+        assert check_program(program) == ()
+        text = emit_mscclpp_json(program, fabric(2, star=False))
+        assert (names(text)["rre"], names(text)["re"]) == ((0, 1) if again else (1, 0))
+        assert interpret_mscclpp_json(text, root=1).violations == ()
+
+
+def test_what_a_receiver_still_reads_is_not_put_over() -> None:
+    """Nothing tells the sender that the scratch it puts to has been read: the second goes elsewhere first."""
+    send = Operation(OperationKind.SEND, 0, 1, peer=1)
+    receive = Operation(OperationKind.RECEIVE, 0, 1, peer=0, target=Buffer.SCRATCH)
+    out = Operation(OperationKind.COPY, 0, 1, source=Buffer.SCRATCH)
+    root = [Operation(OperationKind.COPY, 0, 1), send, send]
+    other = [receive, replace(out, waits=(0,)), replace(receive, waits=(1,)), replace(out, waits=(1, 2))]
+    program = program_from_operations(
+        CollectiveKind.BROADCAST, [root, other], n_chunks=1, shard_offset=[0, 1, 1], root=0
+    )
+    assert check_program(program) == ()
+    text = emit_mscclpp_json(program, fabric(2, star=False))
+    assert names(text)["copy"] == 4
+    assert interpret_mscclpp_json(text, root=0).violations == ()
+
+
+def test_limits_are_kept_or_named() -> None:
+    def broadcast(messages: int) -> Program:
+        sends = [Operation(OperationKind.SEND, i % 2, 1, peer=1) for i in range(messages)]
+        receives = [Operation(OperationKind.RECEIVE, i % 2, 1, peer=0) for i in range(messages)]
+        return program_from_operations(
+            CollectiveKind.BROADCAST, [sends, receives], n_chunks=2, shard_offset=[0, 2, 2], root=0
+        )
+
+    topology = fabric(2, star=False)
+    with pytest.raises(ScheduleError, match=r"needs \d+ operations, the limit is 64"):
+        emit_mscclpp_json(broadcast(100), topology)
+    program, topology = star_case(5, CollectiveKind.ALLGATHER, in_place=False, capable=False)
+    tight = MscclppLimits(operations=12, thread_blocks=2)
+    with pytest.raises(ScheduleError, match="thread blocks a rank"):
+        emit_mscclpp_json(program, topology, limits=tight)
+    with pytest.raises(ScheduleError, match="memory channels in a thread block, the limit is 3"):
+        emit_mscclpp_json(program, topology, limits=MscclppLimits(channels=3))
+    roomy = emit_mscclpp_json(program, topology, limits=MscclppLimits(operations=12))
+    assert max(len(block["ops"]) for gpu in json.loads(roomy)["gpus"] for block in gpu["threadblocks"]) <= 12
+
+
+def test_the_copy_of_a_shard_ties_no_trees_together() -> None:
+    """Of 70 trees a root, each with messages of its own, no thread block needs all."""
+    trees = 70
+    ranks = [
+        [
+            Operation(OperationKind.COPY, rank * trees, trees),
+            *(Operation(OperationKind.SEND, rank * trees + i, 1, peer=1 - rank) for i in range(trees)),
+            *(Operation(OperationKind.RECEIVE, (1 - rank) * trees + i, 1, 1 - rank) for i in range(trees)),
+        ]
+        for rank in range(2)
+    ]
+    program = program_from_operations(
+        CollectiveKind.ALLGATHER, ranks, n_chunks=2 * trees, shard_offset=[0, trees, 2 * trees]
+    )
+    text = emit_mscclpp_json(program, fabric(2, star=False))
+    assert interpret_mscclpp_json(text).violations == ()
+    assert all(len(gpu["threadblocks"]) > 1 for gpu in json.loads(text)["gpus"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "a b"}, "name 'a b'"),
+        ({"min_bytes": 9, "max_bytes": 8}, "no range"),
+        ({"pipeline_bytes": 24}, "multiple of 16"),
+        ({"domains": [0]}, "1 domains, expected one for each of 3 ranks"),
+    ],
+)
+def test_bad_arguments(options: dict[str, Any], message: str) -> None:
+    program, topology = star_case(3, CollectiveKind.ALLGATHER, in_place=False, capable=False)
+    with pytest.raises((FormatError, ScheduleError), match=message):
+        emit_mscclpp_json(program, topology, **options)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda plan: plan.pop("gpus"), "gpus: expected a list"),
+        (lambda plan: plan.update(protocol="LL"), "protocol='LL'"),
+        (lambda plan: plan.update(collective="gossip"), "collective='gossip'"),
+        (lambda plan: plan["gpus"].clear(), "0 gpus"),
+        (lambda plan: plan["gpus"][1].update(id=0), "id=0"),
+        (lambda plan: plan["gpus"][0].update(scratch_chunks=10**9), "scratch_chunks=1000000000"),
+        (lambda plan: plan["gpus"][0]["channels"][0].update(connected_to=[0]), "names the gpu itself"),
+        (lambda plan: plan["gpus"][0]["channels"][0].update(connected_to=[7]), "integers from 0 to 2"),
+        (lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[{"name": "ppkt"}]), "packets"),
+        (lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[{"name": "jump"}]), "no operation"),
+        (lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[7]), "expected an object"),
+        (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"][0].update(channel_ids=[True]), "channel_ids"),
+    ],
+)
+def test_malformed_plans_are_refused(change: Any, message: str) -> None:
+    program, topology = star_case(3, CollectiveKind.ALLREDUCE, in_place=False, capable=False)
+    plan = json.loads(emit_mscclpp_json(program, topology))
+    change(plan)
+    with pytest.raises(FormatError, match=message):
+        interpret_mscclpp_json(json.dumps(plan))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", "[" * 100_000, '{"name": "a", "name": "b"}', '{"x": NaN}', "9" * 10_000, '"\ud800"'],
+)
+def test_hostile_text_is_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        interpret_mscclpp_json(text)
+
+
+def test_deadlock_and_left_over_signals_are_named() -> None:
+    program, topology = star_case(3, CollectiveKind.ALLGATHER, in_place=True, capable=False)
+    base = json.loads(emit_mscclpp_json(program, topology))
+
+    def violations(name: str) -> str:
+        plan = copy.deepcopy(base)
+        operations = plan["gpus"][0]["threadblocks"][0]["ops"]
+        operations.append(next(entry for entry in operations if entry["name"] == name))
+        return " ".join(interpret_mscclpp_json(json.dumps(plan)).violations)
+
+    assert "waits for ever" in violations("rlxwait")
+    assert "nobody waits for" in violations("rlxsignal")

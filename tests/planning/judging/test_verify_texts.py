@@ -1,0 +1,117 @@
+"""``treadle verify`` of texts: told by their content, executed, every violation listed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import places
+from treadle.cli.main import main
+from treadle.errors import FormatError
+from treadle.planning.judging.texts import read_text, verify_text
+
+GOLDEN = places.GOLDEN
+SAMPLES = places.FOREIGN_SAMPLES
+TEXTS = {
+    "allreduce_chain3.xml": ("msccl-xml (azure)", 3),
+    "allreduce_ring3.cpu.xml": ("cpu-xml", 3),
+    "allreduce_star3.mscclpp.json": ("mscclpp-json", 3),
+    "ring_dgx_a100x2.nccl.box1.xml": ("nccl-graph", 8),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_are_known_by_their_content(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "file.plan"
+    path.write_bytes((GOLDEN / name).read_bytes())
+    assert main(["verify", str(path), "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert (values["format"], values["ranks"]) == TEXTS[name]
+    assert values["verified"]
+    assert values["violations"] == []
+    assert main(["verify", str(path)]) == 0
+    assert "verified    yes" in capsys.readouterr().out
+
+
+BROKEN = {
+    "allreduce_chain3.xml": ('type="rrc"', 'type="r"', "contributions missing"),
+    "allreduce_ring3.cpu.xml": ("<sync/>", "", "transfer"),
+    "allreduce_star3.mscclpp.json": ('"name": "signal"', '"name": "rlxsignal"', "may have left"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_violations_are_listed(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new, word = BROKEN[name]
+    text = (GOLDEN / name).read_text(encoding="utf-8")
+    assert old in text
+    path = tmp_path / "broken"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    assert main(["verify", str(path)]) == 1
+    shown = capsys.readouterr().out
+    assert "verified    NO: " in shown
+    assert word in shown
+    assert main(["verify", str(path), "--json"]) == 1
+    values = json.loads(capsys.readouterr().out)
+    assert not values["verified"]
+    assert len(values["violations"]) == values["n_violations"] > 0
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "status", "word"),
+    [
+        (b"<algo", [], 2, "not well-formed"),
+        (b"<algo>\xff</algo>", [], 2, "byte 6 is no UTF-8"),
+        (b'{"gpus": ' * 100_000, [], 2, "nested too deeply"),
+        (b'{"nodes": []}', [], 2, "plan"),
+        (b"", [], 2, "plan"),
+        (b"<cpu/>", ["--topology", "ring(3)"], 2, "names no fabric"),
+    ],
+)
+def test_what_is_no_text_or_no_sound_one(
+    content: bytes,
+    options: list[str],
+    status: int,
+    word: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "text.xml"
+    path.write_bytes(content)
+    assert main(["verify", str(path), *options]) == status
+    error = capsys.readouterr().err
+    assert word in error
+    assert error.count("\n") == 1
+
+
+def test_options_of_texts_are_refused_for_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(GOLDEN / "ring_version1.plan"), "--root", "1"]) == 2
+    assert "are for texts" in capsys.readouterr().err
+
+
+def test_the_profile_is_the_first_whose_limits_hold() -> None:
+    text = (GOLDEN / "allreduce_chain3.xml").read_text(encoding="utf-8")
+    assert verify_text(text, profile="legacy").format == "msccl-xml (legacy)"
+    spelt = text.replace('coll="allreduce"', 'coll="reduce_scatter"')
+    found = verify_text(spelt)
+    assert found.format == "msccl-xml (legacy)"
+    assert found.violations
+    with pytest.raises(FormatError, match="neither a plan nor a text"):
+        verify_text("hello")
+    with pytest.raises(FormatError, match="coll="):
+        verify_text(text.replace('coll="allreduce"', 'coll="gossip"'))
+    assert read_text(GOLDEN / "ring_version1.plan") is None
+    assert read_text(GOLDEN) is None
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the folder of public MSCCL samples is absent")
+@pytest.mark.parametrize("name", ["msccl_rccl_alltoall_8n_ll.xml", "msccl_teccl_amd_32.xml"])
+def test_schedules_of_others(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(SAMPLES / name), "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["format"].startswith("msccl-xml")
+    assert values["verified"]

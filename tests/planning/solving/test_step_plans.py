@@ -1,0 +1,146 @@
+"""Plans of step schedules, from the file to text and moved data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from samples import greedy_steps as samples
+from treadle.cli.main import main
+from treadle.errors import InfeasibleError
+from treadle.planning import run, verify
+from treadle.planning.judging.verification import UnverifiedPlanError
+from treadle.planning.writing.lower import lower
+from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.plan import Plan, PlanEntry
+from treadle.schedules.plan_files.archive import load_plan, save_plan
+from treadle.schedules.steps.step_cost import algbw
+from treadle.schedules.steps.steps import StepSchedule, steps_from_sends
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.bfb import bfb_schedule
+from treadle.topologies import parse
+from treadle.topologies.topology import Topology, TopologyBuilder
+
+
+def step_plan(topology: Topology, collective: Collective, schedule: StepSchedule) -> Plan:
+    return Plan(topology, collective, (PlanEntry(0, None, schedule),), "bfb", algbw(topology, schedule))
+
+
+def bfb_plan(name: str, kind: CollectiveKind) -> Plan:
+    topology = parse(name)
+    return step_plan(topology, on_all_ranks(topology, kind), bfb_schedule(topology, kind))
+
+
+def greedy_plan(kind: CollectiveKind) -> Plan:
+    topology = samples.ring(4, links=2)
+    return step_plan(topology, *samples.greedy_schedule(topology, kind, root=2))
+
+
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+def test_saved_plans_verify_run_and_lower(
+    kind: CollectiveKind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, xml = tmp_path / "plan", tmp_path / "xml"
+    save_plan(path, greedy_plan(kind) if kind.is_rooted else bfb_plan("torus(3,3)", kind))
+    assert main(["verify", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verified"] is True
+    any_root = ["--accept-any-root"] if kind.is_rooted else []
+    assert main(["lower", str(path), "--to", "msccl-xml", "-o", str(xml), *any_root]) == 0
+    assert f'coll="{kind.value.replace("-", "")}"' in xml.read_text()
+    assert main(["run", str(path), "--size", "4B,1K..2K", "--iterations", "1", "--json"]) == 0
+    assert main(["run", str(path), "--size", "36B", "--iterations", "1", "--in-place"]) == 0
+    lowered = lower(load_plan(path), in_place=True, channels=2, accept_any_root=kind.is_rooted)
+    assert lowered.faults == ()
+    assert lowered.shortfall is None
+
+
+def test_entries_of_both_kinds_serve_their_sizes() -> None:
+    latency = bfb_plan("ring(4)", CollectiveKind.ALLGATHER)
+    steps = StepSchedule(CollectiveKind.ALLGATHER, broadcast=samples.ring_steps(4, Direction.BROADCAST))
+    topology = samples.ring(4)
+    plan = step_plan(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), steps)
+    small = samples.greedy_schedule(topology, CollectiveKind.ALLGATHER, n_chunks=1, waste=0.5)[1]
+    plan = replace(plan, entries=(PlanEntry(0, 99, small), PlanEntry(100, None, steps)))
+    result = run(plan, [16, 400], iterations=1)
+    assert [row.size_bytes for row in result.rows] == [16, 400]
+    assert result.wrong == 0
+    assert run(latency, [16], iterations=1).wrong == 0
+
+
+def test_false_plans_are_neither_run_nor_lowered() -> None:
+    plan = greedy_plan(CollectiveKind.ALLREDUCE)
+    schedule = plan.entries[0].schedule
+    assert isinstance(schedule, StepSchedule)
+    assert schedule.reduce is not None
+    steps = schedule.reduce
+    late = replace(schedule, reduce=replace(steps, low=steps.low[::-1], high=steps.high[::-1]))
+    for false in (
+        replace(plan, algbw=plan.algbw * 2),
+        replace(plan, entries=(PlanEntry(0, None, late),)),
+    ):
+        with pytest.raises(UnverifiedPlanError):
+            run(false, [64], iterations=1)
+        with pytest.raises(UnverifiedPlanError):
+            lower(false)
+
+
+def test_a_trusted_fabric_may_number_its_links_otherwise() -> None:
+    plan = bfb_plan("torus(3,3)", CollectiveKind.REDUCE_SCATTER)
+    own = plan.topology
+    builder = TopologyBuilder("cabled")
+    for name in reversed(own.node_names):
+        builder.compute(name)
+    for link in reversed(range(own.n_links)):
+        builder.link(own.node_names[own.tails[link]], own.node_names[own.heads[link]], 1)
+    result = verify(plan, builder.build())
+    assert result.is_ok
+    assert not result.is_embedded
+    lacking = TopologyBuilder("lacking")
+    for name in own.node_names:
+        lacking.compute(name)
+    for link in range(1, own.n_links):
+        lacking.link(own.node_names[own.tails[link]], own.node_names[own.heads[link]], 1)
+    (report,) = verify(plan, lacking.build()).reports
+    assert "which lacking does not have" in str(report.violations[0])
+
+
+def relayed_plan() -> Plan:
+    """A broadcast to rank 1 by way of a forwarder."""
+    builder = TopologyBuilder("relay")
+    for name in ("a", "b", "relay"):
+        builder.compute(name)
+    for one, other in (("a", "relay"), ("relay", "b")):
+        builder.link(one, other, 10)
+    collective = Collective(CollectiveKind.BROADCAST, (0, 1), root=0, forwarders=(2,))
+    sends = [(0, 0, 0, 0, 1), (0, 1, 1, 0, 1)]
+    steps = steps_from_sends(Direction.BROADCAST, 2, 1, sends, homes=[0])
+    return step_plan(builder.build(), collective, StepSchedule(CollectiveKind.BROADCAST, broadcast=steps))
+
+
+def test_what_programs_cannot_express_is_infeasible(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topology = samples.ring(3)
+    ring = StepSchedule(CollectiveKind.ALLREDUCE, reduce=samples.ring_steps(3, Direction.REDUCE))
+    whole = step_plan(topology, on_all_ranks(topology, CollectiveKind.ALLREDUCE), ring)
+    for plan, message in ((relayed_plan(), "'relay' is no rank"), (whole, "whole buffer")):
+        assert verify(plan).is_ok
+        rooted = plan.collective.root is not None
+        with pytest.raises(InfeasibleError, match=message):
+            lower(plan, accept_any_root=rooted)
+        save_plan(tmp_path / "plan", plan)
+        for command in (["lower", *["--accept-any-root"] * rooted], ["run", "--size", "1K"]):
+            assert main([command[0], str(tmp_path / "plan"), *command[1:]]) == 3
+            error = capsys.readouterr().err
+            assert message in error
+            assert error.count("\n") == 1
+
+
+def test_limits_of_a_profile_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_plan(tmp_path / "plan", bfb_plan("complete(70)", CollectiveKind.ALLGATHER))
+    assert main(["lower", str(tmp_path / "plan"), "--profile", "rccl", "-o", str(tmp_path / "xml")]) == 3
+    assert "thread blocks, the limit is 64" in capsys.readouterr().err
+    assert not (tmp_path / "xml").exists()

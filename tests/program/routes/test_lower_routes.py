@@ -1,0 +1,179 @@
+"""Routes as programs and as MSCCL XML."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from samples import route_samples as samples
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.formats.msccl.judge import interpret_msccl_xml
+from treadle.formats.msccl.writer import emit_msccl_xml
+from treadle.program.check import check_program
+from treadle.program.lower import lower
+from treadle.program.program import Buffer, OperationKind, Program
+from treadle.program.routes.route_program import lower_routes
+from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
+from treadle.topologies import parse
+from treadle.topologies.topology import Topology
+
+FABRICS = ["hypercube:3", "torus:3,3", "generalized_kautz:2,5", "dgx_a100:1", "uni_ring:2,4"]
+
+
+def case(
+    name: str, flows: int | None, demands: Demands | None = None
+) -> tuple[Topology, Collective, RouteSchedule | TimedRoutes]:
+    topology = parse(name)
+    collective = samples.alltoall(topology, demands)
+    routes = samples.over_shortest_paths(topology, collective)
+    return topology, collective, routes if flows is None else timed_routes(topology, routes, max_flows=flows)
+
+
+def sends_of(program: Program) -> list[int]:
+    return np.flatnonzero(program.operation_kind == OperationKind.SEND).tolist()
+
+
+@pytest.mark.parametrize("name", FABRICS)
+@pytest.mark.parametrize("flows", [None, 1, 2])
+def test_programs_keep_the_rules_and_follow_the_routes(name: str, flows: int | None) -> None:
+    n = len(parse(name).compute_nodes)
+    for demands in (None, samples.random_demands(n, seed=n)):
+        topology, collective, schedule = case(name, flows, demands)
+        routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
+        for channels, merge in ((1, True), (2, False)):
+            program = lower(topology, collective, schedule, channels=channels, merge=merge)
+            assert check_program(program) == ()
+            carried = np.zeros(routes.n_paths, dtype=int)
+            for send in sends_of(program):
+                path, rank, peer = (
+                    int(column[send]) for column in (program.path, program.operation_rank, program.peer)
+                )
+                links = program.links(path)
+                assert topology.tails[links[0]] == collective.ranks[rank]
+                assert topology.heads[links[-1]] == collective.ranks[peer]
+                assert program.channel[send] // channels == routes.layer[path]
+                carried[path] += program.count[send]
+            scale = program.n_chunks / (collective.pair_demands.buffer_units * routes.n_chunks)
+            assert carried.tolist() == (routes.units * scale).tolist()
+            assert not any(program.uses_scratch(rank) for rank in range(n))
+
+
+def test_a_program_by_hand() -> None:
+    """0 -> 1 has three chunks on two routes, 1 -> 2 has one unit, 2 keeps one."""
+    topology = parse("complete:3")
+    link = {(int(a), int(b)): e for e, (a, b) in enumerate(zip(topology.tails, topology.heads, strict=True))}
+    demands = Demands([[0, 1, 0], [0, 0, 1], [0, 0, 1]])
+    collective = samples.alltoall(topology, demands)
+    around = [link[0, 2], link[2, 1]]
+    rows = [(0, 1, 2, 0, [link[0, 1]]), (0, 1, 1, 1, around), (1, 2, 3, 0, [link[1, 2]])]
+    routes = routes_from_paths(3, 3, rows)
+    program = lower(topology, collective, routes)
+    assert program.n_chunks == 6  # two units come to rank 2
+    assert program.shard_offset.tolist() == [0, 0, 3, 3, 3, 3, 6, 6, 6, 9]
+    seen = [
+        (
+            OperationKind(int(program.operation_kind[i])).name,
+            *(int(c[i]) for c in (program.peer, program.first, program.count, program.channel)),
+        )
+        for rank in range(3)
+        for i in program.operations(rank)
+    ]
+    assert seen == [
+        ("SEND", 1, 0, 2, 0),
+        ("SEND", 1, 2, 1, 1),
+        ("RECEIVE", 0, 0, 2, 0),
+        ("RECEIVE", 0, 2, 1, 1),
+        ("SEND", 2, 3, 3, 0),
+        ("COPY", -1, 6, 3, 0),
+        ("RECEIVE", 1, 3, 3, 0),
+    ]
+    assert program.waits.size == 0
+    assert program.ranges(0, Buffer.INPUT) == [(0, 3)]
+    timed = TimedRoutes(routes, np.array([0, 3, 5, 6]), np.array([0, 1, 2, 2, 0, 2]))
+    program = lower(topology, collective, timed)
+    waiting = [[int(w) for w in program.waits_of(i)] for i in program.operations(1)]
+    # two receives and a send; a receive and a send that wait for these three; one that waits for those two
+    assert [len(waits) for waits in waiting] == [0, 0, 0, 3, 3, 2]
+    assert program.step[list(program.operations(1))].tolist() == [0, 0, 0, 1, 1, 2]
+    assert check_program(program) == ()
+
+
+@pytest.mark.parametrize("name", ["torus:3,3", "generalized_kautz:3,10"])
+@pytest.mark.parametrize("flows", [1, 2])
+def test_few_flows_of_a_host_are_open_at_a_time(name: str, flows: int) -> None:
+    """Whatever a rank sends or receives in a round, it has completed all of the rounds before."""
+    topology, collective, schedule = case(name, flows)
+    program = lower(topology, collective, schedule)
+    for rank in range(program.n_ranks):
+        done: dict[int, set[int]] = {}
+        moves = [i for i in program.operations(rank) if program.operation_kind[i] != OperationKind.COPY]
+        for i in moves:
+            waits = set(program.waits_of(i).tolist())
+            done[i] = waits.union(*(done[other] for other in waits))
+            earlier = {other for other in moves if program.step[other] < program.step[i]}
+            assert done[i] == earlier
+        for kind in (OperationKind.SEND, OperationKind.RECEIVE):
+            steps = [int(program.step[i]) for i in moves if program.operation_kind[i] == kind]
+            assert max(np.bincount(steps)) <= flows
+
+
+def test_without_rounds_all_ranks_send_to_the_same_shift() -> None:
+    topology, collective, schedule = case("generalized_kautz:3,10", None)
+    program = lower(topology, collective, schedule)
+    shifts = (program.peer - program.operation_rank)[sends_of(program)] % 10
+    ranks = program.operation_rank[sends_of(program)]
+    for rank in range(10):
+        assert np.all(np.diff(shifts[ranks == rank]) >= 0)
+    assert program.waits.size == 0
+
+
+@pytest.mark.parametrize("name", FABRICS)
+@pytest.mark.parametrize("flows", [None, 2])
+def test_text_does_what_an_alltoall_asks(name: str, flows: int | None) -> None:
+    program = lower(*case(name, flows))
+    text = emit_msccl_xml(program)
+    assert 'coll="alltoall"' in text
+    seen = interpret_msccl_xml(text, fifo_depth=2)
+    assert seen.violations == ()
+
+
+def test_what_programs_cannot_do_is_refused() -> None:
+    topology, collective, routes = case("hypercube:3", None)
+    assert isinstance(routes, RouteSchedule)
+    with pytest.raises(InfeasibleError, match="cannot be one memory"):
+        lower(topology, collective, routes, in_place=True)
+    with pytest.raises(ScheduleError, match="channels: expected at least 1"):
+        lower(topology, collective, routes, channels=0)
+    with pytest.raises(ScheduleError, match="the collective is allgather"):
+        lower(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), routes)
+    with pytest.raises(ScheduleError, match="expected 4; treadle verify"):
+        lower(
+            topology,
+            collective,
+            replace(routes, units=np.where(np.arange(routes.n_paths) == 3, 9, routes.units)),
+        )
+    with pytest.raises(ScheduleError, match="link 24, expected links from 0 to 23"):
+        lower(topology, collective, replace(routes, path_links=routes.path_links.clip(24)))
+    with pytest.raises(ScheduleError, match="does not join its ranks"):
+        lower(topology, collective, replace(routes, path_links=np.roll(routes.path_links, 1)))
+    with pytest.raises(ScheduleError, match="sets out, or twice"):
+        lower(topology, collective, TimedRoutes(routes, np.array([0, 1]), np.array([0])))
+    fine = replace(routes, n_chunks=2**24 // 4 * 4, units=routes.units * (2**24 // 4))
+    assert lower(topology, collective, fine).n_chunks <= 8 * 4  # equal weights need few chunks
+    odd = fine.units.copy()
+    pair = np.flatnonzero(np.diff(fine.pair) == 0)[0]
+    odd[pair : pair + 2] += [1, -1]
+    with pytest.raises(InfeasibleError, match=r"need 1073741824 equal chunks.*--chunks"):
+        lower(topology, collective, replace(fine, units=odd))
+
+
+def test_uneven_demands_have_no_text() -> None:
+    program = lower_routes(*case("hypercube:3", None, samples.random_demands(8, 2)))
+    with pytest.raises(ScheduleError, match="alltoall with unequal shards"):
+        emit_msccl_xml(program)

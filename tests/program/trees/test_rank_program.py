@@ -1,0 +1,152 @@
+"""Programs of single ranks: put together they are a program of all ranks that delivers."""
+
+from __future__ import annotations
+
+from math import gcd
+
+import numpy as np
+import pytest
+
+from samples.program_cases import random_case, reference_errors
+from samples.rank_parts import phases_of, union
+from treadle.errors import ScheduleError
+from treadle.program.check import check_program
+from treadle.program.program import OperationKind, Program
+from treadle.program.trees.factored_rank import lower_factored_rank
+from treadle.program.trees.forest_program import lower
+from treadle.program.trees.rank_program import lower_rank
+from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
+from treadle.schedules.factored import FactoredSchedule
+from treadle.synthesis.trees import TreeBudget
+from treadle.synthesis.trees.tight_cuts.decompose import decompose
+from treadle.topologies import Topology, parse
+
+
+def moved(program: Program) -> set[tuple[int, int, int, int, tuple[int, ...]]]:
+    """Sender, receiver, channel, chunk and links of everything sent."""
+    return {
+        (owner, peer, channel, chunk, tuple(program.links(path)))
+        for owner, kind, peer, channel, path, first, count in zip(
+            program.operation_rank.tolist(),
+            program.operation_kind.tolist(),
+            program.peer.tolist(),
+            program.channel.tolist(),
+            program.path.tolist(),
+            program.first.tolist(),
+            program.count.tolist(),
+            strict=True,
+        )
+        if kind == OperationKind.SEND
+        for chunk in range(first, first + count)
+    }
+
+
+def factored(fabric: str, kind: str, trees: int | None) -> tuple[Topology, Collective, FactoredSchedule]:
+    topology = parse(fabric)
+    spanning = CollectiveKind(kind)
+    collective = on_all_ranks(topology, spanning, root=1 if spanning.is_rooted else None)
+    found = decompose(topology, collective, budget=TreeBudget(trees=trees))
+    assert not isinstance(found, str), found
+    return topology, collective, found.schedule
+
+
+@pytest.mark.parametrize("kind", SPANNING_KINDS)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_parts_of_random_forests_make_correct_programs(kind: CollectiveKind, in_place: bool) -> None:
+    for seed in range(12):
+        topology, collective, schedule = random_case(seed, kind)
+        parts = [
+            lower_rank(
+                topology,
+                collective,
+                schedule.root_multiplicity,
+                phases_of(schedule, rank),
+                rank,
+                channels=1 + seed % 3,
+                in_place=in_place,
+            )
+            for rank in range(collective.n_ranks)
+        ]
+        program = union(parts)
+        assert check_program(program) == ()
+        assert reference_errors(program) == []
+
+
+def test_parts_move_the_same_data_as_the_whole() -> None:
+    """On one channel, where both ways of lowering name it alike, and in chunks of one unit tree."""
+    for seed in range(6):
+        for kind in (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE):
+            topology, collective, schedule = random_case(seed, kind)
+            whole = lower(topology, collective, schedule)
+            phases = [phases_of(schedule, rank) for rank in range(collective.n_ranks)]
+            grain = schedule.total_units // whole.n_chunks
+            parts = union(
+                [
+                    lower_rank(topology, collective, schedule.root_multiplicity, phase, rank, grain=grain)
+                    for rank, phase in enumerate(phases)
+                ]
+            )
+            assert moved(parts) == moved(whole)
+            assert np.array_equal(parts.shard_offset, whole.shard_offset)
+
+
+def test_a_part_has_the_operations_of_one_rank() -> None:
+    topology, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
+    program = lower_rank(topology, collective, schedule.root_multiplicity, phases_of(schedule, 1), 1)
+    assert program.n_ranks == collective.n_ranks
+    assert [len(program.operations(rank)) > 0 for rank in range(program.n_ranks)] == [
+        rank == 1 for rank in range(program.n_ranks)
+    ]
+
+
+def test_grain_must_divide() -> None:
+    topology, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
+    coarse = 1 + gcd(*schedule.root_multiplicity.tolist())
+    for grain in (0, coarse):
+        with pytest.raises(ScheduleError, match="do not divide"):
+            lower_rank(
+                topology, collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, grain=grain
+            )
+    with pytest.raises(ScheduleError, match="at least 1"):
+        lower_rank(topology, collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, channels=0)
+
+
+FACTORED = [
+    ("dgx_a100(2, gpus_per_box=4)", "allgather", 3),
+    ("pods(2, 2, gpus_per_box=4, oversubscription=2)", "allreduce", None),  # pieces in pieces
+    ("mi250(2)", "reduce-scatter", 2),
+    ("dgx_h100(2, gpus_per_box=4)", "allgather", None),  # two layers
+    ('with_failed_nodes(dgx_a100_flat(3, gpus_per_box=4), "box0.gpu0")', "allgather", None),  # relays
+    ('with_failed_nodes(dgx_a100(4, gpus_per_box=4), "box0.nic0")', "allgather", None),  # planes
+    ("dgx_h100(2)", "broadcast", None),
+    ("dgx_h100(2)", "reduce", None),
+]
+
+
+@pytest.mark.parametrize(("fabric", "kind", "trees"), FACTORED)
+@pytest.mark.parametrize(("channels", "in_place"), [(1, False), (3, True)])
+def test_parts_of_factored_schedules_make_correct_programs(
+    fabric: str, kind: str, trees: int | None, channels: int, in_place: bool
+) -> None:
+    topology, collective, schedule = factored(fabric, kind, trees)
+    parts = [
+        lower_factored_rank(topology, collective, schedule, rank, channels=channels, in_place=in_place)
+        for rank in range(collective.n_ranks)
+    ]
+    program = union(parts)
+    assert check_program(program) == ()
+    assert reference_errors(program) == []
+    if channels == 1:
+        whole = lower(topology, collective, schedule.explicit())
+        scale = program.n_chunks // whole.n_chunks
+        assert {(*row[:3], row[3] // scale, row[4]) for row in moved(program)} == moved(whole)
+
+
+def test_ranks_that_do_not_exist_and_schedules_that_do_not_fit() -> None:
+    topology, collective, schedule = factored("dgx_a100(2, gpus_per_box=2)", "allgather", None)
+    for rank in (-1, 4):
+        with pytest.raises(ScheduleError, match="expected 0 to 3"):
+            lower_factored_rank(topology, collective, schedule, rank)
+    other = on_all_ranks(topology, CollectiveKind.REDUCE_SCATTER)
+    with pytest.raises(ScheduleError, match="the schedule is for allgather of 4 ranks"):
+        lower_factored_rank(topology, other, schedule, 0)

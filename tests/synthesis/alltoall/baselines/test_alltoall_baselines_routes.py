@@ -1,0 +1,261 @@
+"""Route baselines of all-to-all: published ratios, known optima, and the verifier on random fabrics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samples.strategies import digraphs
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.synthesis.alltoall.baselines import (
+    dimension_order,
+    equal_weight_loads,
+    equal_weight_shortest_paths,
+    native_round_times,
+    native_routes,
+    route_algbw,
+    route_loads,
+    route_time,
+    single_source_shortest_paths,
+    with_layers,
+)
+from treadle.synthesis.alltoall.baselines.grids import find_grid
+from treadle.topologies import parse
+from treadle.topologies.catalogue.direct import from_arcs
+from treadle.topologies.catalogue.graphs import complete_bipartite, hypercube, mesh, ring, torus
+from treadle.topologies.topology import Topology
+from treadle.verification.routes.routes import verify_routes
+
+# 1/F in link times; generalized Kautz graphs by LP (6)-(9) to 1e-6
+OPTIMUM = {
+    "torus(3, 3, 3)": 9.0,
+    "complete_bipartite(4, 4)": 2.5,
+    "generalized_kautz(4, 27)": 1 / 0.06701708,
+    "generalized_kautz(4, 64)": 1 / 0.02170767,
+}
+
+
+def everyone(fabric: Topology) -> Collective:
+    return on_all_ranks(fabric, CollectiveKind.ALLTOALL)
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> tuple[Topology, Collective]:
+    fabric = draw(digraphs())
+    n = fabric.n_nodes
+    entries = st.lists(st.integers(0, 3), min_size=n * n, max_size=n * n)
+    matrix = np.array(draw(entries)).reshape(n, n)
+    matrix[0, 1] += 1
+    demands = Demands(matrix) if draw(st.booleans()) else None
+    return fabric, Collective(CollectiveKind.ALLTOALL, tuple(range(n)), demands=demands)
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio"),
+    [
+        ("torus(3, 3, 3)", 1.0),
+        ("complete_bipartite(4, 4)", 1.0),
+        ("generalized_kautz(4, 27)", 1.42),
+        ("generalized_kautz(4, 64)", 1.24),
+    ],
+)
+def test_ewsp_over_the_optimum(name: str, ratio: float) -> None:
+    fabric = parse(name)
+    result = equal_weight_shortest_paths(fabric, everyone(fabric))
+    time = float(route_time(fabric, everyone(fabric), result.schedule))
+    assert time / OPTIMUM[name] == pytest.approx(ratio, abs=5e-3)
+    assert result.loss == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio"),
+    [
+        ("torus(3, 3, 3)", 1.78),
+        ("complete_bipartite(4, 4)", 2.0),
+        ("generalized_kautz(4, 27)", 1.34),
+        ("generalized_kautz(4, 64)", 1.24),
+    ],
+)
+def test_sssp_over_the_optimum(name: str, ratio: float) -> None:
+    fabric = parse(name)
+    routes = single_source_shortest_paths(fabric, everyone(fabric))
+    time = float(route_time(fabric, everyone(fabric), routes))
+    assert time / OPTIMUM[name] == pytest.approx(ratio, abs=5e-3)
+
+
+def test_small_generalized_kautz_has_one_shortest_path_a_pair() -> None:
+    fabric = parse("generalized_kautz(4, 16)")
+    times = {
+        route_time(fabric, everyone(fabric), routes)
+        for routes in (
+            equal_weight_shortest_paths(fabric, everyone(fabric)).schedule,
+            single_source_shortest_paths(fabric, everyone(fabric)),
+            native_routes(fabric, everyone(fabric)),
+        )
+    }
+    assert times == {Fraction(9)}
+
+
+@pytest.mark.parametrize(
+    ("fabric", "time"),
+    [
+        (torus(3, 3, 3), 9),  # N/3 * 1
+        (torus(8, 8), 64),  # N/8 * 8^2/8
+        (torus(5, 3), 9),
+        (torus(4, 4, 2), 16),
+        (hypercube(4), 8),  # N/2
+        (mesh(4, 4), 16),  # 4^3/4, Scott (1991)
+        (mesh(5), 6),
+        (mesh(2, 3), 4),
+    ],
+)
+def test_dimension_order_meets_the_bisection(fabric: Topology, time: int) -> None:
+    for order in (None, list(range(find_grid(fabric, "dor").n_axes))):
+        routes = dimension_order(fabric, everyone(fabric), order=order)
+        assert route_time(fabric, everyone(fabric), routes) == time
+        layered = with_layers(fabric, routes)
+        report = verify_routes(fabric, everyone(fabric), layered)
+        assert not report.violations
+        assert report.algbw == route_algbw(fabric, everyone(fabric), layered)
+
+
+def test_dimension_order_needs_one_layer_on_meshes_and_short_rings() -> None:
+    for fabric in (mesh(4, 3), torus(3, 3, 3), hypercube(3)):
+        assert with_layers(fabric, dimension_order(fabric, everyone(fabric))).n_layers == 1
+
+
+@pytest.mark.parametrize(
+    ("fabric", "sides", "wraps"),
+    [
+        (torus(4, 3, 2), (4, 3, 2), (True, True, False)),
+        (mesh(3, 3), (3, 3), (False, False)),
+        (hypercube(3), (2, 2, 2), (False, False, False)),
+        (ring(6), (6,), (True,)),
+        (mesh(1, 4, 1), (4,), (False,)),
+        (parse("cartesian_product(ring(5), path(3))"), (5, 3), (True, False)),
+    ],
+)
+def test_grids_are_recognised_by_their_links(
+    fabric: Topology, sides: tuple[int, ...], wraps: tuple[bool, ...]
+) -> None:
+    grid = find_grid(fabric, "dor")
+    assert (grid.sides, grid.wraps) == (sides, wraps)
+    shuffled = np.random.default_rng(1).permutation(fabric.n_links)
+    again = from_arcs("shuffled", fabric.tails[shuffled], fabric.heads[shuffled], n=fabric.n_nodes)
+    other = find_grid(again, "dor")
+    assert other.sides == sides
+    used = grid.up >= 0
+    assert np.array_equal(fabric.heads[grid.up[used]], again.heads[other.up[used]])
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        complete_bipartite(3, 3),
+        parse("generalized_kautz(2, 8)"),
+        ring(5, bidirectional=False),
+        parse("punctured(torus(4, 4), links=1)"),
+        parse("star(4)"),
+    ],
+)
+def test_other_fabrics_are_no_grids(fabric: Topology) -> None:
+    with pytest.raises(ScheduleError, match="no mesh, torus"):
+        dimension_order(fabric, everyone(fabric))
+
+
+def test_wrong_orders_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="each axis"):
+        dimension_order(torus(3, 3), everyone(torus(3, 3)), order=[0, 0])
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(exchanges())
+def test_routes_are_sound_on_random_fabrics(case: tuple[Topology, Collective]) -> None:
+    fabric, collective = case
+    for routes in (
+        equal_weight_shortest_paths(fabric, collective).schedule,
+        equal_weight_shortest_paths(fabric, collective, max_chunks=1).schedule,
+        single_source_shortest_paths(fabric, collective),
+        single_source_shortest_paths(fabric, collective, minimal=False),
+        native_routes(fabric, collective),
+    ):
+        report = verify_routes(fabric, collective, with_layers(fabric, routes))
+        assert not report.violations
+        assert report.algbw == route_algbw(fabric, collective, routes)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(exchanges())
+def test_counting_paths_gives_the_loads_of_listing_them(case: tuple[Topology, Collective]) -> None:
+    fabric, collective = case
+    result = equal_weight_shortest_paths(fabric, collective, max_chunks=10**6)
+    exact = route_loads(fabric, result.schedule) / result.schedule.n_chunks
+    assert equal_weight_loads(fabric, collective) == pytest.approx(exact)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(exchanges())
+def test_rounds_take_at_least_as_long_as_all_at_once(case: tuple[Topology, Collective]) -> None:
+    fabric, collective = case
+    routes = native_routes(fabric, collective)
+    rounds = native_round_times(fabric, collective, routes)
+    assert len(rounds) == collective.n_ranks - 1
+    assert sum(rounds) >= route_time(fabric, collective, routes)
+
+
+def test_rounding_ewsp_reports_its_loss() -> None:
+    fabric = parse("generalized_kautz(4, 27)")
+    result = equal_weight_shortest_paths(fabric, everyone(fabric), max_chunks=1)
+    ideal = 27 / equal_weight_loads(fabric, everyone(fabric)).max()
+    assert result.schedule.n_chunks == 1
+    assert result.loss == pytest.approx(1 - float(result.algbw) / ideal)
+    assert result.loss != 0
+
+
+def test_ewsp_takes_some_of_too_many_paths() -> None:
+    """Up to 280 paths a pair: with 4 chunks, 4 at even distances."""
+    fabric = torus(8, 8)
+    exact = equal_weight_shortest_paths(fabric, everyone(fabric))
+    assert (exact.schedule.n_chunks, exact.loss) == (840, 0)
+    result = equal_weight_shortest_paths(fabric, everyone(fabric), max_chunks=4)
+    per_pair = np.bincount(result.schedule.pair)
+    assert per_pair.max() == 4
+    assert 0 < result.loss < 0.1
+    layered = with_layers(fabric, result.schedule)
+    assert not verify_routes(fabric, everyone(fabric), layered).violations
+
+
+def test_sssp_with_light_links_takes_longer_ways() -> None:
+    """Weights that begin at 1 lose the guarantee of fewest hops, and here gain nothing by it."""
+    fabric = torus(3, 3, 3)
+    heavy = single_source_shortest_paths(fabric, everyone(fabric))
+    light = single_source_shortest_paths(fabric, everyone(fabric), minimal=False)
+    assert heavy.hops.sum() == 1458  # 702 pairs, 54 hops from each node
+    assert light.hops.sum() > 1458
+
+
+def test_faster_links_are_preferred() -> None:
+    """Two ways from 0 to 1, through 2 and 3; the latter is four times as fast."""
+    fabric = from_arcs("ways", [0, 2, 0, 3, 1], [2, 1, 3, 1, 0], n=4)
+    fabric = replace(fabric, bandwidths=np.array([1, 1, 4, 4, 8]))
+    matrix = np.zeros((4, 4), dtype=np.int64)
+    matrix[0, 1], matrix[2, 1], matrix[0, 2] = 1, 1, 1
+    some = Collective(
+        CollectiveKind.ALLTOALL, (2, 0, 1, 3), demands=Demands(matrix[[2, 0, 1, 3]][:, [2, 0, 1, 3]])
+    )
+    routes = single_source_shortest_paths(fabric, some)
+    assert routes.path(routes.span(1, 2).start).tolist() == [2, 3]
+
+
+def test_unreachable_ranks_are_named() -> None:
+    fabric = from_arcs("oneway", [0, 1], [1, 2], n=3)
+    for generate in (equal_weight_shortest_paths, single_source_shortest_paths, native_routes):
+        with pytest.raises(InfeasibleError, match="n1"):
+            generate(fabric, everyone(fabric))

@@ -1,0 +1,282 @@
+"""Layers: LASH, DF-SSSP, orders of links, and routes whose paths and layers are chosen together."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samples.strategies import digraphs
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
+from treadle.synthesis.alltoall.routes.layered_routes import layered_routes
+from treadle.synthesis.alltoall.routes.layers import (
+    AcyclicWaits,
+    LashOrder,
+    dfsssp_layers,
+    lash_layers,
+    waits_of,
+)
+from treadle.synthesis.alltoall.routes.link_orders import (
+    LayeredPaths,
+    grid_orders,
+    grid_sides,
+    layers_of,
+)
+from treadle.synthesis.alltoall.routes.paths import PathSet, ShortestPaths, demanded_pairs
+from treadle.synthesis.alltoall.routes.route_columns import generate_routes
+from treadle.synthesis.alltoall.routes.route_units import route_schedule
+from treadle.synthesis.alltoall.routes.shared_waits import shared_waits_cycle
+from treadle.synthesis.engine import TimeLimitError
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies import parse
+from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.verification.routes.routes import verify_routes
+
+
+def everyone(topology: Topology) -> Collective:
+    return on_all_ranks(topology, CollectiveKind.ALLTOALL)
+
+
+def is_free(paths: PathSet, layer: np.ndarray) -> bool:
+    """No cycle of waits in any layer."""
+    for number in np.unique(layer):
+        graph = nx.DiGraph()
+        for p in np.flatnonzero(layer == number):
+            graph.add_edges_from(waits_of(paths)[p])
+        if not nx.is_directed_acyclic_graph(graph):
+            return False
+    return True
+
+
+@settings(derandomize=True, max_examples=25, deadline=None)
+@given(digraphs(compute=(3, 6), extra_links=8), st.sampled_from(list(LashOrder)))
+def test_layers_are_free_of_cycles(topology: Topology, order: LashOrder) -> None:
+    paths = disjoint_paths(topology, everyone(topology))
+    lash = lash_layers(paths, topology.n_links, order=order)
+    assert is_free(paths, lash)
+    assert sorted(set(lash.tolist())) == list(range(int(lash.max()) + 1))
+    assert is_free(paths, dfsssp_layers(paths, topology.n_links))
+    weights = np.random.default_rng(1).random(paths.n_paths)
+    assert is_free(paths, dfsssp_layers(paths, topology.n_links, weights=weights))
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=40))
+def test_waits_refuse_just_what_closes_a_cycle(waits: list[tuple[int, int]]) -> None:
+    held, graph = AcyclicWaits(8), nx.DiGraph()
+    graph.add_nodes_from(range(8))
+    for a, b in waits:
+        fits = not nx.has_path(graph, b, a)
+        assert held.add([(a, b)]) == fits
+        if fits:
+            graph.add_edge(a, b)
+        for one, other in graph.edges:
+            assert held.place[one] < held.place[other]
+    assert sorted(held.place) == list(range(8))
+
+
+def test_refused_waits_leave_nothing_behind() -> None:
+    held = AcyclicWaits(4)
+    assert held.add([(0, 1), (1, 2)])
+    assert not held.add([(2, 3), (3, 0)])
+    assert held.add([(3, 2)])  # would close a cycle if (2, 3) had stayed
+
+
+def test_a_ring_needs_more_layers_than_one() -> None:
+    ring = parse("uni_ring(1, 5)")
+    paths = bounded_paths(ring, everyone(ring))
+    assert lash_layers(paths, 5).max() >= 1
+    with pytest.raises(InfeasibleError, match="do not fit into 1 layers"):
+        lash_layers(paths, 5, max_layers=1)
+    with pytest.raises(InfeasibleError, match="do not fit into 1 layers"):
+        dfsssp_layers(paths, 5, max_layers=1)
+
+
+@settings(derandomize=True, max_examples=25, deadline=None)
+@given(digraphs(compute=(3, 5), extra_links=6), st.integers(0, 2**32 - 1))
+def test_climbing_paths_are_the_shortest_that_climb(topology: Topology, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    orders = np.array([rng.permutation(topology.n_links) for _ in range(2)])
+    lengths = rng.random(topology.n_links) + 0.01
+    collective = everyone(topology)
+    search = LayeredPaths(topology, collective, orders).search(lengths)
+    every = bounded_paths(topology, collective, slack=topology.n_nodes, most=10**6)
+    climbs = layers_of(every, orders) >= 0
+    length = np.bincount(every.owner, weights=lengths[every.links], minlength=every.n_paths)
+    n = topology.n_nodes
+    least = np.full((n, n), np.inf)
+    np.minimum.at(least, (every.source[climbs], every.target[climbs]), length[climbs])
+    np.fill_diagonal(least, 0)
+    assert np.allclose(least, search.distance)
+    source, target = np.nonzero(np.isfinite(least) & ~np.eye(n, dtype=bool))
+    if source.size:
+        rows = search.paths(source, target)
+        for row, one, other in zip(rows, source, target, strict=True):
+            links = row[row >= 0]
+            assert lengths[links].sum() == pytest.approx(least[one, other])
+            assert topology.tails[links].tolist() == [one, *topology.heads[links[:-1]].tolist()]
+            assert topology.heads[links[-1]] == other
+
+
+@pytest.mark.parametrize(
+    ("name", "sides"),
+    [
+        ("torus(3, 4, 2)", (3, 4, 2)),
+        ("mesh(3, 5)", (3, 5)),
+        ("hypercube(3)", (2, 2, 2)),
+        ("generalized_kautz(4, 27)", None),
+    ],
+)
+def test_grids_are_recognised(name: str, sides: tuple[int, ...] | None) -> None:
+    assert grid_sides(parse(name)) == sides
+
+
+def test_grid_orders_hold_every_link_once() -> None:
+    torus = parse("torus(4, 4)")
+    orders = grid_orders(torus, (4, 4), np.random.default_rng(0))
+    assert orders.shape == (24, 64)
+    assert (np.sort(orders, axis=1) == np.arange(64)).all()
+
+
+@settings(derandomize=True, max_examples=25, deadline=None)
+@given(digraphs(compute=(3, 6), extra_links=8), st.integers(0, 2**32 - 1))
+def test_loads_of_climbing_paths(topology: Topology, seed: int) -> None:
+    """Walked back in the core, against the paths of the search."""
+    rng = np.random.default_rng(seed)
+    orders = np.array([rng.permutation(topology.n_links) for _ in range(2)])
+    lengths = rng.random(topology.n_links) + 0.01
+    collective = everyone(topology)
+    finder = LayeredPaths(topology, collective, orders)
+    search = finder.search(lengths)
+    source, target, demand = demanded_pairs(collective)
+    served = np.isfinite(search.distance[source, finder.ranks[target]])
+    load = np.zeros(topology.n_links)
+    for row, units in zip(search.paths(source[served], target[served]), demand[served], strict=True):
+        load[row[row >= 0]] += units
+    assert finder.loads(lengths) == pytest.approx(load)
+
+
+@settings(derandomize=True, max_examples=15, deadline=None)
+@given(digraphs(compute=(3, 6), extra_links=8), st.integers(0, 2**32 - 1))
+def test_annealed_orders(topology: Topology, seed: int) -> None:
+    """They are orders, cost what they are said to cost, and a cold search never makes them worse."""
+    rng = np.random.default_rng(seed)
+    collective = everyone(topology)
+    views = rng.random((3, topology.n_links)) + 0.01
+    before = LayeredPaths(topology, collective, rng.permutation(topology.n_links)[None])
+    options = {"hot": 1e-9, "cold": 1e-9, "seed": seed, "watch": UNWATCHED}
+    _, cost_before = before.annealed(views, steps=0, **options)
+    orders, cost = before.annealed(views, steps=200, **options)
+    assert np.array_equal(before.annealed(views, steps=200, **options)[0], orders)
+    assert np.array_equal(np.sort(orders, axis=1)[0], np.arange(topology.n_links))
+    assert cost <= cost_before + 1e-6
+    source, target, _ = demanded_pairs(collective)
+    ratios = []
+    for view in views:
+        free = ShortestPaths(topology, collective).distances(view)[source, before.ranks[target]]
+        found = LayeredPaths(topology, collective, orders).search(view)
+        climbed = found.distance[source, before.ranks[target]]
+        ratios.append(np.minimum(climbed, 8 * free.max()).sum() / free.sum())
+    assert cost == pytest.approx(np.mean(ratios), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "part"),
+    [
+        ("torus(3, 3, 3)", 1, 1.0),
+        ("hypercube(4)", 1, 1.0),
+        ("torus(4, 4)", 2, 0.98),
+        ("generalized_kautz(4, 27)", 1, 0.55),
+        ("generalized_kautz(4, 27)", 2, 0.99),
+        ("generalized_kautz(4, 27)", 3, 0.999),
+    ],
+)
+def test_rate_in_few_layers(name: str, layers: int, part: float) -> None:
+    topology = parse(name)
+    collective = everyone(topology)
+    found = layered_routes(topology, collective, layers, searches=4)
+    assert part - 1e-6 <= found.efficiency <= 1 + 1e-9
+    made = route_schedule(
+        topology, collective, found.routing.paths, found.routing.weights, layer=found.layer, max_routes=8
+    )
+    report = verify_routes(
+        topology, collective, made.schedule, claimed_algbw=made.algbw, max_layers=layers, max_routes=8
+    )
+    assert report.is_ok, report.violations
+    assert found.routing.paths.n_paths < 1.35 * topology.n_nodes * (topology.n_nodes - 1)
+
+
+def test_lash_on_the_paths_of_the_optimum() -> None:
+    """At most four layers on the papers' topologies (section 5.5)."""
+    for name in ("torus(3, 3, 3)", "generalized_kautz(4, 27)", "complete_bipartite(4, 4)", "hypercube(3)"):
+        topology = parse(name)
+        paths = generate_routes(topology, everyone(topology)).routing.paths
+        assert lash_layers(paths, topology.n_links).max() < 4
+
+
+def test_what_cannot_be_layered() -> None:
+    """Around a one-way ring of N, a layer without the wait at v serves full circles from v and v + 1 only."""
+    ring = parse("uni_ring(1, 5)")
+    with pytest.raises(ScheduleError, match="at most 0"):
+        layered_routes(ring, everyone(ring), 0)
+    with pytest.raises(InfeasibleError, match=r"form a cycle; 3 are enough: .*--layers 3"):
+        layered_routes(ring, everyone(ring), 1, searches=1)
+    with pytest.raises(InfeasibleError, match=r"in 2 layers was found; 3 are enough: .*--layers 3"):
+        layered_routes(ring, everyone(ring), 2, searches=1)
+    assert layered_routes(ring, everyone(ring), 3).efficiency == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [("uni_ring(1, 3)", True), ("uni_ring(2, 4)", False), ("bi_ring(2, 5)", False), ("hypercube(3)", False)],
+)
+def test_waits_that_all_routings_share(name: str, shared: bool) -> None:
+    ring = parse(name)
+    assert shared_waits_cycle(ring, everyone(ring)) == shared
+
+
+def test_the_same_seed_gives_the_same_routes() -> None:
+    graph = parse("generalized_kautz(4, 27)")
+    collective = everyone(graph)
+    one, same, other = (layered_routes(graph, collective, 1, searches=1, seed=seed) for seed in (1, 1, 2))
+    assert np.array_equal(one.orders, same.orders)
+    assert np.array_equal(one.routing.weights, same.routing.weights)
+    assert not np.array_equal(one.orders, other.orders)
+
+
+def test_a_deadline_keeps_the_best_so_far() -> None:
+    graph = parse("generalized_kautz(4, 27)")
+    collective = everyone(graph)
+    base = generate_routes(graph, collective)
+
+    def stop_after_one_search(stage: str, done: int, total: int) -> None:
+        if stage == "layered routes" and done == 1:
+            raise TimeLimitError(stage)
+
+    whole = layered_routes(graph, collective, 1, unlayered=base, searches=1)
+    late = layered_routes(graph, collective, 1, unlayered=base, watch=Watch(stop_after_one_search))
+    assert late.is_late
+    assert not whole.is_late
+    assert np.array_equal(late.orders, whole.orders)
+    with pytest.raises(TimeLimitError):
+        layered_routes(graph, collective, 1, unlayered=base, watch=Watch(deadline=0.0))
+
+
+def test_orders_that_serve_no_pair_are_passed_over() -> None:
+    """A grid's numbers of nodes, but one-way links: many of a grid's orders permit no wanted path."""
+    builder = TopologyBuilder("one way")
+    for node in range(4):
+        builder.compute(f"n{node}")
+    for tail, head in [(0, 2), (1, 0), (3, 1), (2, 3), (0, 2)]:
+        builder.link(f"n{tail}", f"n{head}", 1)
+    fabric = builder.build()
+    wanted = Demands([[0, 5, 0, 0], [0, 0, 0, 9], [2, 0, 0, 0], [9, 0, 0, 0]])
+    collective = Collective(CollectiveKind.ALLTOALL, (0, 1, 2, 3), demands=wanted)
+    found = layered_routes(fabric, collective, 3)
+    assert found.efficiency > 1 - 1e-6
+    assert is_free(found.routing.paths, found.layer)

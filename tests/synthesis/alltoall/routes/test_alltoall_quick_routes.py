@@ -1,0 +1,102 @@
+"""Up*/down* routes, and time limits of what they stand in for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
+from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
+from treadle.synthesis.alltoall.routes.layers import lash_layers
+from treadle.synthesis.alltoall.routes.path_master import PathMaster
+from treadle.synthesis.alltoall.routes.paths import check_paths
+from treadle.synthesis.alltoall.routes.quick_routes import up_down_orders, up_down_routes
+from treadle.synthesis.alltoall.routes.route_columns import generate_routes
+from treadle.synthesis.alltoall.routes.single_paths import single_paths
+from treadle.synthesis.engine import TimeLimitError
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies import parse
+from treadle.topologies.topology import Topology
+from treadle.verification.routes.routes import verify_routes
+
+
+def everyone(fabric: Topology) -> Collective:
+    return on_all_ranks(fabric, CollectiveKind.ALLTOALL)
+
+
+@pytest.mark.parametrize("expression", ["ring(5)", "torus(4, 4)", "jellyfish(24, 4)", "fat_tree(4)"])
+@pytest.mark.parametrize("max_layers", [1, 3])
+def test_routes_are_correct_within_the_layers(expression: str, max_layers: int) -> None:
+    fabric = parse(expression)
+    routes = up_down_routes(fabric, everyone(fabric), max_layers=max_layers)
+    assert routes is not None
+    assert verify_routes(fabric, everyone(fabric), routes, max_layers=max_layers).is_ok
+
+
+def test_more_roots_spread_the_load() -> None:
+    fabric = parse("jellyfish(24, 4)")
+    rates = []
+    for max_layers in (1, 8):
+        routes = up_down_routes(fabric, everyone(fabric), max_layers=max_layers)
+        assert routes is not None
+        rates.append(verify_routes(fabric, everyone(fabric), routes).algbw or 0)
+    assert rates[1] > rates[0]
+
+
+def test_orders_go_up_to_the_root_and_then_down() -> None:
+    fabric = parse("mesh(3, 3)")
+    (order,) = up_down_orders(fabric, 1)
+    assert sorted(order.tolist()) == list(range(fabric.n_links))
+    root = int(fabric.tails[order[fabric.n_links // 2]])  # the first way down
+    depth = [abs(node // 3 - root // 3) + abs(node % 3 - root % 3) for node in range(9)]
+    up, down = order[: fabric.n_links // 2], order[fabric.n_links // 2 :]
+    assert all(depth[fabric.heads[link]] < depth[fabric.tails[link]] for link in up)
+    assert all(depth[fabric.tails[a]] <= depth[fabric.tails[b]] for a, b in pairwise(down.tolist()))
+
+
+def test_one_way_links_may_have_no_such_routes() -> None:
+    fabric = parse("generalized_kautz(4, 27)")
+    assert up_down_routes(fabric, everyone(fabric), max_layers=1) is None
+
+
+def _lash(fabric: Topology, watch: Watch) -> object:
+    return lash_layers(disjoint_paths(fabric, everyone(fabric)), fabric.n_links, watch=watch)
+
+
+def _single(fabric: Topology, watch: Watch) -> object:
+    paths = disjoint_paths(fabric, everyone(fabric))
+    pair = check_paths(everyone(fabric), paths)
+    return single_paths(paths, pair, np.ones(pair.max() + 1), np.ones(fabric.n_links), watch=watch)
+
+
+def _master(fabric: Topology, watch: Watch) -> object:
+    paths = disjoint_paths(fabric, everyone(fabric))
+    master = PathMaster(fabric, everyone(fabric))
+    master.add(paths, check_paths(everyone(fabric), paths))
+    return master.solve(watch=watch)
+
+
+def _routes(fabric: Topology, watch: Watch) -> object:
+    return generate_routes(fabric, everyone(fabric), watch=watch)
+
+
+@pytest.mark.parametrize("work", [_lash, _single, _master, _routes])
+def test_deadlines_stop_the_parts_of_routing(work: Callable[[Topology, Watch], object]) -> None:
+    fabric = parse("jellyfish(12, 4)")
+    assert work(fabric, UNWATCHED) is not None
+    with pytest.raises(TimeLimitError):
+        work(fabric, Watch(deadline=0.0))
+
+
+def test_loads_far_apart_stay_finite_when_paths_are_chosen() -> None:
+    """A link of a 10^12th of the bandwidth of others; an overflow would be a warning, which is an error."""
+    fabric = parse("ring(3)")
+    paths = bounded_paths(fabric, everyone(fabric), slack=1)
+    pair = check_paths(everyone(fabric), paths)
+    bandwidth = np.ones(fabric.n_links)
+    bandwidth[0] = 1e-15
+    chosen = single_paths(paths, pair, np.ones(pair.max() + 1), bandwidth)
+    assert not np.isin(0, paths.take(chosen).links)

@@ -1,0 +1,94 @@
+"""Fixed numbers of chunks per shard (section A.5.2): exact optimum, Theorem 20's bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference.bfb_lp import breaches_of_theorem_14, jobs
+from samples.strategies import digraphs
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.steps.step_cost import bandwidth_time, t_b
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.steps.bfb import bfb_value, discrete_allgather, discrete_t_b, rounding_bound
+from treadle.synthesis.steps.bfb.schedule import best_chunk_count
+from treadle.topologies import Topology, parse
+
+
+def brute_force(usable: dict[int, list[int]], chunks: int) -> int:
+    """Least W of the integer program (A.11), by trying every split of every shard."""
+    options = []
+    for links in usable.values():
+        splits = [s for s in product(range(chunks + 1), repeat=len(links)) if sum(s) == chunks]
+        options.append([dict(zip(links, split, strict=True)) for split in splits])
+    best = chunks * len(usable)
+    for choice in product(*options):
+        load: dict[int, int] = {}
+        for split in choice:
+            for link, amount in split.items():
+                load[link] = load.get(link, 0) + amount
+        best = min(best, max(load.values()))
+    return best
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(topology=digraphs(compute=(2, 5), max_bandwidth=1, extra_links=5), chunks=st.integers(1, 3))
+def test_integer_program_by_brute_force(topology: Topology, chunks: int) -> None:
+    steps = discrete_allgather(topology, chunks)
+    assert steps.n_chunks == chunks
+    assert breaches_of_theorem_14(topology, steps) == []
+    total = 0
+    for t in range(1, steps.n_steps + 1):
+        problems = [jobs(topology, u, t) for u in range(topology.n_nodes)]
+        total += max(brute_force(usable, chunks) for usable in problems if usable)
+    time = bandwidth_time(topology, StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps))
+    assert time == Fraction(total, chunks * topology.n_nodes)
+
+
+@pytest.mark.parametrize(
+    "name", ["hypercube(4)", "generalized_kautz(3, 26)", "circulant(15, 1, 4, 5)", "uni_ring(1, 6)"]
+)
+def test_theorem_20(name: str) -> None:
+    """Theorem 20 bounds rounding; the exact optimum lies between the linear program's and that bound."""
+    topology = parse(name)
+    value = bfb_value(topology)
+    for chunks in (1, 2, 3, 5, 7, 64):
+        schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=discrete_allgather(topology, chunks))
+        time = t_b(topology, schedule)
+        assert time == discrete_t_b(value, chunks)
+        assert value.t_b <= time <= value.t_b + rounding_bound(value, chunks)
+
+
+def test_theorem_20_bound_as_printed() -> None:
+    """d (d^D - 1) / ((d - 1) P N) for Pi_{4,1024}, D = 5, P = 3."""
+    value = bfb_value(parse("generalized_kautz(4, 1024)"))
+    assert rounding_bound(value, 3) == Fraction(4 * (4**5 - 1), 3 * 3 * 1024)
+
+
+def test_theorem_20_for_moore_optimal_graphs() -> None:
+    """Kautz graphs are Moore-optimal, so that the bound is at most d / P."""
+    value = bfb_value(parse("kautz(3, 2)"))
+    assert rounding_bound(value, 10) <= Fraction(3, 10)
+
+
+def test_best_chunk_count_prefers_less_time_then_fewer_chunks() -> None:
+    value = bfb_value(parse("hypercube(4)"))  # ceil(P) + ceil(3P/2) + ceil(P) + ceil(P/4)
+    assert [best_chunk_count(value, limit) for limit in (1, 2, 3, 4, 9)] == [1, 2, 2, 4, 4]
+
+
+def test_refusals() -> None:
+    topology = parse("ring(4)")
+    for chunks in (0, 2**24 + 1):
+        with pytest.raises(ScheduleError, match="expected 1 to"):
+            discrete_allgather(topology, chunks)
+    with pytest.raises(ScheduleError, match="heterogeneous_allgather"):
+        discrete_allgather(replace(topology, bandwidths=np.arange(1, 9)), 2)
+    with pytest.raises(ScheduleError, match="regular fabrics"):
+        rounding_bound(bfb_value(parse("path(3)")), 2)

@@ -1,0 +1,138 @@
+"""Unequal links (section A.5.3): against linear program (A.12) with every set of links removed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference.bfb_lp import breaches_of_theorem_14, jobs, lp_time
+from samples.strategies import digraphs
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.steps.step_cost import runtime_s
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.steps.bfb import (
+    bfb_allgather,
+    bfb_value,
+    heterogeneous_allgather,
+    heterogeneous_value,
+)
+from treadle.topologies import Topology, parse
+from treadle.topologies.catalogue.direct import from_arcs
+from treadle.verification.steps.steps import verify_steps
+
+
+@st.composite
+def fabrics(draw: Any) -> Topology:
+    """Small digraphs; bandwidths of some GB/s and latencies of some microseconds."""
+    topology = draw(digraphs(compute=(2, 4), max_bandwidth=5, extra_links=6))
+    latencies = draw(
+        st.lists(st.sampled_from([0, 500, 1000, 7001]), min_size=topology.n_links, max_size=topology.n_links)
+    )
+    return replace(topology, bandwidths=topology.bandwidths * 10**9, latencies_ns=np.array(latencies))
+
+
+def least_time(topology: Topology, usable: dict[int, list[int]], shard_bytes: float) -> float:
+    """Optimum of (A.12) over all ways to remove links."""
+    links = sorted({e for options in usable.values() for e in options})
+    best = float("inf")
+    for size in range(1, len(links) + 1):
+        for kept in combinations(links, size):
+            rest = {v: [e for e in options if e in kept] for v, options in usable.items()}
+            if all(rest.values()):
+                best = min(best, lp_time(topology, rest, shard_bytes=shard_bytes, latency=True))
+    return best
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(topology=fabrics(), size=st.sampled_from([100, 20_000, 3_000_000]))
+def test_times_equal_the_linear_program(topology: Topology, size: int) -> None:
+    value = heterogeneous_value(topology, size)
+    for t, time in enumerate(value.step_times_s, start=1):
+        problems = [jobs(topology, u, t) for u in range(topology.n_nodes)]
+        expected = [least_time(topology, usable, size / topology.n_nodes) for usable in problems if usable]
+        assert float(time) == pytest.approx(max(expected), rel=1e-6)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(topology=fabrics(), size=st.sampled_from([1, 20_000, 3_000_000]), chunks=st.integers(1, 9))
+def test_schedules_take_their_time(topology: Topology, size: int, chunks: int) -> None:
+    value = heterogeneous_value(topology, size)
+    for count in (None, chunks):
+        steps = heterogeneous_allgather(topology, size, chunks=count)
+        schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
+        assert breaches_of_theorem_14(topology, steps) == []
+        assert not verify_steps(topology, on_all_ranks(topology, schedule.kind), schedule).violations
+        taken = runtime_s(topology, schedule, size)
+        assert taken >= float(value.runtime_s) * (1 - 1e-9)
+        if count is None and steps.n_chunks < 1024:
+            assert taken == pytest.approx(float(value.runtime_s), rel=1e-9)
+
+
+def test_whole_chunks_by_hand() -> None:
+    """Parallel links of 2 and 1 bytes/s, a shard of 6 bytes: 4 and 2 bytes take 2 s, halves 3 s."""
+    topology = Topology(
+        name="pair",
+        node_names=("a", "b"),
+        is_compute=np.ones(2, bool),
+        tails=np.array([0, 0, 1, 1]),
+        heads=np.array([1, 1, 0, 0]),
+        bandwidths=np.array([2, 1, 2, 1]),
+    )
+    assert heterogeneous_value(topology, 12).runtime_s == 2
+    for chunks, time in ((1, 3), (2, 3), (3, 2), (4, Fraction(9, 4)), (5, Fraction(12, 5)), (6, 2)):
+        steps = heterogeneous_allgather(topology, 12, chunks=chunks)
+        schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
+        assert runtime_s(topology, schedule, 12) == pytest.approx(float(time)), chunks
+
+
+def test_a_slow_link_is_not_used() -> None:
+    """Section A.5.3: a latency above the step's time is not paid, because the link stays idle."""
+    topology = from_arcs("pair", [0, 0, 1, 1], [1, 1, 0, 0], n=2, bandwidth=10**9)
+    topology = replace(topology, latencies_ns=np.array([1000, 50_000, 1000, 50_000]))
+    small = heterogeneous_value(topology, 2000)
+    assert small.runtime_s == Fraction(2, 10**6)
+    assert small.idle_links == ((1, 3),)
+    assert set(heterogeneous_allgather(topology, 2000).link.tolist()) == {0, 2}
+    large = heterogeneous_value(topology, 2 * 10**9)  # both links, 1 us and 50 us
+    assert large.runtime_s == (1 + Fraction(51, 10**6)) / 2
+    assert large.idle_links == ((),)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(topology=fabrics())
+def test_bandwidth_only_is_the_limit(topology: Topology) -> None:
+    """Without latencies every size gives the value of the subset formula, and its schedule."""
+    still = replace(topology, latencies_ns=np.zeros(topology.n_links))
+    value = bfb_value(still)
+    assert heterogeneous_value(still, 10**6).runtime_s == value.seconds_per_byte * 10**6
+    schedule = StepSchedule(CollectiveKind.ALLGATHER, broadcast=bfb_allgather(topology))
+    assert runtime_s(still, schedule, 10**6) == pytest.approx(float(value.seconds_per_byte) * 10**6)
+
+
+def test_equal_links_cost_a_latency_a_step() -> None:
+    topology = parse("torus(4, 3, bandwidth='1GB/s', latency='10us')")
+    value = bfb_value(topology)
+    expected = value.diameter * Fraction(1, 10**5) + value.seconds_per_byte * 2**20
+    assert heterogeneous_value(topology, 2**20).runtime_s == expected
+
+
+def test_refusals() -> None:
+    ring = parse("ring(4)")
+    with pytest.raises(ScheduleError, match="at least 1 byte"):
+        heterogeneous_value(ring, 0)
+    with pytest.raises(ScheduleError, match="expected 1 to"):
+        heterogeneous_allgather(ring, 10, chunks=0)
+    with pytest.raises(InfeasibleError, match="no path"):
+        heterogeneous_value(from_arcs("one way", [0], [1], n=2), 10)
+    primes = np.array([2**50 - 27, 2**50 - 35, 2**50 - 51, 2**50 - 71, 2**50 - 113, 2**50 - 117, 3, 5])
+    odd = replace(ring, bandwidths=primes, latencies_ns=primes)
+    with pytest.raises(ScheduleError, match="128 bits"):
+        heterogeneous_value(odd, 10**18 + 9)

@@ -1,0 +1,288 @@
+"""The allreduce program against the dissertation's flow program, tree packing and brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference.allreduce_lp import allreduce_rate
+from samples.allreduce_fabrics import allreduce
+from samples.forest_samples import unnamed_crossings
+from samples.strategies import digraphs, eulerian_topologies, symmetric_topologies
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.trees.forest import Direction, ForestSchedule
+from treadle.schedules.trees.forest_cost import link_loads
+from treadle.synthesis.trees import pack_forest
+from treadle.synthesis.trees.allreduce import (
+    AllreduceSolution,
+    allreduce_bound,
+    solve_allreduce,
+    without_capabilities,
+)
+from treadle.synthesis.trees.allreduce.network import network_of
+from treadle.synthesis.trees.allreduce.tree_schedule import trees_to_schedule
+from treadle.synthesis.trees.allreduce.two_family_lp import solve_two_family_lp
+from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees
+from treadle.topologies import Topology, TopologyBuilder
+from treadle.verification.schedules import verify
+
+
+def assert_schedule(topology: Topology, collective: Collective, solution: AllreduceSolution) -> None:
+    """The verifier accepts, and a check that shares nothing with it agrees on trees and rate."""
+    report = verify(
+        topology,
+        collective,
+        solution.schedule,
+        claimed_algbw=solution.algbw,
+        claimed_optimal_algbw=solution.bound.algbw,
+        witness=solution.bound.witness,
+    )
+    assert not report.violations, report.violations
+    loads = _checked_loads(topology, collective, solution.schedule)
+    assert loads == link_loads(topology, solution.schedule).tolist()
+    total = solution.schedule.total_units
+    rates = [
+        Fraction(int(b) * total, load) for b, load in zip(topology.bandwidths, loads, strict=True) if load
+    ]
+    assert solution.algbw == min(rates)
+
+
+def _checked_loads(topology: Topology, collective: Collective, schedule: ForestSchedule) -> list[int]:
+    loads = [0] * topology.n_links
+    for forest in schedule.forests:
+        for root in range(forest.n_ranks):
+            for tree in forest.trees(root):
+                for rank in range(forest.n_ranks):
+                    span = slice(int(tree.entry_offset[rank]), int(tree.entry_offset[rank + 1]))
+                    units = tree.entry_units[span].tolist()
+                    assert sum(units) == (tree.multiplicity if rank != root else 0)
+                    for number, amount in zip(tree.entry_path[span].tolist(), units, strict=True):
+                        links = forest.path(number).tolist()
+                        for link in links:
+                            loads[link] += amount
+                        if not topology.multicast.any():
+                            walk = [int(topology.tails[links[0]]), *topology.heads[links].tolist()]
+                            ends = [collective.ranks[int(tree.parent[rank])], collective.ranks[rank]]
+                            if forest.direction is Direction.REDUCE:
+                                ends.reverse()
+                            assert [walk[0], walk[-1]] == ends
+                            assert topology.tails[links].tolist() == walk[:-1]
+                            assert not set(walk[1:-1]) & set(collective.ranks)
+                    node, steps = rank, 0
+                    while node != root:
+                        node, steps = int(tree.parent[node]), steps + 1
+                        assert steps < forest.n_ranks
+                ends = {0, *np.cumsum(tree.entry_units).tolist()}
+                bounds = sorted({end % tree.multiplicity for end in ends} | {tree.multiplicity})
+                for low, high in pairwise(bounds):
+                    for link in unnamed_crossings(topology, forest, tree, low):
+                        loads[link] += high - low
+    return loads
+
+
+@settings(max_examples=60)
+@given(symmetric_topologies(compute=(2, 6), switches=(0, 4)))
+def test_symmetric_fabrics(topology: Topology) -> None:
+    collective = allreduce(topology)
+    solution = solve_allreduce(topology, collective, pack=pack_forest)
+    assert solution.bound.is_attained
+    assert solution.algbw == solution.bound.algbw
+    assert float(solution.algbw) == pytest.approx(allreduce_rate(topology, collective.ranks), rel=1e-6)
+    network = network_of(topology, collective)
+    packing = pack_fabric_trees(network)
+    assert packing.rate * network.unit == solution.algbw
+    program = solve_two_family_lp(network)
+    assert program.is_exact
+    assert program.witness.bound(topology, collective) == solution.algbw
+    # undirected trees alone, without the rooted pipeline
+    assert_schedule(topology, collective, solution)
+    trees = solve_allreduce(topology, collective)
+    assert trees.algbw == solution.algbw
+    assert_schedule(topology, collective, trees)
+
+
+@settings(max_examples=40)
+@given(eulerian_topologies(compute=(2, 5), switches=(0, 3)))
+def test_asymmetric_fabrics_with_switches(topology: Topology) -> None:
+    collective = allreduce(topology)
+    solution = solve_allreduce(topology, collective, pack=pack_forest)
+    assert solution.algbw == solution.bound.algbw
+    assert float(solution.algbw) == pytest.approx(allreduce_rate(topology, collective.ranks), rel=1e-6)
+    assert_schedule(topology, collective, solution)
+
+
+@settings(max_examples=40)
+@given(digraphs(compute=(2, 5)))
+def test_digraphs(topology: Topology) -> None:
+    collective = allreduce(topology)
+    solution = solve_allreduce(topology, collective, pack=pack_forest)
+    assert solution.algbw == solution.bound.algbw
+    assert float(solution.algbw) == pytest.approx(allreduce_rate(topology, collective.ranks), rel=1e-6)
+    assert_schedule(topology, collective, solution)
+
+
+@st.composite
+def unbalanced_topologies(draw: st.DrawFn) -> Topology:
+    """Switched fabrics where switches take in more, or less, than they give out."""
+    topology = draw(eulerian_topologies(compute=(2, 5), switches=(1, 3)))
+    extra = draw(st.lists(st.integers(0, 5), min_size=topology.n_links, max_size=topology.n_links))
+    return replace(topology, bandwidths=topology.bandwidths + np.array(extra))
+
+
+@settings(max_examples=30)
+@given(unbalanced_topologies())
+def test_unbalanced_switches(topology: Topology) -> None:
+    """The shares of the program are balanced even where the fabric is not."""
+    collective = allreduce(topology)
+    solution = solve_allreduce(topology, collective, pack=pack_forest)
+    assert solution.algbw == solution.bound.algbw
+    assert float(solution.algbw) == pytest.approx(allreduce_rate(topology, collective.ranks), rel=1e-6)
+    assert_schedule(topology, collective, solution)
+
+
+def _flags(n: int) -> st.SearchStrategy[list[bool]]:
+    return st.just([True] * n) | st.lists(st.booleans(), min_size=n, max_size=n)
+
+
+def _with_capable_switches(
+    topology: Topology, capable: list[bool], by_itself: list[bool] | None = None
+) -> Topology:
+    """Switches that both copy and sum, by themselves or some of them for ranks that ask."""
+    flags = np.zeros(topology.n_nodes, dtype=bool)
+    flags[topology.switches] = capable
+    turns = flags.copy()
+    if by_itself is not None:
+        turns[topology.switches] &= by_itself
+    return replace(topology, multicast=flags, aggregation=flags, turns_round=turns)
+
+
+@settings(max_examples=40)
+@given(symmetric_topologies(compute=(2, 5), switches=(1, 3)), st.data())
+def test_capable_switches_on_symmetric_fabrics(topology: Topology, data: st.DataObject) -> None:
+    n = len(topology.switches)
+    topology = _with_capable_switches(topology, data.draw(_flags(n)), data.draw(_flags(n)))
+    collective = allreduce(topology)
+    solution = solve_allreduce(topology, collective, pack=pack_forest)
+    assert_schedule(topology, collective, solution)
+    plain = without_capabilities(topology)
+    assert allreduce_bound(plain, collective).algbw <= solution.algbw
+    assert solution.algbw <= solution.bound.algbw <= _least_cut(topology, collective)
+    network = network_of(topology, collective)
+    if network.has_uneven_groups(topology):
+        return
+    # few switches: subsets are enumerated, so the bound is always exact
+    assert solution.bound.is_attained
+    assert solution.algbw == solution.bound.algbw
+    trees = pack_fabric_trees(network)
+    assert trees.rate * network.unit == solution.algbw
+    schedule = trees_to_schedule(topology, network, trees.trees)
+    assert not verify(topology, collective, schedule, claimed_algbw=solution.algbw).violations
+
+
+@settings(max_examples=25)
+@given(eulerian_topologies(compute=(2, 4), switches=(1, 2)), st.data())
+def test_capable_switches_on_asymmetric_fabrics(topology: Topology, data: st.DataObject) -> None:
+    n = len(topology.switches)
+    topology = _with_capable_switches(topology, data.draw(_flags(n)), data.draw(_flags(n)))
+    collective = allreduce(topology)
+    solution = solve_allreduce(topology, collective, pack=pack_forest)
+    assert_schedule(topology, collective, solution)
+    if not network_of(topology, collective).has_uneven_groups(topology):
+        assert (solution.algbw == solution.bound.algbw) == bool(solution.bound.is_attained)
+    assert solution.algbw <= solution.bound.algbw <= _least_cut(topology, collective)
+
+
+def _least_cut(topology: Topology, collective: Collective) -> int:
+    """T <= b(out of S) for every S that splits the ranks."""
+    least = None
+    for size in range(1, topology.n_nodes):
+        for chosen in combinations(range(topology.n_nodes), size):
+            inside = np.isin(np.arange(topology.n_nodes), chosen)
+            if 0 < sum(inside[rank] for rank in collective.ranks) < collective.n_ranks:
+                crossing = inside[topology.tails] & ~inside[topology.heads]
+                capacity = int(topology.bandwidths[crossing].sum())
+                least = capacity if least is None else min(least, capacity)
+    assert least is not None
+    return least
+
+
+def test_parallel_links_share_the_load() -> None:
+    """3 + 1 one way, 2 + 2 the other: symmetric as a whole, not link by link."""
+    builder = TopologyBuilder("parallel")
+    for name in "abc":
+        builder.compute(name)
+    for bandwidth in (3, 1):
+        builder.link("a", "b", bandwidth)
+    for bandwidth in (2, 2):
+        builder.link("b", "a", bandwidth)
+    builder.duplex("b", "c", 1)
+    builder.duplex("b", "c", 2)
+    builder.link("a", "a", 5)
+    topology = builder.build()
+    for pack in (None, pack_forest):
+        solution = solve_allreduce(topology, allreduce(topology), pack=pack)
+        assert solution.algbw == solution.bound.algbw == 3
+        assert_schedule(topology, allreduce(topology), solution)
+
+
+def test_forwarders_pass_on_but_do_not_combine() -> None:
+    """A star whose hub is a compute node outside the ranks is a star with an incapable switch."""
+    builder = TopologyBuilder("forwarder")
+    hub = builder.compute("hub")
+    for i in range(4):
+        builder.duplex(builder.compute(f"leaf{i}"), hub, 6)
+    topology = builder.build()
+    collective = Collective(CollectiveKind.ALLREDUCE, (4, 2, 1, 3), forwarders=(0,))
+    solution = solve_allreduce(topology, collective, pack=pack_forest)
+    assert solution.algbw == solution.bound.algbw == 4
+    assert_schedule(topology, collective, solution)
+    as_rank = allreduce(topology)
+    assert solve_allreduce(topology, as_rank, pack=pack_forest).algbw == 6
+
+
+def test_huge_and_odd_bandwidths_stay_exact() -> None:
+    builder = TopologyBuilder("odd")
+    for i in range(5):
+        builder.compute(f"gpu{i}")
+    switch = builder.switch("switch")
+    bandwidths = [24_300_000_001, 2**50 - 27, 999_999_937, 2**49 + 1, 123_456_789_011]
+    for i, bandwidth in enumerate(bandwidths):
+        builder.duplex(f"gpu{i}", switch, bandwidth)
+        builder.duplex(f"gpu{i}", f"gpu{(i + 1) % 5}", 10**9 + 7 * i)
+    topology = builder.build()
+    solution = solve_allreduce(topology, allreduce(topology), pack=pack_forest)
+    assert solution.algbw <= solution.bound.algbw
+    assert solution.algbw > solution.bound.algbw * Fraction(9999, 10000)
+    assert_schedule(topology, allreduce(topology), solution)
+
+
+def test_without_a_packer_asymmetric_fabrics_are_refused() -> None:
+    builder = TopologyBuilder("cycle")
+    for name in "abc":
+        builder.compute(name)
+    for tail, head in ("ab", "bc", "ca"):
+        builder.link(tail, head, 2)
+    topology = builder.build()
+    assert allreduce_bound(topology, allreduce(topology)).algbw == Fraction(3, 2)
+    assert solve_allreduce(topology, allreduce(topology), pack=pack_forest).algbw == Fraction(3, 2)
+    with pytest.raises(InfeasibleError, match="cycle: no allreduce construction applies"):
+        solve_allreduce(topology, allreduce(topology))
+
+
+def test_disconnected_ranks_and_other_collectives_are_refused() -> None:
+    builder = TopologyBuilder("one way")
+    for name in "ab":
+        builder.compute(name)
+    builder.link("a", "b", 2)
+    topology = builder.build()
+    with pytest.raises(InfeasibleError, match="one way: rank 'a' cannot be reached from rank 'b'"):
+        allreduce_bound(topology, allreduce(topology))
+    with pytest.raises(ScheduleError, match="expected an allreduce, found allgather"):
+        allreduce_bound(topology, Collective(CollectiveKind.ALLGATHER, (0, 1)))

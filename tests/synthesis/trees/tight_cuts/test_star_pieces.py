@@ -1,0 +1,131 @@
+"""Pieces whose only relay has room for every tree as a star."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_graph
+from treadle.synthesis.trees.tight_cuts.piece_tables import solve_table
+from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
+
+
+def box(out: tuple[int, int, int] = (10, 6, 2), into: tuple[int, int, int] = (4, 6, 8)) -> LocalPiece:
+    """Three children of 5, 3 and 1 unit trees, entering ones included: node 3 is the relay, 4 the outside."""
+    links = [(y, 3, out[y]) for y in range(3)] + [(3, y, into[y]) for y in range(3)]
+    links += [(4, 0, 4), (4, 1, 2), (0, 4, 6)]
+    tails, heads, capacity = (np.array(column) for column in zip(*links, strict=True))
+    return LocalPiece(
+        n_children=3,
+        n_relays=1,
+        has_outside=True,
+        tails=tails.astype(np.int32),
+        heads=heads.astype(np.int32),
+        capacity=capacity,
+        native=np.array([1, 1, 1]),
+        total=9,
+    )
+
+
+def test_stars_take_just_what_they_need() -> None:
+    graph = star_graph(box())
+    assert graph is not None
+    arcs = {
+        (int(tail), int(head)): int(units)
+        for tail, head, units in zip(graph.tails, graph.heads, graph.capacities, strict=True)
+    }
+    assert arcs == {
+        **{(0, 1): 5, (0, 2): 5, (1, 0): 3, (1, 2): 3, (2, 0): 1, (2, 1): 1},
+        **{(4, 0): 4, (4, 1): 2, (0, 4): 6},
+    }
+    solved = solve_table(box())
+    assert solved.packer == "star"
+    trees = solved.piece.trees
+    assert trees.root_units.tolist() == [5, 3, 1]
+    assert trees.rows(np.array([1]), np.array([2])).parent.tolist() == [[1, -1, 1]]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(box(out=out) for out in ((9, 6, 2), (10, 5, 2), (10, 6, 1))),
+        *(box(into=into) for into in ((3, 6, 8), (4, 5, 8), (4, 6, 7))),
+    ],
+)
+def test_one_unit_less_is_no_star(piece: LocalPiece) -> None:
+    assert star_graph(piece) is None
+
+
+def test_other_shapes_are_no_stars() -> None:
+    piece = box()
+    widened = replace(
+        piece,
+        tails=np.append(piece.tails, np.int32(0)),
+        heads=np.append(piece.heads, np.int32(1)),
+        capacity=np.append(piece.capacity, 1),
+    )
+    assert star_graph(widened) is None  # a link between children
+    cut_off = np.arange(len(piece.tails)) != 2
+    kept = replace(
+        piece, tails=piece.tails[cut_off], heads=piece.heads[cut_off], capacity=piece.capacity[cut_off]
+    )
+    assert star_graph(kept) is None  # a child that cannot send
+
+
+def pod(exits: list[list[int]], up: int, down: int, native: tuple[int, ...]) -> LocalPiece:
+    """Children below a switch that alone joins them to the outside; a child's links are as wide each way."""
+    n = len(exits)
+    links = [(y, n, units) for y, row in enumerate(exits) for units in row]
+    links += [(n, y, units) for y, _, units in links] + [(n, n + 1, up), (n + 1, n, down)]
+    tails, heads, capacity = (np.array(column) for column in zip(*links, strict=True))
+    return LocalPiece(
+        n_children=n,
+        n_relays=1,
+        has_outside=True,
+        tails=tails.astype(np.int32),
+        heads=heads.astype(np.int32),
+        capacity=capacity,
+        native=np.array(native),
+        total=down + sum(native),
+    )
+
+
+@pytest.mark.parametrize(
+    ("exits", "native", "pods"),
+    [
+        ([[7, 7]] * 4, (2, 2, 2, 2), 2),  # equal children
+        ([[13, 13]] * 2 + [[26], [27]], (2, 2, 2, 1), 4),  # links of their own, one link, a lone rank
+        ([[9, 10, 10]] * 3 + [[30]] * 2, (1, 1, 1, 0, 0), 10),
+    ],
+)
+def test_children_share_the_border_of_their_switch(
+    exits: list[list[int]], native: tuple[int, ...], pods: int
+) -> None:
+    own = sum(native)
+    piece = pod(exits, own * (pods - 1), own * (pods - 1), native)
+    graph = star_graph(piece)
+    assert graph is not None
+    n, loads = piece.n_children, np.zeros(len(piece.tails), dtype=np.int64)
+    for path, units in zip(graph.segment_path, graph.segment_units, strict=True):
+        np.add.at(loads, graph.path_links[graph.path_offset[path] : graph.path_offset[path + 1]], units)
+    assert np.all(loads <= piece.capacity)
+    assert loads[-2] == loads[-1] == own * (pods - 1)
+    units = np.array(native) + np.bincount(
+        graph.heads[graph.tails == n + 1], weights=graph.capacities[graph.tails == n + 1], minlength=n
+    ).astype(np.int64)
+    assert units.sum() == piece.total
+    inner = (graph.tails < n) & (graph.heads < n)
+    np.testing.assert_array_equal(graph.capacities[inner], units[graph.tails[inner]])
+    leaving = dict(
+        zip(graph.tails[graph.heads == n + 1], graph.capacities[graph.heads == n + 1], strict=True)
+    )
+    # what native trees take, but for a tree more that a child takes in
+    assert all(leaving.get(y, 0) >= trees * (pods - 1) - (n - 1) for y, trees in enumerate(native))
+    assert solve_table(piece).packer == "star"
+
+
+def test_borders_that_children_cannot_serve() -> None:
+    assert star_graph(pod([[7, 7]] * 4, 8, 8, (2, 2, 2, 2))) is not None
+    assert star_graph(pod([[7, 7]] * 3 + [[7, 6]], 8, 8, (2, 2, 2, 2))) is None

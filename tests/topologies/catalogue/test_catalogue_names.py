@@ -1,0 +1,65 @@
+"""Every fabric of the catalogue is named by the expression that makes it."""
+
+import pytest
+
+from samples.catalogue_samples import SAMPLES
+from treadle.errors import FormatError
+from treadle.topologies import catalogue, catalogue_entries, parse
+
+DIRECT_CONNECT = {
+    "graphs",
+    "direct-connect graphs",
+    "distance-regular graphs",
+    "low-diameter networks",
+    "random graphs",
+    "Cayley graphs",
+    "expansions",
+}
+
+
+def test_every_function_of_the_catalogue_has_a_sample():
+    assert set(SAMPLES) == set(catalogue())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_fabric_is_named_by_the_expression_that_makes_it(name):
+    for topology in SAMPLES[name]:
+        assert topology.name.startswith(f"{name}(")
+        again = parse(topology.name)
+        assert again == topology
+        assert again.name.replace("'", '"') == topology.name.replace("'", '"')
+
+
+@pytest.mark.parametrize("entry", catalogue_entries(), ids=lambda entry: entry.name)
+def test_entries_are_documented(entry):
+    assert entry.summary.endswith(".")
+    assert entry.signature.startswith(f"{entry.name}(")
+
+
+@pytest.mark.parametrize(
+    "name", [entry.name for entry in catalogue_entries() if entry.group in DIRECT_CONNECT]
+)
+def test_direct_connect_graphs_have_no_switches_and_unit_links(name):
+    for topology in SAMPLES[name]:
+        assert topology.is_compute.all()
+        if "bandwidth=" not in topology.name:
+            assert set(topology.bandwidths.tolist()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cartesian_product(ring(3), 4)", "factors must be a fabric, found an integer"),
+        ("circulant(8, '1')", "offsets must be an integer, found a quoted string"),
+        ("circulant(8, offsets=1)", "no keyword 'offsets'"),
+        ("abelian_cayley(4, 1)", "moduli must be a quoted string, found an integer"),
+        ("line_graph('ring(4)')", "topology must be a fabric, found a quoted string"),
+        ("shifted_ring(8, None)", "expected an integer"),
+        ("kautz:2", "missing a required argument: 'n'"),
+        ("generalised_kautz(2, 3)", "did you mean generalized_kautz"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(text, message):
+    with pytest.raises(FormatError, match=message) as caught:
+        parse(text)
+    assert "\n" not in str(caught.value)
