@@ -67,7 +67,16 @@ SUMMARIES = {
     "design": "Find the best topologies for N nodes of degree D, and their schedules.",
     "topology": "The catalogue of fabrics; one fabric in detail; its JSON.",
 }
-"""First lines of the commands' own descriptions. Each has a module of its name here."""
+"""First lines of the commands' own descriptions."""
+
+_ROOMS = {
+    "solving": ("solve", "bound", "repair", "compare", "pareto", "routes"),
+    "judging": ("verify", "lower"),
+    "designing": ("design", "topology"),
+    "measuring": ("run", "simulate", "testbed", "calibrate"),
+}
+_ROOM = {command: room for room, commands in _ROOMS.items() for command in commands}
+"""Folder in which a command has a module of its name."""
 
 
 def _stub() -> None:
@@ -102,7 +111,7 @@ def _application() -> typer.Typer:
 @cache
 def load_command(name: str) -> Any:
     """The command of that name with its options, or a group of commands; typer takes long to read them."""
-    module, app = import_module(f"treadle.cli.{name}"), _application()
+    module, app = import_module(f"treadle.cli.{_ROOM[name]}.{name}"), _application()
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name)
     else:

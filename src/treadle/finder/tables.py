@@ -1,4 +1,4 @@
-"""Figures of bases without a closed form, shipped as data; `treadle.finder.searches.compute_tables` makes the file."""
+"""Figures of bases without a closed form, shipped as data; `searches.compute_tables` makes the file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Costs of many Cayley digraphs of one group at once: the inner loop of the search.
 
-Same numbers as `treadle.finder.searches.cayley_value`, from a multiplication table, all candidates side by side.
+Same numbers as `cayley_value`, from a multiplication table, all candidates side by side.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Search for Cayley digraphs with few steps and little traffic: random sets, then changes of the best ones.
 
-``python -m treadle.finder.searches.cayley_search --degree 4 --sizes 32,64 --trials 20000 --seed 0 [--bidirectional]``
-prints the entries found, as JSON; ``--merge FILE ...`` combines such outputs into the library.
+``python -m treadle.finder.searches.cayley_search --degree 4 --sizes 32,64 --trials 20000 --seed 0
+[--bidirectional]`` prints the entries found, as JSON; ``--merge FILE ...`` combines such outputs into the
+library.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Computes the figures that `treadle.finder.tables` reads.
 
-``python -m treadle.finder.searches.compute_tables PATH`` writes the file anew: for every generalized Kautz, de Bruijn
-and random regular graph (one seed) of the listed degrees the steps and the exact T_B of the breadth-first
-broadcast, on the graph (allgather) and on its transpose (reduce-scatter).
+``python -m treadle.finder.searches.compute_tables PATH`` writes the file anew: for every generalized Kautz,
+de Bruijn and random regular graph (one seed) of the listed degrees the steps and the exact T_B of the
+breadth-first broadcast, on the graph (allgather) and on its transpose (reduce-scatter).
 """
 
 from __future__ import annotations

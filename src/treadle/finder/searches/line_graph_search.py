@@ -1,7 +1,8 @@
 """Search for Cayley digraphs whose line graphs cost less than Theorem 7 says: random sets, then changes.
 
-``python -m treadle.finder.searches.line_graph_search --degree 4 --sizes 128,512 --trials 20000 --seed 0 [--power n]``
-prints the line graphs found, as JSON; sizes are those of L^n, those that d^n does not divide are skipped.
+``python -m treadle.finder.searches.line_graph_search --degree 4 --sizes 128,512 --trials 20000 --seed 0
+[--power n]`` prints the line graphs found, as JSON; sizes are those of L^n, those that d^n does not divide
+are skipped.
 ``--merge FILE ...`` combines such outputs into the library, keeping what the finder does not know without it.
 """
 

@@ -65,7 +65,7 @@ class LineGraphValue:
 
 
 def line_graph_value(graph: CayleyGraph, n: int = 1) -> LineGraphValue:
-    """Same figures as `treadle.synthesis.steps.bfb.bfb_value` of L^n and of its transpose, without building L^n.
+    """Same figures as `bfb_value` of L^n and of its transpose, without building L^n.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.formats.chakra.writer import decode_error, schema
+from treadle.formats.chakra.schema import decode_error, schema
 
 MAX_BYTES = 2**30
 """Largest trace of a rank."""

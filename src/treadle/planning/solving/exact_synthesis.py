@@ -138,7 +138,7 @@ def exact_front(
     time_limit_s: float = DEFAULT_TIME_LIMIT_S,
     seed: int = 0,
 ) -> ParetoFront:
-    """All Pareto-optimal (steps, rounds / chunks); see `treadle.synthesis.steps.exact.pareto.pareto_front`."""
+    """All Pareto-optimal (steps, rounds / chunks); see `synthesis.steps.exact.pareto.pareto_front`."""
     return exact.pareto_front(
         problem.topology,
         problem.collective.kind,

@@ -11,8 +11,8 @@ each. Offsets are stored as counts, which deflate better. The steps of an exchan
 besides. Where an all-to-all has demands, the collective's ``demands`` names the member with their matrix.
 Equal plans give equal bytes.
 
-Factored forests have members of their own (`treadle.schedules.plan_files.factored`); ``factored`` lists how many
-layers each has.
+Factored forests have members of their own (`plan_files.factored`); ``factored`` lists how many layers
+each has.
 
 All-to-all, its routes and factored forests came to version 2 without a new number: a program that does not
 know them refuses the collective's kind or the entry's type by its name, and all other plans have stayed the

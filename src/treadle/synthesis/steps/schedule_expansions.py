@@ -1,6 +1,6 @@
 """Step schedules of expanded graphs from step schedules of small ones.
 
-Section 3.5 and appendix A.4 of the dissertation. The graphs are those of `treadle.topologies.transforms.expansions`, and
+Section 3.5 and appendix A.4 of the dissertation. The graphs are those of `transforms.expansions`, and
 the schedules number links as those functions do. `treadle.finder.predict` tells the costs beforehand.
 
 Definitions 1, 2 and 14 are about allgather. Given the steps of a reduce-scatter, the functions here follow

@@ -208,7 +208,7 @@ def plane_cayley(
 def extension_cayley(
     moduli: str, action: str, carry: str, k: int, *generators: int, bandwidth: int = 1, latency: int = 0
 ) -> Topology:
-    """Cayley digraph of a cyclic extension of an abelian group; see `treadle.topologies.catalogue.groups.Group`.
+    """Cayley digraph of a cyclic extension of an abelian group; see `topologies.catalogue.groups.Group`.
 
     Parameters
     ----------

@@ -258,7 +258,7 @@ def trimmed(topology: Topology) -> Topology:
 
     Notes
     -----
-    See `treadle.topologies.transforms.balance`. The result keeps the largest total, not the largest throughput, which
+    See `topologies.transforms.balance`. The result keeps the largest total, not the largest throughput, which
     ``solve`` with ``trim`` looks for.
     """
     left = balanced_capacities(

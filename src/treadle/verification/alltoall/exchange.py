@@ -1,6 +1,6 @@
 """Independent check of an all-to-all's steps: pairs, places, what is where when, delivery, cost, claims.
 
-Shares no code with the generators, nor with `treadle.schedules.alltoall.exchange_cost`: everything is recomputed here.
+Shares no code with the generators, nor with `exchange_cost`: everything is recomputed here.
 """
 
 from __future__ import annotations

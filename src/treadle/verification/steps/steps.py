@@ -1,6 +1,6 @@
 """Independent check of a step schedule: places, what is held when, delivery, double counting, cost, claims.
 
-Shares no code with the generators, nor with `treadle.schedules.steps.step_cost`: everything is recomputed here.
+Shares no code with the generators, nor with `schedules.steps.step_cost`: everything is recomputed here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Base graphs whose best schedules are not breadth-first: found once, shipped, verified when loaded.
 
-    python -m treadle.synthesis.steps.exact.bases --out src/treadle/synthesis/exact/data
+    python -m treadle.synthesis.steps.exact.bases --out src/treadle/synthesis/steps/exact/data
 
 finds them again (extra ``exact``); a folder's files are replaced one by one.
 """
@@ -26,7 +26,7 @@ from treadle.topologies.expressions import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.steps.steps import verify_steps
 
-COMMAND = "python -m treadle.synthesis.steps.exact.bases --out src/treadle/synthesis/exact/data"
+COMMAND = "python -m treadle.synthesis.steps.exact.bases --out src/treadle/synthesis/steps/exact/data"
 """Makes the data files."""
 
 _MAX_FILE_BYTES = 2**22

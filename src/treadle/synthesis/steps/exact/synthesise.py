@@ -260,7 +260,7 @@ def _check_search(time_limit_s: float, seed: int, workers: int) -> None:
 def bottleneck(topology: Topology, homes: Sequence[int]) -> tuple[int, ...]:
     """The node set with the most shards from outside per bandwidth into it, rising.
 
-    Source: optimality (*) of section 4.4 of the dissertation; found by `forestcoll.optimum`.
+    Source: optimality (*) of section 4.4 of the dissertation; found by `trees.optimum`.
     """
     counts = Counter(homes)
     kind, ranks = CollectiveKind.ALLGATHER, tuple(range(topology.n_nodes))
