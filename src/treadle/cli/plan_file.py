@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from treadle.cli.memory_fence import memory_fence
 from treadle.errors import FormatError
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
@@ -34,4 +35,6 @@ def granted_bytes(max_memory: str | None) -> int:
 
 def read_plan(path: str | Path, max_memory: str | None) -> Plan:
     """The plan of a file that takes no more than ``--max-memory`` grants."""
-    return load_plan(path, max_memory_bytes=granted_bytes(max_memory))
+    granted = granted_bytes(max_memory)
+    with memory_fence(granted, str(path)):
+        return load_plan(path, max_memory_bytes=granted)

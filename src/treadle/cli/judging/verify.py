@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from treadle import planning
+from treadle.cli.memory_fence import memory_fence
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
-from treadle.cli.plan_file import MaxMemoryOption, read_plan
+from treadle.cli.plan_file import MaxMemoryOption, granted_bytes
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.cli.solving.report import (
     SHOWN_VIOLATIONS,
@@ -27,6 +28,7 @@ from treadle.planning.judging.texts import TextVerification, read_text, verify_t
 from treadle.planning.summary import verify_summary
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
+from treadle.schedules.plan_files.archive import load_plan
 from treadle.units import format_size
 from treadle.verification.violations import Report
 
@@ -65,9 +67,11 @@ def command(
         raise ScheduleError(f"{plan}: --profile and --root are for texts; a plan says both itself")
     with ProgressLine(quiet=quiet or json) as progress:
         announce(progress, "reading")
-        loaded = read_plan(plan, max_memory)
-        announce(progress, "verifying")
-        result = planning.verify(loaded, topology)
+        granted = granted_bytes(max_memory)
+        with memory_fence(granted, str(plan)):
+            loaded = load_plan(plan, max_memory_bytes=granted)
+            announce(progress, "verifying")
+            result = planning.verify(loaded, topology)
     print_problem(output, result.topology, loaded.collective)
     if result.is_embedded:
         output.line(f"assumed     the fabric inside the plan, {result.topology_hash[:16]}; see --topology")

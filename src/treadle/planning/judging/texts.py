@@ -56,10 +56,10 @@ def read_text(path: Path) -> str | None:
     if not path.is_file():
         return None
     with path.open("rb") as file:
-        content = file.read(MAX_TEXT + 1)
-    head = content[: 2**16].decode("utf-8", "replace")
-    if _sign(head) is None:
-        return None
+        content = file.read(2**16)
+        if _sign(content.decode("utf-8", "replace")) is None:
+            return None
+        content += file.read(MAX_TEXT + 1 - len(content))
     if len(content) > MAX_TEXT:
         raise FormatError(f"more than {MAX_TEXT} bytes", source=str(path))
     try:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
+from math import isfinite
 from typing import Any, TypeVar
 
 from treadle.errors import FormatError
@@ -74,6 +75,16 @@ def read_fraction(value: Any, place: str) -> Fraction:
     if match is None or not int(match[2]):
         raise FormatError(f'{place}: expected a fraction "p/q"')
     return Fraction(int(match[1]), int(match[2]))
+
+
+def read_scalars(value: Any, place: str) -> dict[str, str | int | float]:
+    """An object of texts and finite numbers."""
+    if not isinstance(value, dict):
+        raise FormatError(f"{place}: expected an object")
+    for key, item in value.items():
+        if type(item) not in (str, int, float) or (isinstance(item, float) and not isfinite(item)):
+            raise FormatError(f"{place}: {key[:100]!r} is neither text nor a finite number")
+    return value
 
 
 def fraction_text(value: Fraction) -> str:

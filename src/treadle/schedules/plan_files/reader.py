@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
-from treadle.schedules.plan import Plan, PlanEntry, Scalar
+from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.plan_files.budget import (
     MemoryBudget,
     Shapes,
@@ -35,6 +35,7 @@ from treadle.schedules.plan_files.manifest_values import (
     read_list,
     read_object,
     read_optional,
+    read_scalars,
     read_string,
     read_whole,
     read_wholes,
@@ -71,7 +72,7 @@ ROUND_COUNTS = {"round_count": "round_offset"}
 DEMANDS_MEMBER = "demands.npy"
 
 MAX_MANIFEST = 2**26  # bytes; a witness may have a number for every link
-_MAX_ITEMS = 1000  # forests, steps, routes and rounds
+_MAX_ITEMS = 1000  # entries, forests, steps, routes and rounds
 _MAX_STEPS = 2**20  # rounds, too
 _NARROW = {"tree_root", "parent", "entry_path", "path_links", *STEP_COLUMNS, *ROUTE_COLUMNS, *ROUND_COLUMNS}
 _NARROW -= {"units"}
@@ -120,7 +121,7 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
         algbw=read_fraction(manifest["algbw"], "algbw"),
         optimal_algbw=read_optional(manifest["optimal_algbw"], read_fraction, "optimal_algbw"),
         witness=None if manifest["witness"] is None else witness_from_json(manifest["witness"]),
-        provenance=_provenance(manifest["provenance"]),
+        provenance=read_scalars(manifest["provenance"], "provenance"),
     )
 
 
@@ -165,6 +166,8 @@ class _Items:
     def __init__(self, members: MemberReader, manifest: Mapping[str, Any]) -> None:
         self._members = members
         self._entries = read_list(manifest["entries"], "entries")
+        if len(self._entries) > _MAX_ITEMS:  # each is verified
+            raise FormatError(f"entries: {len(self._entries)}, expected 1 to {_MAX_ITEMS}")
         self._has_types = manifest["version"] > 1
         self._n_forests = read_whole(manifest["forests"], "forests")
         if not 0 <= self._n_forests <= _MAX_ITEMS:
@@ -413,15 +416,6 @@ def _offsets(counts: Int64Array, place: str) -> Int64Array:
     np.cumsum(counts, out=offsets[1:])
     offsets.setflags(write=False)
     return offsets
-
-
-def _provenance(value: Any) -> dict[str, Scalar]:
-    if not isinstance(value, dict):
-        raise FormatError("provenance: expected an object")
-    for key, item in value.items():
-        if type(item) not in (str, int, float) or (isinstance(item, float) and not isfinite(item)):
-            raise FormatError(f"provenance: {key[:100]!r} is neither text nor a finite number")
-    return value
 
 
 def _collective(value: Any, members: MemberReader, topology: Topology, budget: MemoryBudget) -> Collective:
