@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int64Array, distinct
+from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.paths import Float64Array
@@ -17,8 +19,8 @@ from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 _WIDE = 1e6
 """Ratio of bandwidths up to which a solver's tolerances, about 1e-9, are left to themselves."""
 
-_PLENTY = 1e6
-"""Times the width that every pair has: wider links are never full."""
+_PLENTY = 1e5
+"""Of steps, each of which takes as long as its fullest link: one over the share of time that may be lost."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,12 @@ def resolution(topology: Topology, collective: Collective, *, n_steps: int | Non
 
     Notes
     -----
-    The widest bandwidth, as long as none is below a millionth of it. Else a width that every pair has on some
-    path (the widest such): then what is much wider counts as 10^6 of it, and what is much narrower is below
-    what solvers take for 0, so that it carries nothing. By routing what it would have carried over those
-    paths, no more is lost than its part of that width.
+    The widest bandwidth, as long as none is below a millionth of it. Else what the neediest pair has: the
+    width of its widest path over its demand, times the largest demand. The links that are no wider than that
+    path hold a cut between the pair; at the optimal rate, what crosses it is at most their sum. A link that
+    could carry everybody's data at such a rate is never full, and may as well count as no wider. What is much
+    narrower than the unit is below what solvers take for 0: by routing what it would have carried over the
+    widest paths, no more is lost than its part of their width.
     """
     widths = np.where(topology.tails != topology.heads, topology.bandwidths, 0)
     largest = int(topology.bandwidths.max())
@@ -73,38 +77,44 @@ def resolution(topology: Topology, collective: Collective, *, n_steps: int | Non
         widths = np.minimum(widths, np.minimum(caps[topology.tails], caps[topology.heads]))
     if int(widths.max()) == 0 or largest <= _WIDE * int(widths[widths > 0].min()):
         return Resolution(float(largest))
-    common = _common_width(topology, collective, widths, n_steps or topology.n_nodes)
-    return Resolution(float(common), _PLENTY)
+    ranks, demands = np.array(collective.ranks), collective.pair_demands.between
+    *_, joined = _widest_paths(topology, widths, ranks, n_steps)
+    width = joined[:, ranks].astype(np.float64)
+    share = np.divide(width, demands, out=np.full(width.shape, inf), where=demands > 0)
+    source, target = np.unravel_index(int(share.argmin()), share.shape)
+    if not width[source, target]:  # no way, or none of so few hops: others say so
+        return Resolution(float(largest))
+    unit = float(share[source, target]) * float(demands.max())
+    spread = _widest_paths(topology, widths, ranks[[source]], n_steps)
+    layers = [row[0] > width[source, target] for row in spread]
+    if n_steps is None:
+        layers = [layers[-1]] * 2
+    narrow = max(
+        widths[inside[topology.tails] & ~after[topology.heads]].sum() for inside, after in pairwise(layers)
+    )
+    crossing = demands[source, ~layers[-1][ranks]].sum()
+    most = float(narrow) / unit * float(demands.sum()) / float(crossing)
+    return Resolution(unit, most if n_steps is None else _PLENTY * n_steps * most)
 
 
-def _common_width(topology: Topology, collective: Collective, widths: Int64Array, hops: int) -> int:
-    """The largest width that every pair has on a path of so many hops; 1 if some pair has no path."""
-    choices = distinct(widths[widths > 0])
-    low, high = -1, len(choices)
-    while high - low > 1:  # binary search: the first is wide enough, or there is no path
-        middle = (low + high) // 2
-        if _all_joined(topology, collective, widths >= choices[middle], hops):
-            low = middle
-        else:
-            high = middle
-    return int(choices[low]) if low >= 0 else 1
-
-
-def _all_joined(topology: Topology, collective: Collective, usable: BoolArray, hops: int) -> bool:
-    """Whether these links join all pairs that have something for each other."""
-    wanted = collective.pair_demands.between > 0
-    ranks = np.array(collective.ranks)
-    order = np.flatnonzero(usable)
-    order = order[np.argsort(topology.heads[order], kind="stable")]
+def _widest_paths(
+    topology: Topology, widths: Int64Array, nodes: Int64Array, hops: int | None
+) -> Iterator[Int64Array]:
+    """Width of the widest path from some nodes to every node, 0 without one: of 0, 1, ... hops at most."""
+    order = np.argsort(topology.heads, kind="stable")
+    tails = topology.tails[order]
     heads, starts = np.unique(topology.heads[order], return_index=True)
-    seen = np.zeros((len(ranks), topology.n_nodes), dtype=np.bool_)
-    seen[np.arange(len(ranks)), ranks] = True
-    for _ in range(hops):
-        reached = np.logical_or.reduceat(seen[:, topology.tails[order]], starts, axis=1)
-        if not (reached & ~seen[:, heads]).any():
-            break
-        seen[:, heads] |= reached
-    return bool(seen[:, ranks][wanted].all())
+    found = np.zeros((len(nodes), topology.n_nodes), dtype=np.int64)
+    found[np.arange(len(nodes)), nodes] = MAX_BANDWIDTH + 1  # wider than any link
+    yield found
+    for _ in range(topology.n_nodes if hops is None else hops):
+        wider = found.copy()
+        best = np.maximum.reduceat(np.minimum(found[:, tails], widths[order]), starts, axis=1)
+        wider[:, heads] = np.maximum(wider[:, heads], best)
+        yield wider
+        if np.array_equal(wider, found):
+            return
+        found = wider
 
 
 def no_optimum(what: str, status: str, bandwidths: NDArray[np.integer]) -> InfeasibleError:

@@ -38,7 +38,7 @@ class TimeSteppedFlow:
     step_times : array of float64, shape (T,)
         U_t: seconds per unit of demand that each step takes.
     is_exact : bool
-        A basic solution, to 1e-9 (1e-6 where bandwidths are far apart, `resolution`); else within about 1e-6
+        A basic solution, to 1e-9 (1e-5 where bandwidths are far apart, `resolution`); else within about 1e-6
         of the optimum and of conservation.
     """
 
