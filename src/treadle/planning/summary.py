@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from treadle.planning.solving.candidate import Alternative
     from treadle.planning.solving.comparison import Comparison, ComparisonRow
     from treadle.planning.solving.repair import RepairResult
+    from treadle.planning.solving.repair_candidates import Contest
     from treadle.planning.solving.solve import SolveResult
     from treadle.planning.writing.lower import Lowered
     from treadle.schedules.plan import Plan
@@ -119,7 +120,20 @@ def repair_summary(result: RepairResult) -> dict[str, object]:
         values["optimum_loss"] = float(result.optimum_loss)
     if result.lone_bottleneck is not None:
         values["lone_bottleneck"] = result.lone_bottleneck
+    if result.contest is not None:
+        values["contest"] = _contest(result.contest)
     return {**values, "seconds": dict(result.seconds)}
+
+
+def _contest(contest: Contest) -> dict[str, object]:
+    """Who was compared, by simulated time."""
+    rows: list[dict[str, object]] = []
+    for one in contest.contenders:
+        row: dict[str, object] = {"algorithm": one.algorithm}
+        if one.seconds is not None and one.algbw is not None:
+            row |= {"time_s": one.seconds, "algbw_bytes_per_s": float(one.algbw)}
+        rows.append(row if not one.reason else {**row, "reason": one.reason})
+    return {"size_bytes": contest.size_bytes, "time_before_s": contest.old_seconds, "contenders": rows}
 
 
 def verify_summary(plan: Plan, topology: Topology, report: Report) -> dict[str, object]:

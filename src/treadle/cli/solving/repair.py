@@ -32,9 +32,11 @@ from treadle.cli.solving.report import (
 from treadle.cli.status import FAILED
 from treadle.engine import announce
 from treadle.planning import RepairResult
+from treadle.planning.solving.repair_candidates import Contest
 from treadle.planning.summary import repair_summary
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
+from treadle.units import format_size, parse_size
 
 _SHOWN = 4
 
@@ -61,6 +63,14 @@ def command(
         planning.Form | None, typer.Option(help="Of ForestColl's trees, instead of the plan's own.")
     ] = None,
     trim: TrimOption = False,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare algorithms and take the fastest at this size; plans of design: always, at the size "
+            "that they were chosen for.",
+            metavar="SIZE",
+        ),
+    ] = None,
     time_limit: TimeLimitOption = None,
     max_memory: MaxMemoryOption = None,
     json: JsonOption = False,
@@ -78,6 +88,7 @@ def command(
                 algorithm=algorithm,
                 form=form,
                 trim=trim,
+                size_bytes=None if size is None else parse_size(size),
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,
             )
@@ -90,6 +101,8 @@ def command(
     print_problem(output, result.new.topology, result.new.collective)
     _print_failure(output, result)
     _print_cost(output, result)
+    if result.contest is not None:
+        _print_contest(output, result.contest)
     print_schedule(output, result.solved)
     print_verification(output, result.solved.report)
     print_seconds(output, result.seconds)
@@ -126,6 +139,15 @@ def _print_cost(output: Output, result: RepairResult) -> None:
     old, new = result.piece_kinds
     if old is not None and new is not None:
         output.line(f"kinds       of pieces: {old} before, {new} after")
+
+
+def _print_contest(output: Output, contest: Contest) -> None:
+    """Simulated times of all algorithms, and why some have none."""
+    size, before = format_size(contest.size_bytes), f"{contest.old_seconds * 1e6:.1f} us"
+    output.line(f"compared    simulated at {size}: {before} before")
+    for one in contest.contenders:
+        word = one.reason if one.seconds is None else f"{one.seconds * 1e6:.1f} us"
+        output.line(f"            {one.algorithm}: {word}")
 
 
 def _reach(plan: Plan) -> str:

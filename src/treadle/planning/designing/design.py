@@ -21,6 +21,7 @@ from treadle.planning.designing.store import cached_plan, default_directory
 from treadle.planning.problem import Problem
 from treadle.planning.solving.candidate import Candidate as Proposal
 from treadle.planning.solving.candidate import Options
+from treadle.planning.solving.repair_candidates import JUDGED_AT
 from treadle.planning.solving.solve import judged
 from treadle.planning.solving.step_candidates import bound_beside
 from treadle.planning.stages import Stopwatch
@@ -396,7 +397,20 @@ def design_plan(
     topology = result.topology(chosen)
     directory = (cache or default_directory()) if use_cache else None
     question = {"topology": topology.name, "collective": kind.value, "construction": chosen.option.notation}
-    return cached_plan(question, lambda: _plan(topology, chosen.option, kind), directory=directory)
+    plan, is_cached = cached_plan(question, lambda: _plan(topology, chosen.option, kind), directory=directory)
+    return replace(
+        plan, provenance={**plan.provenance, JUDGED_AT: _size_of(result.workload, kind)}
+    ), is_cached
+
+
+def _size_of(workload: Workload, kind: CollectiveKind) -> int:
+    """The largest size of the collective over all nodes in the workload; else that of the rows' times."""
+    sizes = [
+        call.size_bytes
+        for call in workload.calls
+        if call.kind.value == kind.value and call.group_size is None
+    ]
+    return max(sizes, default=_shown_bytes(workload))
 
 
 def _plan(topology: Topology, option: Option, kind: CollectiveKind) -> Plan:

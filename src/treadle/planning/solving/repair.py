@@ -15,6 +15,7 @@ from treadle.errors import InfeasibleError, ScheduleError, TopologyError
 from treadle.planning.solving.asked_options import SolveOptions, asked_options
 from treadle.planning.solving.candidate import Form
 from treadle.planning.solving.generation import algorithm_names
+from treadle.planning.solving.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
 from treadle.planning.solving.solve import SolveResult, solve
 from treadle.planning.stages import Stopwatch
 from treadle.schedules.alltoall.demands import Demands
@@ -49,6 +50,8 @@ class RepairResult:
         Ranks of the old plan that are gone.
     seconds : mapping of stage to CPU seconds
         Those of `solved`, and `failures` for the fabric and the collective; with `total`.
+    contest : Contest, optional
+        Algorithms that were compared at a size, where the plan's own could not be run or a size was given.
     """
 
     old: Plan
@@ -58,6 +61,7 @@ class RepairResult:
     lost_links: int
     lost_ranks: tuple[str, ...]
     seconds: Mapping[str, float]
+    contest: Contest | None = None
 
     @property
     def new(self) -> Plan:
@@ -103,10 +107,14 @@ def repair(
     algorithm: str | None = None,
     form: Form | str | None = None,
     trim: bool = False,
+    size_bytes: int | None = None,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> RepairResult:
     """Plan anew, as the old plan was made, for its fabric without some links and nodes.
+
+    Plans of `design` were made together with their fabrics, so no algorithm makes such a plan for what is
+    left: several are run, and the fastest plan is taken.
 
     Parameters
     ----------
@@ -121,6 +129,9 @@ def repair(
         that was asked for in factored form becomes an explicit one if what is left has no factored forest.
     trim : bool
         Leave surplus bandwidth unused, which a link that failed in one direction only calls for.
+    size_bytes : int, optional
+        Take the plan that is simulated to be fastest at this size. Default for plans of `design` and those
+        that replaced them: the size that they were chosen for, else 1 MB.
     time_limit_s, progress
         As in `solve`.
 
@@ -152,16 +163,15 @@ def repair(
         fabric = _without(plan.topology, links, nodes)
         collective, lost_ranks = _restricted(plan, fabric)
         _check_connected(fabric, collective)
-    name, options = _how(plan, algorithm, form, trim=trim)
-    limits = _Limits(time_limit_s, progress)
-    try:
-        solved = _solved(fabric, collective, name, options, limits)
-    except InfeasibleError as error:
-        if form is not None or options.get("form") != Form.FACTORED:
-            raise
-        solved = _solved(fabric, collective, name, {**options, "form": Form.AUTO}, limits)
-        note = f"the plan was asked for in factored form, which is not to be had any more: {error}"
-        solved = replace(solved, notes=(*solved.notes, note))
+    at_bytes = _judged_at(plan, algorithm, form, trim=trim, size_bytes=size_bytes)
+    contest: Contest | None = None
+    if at_bytes is not None:
+        solved, contest = best_for(
+            fabric, collective, plan, at_bytes, time_limit_s=time_limit_s, progress=progress
+        )
+    else:
+        how = _how(plan, algorithm, form, trim=trim)
+        solved = _as_before(fabric, collective, how, form, _Limits(time_limit_s, progress))
     watch.include(solved.seconds)
     return RepairResult(
         old=plan,
@@ -171,6 +181,7 @@ def repair(
         lost_links=plan.topology.n_links - fabric.n_links,
         lost_ranks=lost_ranks,
         seconds={**watch.seconds(), "total": process_time() - start},
+        contest=contest,
     )
 
 
@@ -180,6 +191,43 @@ class _Limits:
 
     time_limit_s: float | None
     progress: Progress | None
+
+
+def _judged_at(
+    plan: Plan, algorithm: str | None, form: Form | str | None, *, trim: bool, size_bytes: int | None
+) -> int | None:
+    """The size at which several algorithms are compared; None: the plan's own is run, or that asked for."""
+    is_told = algorithm is not None or form is not None or trim
+    if size_bytes is not None:
+        if is_told or plan.collective.kind is CollectiveKind.ALLTOALL or size_bytes < 1:
+            raise ScheduleError(
+                "repair: a size of at least 1 byte compares algorithms of trees and steps; give none of "
+                "--algorithm, --form and --trim with it, and no all-to-all"
+            )
+        return size_bytes
+    recorded = plan.provenance.get(JUDGED_AT)
+    if is_told or (recorded is None and plan.algorithm in algorithm_names()):
+        return None
+    return recorded if isinstance(recorded, int) and recorded > 0 else DEFAULT_SIZE
+
+
+def _as_before(
+    fabric: Topology,
+    collective: Collective,
+    how: tuple[str, SolveOptions],
+    form: Form | str | None,
+    limits: _Limits,
+) -> SolveResult:
+    """By one algorithm; a factored plan becomes an explicit one where there is no other."""
+    name, options = how
+    try:
+        return _solved(fabric, collective, name, options, limits)
+    except InfeasibleError as error:
+        if form is not None or options.get("form") != Form.FACTORED:
+            raise
+        solved = _solved(fabric, collective, name, {**options, "form": Form.AUTO}, limits)
+        note = f"the plan was asked for in factored form, which is not to be had any more: {error}"
+        return replace(solved, notes=(*solved.notes, note))
 
 
 def _solved(
@@ -312,9 +360,8 @@ def _how(
     """The algorithm and its options: those of the plan, but for what is asked for now."""
     name = algorithm or plan.algorithm
     if name not in algorithm_names():
-        blamed = "there is none" if algorithm else "it made the plan, and cannot be run on another fabric"
         raise ScheduleError(
-            f"algorithm {name[:60]!r}: {blamed}; name one that can (--algorithm), of "
+            f"algorithm {name[:60]!r}: there is none; name one that can be run (--algorithm), of "
             f"{', '.join(algorithm_names())}"
         )
     options = asked_options(plan) if name == plan.algorithm else SolveOptions()
