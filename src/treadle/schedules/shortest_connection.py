@@ -18,6 +18,9 @@ from treadle.topologies.topology import Topology
 MAX_BRANCHING_SWITCHES = 12
 """A length witness tries every subset of the switches that branch; more of them are refused."""
 
+MAX_ASKING_RANKS = 1024
+"""Where switches branch for ranks that ask, the distances of all pairs are held; more ranks are refused."""
+
 _T = TypeVar("_T")
 
 Distances = Mapping[tuple[int, int], int]
@@ -70,7 +73,7 @@ def shortest_connection(
     Raises
     ------
     ScheduleError
-        If there are more than `MAX_BRANCHING_SWITCHES`, or the ranks are not connected.
+        If there are more than `MAX_BRANCHING_SWITCHES` or `MAX_ASKING_RANKS`, or the ranks are not connected.
 
     Notes
     -----
@@ -90,6 +93,11 @@ def shortest_connection(
         raise ScheduleError(
             f"length witness: {len(optional) + len(groups)} switches branch, expected at most "
             f"{MAX_BRANCHING_SWITCHES}"
+        )
+    if groups and len(ranks) > MAX_ASKING_RANKS:
+        raise ScheduleError(
+            f"length witness: {len(ranks)} ranks and switches that branch for ranks that ask, expected at "
+            f"most {MAX_ASKING_RANKS} ranks"
         )
     neighbours: dict[int, list[tuple[int, int]]] = {node: [] for node in range(topology.n_nodes)}
     for (tail, head), length in distance.items():

@@ -186,6 +186,17 @@ def test_hostile_files_are_refused_in_one_line(
     assert re.search(message, error)
 
 
+def test_witnesses_of_long_fractions_are_no_crash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their common denominator has more digits than Python prints."""
+    fractions = [f"1/{10**900 + number}" for number in range(16)]
+    content = with_manifest(
+        members(plan_file("ring(8)", "allreduce", "ring")),
+        lambda m: m.update(witness={"kind": "lengths", "lengths": fractions}, optimal_algbw="1/1"),
+    )
+    assert main(["verify", str(write(tmp_path / "plan", content))]) == 1
+    assert "no common denominator below 2**8192" in capsys.readouterr().out
+
+
 def test_what_is_granted_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Many entries on one path: 833 MB by the budget, and within what is granted by default."""
     path = write(tmp_path / "plan", many_entries(10**6))

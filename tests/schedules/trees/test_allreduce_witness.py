@@ -170,6 +170,32 @@ def test_other_collectives_are_refused() -> None:
             witness.bound(topology, Collective(CollectiveKind.ALLGATHER, (0, 1, 2)))
 
 
+def test_denominators_without_a_common_measure_are_refused() -> None:
+    """Of a few kilobytes of text they would make numbers of megabytes, which no message can print."""
+    topology = ring(16)
+    collective = allreduce(topology)
+    small = tuple(Fraction(1, 10**900 + number) for number in range(topology.n_links))
+    lengths = LengthWitness(small)
+    cuts = CutCombinationWitness(tuple(((node,), small[node]) for node in range(16)), ())
+    for witness in (lengths, cuts):
+        with pytest.raises(ScheduleError, match="no common denominator below"):
+            witness.bound(topology, collective)
+    alike = LengthWitness((Fraction(1, 10**900 + 1),) * topology.n_links)
+    assert alike.bound(topology, collective) == allreduce_bound(topology, collective).algbw
+
+
+def test_pairs_of_very_many_ranks_at_asked_switches_are_refused() -> None:
+    """Their distances would take a gigabyte."""
+    builder = TopologyBuilder("star")
+    builder.switch("hub", multicast=True, aggregation=True, turns_round=False)
+    for i in range(1025):
+        builder.compute(f"gpu{i}")
+        builder.duplex(f"gpu{i}", "hub", 6)
+    topology = builder.build()
+    with pytest.raises(ScheduleError, match=r"1025 ranks .* expected at most 1024"):
+        LengthWitness((Fraction(1),) * topology.n_links).bound(topology, allreduce(topology))
+
+
 def test_too_many_branching_switches_are_refused() -> None:
     topology = dgx_h100(13, 3, nvls=True)
     with pytest.raises(ScheduleError, match="13 switches branch, expected at most 12"):

@@ -22,6 +22,9 @@ Potential = tuple[int, Fraction]
 Price = tuple[int, Fraction]
 _T = TypeVar("_T")
 
+_MAX_SCALE_BITS = 2**13
+"""Of a common denominator: one fraction may have 1000 digits, and bounds can still be printed."""
+
 
 @dataclass(frozen=True)
 class LengthWitness:
@@ -57,7 +60,7 @@ class LengthWitness:
             )
         if any(length < 0 for length in self.lengths):
             raise ScheduleError("length witness: lengths must not be negative")
-        scale = lcm(*(length.denominator for length in self.lengths))
+        scale = _common_scale(self.lengths)
         lengths = [int(length * scale) for length in self.lengths]
         distance = _pair_lengths(topology, lengths)
         aggregating = shortest_connection(topology, collective, distance, topology.aggregation)
@@ -130,7 +133,7 @@ class CutCombinationWitness:
         _check_allreduce(collective)
         cuts = (*self.broadcast_cuts, *self.reduce_cuts)
         potentials = (*self.broadcast_potentials, *self.reduce_potentials)
-        scale = lcm(*(value.denominator for _, value in (*cuts, *potentials, *self.prices)))
+        scale = _common_scale(value for _, value in (*cuts, *potentials, *self.prices))
         coverage = np.zeros(topology.n_nodes, dtype=object)
         price = _priced(topology, self.prices, scale)
         groups = [group for group in asked_groups(topology, collective) if len(group.members) > 2]
@@ -227,6 +230,19 @@ def _priced(
             raise ScheduleError("cut combination: prices must not be negative")
         found[link] = max(found[link], int(price * scale))
     return found
+
+
+def _common_scale(values: Iterable[Fraction]) -> int:
+    """Least common denominator; ScheduleError if it is so long that it fills the memory."""
+    scale = 1
+    for value in values:
+        scale = lcm(scale, value.denominator)
+        if scale.bit_length() > _MAX_SCALE_BITS:
+            raise ScheduleError(
+                f"witness: its fractions have no common denominator below 2**{_MAX_SCALE_BITS}; "
+                f"give coarser ones"
+            )
+    return scale
 
 
 def _check_allreduce(collective: Collective) -> None:
