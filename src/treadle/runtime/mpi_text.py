@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.errors import FormatError, TreadleError
-from treadle.formats.cpu.judge import CpuText, Instruction, parse_cpu_xml
+from treadle.formats.cpu.reader import CpuText, Instruction, parse_cpu_xml
 from treadle.formats.msccl.reader import (
     MAX_TEXT,
     RECEIVING,

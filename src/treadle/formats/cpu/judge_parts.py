@@ -8,19 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from treadle.arrays import BoolArray
 from treadle.errors import FormatError
-from treadle.formats.cpu.judge import (
-    MAX_RANKS,
-    CpuInterpretation,
-    CpuReader,
-    CpuText,
-    Instruction,
-    execute_cpu_text,
-    parse_elements,
-)
+from treadle.formats.cpu.judge import CpuInterpretation, execute_cpu_text
+from treadle.formats.cpu.judge_memory import Ranges
+from treadle.formats.cpu.reader import MAX_RANKS, CpuReader, CpuText, Instruction, parse_elements
 
 _MAX_FAULTS = 100
 
@@ -105,15 +96,15 @@ def interpret_cpu_part(text: str, *, source: str = "CPU XML") -> PartInterpretat
 class _Memory:
     """A buffer, or the slots: which places there are, hold data, are being read and written."""
 
-    def __init__(self, size: int) -> None:
-        self.exists: BoolArray = np.zeros(size, dtype=bool)
-        self.is_held, self.is_read, self.is_written = (np.zeros(size, dtype=bool) for _ in range(3))
+    def __init__(self) -> None:
+        self.exists, self.held, self.read, self.written = (Ranges() for _ in range(4))
 
     def settle(self) -> None:
         """All transfers are over."""
-        self.is_held |= self.is_written
-        self.is_read[:] = False
-        self.is_written[:] = False
+        for low, past in self.written:
+            self.held.add(low, past)
+        self.read.clear()
+        self.written.clear()
 
 
 class _Player:
@@ -122,23 +113,18 @@ class _Player:
     def __init__(self, part: CpuPart) -> None:
         rank = part.text.ranks[0]
         self._instructions = rank.instructions
-        self._memory = {letter: _Memory(part.text.n_chunks) for letter in "ios"}
-        self._memory["slots"] = _Memory(rank.slots)
-        self._memory["slots"].exists[:] = True
+        self._memory = {name: _Memory() for name in ("i", "o", "s", "slots")}
+        self._memory["slots"].exists.add(0, rank.slots)
         self._found: list[str] = []
+        if part.text.in_place:  # where both exist they are one memory
+            self._memory["i"] = self._memory["o"]
         for letter, spans in rank.chunks.items():
             for span in spans:
                 if span.stop > part.text.n_chunks:
                     self._found.append(f"buffer {letter} has chunks past {part.text.n_chunks - 1}")
-                self._memory[letter].exists[span.start : span.stop] = True
-        if part.text.in_place:  # where both exist they are one memory
-            both = self._memory["i"].exists | self._memory["o"].exists
-            self._held_at_first = self._memory["i"].exists.copy()
-            self._memory["i"] = self._memory["o"]
-            self._memory["o"].exists = both
-            self._memory["o"].is_held |= self._held_at_first
-        else:
-            self._memory["i"].is_held |= self._memory["i"].exists
+                self._memory[letter].exists.add(span.start, span.stop)
+                if letter == "i":
+                    self._memory["i"].held.add(span.start, span.stop)
         self._output = rank.chunks["o"]
 
     def run(self) -> list[str]:
@@ -147,12 +133,12 @@ class _Player:
             if len(self._found) >= _MAX_FAULTS:
                 return self._found
             self._play(instruction)
-        if any(memory.is_read.any() or memory.is_written.any() for memory in self._memory.values()):
+        if any(memory.read or memory.written for memory in self._memory.values()):
             self._found.append("ends without waiting for its transfers")
         for span in self._output:
-            held = self._memory["o"].is_held[span.start : span.stop]
-            if not held.all():
-                self._found.append(f"chunk {span.start + int(np.argmin(held))} of the output is never stored")
+            lacking = self._memory["o"].held.first_out(span.start, span.stop)
+            if lacking is not None:
+                self._found.append(f"chunk {lacking} of the output is never stored")
         return self._found
 
     def _play(self, one: Instruction) -> None:
@@ -161,41 +147,43 @@ class _Player:
                 memory.settle()
         elif one.kind == "send":
             if self._reads(one, one.buffer, one.chunk):
-                self._memory[one.buffer].is_read[one.chunk : one.chunk + one.count] = True
+                self._memory[one.buffer].read.add(one.chunk, one.chunk + one.count)
         elif one.kind == "recv":
             name, first = (one.buffer, one.chunk) if one.slot < 0 else ("slots", one.slot)
             if self._writes(one, name, first):
-                self._memory[name].is_written[first : first + one.count] = True
+                self._memory[name].written.add(first, first + one.count)
         elif one.kind == "copy":
             if self._reads(one, one.buffer, one.chunk) and self._writes(one, one.target, one.chunk):
-                self._memory[one.target].is_held[one.chunk : one.chunk + one.count] = True
+                self._memory[one.target].held.add(one.chunk, one.chunk + one.count)
         elif self._reads(one, "slots", one.slot) and self._reads(one, one.buffer, one.chunk):
             self._writes(one, one.buffer, one.chunk)
 
     def _reads(self, one: Instruction, name: str, first: int) -> bool:
         """Whether the memory has what is read; faults are noted."""
-        memory, span = self._memory[name], slice(first, first + one.count)
+        memory, span = self._memory[name], (first, first + one.count)
         if not self._exists(one, name, first):
             return False
-        for wrong, what in ((~memory.is_held[span], "undefined"), (memory.is_written[span], "on its way")):
-            if wrong.any():
-                self._note(one, f"reads {name} {first + int(np.argmax(wrong))}, which is {what}")
+        for wrong, what in (
+            (memory.held.first_out(*span), "undefined"),
+            (memory.written.first_in(*span), "on its way"),
+        ):
+            if wrong is not None:
+                self._note(one, f"reads {name} {wrong}, which is {what}")
                 return False
         return True
 
     def _writes(self, one: Instruction, name: str, first: int) -> bool:
-        memory, span = self._memory[name], slice(first, first + one.count)
+        memory, span = self._memory[name], (first, first + one.count)
         if not self._exists(one, name, first):
             return False
-        busy = memory.is_read[span] | memory.is_written[span]
-        if busy.any():
-            self._note(one, f"writes {name} {first + int(np.argmax(busy))}, which a transfer still uses")
+        busy = [place for use in (memory.read, memory.written) if (place := use.first_in(*span)) is not None]
+        if busy:
+            self._note(one, f"writes {name} {min(busy)}, which a transfer still uses")
             return False
         return True
 
     def _exists(self, one: Instruction, name: str, first: int) -> bool:
-        memory = self._memory[name]
-        if first + one.count > len(memory.exists) or not memory.exists[first : first + one.count].all():
+        if self._memory[name].exists.first_out(first, first + one.count) is not None:
             self._note(one, f"touches {name} {first} to {first + one.count - 1}, of which some do not exist")
             return False
         return True

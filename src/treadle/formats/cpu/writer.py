@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from lxml import etree
 
-from treadle.errors import InfeasibleError, ScheduleError
+from treadle.errors import ScheduleError
 from treadle.formats.text_arguments import check_heading
 from treadle.program.program import Buffer, OperationKind, Program
 
@@ -15,9 +15,6 @@ __all__ = ["emit_cpu_xml"]
 _SEND, _RECEIVE_REDUCE, _COPY = (
     int(kind) for kind in (OperationKind.SEND, OperationKind.RECEIVE_REDUCE, OperationKind.COPY)
 )
-
-_MAX_CELLS = 4 * 10**6
-"""Most chunks in all buffers of all ranks together."""
 
 
 def emit_cpu_xml(
@@ -52,8 +49,6 @@ def emit_cpu_xml(
         For a name or sizes that cannot be.
     ScheduleError
         If sends and receives do not match.
-    InfeasibleError
-        If there are more chunks than an interpreter takes.
 
     Notes
     -----
@@ -91,16 +86,8 @@ def emit_cpu_xml(
         minBytes=str(min_bytes),
         maxBytes=str(max_bytes),
     )
-    cells = 0
     for rank in range(program.n_ranks) if only is None else (only,):
-        part = _Rank(program, rank)
-        top.append(part.element())
-        cells += part.cells
-    if cells > _MAX_CELLS:
-        raise InfeasibleError(
-            f"CPU XML: the program has {cells} chunks in all buffers together, interpreters take "
-            f"{_MAX_CELLS}; solve with fewer trees or chunks"
-        )
+        top.append(_Rank(program, rank).element())
     return etree.tostring(top, pretty_print=True, encoding="unicode")
 
 
@@ -146,8 +133,6 @@ class _Rank:
         self._sums: list[tuple[int, int]] = []
         """Receive-reduces whose sums are due after the next sync, and their slots."""
         self._slots = 0
-        self.cells = 0
-        """Chunks in all buffers together, known once the element is."""
 
     def element(self) -> etree._Element:
         """The rank's part of the text."""
@@ -167,9 +152,7 @@ class _Rank:
             if buffer is Buffer.SCRATCH and program.uses_scratch(self._rank):
                 spans = program.ranges(self._rank, buffer)
             self._element.set(letter, " ".join(f"{low}-{past - 1}" for low, past in spans))
-            self.cells += sum(past - low for low, past in spans)
         self._element.set("slots", str(self._slots))
-        self.cells += self._slots
         return self._element
 
     def _write(self, number: int, kind: int) -> None:

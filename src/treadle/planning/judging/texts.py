@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.errors import FormatError
-from treadle.formats.cpu.judge import MAX_TEXT, interpret_cpu_xml
+from treadle.formats.cpu.judge import interpret_cpu_xml
 from treadle.formats.cpu.judge_parts import interpret_cpu_part, is_cpu_part
+from treadle.formats.cpu.reader import MAX_TEXT
 from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.msccl.writer import Profile
 from treadle.formats.mscclpp.judge import interpret_mscclpp_json
