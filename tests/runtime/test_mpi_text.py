@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from child_processes import finished, search_path
 from engines import missing_engines, mpirun
 from treadle import planning
+from treadle.errors import FormatError
+from treadle.runtime.mpi_text import execute_text
 
 KINDS = ("allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce")
 
@@ -89,3 +92,18 @@ def test_open_mpi_notices_wrong_texts(tmp_path: Path) -> None:
     refused = execute([right], 2)
     assert refused.returncode != 0
     assert "is for 4 ranks, found 2 processes" in refused.stderr
+
+
+def test_slots_that_take_too_much_memory_are_refused() -> None:
+    """Chunks may be more than elements; each slot has room for one element all the same."""
+    text = (
+        '<cpu name="x" collective="broadcast" ranks="1" chunks="1000" root="0" inplace="0" minBytes="0" '
+        'maxBytes="0"><rank id="0" i="0-999" o="0-999" s="" slots="{}">'
+        '<copy buf="i" dbuf="o" chunk="0" cnt="1000"/></rank></cpu>'
+    )
+    world = SimpleNamespace(
+        Get_rank=lambda: 0, Get_size=lambda: 1, Barrier=lambda: None, Iprobe=lambda: False, allreduce=int
+    )
+    assert execute_text(text.format(2**10), world, 8) == [0]
+    with pytest.raises(FormatError, match="slots take 1099511625776 elements, expected at most 134217728"):
+        execute_text(text.format(2**40 - 2000), world, 8)

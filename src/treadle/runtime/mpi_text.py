@@ -33,6 +33,8 @@ from treadle.runtime.mpi import load_mpi
 
 _Data = NDArray[np.int64]
 _PROFILES = ("azure", "legacy", "rccl")
+MAX_SLOT_ELEMENTS = 2**27
+"""Most elements in the slots of a rank: a gigabyte."""
 
 
 def contribution(rank: int, elements: int) -> _Data:
@@ -147,7 +149,7 @@ class _CpuRank:
             letter: np.full(sum(self._length(span) for span in mine.chunks[letter]), -1, dtype=np.int64)
             for letter in "ios"
         }
-        self._room = -(-elements // text.n_chunks)
+        self._room = _slot_elements(text, elements)
         self.memory["slot"] = np.full(mine.slots * self._room, -1, dtype=np.int64)
         if text.in_place:
             larger, smaller = sorted("io", key=lambda letter: -len(self.memory[letter]))
@@ -222,6 +224,7 @@ def execute_text(text: str, world: Any, elements: int, *, root: int = 0, source:
         parsed = parse_cpu_xml(text, source=source)
         kind, root, chunks, ranks = parsed.collective, max(0, parsed.root), 1, len(parsed.ranks)
         _check(source, n, ranks, elements, n if "all" in kind or "scatter" in kind else chunks)
+        _check_slots(source, parsed, elements)
         machine = _CpuRank(parsed, world, elements)
         runs: Sequence[_CpuRank | _MscclRank] = [machine]
     else:
@@ -257,6 +260,20 @@ def _check(source: str, n: int, ranks: int, elements: int, divisor: int) -> None
         raise FormatError(f"is for {ranks} ranks, found {n} processes (mpirun -n {ranks})", source=source)
     if elements < 1 or elements % divisor:
         raise FormatError(f"{elements} elements: expected a multiple of {divisor}", source=source)
+
+
+def _slot_elements(text: CpuText, elements: int) -> int:
+    """The length of a slot: of the largest chunk."""
+    return -(-elements // text.n_chunks)
+
+
+def _check_slots(source: str, text: CpuText, elements: int) -> None:
+    """The other buffers have at most `elements` each; slots are as many as the text says."""
+    most = max(rank.slots for rank in text.ranks) * _slot_elements(text, elements)
+    if most > MAX_SLOT_ELEMENTS:
+        raise FormatError(
+            f"a rank's slots take {most} elements, expected at most {MAX_SLOT_ELEMENTS}", source=source
+        )
 
 
 @contextlib.contextmanager

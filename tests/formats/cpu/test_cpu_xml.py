@@ -158,6 +158,25 @@ def test_part_of_what_came_is_summed() -> None:
         assert said in " ".join(seen.violations), new
 
 
+def test_work_is_counted_by_contributions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand copies of two contributions are more than a thousand of one."""
+    monkeypatch.setattr("treadle.formats.cpu.judge.MAX_TURNS", 2500)
+    sizes = 'chunks="1" root="1" inplace="0" minBytes="0" maxBytes="0"'
+    head = f'<cpu name="x" collective="reduce" ranks="2" {sizes}>'
+    zero = '<rank id="0" i="0-0" o="" s="" slots="0"><send peer="1" buf="i" chunk="0" cnt="1"/><sync/></rank>'
+    taken = '<copy buf="i" dbuf="o" chunk="0" cnt="1"/><recv peer="0" slot="0" chunk="0" cnt="1"/><sync/>'
+    summed = '<reduce slot="0" buf="o" chunk="0" cnt="1"/>'
+    for before, after in ((1000, 0), (0, 1000)):
+        copies = ['<copy buf="o" dbuf="s" chunk="0" cnt="1"/>' * times for times in (before, after)]
+        steps = f"{taken}{copies[0]}{summed}{copies[1]}"
+        text = f'{head}{zero}<rank id="1" i="0-0" o="0-0" s="0-0" slots="1">{steps}</rank></cpu>'
+        if before:
+            assert interpret_cpu_xml(text).violations == ()
+        else:
+            with pytest.raises(FormatError, match="too large to judge"):
+                interpret_cpu_xml(text)
+
+
 def test_shards_of_a_million_and_of_one() -> None:
     weights = (2, 10**6, 10**6, 1)
     plan = planning.solve("ring(4)", "reduce-scatter", weights=weights).plan

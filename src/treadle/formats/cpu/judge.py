@@ -17,7 +17,7 @@ from treadle.formats.cpu.judge_memory import Content, Piece, Ranges, Segments, a
 from treadle.formats.cpu.reader import CpuText, Instruction, RankText, parse_cpu_xml
 
 MAX_TURNS = 10**8
-"""Most turns of ranks, waiting or not, and segments moved: about a minute."""
+"""Most turns of ranks, waiting or not, and contributions moved: about a minute."""
 
 
 @dataclass(frozen=True)
@@ -197,9 +197,10 @@ class _Machine:
                 self.found.append(
                     f"rank {number}: line {step.line}: reads chunk {first} of {memory} undefined"
                 )
-            moved = {(origin, by - shift): times for (origin, by), times in (held or {}).items()}
-            found.append((first + shift, after + shift, moved if shift else held or {}))
-        self._count(len(found))
+            self._count(1 + len(held or ()))  # bounds what is made, which a short text could make large
+            if held and shift:
+                held = {(origin, by - shift): times for (origin, by), times in held.items()}
+            found.append((first + shift, after + shift, held or {}))
         return found
 
     def _store(self, rank: _Rank, target: _Places, pieces: list[Piece]) -> None:
