@@ -48,7 +48,9 @@ class Resolution:
         return np.minimum(bandwidths / self.unit, self.most)
 
 
-def resolution(topology: Topology, collective: Collective, *, n_steps: int | None = None) -> Resolution:
+def resolution(
+    topology: Topology, collective: Collective, *, n_steps: int | None = None, wide: float = _WIDE
+) -> Resolution:
     """A unit in which floats tell bandwidths that matter from each other.
 
     Parameters
@@ -58,24 +60,26 @@ def resolution(topology: Topology, collective: Collective, *, n_steps: int | Non
         An all-to-all that the fabric can carry.
     n_steps : int, optional
         Of data that hosts store and forward: most hops of a path. Default: links alone, any number of hops.
+    wide : float
+        Ratio of bandwidths up to which all of them count.
 
     Notes
     -----
-    The widest bandwidth, as long as none is below a millionth of it. Else what the neediest pair has: the
+    The widest bandwidth, as long as none is much narrower. Else what the neediest pair has: the
     width of its widest path over its demand, times the largest demand. The links that are no wider than that
     path hold a cut between the pair; at the optimal rate, what crosses it is at most their sum. A link that
-    could carry everybody's data at such a rate is never full, and may as well count as no wider. What is much
-    narrower than the unit is below what solvers take for 0: by routing what it would have carried over the
-    widest paths, no more is lost than its part of their width.
+    could carry everybody's data at more than that rate is never full and has no price: it counts as narrower.
+    What is much narrower than the unit is below what solvers take for 0: by routing what it would have
+    carried over the widest paths, no more is lost than its part of their width.
     """
     widths = np.where(topology.tails != topology.heads, topology.bandwidths, 0)
-    largest = int(topology.bandwidths.max())
+    largest = int(topology.bandwidths.max(initial=1))
     if n_steps is not None:
         largest = max(largest, int(topology.injection_bytes_per_s.max()))
         caps = np.where(topology.injection_bytes_per_s > 0, topology.injection_bytes_per_s, MAX_BANDWIDTH)
         caps = np.where(topology.is_compute, caps, 0)
         widths = np.minimum(widths, np.minimum(caps[topology.tails], caps[topology.heads]))
-    if int(widths.max()) == 0 or largest <= _WIDE * int(widths[widths > 0].min()):
+    if int(widths.max(initial=0)) == 0 or largest <= wide * int(widths[widths > 0].min()):
         return Resolution(float(largest))
     ranks, demands = np.array(collective.ranks), collective.pair_demands.between
     *_, joined = _widest_paths(topology, widths, ranks, n_steps)
@@ -93,7 +97,7 @@ def resolution(topology: Topology, collective: Collective, *, n_steps: int | Non
         widths[inside[topology.tails] & ~after[topology.heads]].sum() for inside, after in pairwise(layers)
     )
     crossing = demands[source, ~layers[-1][ranks]].sum()
-    most = float(narrow) / unit * float(demands.sum()) / float(crossing)
+    most = (1 + 1e-9) * float(narrow) / unit * float(demands.sum()) / float(crossing)
     return Resolution(unit, most if n_steps is None else _PLENTY * n_steps * most)
 
 

@@ -13,6 +13,8 @@ from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
 from treadle.synthesis.alltoall.rate.instance import FloatArray, FlowInstance
 from treadle.synthesis.alltoall.rate.spreading import spread_flow
 from treadle.synthesis.alltoall.rate.symmetry import FlowSymmetry, symmetry_of
+from treadle.synthesis.alltoall.resolution import Resolution, resolution
+from treadle.synthesis.alltoall.routes.paths import ShortestPaths
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.parallel import core_threads
 
@@ -20,6 +22,9 @@ _VIOLATED, _STUCK = 1, 3
 
 SMALLEST_GAP = 1e-9
 """What double precision can certify."""
+
+_WIDE = 1e3
+"""Ratio of bandwidths beyond which the sides meet late, if links that are never full count as they are."""
 
 _SINGLE = 5e-6
 _MOST_ITERATIONS = 1_000_000
@@ -82,6 +87,8 @@ def pdhg_rate(
         )
     unit = float(instance.demands[instance.demands > 0].mean())
     demand = instance.demands[rows] / unit
+    resolved = resolution(instance.topology, instance.collective, wide=_WIDE)
+    bandwidths = resolved.of(instance.bandwidths)
     flow, lengths = (np.zeros((0, 0)), np.zeros(0)) if start is None else _transferred(instance, start)
     status, found, length, _, _, failed = run_watched(
         "concurrent flow",
@@ -89,7 +96,7 @@ def pdhg_rate(
             instance.topology.n_nodes,
             instance.tails,
             instance.heads,
-            instance.bandwidths / float(instance.bandwidths.mean()),
+            bandwidths / float(bandwidths.mean()),
             instance.sources[rows],
             demand,
             symmetry.multiplicities.astype(np.float64),
@@ -110,9 +117,20 @@ def pdhg_rate(
     flows = np.zeros((len(rows), instance.topology.n_links))
     flows[:, links] = unit * found.reshape(len(rows), len(links))
     by_link = np.zeros(instance.topology.n_links)
-    by_link[links] = length
+    by_link[links] = _useful(instance, length, resolved) if resolved.is_wide else length
     by_source = spread_flow(instance, symmetry, flows)
     return _certified(instance, by_source, by_link, began, is_late=status == _STUCK)
+
+
+def _useful(instance: FlowInstance, length: FloatArray, resolved: Resolution) -> FloatArray:
+    """Lengths that prove as much, and round well: none on links never full, none beyond all distances."""
+    free = np.where(instance.bandwidths > resolved.most * resolved.unit, 0.0, length)
+    by_link = np.zeros(instance.topology.n_links)
+    by_link[instance.links] = free
+    distance = ShortestPaths(instance.topology, instance.collective).distances(by_link)[instance.senders]
+    # a link as long as the farthest target is away shortens no way
+    farthest = distance[instance.demands > 0].max()
+    return np.minimum(free, farthest) if 0 < farthest < np.inf else length
 
 
 def _certified(
