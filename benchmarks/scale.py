@@ -29,6 +29,7 @@ from pathlib import Path
 from scale_page import page
 
 from treadle.planning import bound, pose, repair, solve
+from treadle.refusal import Refusal
 from treadle.schedules.factored import FactoredForest
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies import Topology, TopologyBuilder, parse, with_failed_links, with_failed_nodes
@@ -268,7 +269,7 @@ def _decomposed(topology: Topology) -> dict[str, object]:
     start = time.process_time()
     found = decompose(topology, collective)
     row: dict[str, object] = {"cpu_s": time.process_time() - start}
-    if isinstance(found, str):
+    if isinstance(found, Refusal):
         return {**row, "refusal": found}
     start = time.process_time()
     report = verify(

@@ -21,6 +21,7 @@ BASE = {
     "treadle.arrays",
     "treadle.lazy",
     "treadle.units",
+    "treadle.refusal",
     "treadle.atomic",
     "treadle.engine",
     "treadle._version",

@@ -15,6 +15,7 @@ from treadle.program.program import OperationKind, Program
 from treadle.program.trees.factored_rank import lower_factored_rank
 from treadle.program.trees.forest_program import lower
 from treadle.program.trees.rank_program import lower_rank
+from treadle.refusal import Refusal
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import FactoredSchedule
 from treadle.synthesis.trees import TreeBudget
@@ -46,7 +47,7 @@ def factored(fabric: str, kind: str, trees: int | None) -> tuple[Topology, Colle
     spanning = CollectiveKind(kind)
     collective = on_all_ranks(topology, spanning, root=1 if spanning.is_rooted else None)
     found = decompose(topology, collective, budget=TreeBudget(trees=trees))
-    assert not isinstance(found, str), found
+    assert not isinstance(found, Refusal), found
     return topology, collective, found.schedule
 
 

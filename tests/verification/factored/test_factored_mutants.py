@@ -17,6 +17,7 @@ import pytest
 from reference.exchange_checks import one_piece, planes_star
 from samples import factored_samples as samples
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
     CirculantExchange,
@@ -52,7 +53,7 @@ def on_planes(boxes: Sequence[Sequence[int]], *failures: str, lone: Sequence[int
     topology = with_failed_links(builder.build(), *failures) if failures else builder.build()
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
-    assert not isinstance(found, str)
+    assert not isinstance(found, Refusal)
     return topology, collective, found.schedule
 
 
@@ -66,7 +67,7 @@ def relay_planes_on_a_star() -> samples.Sample:
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, np.array(weights))
     found = relay_planes(cutting.kinds[0], cutting, {}, 1)
-    assert not isinstance(found, str)
+    assert not isinstance(found, Refusal)
     return topology, collective, one_piece(topology, found)
 
 

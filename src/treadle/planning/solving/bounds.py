@@ -12,6 +12,7 @@ from treadle.errors import ScheduleError
 from treadle.planning.problem import Problem, ProblemOptions, model_of, pose
 from treadle.planning.solving.alltoall import alltoall_rate
 from treadle.planning.stages import Stopwatch, seconds_left
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import Witness
 from treadle.synthesis import alltoall
@@ -169,7 +170,7 @@ def _optimum(problem: Problem, watch: Watch) -> forestcoll.Optimum:
         found = forestcoll.decompose(
             problem.topology, problem.collective, progress=watch.progress, deadline=watch.deadline
         )
-        if not isinstance(found, str) and found.algbw == found.optimum.algbw:
+        if not isinstance(found, Refusal) and found.algbw == found.optimum.algbw:
             return found.optimum
     return forestcoll.optimum(problem.topology, problem.collective, progress=watch.progress)
 

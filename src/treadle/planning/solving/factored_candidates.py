@@ -9,6 +9,7 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound
 from treadle.planning.solving.candidate import Candidate, Form, Options
+from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.trees.fixed_trees import floor_capacities
@@ -23,7 +24,7 @@ MAX_BOUNDED_RANKS = 2**14
 """Beyond, no bound of the height is looked for: at 65,536 ranks it would take as long as the verifier."""
 
 
-def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candidate | str:
+def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candidate | Refusal:
     """A factored forest schedule, or why the trees are to be written out.
 
     Parameters
@@ -49,14 +50,14 @@ def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candi
             raise ScheduleError(
                 f"{algorithm}: --packer {options.packer} is for trees written out, not for factored ones"
             )
-        return "not tried: a packer was asked for"
+        return Refusal("not tried: a packer was asked for")
     if options.form is Form.EXPLICIT:
-        return "not tried: the explicit form was asked for"
+        return Refusal("not tried: the explicit form was asked for")
     if not is_wanted and problem.collective.n_ranks <= MAX_EXPLICIT_RANKS:
-        return ""  # the packers tell of tight cuts themselves
+        return Refusal("")  # the packers tell of tight cuts themselves
     switches = problem.topology.multicast | problem.topology.aggregation
     if not is_wanted and switches.any():
-        return "not tried: switches multicast or aggregate, which factored forests leave unused"
+        return Refusal("not tried: switches multicast or aggregate, which factored forests leave unused")
     start = process_time()
     found = decompose(
         problem.topology,
@@ -65,10 +66,10 @@ def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candi
         progress=options.progress,
         deadline=options.deadline,
     )
-    if isinstance(found, str):
+    if isinstance(found, Refusal):
         if is_wanted:
             raise InfeasibleError(f"{problem.topology.name}: no factored forest: {found}")
-        return f"does not apply: {found}"
+        return Refusal(f"does not apply: {found}")
     candidate = Candidate(
         algorithm,
         found.schedule,

@@ -101,12 +101,12 @@ def generate(problem: Problem, algorithm: str, options: Options) -> Candidate:
     if isinstance(factored, Candidate):
         return factored
     if collective.n_ranks > MAX_WRITTEN_OUT and not collective.kind.is_rooted:
-        why = f"; decomposition by tight cuts: {factored}" if factored else ""
+        why = f"; decomposition by tight cuts: {factored}" if factored.reason else ""
         raise InfeasibleError(
             f"{topology.name}: trees of {collective.n_ranks} ranks are too many to be written out (at most "
             f"{MAX_WRITTEN_OUT} ranks){why}"
         )
-    return replace(_explicit(problem, algorithm, options), decomposition=factored)
+    return replace(_explicit(problem, algorithm, options), decomposition=factored.reason)
 
 
 def _explicit(problem: Problem, algorithm: str, options: Options) -> Candidate:

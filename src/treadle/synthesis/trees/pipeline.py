@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from treadle.errors import InfeasibleError
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import height_max
@@ -229,7 +230,7 @@ def _from_pieces(
         problem.topology, collective, budget=budget, lower=False, progress=progress, deadline=deadline
     )
     clock.stop("tight_cuts")
-    if isinstance(found, str):
+    if isinstance(found, Refusal):
         return PackingAttempt(Packer.TIGHT_CUTS, f"failed: {found}")
     if packer is None and found.n_layers > 1 and len(problem.terminals) <= FEW_RANKS:
         reason = "one of its layers sends to the ranks of the same box over the network outside"

@@ -9,6 +9,7 @@ import pytest
 
 from reference.exchange_checks import check_lookups, one_piece, planes_star
 from treadle.arrays import Int64Array
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import PlaneExchange
 from treadle.synthesis.trees import optimum
@@ -27,11 +28,11 @@ from treadle.verification.schedules import verify
 
 def star(
     units: list[int], out: list[list[int]], into: list[list[int]], block: int = 1, most: int = 99
-) -> tuple[Topology, Collective, PlaneExchange | str]:
+) -> tuple[Topology, Collective, PlaneExchange | Refusal]:
     """Ranks around planes that may carry so much, cut down to what their classes send each other."""
     weights = np.array(units, dtype=np.int64) * block
     shares = class_shares(weights, np.array(out) * block, np.array(into) * block, block, most)
-    if isinstance(shares, str):
+    if isinstance(shares, Refusal):
         return planes_star(np.array(out), np.array(into)), on_all(weights), shares
     sums = [used[shares.class_of] for used in shares.sums()]
     topology = planes_star(*sums)
@@ -82,7 +83,7 @@ def test_random_classes() -> None:
         rng.shuffle(of)
         room = [[400 * on for on in masks[one]] for one in of]
         topology, collective, trees = star([units[one] for one in of], room, room, rng.choice([1, 2]))
-        if isinstance(trees, str):
+        if isinstance(trees, Refusal):
             assert not all(any(mask) for mask in masks)
             continue
         relayed += trees.depth == 2
@@ -139,7 +140,7 @@ def test_lost_links_of_boxes(fabric: Topology, count: int, links: str, kind: Col
         topology = lost(fabric, count, seed, links)
         collective = on_all_ranks(topology, kind)
         found = decompose(topology, collective)
-        assert not isinstance(found, str)
+        assert not isinstance(found, Refusal)
         check_both_forms(topology, collective, found, 4)
         closed += "by class exchange" in found.summary or fabric.name.startswith("dgx_a100_flat")
     assert closed
@@ -155,7 +156,7 @@ def test_boxes_of_two_sizes(sizes: list[int], planes: int) -> None:
     topology = builder.build()
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
-    assert not isinstance(found, str)
+    assert not isinstance(found, Refusal)
     assert "by class exchange" in found.summary
     report = verify(topology, collective, found.schedule, claimed_algbw=optimum(topology, collective).algbw)
     assert not report.violations
@@ -165,8 +166,8 @@ def test_boxes_of_two_sizes(sizes: list[int], planes: int) -> None:
 
 def test_pods_that_are_cut_off_are_told_at_once() -> None:
     topology = with_failed_links(pods(4, 4), "leaf2--spine0")
-    assert (
-        decompose(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER)) == "some rank cannot be reached"
+    assert decompose(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER)) == Refusal(
+        "some rank cannot be reached"
     )
 
 
@@ -177,7 +178,7 @@ def test_pods_with_lone_ranks_and_lost_links(oversubscription: int) -> None:
         topology = lost(fabric, 3, seed, ".gpu")
         collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
         found = decompose(topology, collective)
-        assert not isinstance(found, str)
+        assert not isinstance(found, Refusal)
         check_both_forms(topology, collective, found, 7)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from samples.clustered_fabrics import clustered
 from samples.nested_fabrics import all_cuts_rate
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.trees.budget import TreeBudget
 from treadle.synthesis.trees.fixed_trees import floor_capacities
@@ -194,11 +195,11 @@ def test_dendrogram_of_what_is_not_connected_is_none() -> None:
     assert joined([(0, 1, 1), (2, 3, 1)], 4) is None
 
 
-def checked(topology: Topology, budget: TreeBudget, *, thorough: bool = True) -> FactoredSynthesis | str:
+def checked(topology: Topology, budget: TreeBudget, *, thorough: bool = True) -> FactoredSynthesis | Refusal:
     """What decomposition returns, its optimum by flows of the whole; `thorough`: both forms verified."""
     collective = gathered(topology)
     found = decompose(topology, collective, budget=budget)
-    if isinstance(found, str):
+    if isinstance(found, Refusal):
         return found
     best = optimum(topology, collective)
     assert found.algbw <= best.algbw <= found.optimum.algbw
@@ -219,7 +220,7 @@ def test_optima_of_random_clustered_fabrics_are_the_pipelines(first: int) -> Non
         topology, _ = clustered(seed)
         try:
             found = checked(topology, TreeBudget(exact=True), thorough=seed % 5 == 0)
-            made += not isinstance(found, str)
+            made += not isinstance(found, Refusal)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
     assert made >= 32
@@ -232,7 +233,7 @@ def test_optima_of_tiny_clustered_fabrics_are_those_of_all_cuts() -> None:
         if topology.n_nodes > 10:
             continue
         found = checked(topology, TreeBudget(exact=True), thorough=False)
-        if not isinstance(found, str):
+        if not isinstance(found, Refusal):
             tried += 1
             assert found.optimum.rate == Fraction(*all_cuts_rate(topology, gathered(topology))), seed
     assert tried >= 5
@@ -244,7 +245,7 @@ def test_fixed_trees_of_clustered_fabrics_are_no_worse_than_growth(trees: int) -
         topology, _ = clustered(seed)
         budget = TreeBudget(trees=trees)
         found = checked(topology, budget)
-        if not isinstance(found, str):
+        if not isinstance(found, Refusal):
             grown = synthesise(topology, gathered(topology), budget=budget, packer=Packer.GROWTH)
             assert found.algbw >= grown.algbw, seed
 

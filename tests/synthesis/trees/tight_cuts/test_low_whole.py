@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.factored import FactoredSchedule
 from treadle.synthesis.trees import decompose
@@ -23,7 +24,7 @@ def test_pieces_become_one_that_is_lower(kind: CollectiveKind) -> None:
     topology = parse("double_binary_tree(62)")
     collective = on_all_ranks(topology, kind)
     found = decompose(topology, collective, lower=False)
-    assert not isinstance(found, str), found
+    assert not isinstance(found, Refusal), found
     high = verify(topology, collective, found.schedule, claimed_algbw=found.algbw).height_max
     (part,) = found.parts
     problem = instance_of(topology, collective)
@@ -48,7 +49,7 @@ def test_forests_that_are_low_enough_or_behind_switches_stay(name: str) -> None:
     topology = parse(name)
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective, lower=False)
-    assert not isinstance(found, str), found
+    assert not isinstance(found, Refusal), found
     (part,) = found.parts
     times = 0 if len(topology.switches) else 2
     kept, kinds = lower_whole(
@@ -63,7 +64,7 @@ def test_decomposed_fabrics_are_at_most_twice_as_high_as_the_bound() -> None:
     topology = parse("double_binary_tree(150)")
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
-    assert not isinstance(found, str), found
+    assert not isinstance(found, Refusal), found
     report = verify(topology, collective, found.schedule, claimed_algbw=found.optimum.algbw)
     assert not report.violations
     problem = instance_of(topology, collective)

@@ -12,6 +12,7 @@ import pytest
 from reference.exchange_checks import check_lookups, one_piece, planes_star
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import RelayPlanes
 from treadle.schedules.plan import Plan, PlanEntry
@@ -45,7 +46,7 @@ def test_mixed_boxes(sizes: list[int], planes: int, kind: CollectiveKind) -> Non
     topology = mixed(sizes, planes)
     collective = on_all_ranks(topology, kind)
     found = decompose(topology, collective)
-    assert not isinstance(found, str)
+    assert not isinstance(found, Refusal)
     assert "by relay planes" in found.summary
     best = optimum(topology, collective).algbw
     for form in (found.schedule, found.schedule.explicit()):
@@ -54,7 +55,7 @@ def test_mixed_boxes(sizes: list[int], planes: int, kind: CollectiveKind) -> Non
         assert report.height_max <= 5
 
 
-def shared(units: list[list[int]], block: int = 1) -> tuple[Topology, Collective, RelayPlanes | str]:
+def shared(units: list[list[int]], block: int = 1) -> tuple[Topology, Collective, RelayPlanes | Refusal]:
     """A star of planes; a rank has `units[s]` unit trees on plane s, which just fit."""
     trees = np.array(units).T * block
     into = trees.sum(axis=0) - trees

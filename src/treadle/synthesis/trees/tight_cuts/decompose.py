@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import partial
 from math import lcm
 
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.synthesis.engine import Progress, announce
@@ -74,7 +75,7 @@ def decompose(
     lower: bool = True,
     progress: Progress | None = None,
     deadline: float | None = None,
-) -> FactoredSynthesis | str:
+) -> FactoredSynthesis | Refusal:
     """A throughput-optimal forest schedule in factored form, or why tight cuts give none.
 
     Parameters
@@ -106,7 +107,7 @@ def decompose(
         return _two_phases(topology, collective, budget, lower, progress, deadline)
     problem = instance_of(topology, collective)
     found = _within_budget(problem, budget, progress, deadline)
-    if isinstance(found, str):
+    if isinstance(found, Refusal):
         return found
     if lower:
         found = _lowered(problem, found, progress, deadline)
@@ -126,21 +127,21 @@ def _two_phases(
     lower: bool,
     progress: Progress | None,
     deadline: float | None,
-) -> FactoredSynthesis | str:
+) -> FactoredSynthesis | Refusal:
     kinds = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
     one, other = (instance_of(topology, replace(collective, kind=kind)) for kind in kinds)
     gather = _within_budget(one, budget, progress, deadline)
-    if isinstance(gather, str):
+    if isinstance(gather, Refusal):
         return gather
     alone = _within_budget(other, budget, progress, deadline)
     scatter = alone
-    if isinstance(alone, str) or alone.trees != gather.trees:
+    if isinstance(alone, Refusal) or alone.trees != gather.trees:
         # the trees of both halves meet at their roots, so the second takes as many as the first
         scatter = _within_budget(other, TreeBudget(trees=gather.trees), progress, deadline)
-    if isinstance(scatter, str):
+    if isinstance(scatter, Refusal):
         return scatter
-    if scatter.algbw != scatter.optimum.algbw and (isinstance(alone, str) or alone.algbw > scatter.algbw):
-        return "the two directions need different numbers of trees"
+    if scatter.algbw != scatter.optimum.algbw and (isinstance(alone, Refusal) or alone.algbw > scatter.algbw):
+        return Refusal("the two directions need different numbers of trees")
     if lower:
         gather = _lowered(one, gather, progress, deadline)
         scatter = _lowered(other, scatter, progress, deadline)
@@ -161,7 +162,7 @@ def _lowered(
 
 def _within_budget(
     problem: Instance, budget: TreeBudget, progress: Progress | None, deadline: float | None
-) -> Decomposition | str:
+) -> Decomposition | Refusal:
     """The same preferences as the pipeline's: a power of two, the optimum by few trees, the best few."""
     announce(progress, "tight cuts")
     detected = detect(problem)
@@ -175,38 +176,42 @@ def _within_budget(
     ranks, weight = len(problem.terminals), int(problem.weights.sum())
     exact = search(range(1, MAX_TREES * ranks // weight + 1), share=Fraction(1))
     preferred = _dyadic(problem, budget, search, exact)
-    if preferred is not None or not isinstance(exact, str):
+    if preferred is not None or not isinstance(exact, Refusal):
         return preferred or exact
     found = search(range(1, most_trees(ranks, weight) + 1))
-    if isinstance(found, str) or found.exact_trees:
+    if isinstance(found, Refusal) or found.exact_trees:
         return found
     needed = exact_number(problem, found.optimum)
     if needed * weight <= MAX_TREES * ranks:  # the pipeline attains the optimum
-        return f"{needed} trees per unit of weight attain the optimum, but not by these sets ({exact})"
+        return Refusal(
+            f"{needed} trees per unit of weight attain the optimum, but not by these sets ({exact})"
+        )
     return found
 
 
 def _dyadic(
     problem: Instance,
     budget: TreeBudget,
-    search: Callable[..., Decomposition | str],
-    exact: Decomposition | str,
+    search: Callable[..., Decomposition | Refusal],
+    exact: Decomposition | Refusal,
 ) -> Decomposition | None:
     """As many trees as make a power of two of chunks: without loss, else the fewest that lose little."""
     weights: list[int] = problem.weights.tolist()
     numbers = budget.dyadic_numbers(weights, MAX_TREES)
     few = budget.lossy_numbers(weights)
     known = 0
-    if not isinstance(exact, str):
+    if not isinstance(exact, Refusal):
         known = exact.exact_trees
         if exact.trees in numbers:
             return exact
         found = search(numbers, share=Fraction(1)) if numbers else exact
-        if not isinstance(found, str) and found.trees in numbers:
+        if not isinstance(found, Refusal) and found.trees in numbers:
             return found
-    found = search(few, share=1 - budget.dyadic_loss) if few else ""
-    if isinstance(found, str) or found.algbw <= found.optimum.algbw * (1 - budget.dyadic_loss):
+    if not few:
         return None
-    if isinstance(exact, str):
+    found = search(few, share=1 - budget.dyadic_loss)
+    if isinstance(found, Refusal) or found.algbw <= found.optimum.algbw * (1 - budget.dyadic_loss):
+        return None
+    if isinstance(exact, Refusal):
         return found
     return replace(found, optimum=exact.optimum, exact_trees=found.exact_trees or known)

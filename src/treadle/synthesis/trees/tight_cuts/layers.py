@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.refusal import Refusal
 from treadle.schedules.factored import Layer, Piece, PieceTrees, no_crossings
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.trees.instance import Instance
@@ -84,12 +85,12 @@ def fitted_layer(
     guarded: Sequence[Sequence[int]],
     progress: Progress | None,
     deadline: float | None,
-) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | str:
+) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | Refusal:
     """The pieces of a family, its sets made tight: by what classes of children send each other, else by
     trimming that spares the guarded cuts.
     """
     spread = spread_on_planes(problem, family, capacities, multiplicities)
-    if not isinstance(spread, str):
+    if not isinstance(spread, Refusal):
         lowered, shares = spread.capacities, spread.shares
         built = solve_layer(problem, family, lowered, multiplicities, progress, deadline, shares)
         if isinstance(built, tuple):
@@ -108,7 +109,7 @@ def solve_layer(
     progress: Progress | None,
     deadline: float | None,
     shares: ClassShares | None = None,
-) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | str:
+) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | Refusal:
     """The pieces of a family whose sets are tight, solved; `shares` are those of the outermost children, if
     the capacities were made for them.
     """
@@ -146,7 +147,7 @@ def _solve_kinds(
     progress: Progress | None,
     deadline: float | None,
     shares: ClassShares | None,
-) -> list[tuple[Piece, str]] | InfeasiblePiece | str:
+) -> list[tuple[Piece, str]] | InfeasiblePiece | Refusal:
     """Every kind's trees and packer, from the inside out."""
     depth = family.depth
     # the innermost piece of each kind, so that the kinds of its children are solved before it
@@ -167,16 +168,19 @@ def _solve_kinds(
         doors = _doors(cutting, number, solved)
         table = solve_table(cutting.kinds[own], doors, steps, progress=progress, deadline=deadline)
         solved[own], packers[own] = table.piece, table.packer
-    exchange: tuple[PieceTrees, str] | str
+    exchange: tuple[PieceTrees, str] | Refusal
     if shares is None:
         exchange = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
     else:
         exchange = class_exchange(local, cutting, solved, shares), "class exchange"
-    if isinstance(exchange, str):
+    if isinstance(exchange, Refusal):
         refused = None if is_direct else _refused(problem, family, cutting, [0], progress)
         if refused is not None:
-            reason = f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
-            return reason if isinstance(refused, str) else refused
+            if isinstance(refused, InfeasiblePiece):
+                return refused
+            return Refusal(
+                f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
+            )
         table = solve_table(local, _doors(cutting, 0, solved), steps, progress=progress, deadline=deadline)
         solved[kind], packers[kind] = table.piece, table.packer
     else:
@@ -187,14 +191,14 @@ def _solve_kinds(
 
 def _refused(
     problem: Instance, family: Family, cutting: Cutting, numbers: list[int], progress: Progress | None
-) -> InfeasiblePiece | str | None:
+) -> InfeasiblePiece | Refusal | None:
     """Why one of these pieces cannot become a table: it is too large, or some violate condition C."""
     violated = []
     for number in numbers:
         local = cutting.kinds[int(cutting.kind[number])]
         trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
         if local.n_children * trees > _MOST_CELLS:
-            return f"a piece of {local.n_children} children is too large for a table"
+            return Refusal(f"a piece of {local.n_children} children is too large for a table")
         nodes = violated_cut(local, progress)
         if nodes is not None:
             violated.append(_infeasible(problem, family, cutting, number, nodes))
@@ -221,7 +225,7 @@ def _doors(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Doors | N
 
 def _closed_form(
     local: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch
-) -> tuple[PieceTrees, str] | str:
+) -> tuple[PieceTrees, str] | Refusal:
     """The outermost piece's trees and the name of their form, or why each form does not serve."""
     reasons = []
     forms = (
@@ -233,10 +237,10 @@ def _closed_form(
     )
     for name, form in forms:
         trees = form(local, cutting, solved, block, watch)
-        if not isinstance(trees, str):
+        if not isinstance(trees, Refusal):
             return trees, name
-        reasons.append(trees)
-    return "; ".join(dict.fromkeys(reasons))
+        reasons.append(trees.reason)
+    return Refusal("; ".join(dict.fromkeys(reasons)))
 
 
 def _infeasible(

@@ -9,6 +9,7 @@ from math import gcd, lcm
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
+from treadle.refusal import Refusal
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
 
@@ -50,7 +51,7 @@ def single_rate(problem: Instance) -> Fraction:
     return Fraction(total, max(1, int(problem.weights.sum() - problem.weights.min())))
 
 
-def split_layers(problem: Instance, family: Family) -> Split | str:
+def split_layers(problem: Instance, family: Family) -> Split | Refusal:
     """Capacities and trees of the two layers, or why this does not apply.
 
     Notes
@@ -61,9 +62,9 @@ def split_layers(problem: Instance, family: Family) -> Split | str:
     rank. Source: docs/algorithms/decomposition.md, superposition of equal boxes.
     """
     if int(family.depth.max()) != 1 or np.any(family.innermost[problem.terminals] == 0):
-        return "ranks are not all in boxes that are not nested"
+        return Refusal("ranks are not all in boxes that are not nested")
     if np.any(problem.weights != 1):
-        return "shards are unequal"
+        return Refusal("shards are unequal")
     home = family.innermost
     sizes = np.bincount(home[problem.terminals], minlength=family.n_sets)[1:]
     crosses = home[problem.tails] != home[problem.heads]
@@ -71,15 +72,15 @@ def split_layers(problem: Instance, family: Family) -> Split | str:
     is_rank[problem.terminals] = True
     within, across = _rank_bandwidths(problem, crosses)
     if np.ptp(sizes) or np.ptp(within) or np.ptp(across):
-        return "boxes or their ranks are unequal"
+        return Refusal("boxes or their ranks are unequal")
     in_box = (home[problem.tails] > 0) | (home[problem.heads] > 0)
     if np.any(crosses & in_box & (is_rank[problem.tails] == is_rank[problem.heads])):
-        return "links across a box's border do not all join a rank and a switch outside"
+        return Refusal("links across a box's border do not all join a rank and a switch outside")
     ranks, others = len(problem.terminals), len(sizes) - 1
     c, beta = int(within[0]), int(across[0])
     ratio_boxes, ratio_flat = c * (ranks - 1), beta * (ranks - 1 - others) - others * c
     if ratio_flat < 0 or not c:
-        return "the borders of boxes bind, not the ranks"
+        return Refusal("the borders of boxes bind, not the ranks")
     return _parts(problem, crosses, (c, beta), (ratio_boxes, ratio_flat), others)
 
 
@@ -99,7 +100,7 @@ def _parts(
     bandwidths: tuple[int, int],
     ratios: tuple[int, int],
     others: int,
-) -> Split | str:
+) -> Split | Refusal:
     """Round to the least integers with which every link has whole capacities in each layer."""
     (c, beta), (trees_boxes, trees_flat) = bandwidths, ratios
     ranks = len(problem.terminals)
@@ -115,7 +116,7 @@ def _parts(
     common = lcm(*(unit.denominator for unit in units))
     factor = Fraction(common, gcd(*(int(unit * common) for unit in units)))
     if max(units) * factor * problem.topology.n_links >= UNIT_LIMIT:
-        return "capacities of 2**61 units or more would be needed"
+        return Refusal("capacities of 2**61 units or more would be needed")
     capacities = np.zeros((2, len(problem.bandwidths)), dtype=np.int64)
     for part, chosen, per in uses:
         for b in np.unique(problem.bandwidths[chosen]).tolist():

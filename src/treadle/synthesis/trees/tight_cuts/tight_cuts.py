@@ -13,6 +13,7 @@ from math import lcm
 import numpy as np
 
 from treadle.arrays import exact_sum
+from treadle.refusal import Refusal
 from treadle.schedules.factored import FactoredForest, Layer
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.engine import Progress, TimeLimitError
@@ -87,7 +88,7 @@ def decompose_with(
     detected: Family | None = None,
     progress: Progress | None = None,
     deadline: float | None = None,
-) -> Decomposition | str:
+) -> Decomposition | Refusal:
     """A factored forest by tight-cut decomposition, or why there is none.
 
     Parameters
@@ -109,11 +110,11 @@ def decompose_with(
     detected = detected or detect(problem)
     parts = components(problem.n_nodes, problem.tails, problem.heads)[problem.terminals]
     if np.any(parts != parts[0]):
-        return "some rank cannot be reached"
+        return Refusal("some rank cannot be reached")
     if detected.n_sets == 1:
-        return "no set of several ranks is joined better within than to the rest"
+        return Refusal("no set of several ranks is joined better within than to the rest")
     if unbalanced_relay(problem, problem.bandwidths) is not None:
-        return "a switch has unequal bandwidth in and out"
+        return Refusal("a switch has unequal bandwidth in and out")
     known = _Known(detected)
     for _ in range(_MOST_ROUNDS):
         if deadline is not None and time.monotonic() > deadline:
@@ -121,7 +122,7 @@ def decompose_with(
         classes = [*cut_classes(problem, known.family), *known.cuts]
         tightest = min(classes, key=lambda one: one.rate)
         if not tightest.rate:
-            return "some rank cannot be reached"
+            return Refusal("some rank cannot be reached")
         found = _attempts(problem, known, classes, tightest, trees, share, progress, deadline)
         if not isinstance(found, _Known):
             return found
@@ -129,11 +130,11 @@ def decompose_with(
         if known.family.n_sets == 1:
             why = "no detected set can be made tight"
             if share != 1 or tightest.rate != single_rate(problem):
-                return why
+                return Refusal(why)
             best = _optimum(problem, tightest)
             layered = _superposed(problem, detected, best, progress, deadline)
-            return f"{why}; layers: {layered}" if isinstance(layered, str) else layered
-    return "too many cuts had to be learnt"
+            return Refusal(f"{why}; layers: {layered}") if isinstance(layered, Refusal) else layered
+    return Refusal("too many cuts had to be learnt")
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def _attempts(
     share: Fraction | None,
     progress: Progress | None,
     deadline: float | None,
-) -> Decomposition | str | _Known:
+) -> Decomposition | Refusal | _Known:
     """The first number of trees that can be built; or a better family, or more cuts."""
     best = _optimum(problem, tightest)
     family = with_hosts(problem, known.family)
@@ -191,9 +192,9 @@ def _attempts(
             dropped[each.blamed] = True
         dropped[0] = False
         if not dropped.any():
-            return f"a piece has no forest: {built.reason}"
+            return Refusal(f"a piece has no forest: {built.reason}")
         return replace(known, family=known.family.without(dropped))
-    return "no number of trees in reach attains the optimum"
+    return Refusal("no number of trees in reach attains the optimum")
 
 
 def _choices(
@@ -243,19 +244,19 @@ def _build(
     scale: Fraction,
     progress: Progress | None,
     deadline: float | None,
-) -> Decomposition | InfeasiblePiece | str:
+) -> Decomposition | InfeasiblePiece | Refusal:
     capacities = floor_capacities(problem.bandwidths, scale)
     multiplicities = problem.weights * number
     if exact_sum(capacities) + exact_sum(multiplicities) >= UNIT_LIMIT:
-        return "capacities of 2**61 units or more would be needed"
+        return Refusal("capacities of 2**61 units or more would be needed")
     if unbalanced_relay(problem, capacities) is not None:
-        return "rounded capacities leave a switch unbalanced"
+        return Refusal("rounded capacities leave a switch unbalanced")
     guarded = [cut.nodes for cut in known.guarded]
     lean = without_partial_relays(problem, known.family, capacities, multiplicities)
-    built: tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | str = ""
-    for room in (lean, capacities):
-        if room is not None and not isinstance(built, tuple):
-            built = fitted_layer(problem, known.family, room, multiplicities, guarded, progress, deadline)
+    for room in (capacities,) if lean is None else (lean, capacities):
+        built = fitted_layer(problem, known.family, room, multiplicities, guarded, progress, deadline)
+        if isinstance(built, tuple):
+            break
     if not isinstance(built, tuple):
         return built
     layer, reports = built
@@ -266,10 +267,10 @@ def _build(
 
 def _superposed(
     problem: Instance, family: Family, best: Optimum, progress: Progress | None, deadline: float | None
-) -> Decomposition | str:
+) -> Decomposition | Refusal:
     """The optimum of equal boxes whose ranks, not borders, bind: a box-tight layer and a flat one."""
     split = split_layers(problem, family)
-    if isinstance(split, str):
+    if isinstance(split, Refusal):
         return split
     layers: list[Layer] = []
     reports: tuple[KindReport, ...] = ()
@@ -279,7 +280,7 @@ def _superposed(
             continue
         built = solve_layer(problem, of, part.capacities, problem.weights * part.trees, progress, deadline)
         if not isinstance(built, tuple):
-            return f"a layer has no forest: {built if isinstance(built, str) else built.reason}"
+            return Refusal(f"a layer has no forest: {built if isinstance(built, Refusal) else built.reason}")
         layers.append(built[0])
         reports += built[1]
     number = split.boxes.trees + split.flat.trees

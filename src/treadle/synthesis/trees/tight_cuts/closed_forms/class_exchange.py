@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, PlaneExchange
 from treadle.schedules.factored.trees import ragged
 from treadle.synthesis.trees.instance import Instance
@@ -41,7 +42,7 @@ class Spread:
 
 def spread_on_planes(
     problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array
-) -> Spread | str:
+) -> Spread | Refusal:
     """Lower the links between children and planes to what children of classes send each other, or why not.
 
     Parameters
@@ -57,15 +58,15 @@ def spread_on_planes(
     Source: docs/algorithms/decomposition.md, proposition 17. Links between planes are not used.
     """
     if int(family.depth.max()) != 1:
-        return "its sets are nested"
+        return Refusal("its sets are nested")
     child, units = _children(problem, family, multiplicities)
     tail, head = child[problem.tails], child[problem.heads]
     if np.any((tail >= 0) & (head >= 0) & (tail != head)):
-        return "some links join two children"
+        return Refusal("some links join two children")
     leaving, entering = np.flatnonzero((tail >= 0) & (head < 0)), np.flatnonzero((tail < 0) & (head >= 0))
     planes = np.unique(np.concatenate([problem.heads[leaving], problem.tails[entering]]))
     if len(planes) < 2 or len(planes) * len(units) > len(leaving) + len(entering):
-        return "there is one plane, or many planes serve few children"
+        return Refusal("there is one plane, or many planes serve few children")
     sides, sums = [], []
     for links, near, far in ((leaving, tail, problem.heads), (entering, head, problem.tails)):
         plane = np.searchsorted(planes, far[links])
@@ -75,10 +76,10 @@ def spread_on_planes(
         sums.append(total)
     block, most = int(np.gcd.reduce(multiplicities)), min(_MOST_CLASSES, len(units) // 2)
     shares = class_shares(units, sums[0], sums[1], block, most)
-    if isinstance(shares, str):
+    if isinstance(shares, Refusal):
         return shares
     if len(shares.class_units) == 1:
-        return "its children are all alike"  # a circulant exchange needs no room to spare
+        return Refusal("its children are all alike")  # a circulant exchange needs no room to spare
     lowered = capacities.copy()
     lowered[(tail < 0) & (head < 0)] = 0
     for (links, owner, plane), total, used in zip(sides, sums, shares.sums(), strict=True):
@@ -100,7 +101,7 @@ def _children(problem: Instance, family: Family, multiplicities: Int64Array) -> 
     return child, units
 
 
-def _balance(problem: Instance, child: Int32Array, lowered: Int64Array, whole: Int64Array) -> str:
+def _balance(problem: Instance, child: Int32Array, lowered: Int64Array, whole: Int64Array) -> Refusal | None:
     """Lower the inner links of relays at the border in place, or why that cannot be done: network cards that
     join one rank to one plane each way pass on just what crosses.
     """
@@ -113,7 +114,7 @@ def _balance(problem: Instance, child: Int32Array, lowered: Int64Array, whole: I
     entering = np.flatnonzero(into & ~out & ~is_rank[heads] & given)
     cards = np.union1d(tails[leaving], heads[entering])
     if not len(cards):
-        return ""
+        return None
     at_tail, at_head = (np.isin(ends, cards) for ends in (tails, heads))
     inner = out & into & (tails != heads)
     columns = []
@@ -126,17 +127,17 @@ def _balance(problem: Instance, child: Int32Array, lowered: Int64Array, whole: I
         links = np.flatnonzero(mask)
         links = links[np.argsort(node[links], kind="stable")]
         if not np.array_equal(node[links], cards):
-            return "a relay at the border of a child has several links"
+            return Refusal("a relay at the border of a child has several links")
         columns.append(links)
     exits, entries, up, down = columns
     for inside, across in ((up, exits), (down, entries)):
         if np.any(lowered[across] > whole[inside]):
-            return "a relay at the border of a child has less capacity within"
+            return Refusal("a relay at the border of a child has less capacity within")
         lowered[inside] = lowered[across]
     behind = ~(is_rank[tails[up]] & is_rank[heads[down]])
     if np.any(behind & (lowered[up] != lowered[down])):
-        return "a relay at the border of a child has another relay behind it"
-    return ""
+        return Refusal("a relay at the border of a child has another relay behind it")
+    return None
 
 
 def class_exchange(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, distinct_rows
+from treadle.refusal import Refusal
 from treadle.schedules.factored import MOST_SHARES
 
 _MOST_PLANES = 64
@@ -72,7 +73,7 @@ class ClassShares:
 
 def class_shares(
     units: Int64Array, out: Int64Array, into: Int64Array, block: int, most: int
-) -> ClassShares | str:
+) -> ClassShares | Refusal:
     """Shares of planes in what children send each other, within what planes can carry, or why there are none.
 
     Parameters
@@ -95,13 +96,13 @@ def class_shares(
     first, class_of = distinct_rows(np.concatenate([units[:, None], out, into], axis=1))
     t = len(first)
     if t > most or planes > _MOST_PLANES or t * planes * n > MOST_SHARES:
-        return f"{n} children on {planes} planes are of {t} classes"
+        return Refusal(f"{n} children on {planes} planes are of {t} classes")
     counts = np.bincount(class_of, minlength=t)
     hub = -1
     if not _meet(out[first], into[first], counts).all():
         found = _hub(units[first], counts, out[first], into[first])
         if found is None:
-            return "no child meets all others"
+            return Refusal("no child meets all others")
         hub = found
         if counts[hub] > 1:  # one child of it becomes a class of its own
             class_of = class_of.copy()
@@ -111,15 +112,15 @@ def class_shares(
     own = units[first]
     via = np.where(_meet(out[first], into[first], counts), -1, hub)
     if np.diagonal(via).max() >= 0:
-        return "children of a class do not meet each other"
+        return Refusal("children of a class do not meet each other")
     if np.where(via >= 0, (counts * own // block)[:, None] * counts, 0).sum() > _MOST_DELIVERIES:
-        return "too many deliveries would be made by others"
+        return Refusal("too many deliveries would be made by others")
     sent = np.where((via >= 0) | (_others(counts) == 0), 0, own[:, None])
     if hub >= 0:
         sent[hub] += np.where(via >= 0, (counts * own)[:, None], 0).sum(axis=0)
     shares = _dealt(sent, counts, out[first], into[first], block)
     if shares is None:
-        return "planes cannot carry what classes of children send each other"
+        return Refusal("planes cannot carry what classes of children send each other")
     used = np.flatnonzero(shares.any(axis=(0, 1)))
     return ClassShares(
         class_of.astype(np.int32), own, shares[:, :, used], via.astype(np.int32), block, used.astype(np.int64)

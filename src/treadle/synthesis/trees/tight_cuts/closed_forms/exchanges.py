@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, distinct_rows
+from treadle.refusal import Refusal
 from treadle.schedules.factored import CirculantExchange, Crossings, Piece
 from treadle.synthesis.trees.tight_cuts.near_exits import near_exits
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
@@ -44,7 +45,7 @@ class UnitRuns:
 
 def circulant_exchange(
     piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
-) -> CirculantExchange | str:
+) -> CirculantExchange | Refusal:
     """The trees of the outermost piece if its children are equal and joined by relays alone, or why not.
 
     Parameters
@@ -71,17 +72,17 @@ def circulant_exchange(
     """
     n = piece.n_children
     if piece.has_outside or n < 2 or len(np.unique(piece.native)) != 1:
-        return "its children have unequal numbers of trees"
+        return Refusal("its children have unequal numbers of trees")
     native = int(piece.native[0])
     if np.any((piece.tails < n) & (piece.heads < n)):  # links between relays are not needed
-        return "some links join two children"
+        return Refusal("some links join two children")
     out, into = (unit_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False))
     for runs in (out, into):
         totals = np.bincount(runs.owner, weights=runs.units, minlength=n)
         if np.any(totals != native * (n - 1)):
-            return "its children do not need just what enters and leaves them"
+            return Refusal("its children do not need just what enters and leaves them")
         if not _same_planes(runs, n):
-            return "its planes serve the children unequally"
+            return Refusal("its planes serve the children unequally")
     out, block = _near_first(out, cutting, solved, n - 1, block)
     for plane_first in (False, True):
         watch.beat("units of equal children", int(plane_first), 2)
@@ -92,7 +93,7 @@ def circulant_exchange(
             return CirculantExchange(
                 n, native, block, out_links, in_links, out_first, in_first, out_offset, in_offset
             )
-    return "its planes serve the children unequally"
+    return Refusal("its planes serve the children unequally")
 
 
 def unit_runs(piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], *, leaving: bool) -> UnitRuns:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, PlaneExchange
 from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import (
     Recipe,
@@ -26,7 +27,7 @@ _MOST_UNUSUAL = 4  # at most every fourth child has another number of trees than
 
 def plane_exchange(
     piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
-) -> PlaneExchange | str:
+) -> PlaneExchange | Refusal:
     """The trees of the outermost piece if most children have equally many and send straight, or why not.
 
     Parameters
@@ -41,31 +42,31 @@ def plane_exchange(
     """
     n = piece.n_children
     if piece.has_outside or n < 2:
-        return "it is not the outermost piece"
+        return Refusal("it is not the outermost piece")
     values, counts = np.unique(piece.native, return_counts=True)
     trees = int(values[np.argmax(counts)])
     if not trees or n - counts.max() > n // _MOST_UNUSUAL:
-        return "its children have unequal numbers of trees"
+        return Refusal("its children have unequal numbers of trees")
     if np.any((piece.tails < n) & (piece.heads < n)):
-        return "some links join two children"
+        return Refusal("some links join two children")
     out, into = (Side.of(unit_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False))
     total = int(piece.native.sum())
     if np.any(into.units != total - piece.native) or int(out.units.sum()) != total * (n - 1):
-        return "its children do not need just what enters and leaves them"
+        return Refusal("its children do not need just what enters and leaves them")
     if np.any(out.units % block) or np.any(out.units < piece.native):
-        return "some child cannot be left by all its trees"
+        return Refusal("some child cannot be left by all its trees")
     planes = np.unique(np.concatenate([out.runs.plane, into.runs.plane]))
     sums = [_by_plane(side, planes) for side in (out, into)]
     if np.any(sums[0].sum(axis=0) != sums[1].sum(axis=0)):
-        return "a relay has unequal capacity in and out"
+        return Refusal("a relay has unequal capacity in and out")
     others = deliveries(piece.native // block, out.units // block, Meetings(sums[0] > 0, sums[1] > 0))
-    if isinstance(others, str):
+    if isinstance(others, Refusal):
         return others
     root, child, by = (end.astype(np.int64) for end in (others.root, others.child, others.by))
     units = np.repeat([-block, block], len(root))
     changes = Changes.of(np.concatenate([root, by]), np.concatenate([child, child]), units, n)
     shares = plane_shares(sums[0], sums[1], piece.native, changes, watch)
-    if isinstance(shares, str):
+    if isinstance(shares, Refusal):
         return shares
     groups = [one for one in tree_groups(cutting, solved, piece.native, 1) if one.sum() == trees]
     sizes = groups[0] if len({one.tobytes() for one in groups}) == 1 else np.array([trees])

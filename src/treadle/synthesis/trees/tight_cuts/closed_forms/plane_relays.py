@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.refusal import Refusal
 from treadle.schedules.factored.trees import ragged
 from treadle.synthesis.trees.tight_cuts.closed_forms.dealing import Units
 
@@ -28,7 +29,7 @@ class Deliveries:
     by: Int32Array
 
 
-def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Deliveries | str:
+def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Deliveries | Refusal:
     """Who delivers what roots cannot, so that every child makes as many deliveries as it has exits.
 
     Parameters
@@ -49,14 +50,14 @@ def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Delive
     """
     n = len(blocks)
     apart = meets.apart(blocks)
-    if isinstance(apart, str):
+    if isinstance(apart, Refusal):
         return apart
     lack = blocks * (n - 1) - exits
     assert not lack.sum(), "exits must be as many as deliveries"
     np.subtract.at(lack, apart[0], 1)
     np.add.at(lack, apart[3], 1)
     spread = _spread(blocks, lack)
-    if isinstance(spread, str):
+    if isinstance(spread, Refusal):
         return spread
     root, block, child, by = np.concatenate([apart, spread], axis=1)
     keys = (root * n + child) * (int(blocks.max()) + 1) + block
@@ -64,7 +65,7 @@ def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Delive
         len(np.unique(keys)) < len(keys)
         or np.isin((root * n + by) * (int(blocks.max()) + 1) + block, keys).any()
     ):
-        return "deliveries by others stand in each other's way"
+        return Refusal("deliveries by others stand in each other's way")
     order = np.argsort(keys)
     return Deliveries(
         root[order].astype(np.int32), block[order], child[order].astype(np.int32), by[order].astype(np.int32)
@@ -78,11 +79,11 @@ class Meetings:
     out: BoolArray
     into: BoolArray
 
-    def apart(self, blocks: Int64Array) -> Int64Array | str:
+    def apart(self, blocks: Int64Array) -> Int64Array | Refusal:
         """Root, block, child and relay of all blocks whose root no plane joins to the child, shape (4, m)."""
         partial = np.flatnonzero(~(self.out & self.into).all(axis=1))
         if len(partial) > _MOST_PARTIAL:
-            return "too many children lack planes"
+            return Refusal("too many children lack planes")
         out, into = self.out[partial].astype(np.int64), self.into[partial].astype(np.int64)
         pairs = partial[np.argwhere((out @ into.T == 0) & ~np.eye(len(partial), dtype=bool))].reshape(-1, 2)
         counts = blocks[pairs[:, 0]]
@@ -90,12 +91,12 @@ class Meetings:
         block = ragged(np.zeros_like(counts), counts)
         others = np.delete(np.arange(len(blocks)), partial)
         if len(root) and not len(others):
-            return "no child is on all planes"
+            return Refusal("no child is on all planes")
         by = others[np.arange(len(root)) % max(1, len(others))] if len(root) else root
         return np.stack([root, block, child, by]).astype(np.int64)
 
 
-def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | str:
+def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | Refusal:
     """Root, block, child and relay of deliveries, as many as roots lack, shape (4, m)."""
     n = len(blocks)
     given = int(lack[lack > 0].sum())
@@ -103,7 +104,7 @@ def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | str:
         return np.zeros((4, 0), dtype=np.int64)
     targets = np.flatnonzero(lack >= 0)
     if given > min(MOST_DELIVERIES, n * int(blocks.sum()) // _MOST_SHARE) or lack.max() > len(targets) - 2:
-        return "too many deliveries would be made by others"
+        return Refusal("too many deliveries would be made by others")
     root = np.repeat(np.arange(n), np.maximum(lack, 0))
     turn = np.arange(given)
     within = turn - np.searchsorted(root, root)
@@ -120,7 +121,7 @@ def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | str:
         if not len(wrong):
             break
     if _wrong(root, child, n).any():
-        return "no children are found for deliveries by others"
+        return Refusal("no children are found for deliveries by others")
     return np.stack([root, within % blocks[root], child, by])
 
 

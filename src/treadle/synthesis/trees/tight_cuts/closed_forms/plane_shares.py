@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.refusal import Refusal
 from treadle.schedules.factored import MOST_SHARES, EvenShares
 from treadle.synthesis.engine import core, run_watched
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import plane_tables
@@ -58,7 +59,7 @@ def plane_shares(
     native: Int64Array,
     changes: Changes | None = None,
     watch: Watch = UNWATCHED,
-) -> Shares | str:
+) -> Shares | Refusal:
     """Units that each child sends to each other by each plane, or why there are none.
 
     Parameters
@@ -90,14 +91,14 @@ def plane_shares(
     _, group = np.unique(keys, axis=0, return_inverse=True)
     parts = _Parts(group.ravel().astype(np.int32), out, into, native, changes)
     if n * parts.n * planes > MOST_SHARES:
-        return "too many of its children are served unequally by planes"
+        return Refusal("too many of its children are served unequally by planes")
     watch.beat("planes shared by children", 0, planes)
     fitted = _fitted(parts, watch)
     even = EvenShares(parts.group, _rounded(parts, fitted))
     found = _settled(parts, even, _changed(parts, fitted, even), watch)
     if found is None and planes * n * n <= MOST_CELLS:
         return _in_full(parts, even, watch)
-    return found or "its planes serve the children unequally, and few moves of units do not suffice"
+    return found or Refusal("its planes serve the children unequally, and few moves of units do not suffice")
 
 
 class _Parts:
@@ -250,7 +251,7 @@ def _settled(parts: _Parts, even: EvenShares, units: Int64Array, watch: Watch) -
     return Shares(even.group, even.units, root[order], child[order], found.reshape(-1, planes)[order])
 
 
-def _in_full(parts: _Parts, even: EvenShares, watch: Watch) -> Shares | str:
+def _in_full(parts: _Parts, even: EvenShares, watch: Watch) -> Shares | Refusal:
     """Shares found pair by pair."""
     changes = parts.changes
     every = np.arange(len(parts.group))
@@ -259,7 +260,7 @@ def _in_full(parts: _Parts, even: EvenShares, watch: Watch) -> Shares | str:
     np.fill_diagonal(sent, 0)
     sent[changes.root, changes.child] += changes.units
     tables = plane_tables(parts.out, parts.into, sent, usual, watch)
-    if isinstance(tables, str):
+    if isinstance(tables, Refusal):
         return tables
     differs = (tables != usual).any(axis=0)
     differs[changes.root, changes.child] = True

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
+from treadle.refusal import Refusal
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 MOST_VISITS = 2**17
@@ -19,7 +20,7 @@ Table = NDArray[np.signedinteger]
 
 def plane_tables(
     out: Int64Array, into: Int64Array, sent: Int64Array, near: Int64Array, watch: Watch = UNWATCHED
-) -> Int64Array | str:
+) -> Int64Array | Refusal:
     """Units that each child sends to each other by each plane, shape (planes, n, n), or why there are none.
 
     Parameters
@@ -53,7 +54,7 @@ def plane_tables(
         if not is_full:
             known = "there is no direct forest" if planes == 2 else "peeling them one by one fails"
             known = "searches of paths take too long" if is_full is None else known
-            return f"its planes serve the children unequally, and {known}"
+            return Refusal(f"its planes serve the children unequally, and {known}")
         tables[plane] = table
         room = room - table
     tables[-1] = room

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, RelayExchange
 from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import (
     Recipe,
@@ -38,7 +39,7 @@ class Relays:
 
 def relay_exchange(
     piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
-) -> RelayExchange | str:
+) -> RelayExchange | Refusal:
     """The trees of the outermost piece if one relay joins its children, or why not.
 
     Parameters
@@ -53,11 +54,11 @@ def relay_exchange(
     """
     n = piece.n_children
     if piece.has_outside or n < 2:
-        return "it is not the outermost piece"
+        return Refusal("it is not the outermost piece")
     if np.any((piece.tails < n) == (piece.heads < n)):
-        return "its links do not all join a child and a relay"
+        return Refusal("its links do not all join a child and a relay")
     if len(np.unique(np.maximum(piece.tails, piece.heads))) != 1:
-        return "more than one relay joins its children"
+        return Refusal("more than one relay joins its children")
     out, into = (Side.of(unit_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False))
     groups = tree_groups(cutting, solved, piece.native // block, block)
     return exchange_on_one_relay(piece, block, out, into, groups, watch)
@@ -65,7 +66,7 @@ def relay_exchange(
 
 def exchange_on_one_relay(
     piece: LocalPiece, block: int, out: Side, into: Side, groups: list[Int64Array], watch: Watch
-) -> RelayExchange | str:
+) -> RelayExchange | Refusal:
     """The trees of children, as many as `piece.native`, by units that one relay joins, or why there are none.
 
     Parameters
@@ -82,10 +83,10 @@ def exchange_on_one_relay(
     n = piece.n_children
     needed = piece.native.sum() - piece.native
     if np.any(into.units < needed):
-        return "some child cannot be entered by all trees of others"
+        return Refusal("some child cannot be entered by all trees of others")
     blocks, exits = piece.native // block, out.units // block
     if np.any(exits < blocks) or int(exits.sum()) < int(blocks.sum()) * (n - 1):
-        return "some child cannot be left by all its trees, or too few units leave all of them"
+        return Refusal("some child cannot be left by all its trees, or too few units leave all of them")
     given = given_away(blocks, exits, groups, out.by_supplier(groups, block))
     relays = assign_relays(blocks, exits, given, watch)
     return _exchange(piece, block, out, into, groups, relays, watch)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, RelayExchange, RelayPlanes
 from treadle.synthesis.trees.tight_cuts.closed_forms.dealing import Units
 from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import Side, tree_groups
@@ -20,7 +21,7 @@ _UNEQUAL = "its planes do not serve all children in the same shares"
 
 def relay_planes(
     piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
-) -> RelayPlanes | str:
+) -> RelayPlanes | Refusal:
     """The trees of the outermost piece, each on one plane, or why not.
 
     Parameters
@@ -35,17 +36,17 @@ def relay_planes(
     """
     n = piece.n_children
     if piece.has_outside or n < 2:
-        return "it is not the outermost piece"
+        return Refusal("it is not the outermost piece")
     if np.any((piece.tails < n) & (piece.heads < n)):
-        return "some links join two children"
+        return Refusal("some links join two children")
     runs = [unit_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
     planes = np.unique(np.concatenate([side.plane for side in runs]))
     out, into = (_by_plane(side, planes, n) for side in runs)
     if np.any(into.sum(axis=0) % (n - 1)) or np.any(into.sum(axis=1) != piece.native.sum() - piece.native):
-        return _UNEQUAL
+        return Refusal(_UNEQUAL)
     trees = into.sum(axis=0) // (n - 1) - into
     if np.any(trees < 0) or np.any(out < trees):
-        return _UNEQUAL
+        return Refusal(_UNEQUAL)
     block = int(np.gcd.reduce(np.concatenate([[block], trees.ravel()])))
     on_plane, groups = _placed(tree_groups(cutting, solved, piece.native, 1), runs[0], trees, planes)
     parts = []
@@ -56,7 +57,7 @@ def relay_planes(
         found = exchange_on_one_relay(
             part, block, leaving, entering, [g // block for g in groups[number]], watch
         )
-        if isinstance(found, str):
+        if isinstance(found, Refusal):
             return found
         parts.append(found)
     owner = np.repeat(np.arange(n), piece.native)

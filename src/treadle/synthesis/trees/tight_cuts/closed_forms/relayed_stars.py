@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, TableTrees
 from treadle.synthesis.engine import core, run_watched
 from treadle.synthesis.trees.tight_cuts.closed_forms.dealing import Units
@@ -33,7 +34,7 @@ class _Border:
 
 def relayed_stars(
     piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
-) -> TableTrees | str:
+) -> TableTrees | Refusal:
     """The trees of the outermost piece, at most two hops each, or why there are none.
 
     Parameters
@@ -55,29 +56,29 @@ def relayed_stars(
     """
     n = piece.n_children
     if piece.has_outside or n < 3:
-        return "it is not the outermost piece of several children"
+        return Refusal("it is not the outermost piece of several children")
     if np.any((piece.tails < n) & (piece.heads < n)):
-        return "some links join two children"
+        return Refusal("some links join two children")
     groups = tree_groups(cutting, solved, piece.native, 1)
     sides = [unit_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
     bundle = int(np.gcd.reduce(np.concatenate([[block], *(side.units for side in sides)])))
     trees = piece.native // bundle
     if int(trees.sum()) * n > MOST_CELLS:
-        return f"{n} children with {int(trees.sum())} trees are too many for a table"
+        return Refusal(f"{n} children with {int(trees.sum())} trees are too many for a table")
     out, into = (_border(side, piece, bundle) for side in sides)
     if np.any(out.sums.sum(axis=0) != into.sums.sum(axis=0)):
-        return "a relay has unequal capacity in and out"
+        return Refusal("a relay has unequal capacity in and out")
     if np.any(into.sums.sum(axis=1) < trees.sum() - trees):
-        return "some child cannot be entered by all trees of others"
+        return Refusal("some child cannot be entered by all trees of others")
     tables = []
     for leaving, entering in zip(out.sums.T, into.sums.T, strict=True):
         table = gravity_table(leaving, entering, watch)
         if table is None:
-            return "a relay has too much capacity to one child"
+            return Refusal("a relay has too much capacity to one child")
         tables.append(table)
     shares = np.stack(tables)
     found = _packed(trees, shares.sum(axis=0), watch)
-    if isinstance(found, str):
+    if isinstance(found, Refusal):
         return found
     watch.beat("paths of trees", 0, 1)
     return _table(*found, shares, out, into, [group // bundle for group in groups], bundle)
@@ -92,7 +93,7 @@ def _border(runs: UnitRuns, piece: LocalPiece, bundle: int) -> _Border:
     return _Border(UnitRuns(**columns), sums)
 
 
-def _packed(trees: Int64Array, capacity: Int64Array, watch: Watch) -> tuple[Int32Array, Int32Array] | str:
+def _packed(trees: Int64Array, capacity: Int64Array, watch: Watch) -> tuple[Int32Array, Int32Array] | Refusal:
     """Root and parents of each tree, by roots, within the capacities of pairs."""
     n, cells = len(trees), int(trees.sum()) * len(trees)
     status, root, multiplicity, parent, _ = run_watched(
@@ -108,7 +109,7 @@ def _packed(trees: Int64Array, capacity: Int64Array, watch: Watch) -> tuple[Int3
         deadline=watch.deadline,
     )
     if status:
-        return "trees of two hops do not fit what children send each other in proportion"
+        return Refusal("trees of two hops do not fit what children send each other in proportion")
     return np.repeat(root, multiplicity), np.repeat(parent.reshape(-1, n), multiplicity, axis=0)
 
 
