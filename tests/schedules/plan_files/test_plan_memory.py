@@ -269,10 +269,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 @pytest.mark.parametrize(
     ("make", "n", "granted"),
     [
-        (many_entries, 10**6, "310MB"),
-        (many_paths, 10**6, "270MB"),
-        (many_sends, 6 * 10**6, "280MB"),
-        (many_cuts, 4 * 10**5, "500MB"),
+        (many_entries, 5 * 10**5, "180MB"),
+        (many_paths, 5 * 10**5, "160MB"),
+        (many_sends, 2 * 10**6, "110MB"),
+        (many_cuts, 10**5, "400MB"),
     ],
 )
 def test_no_plan_takes_more_than_it_was_granted(
