@@ -24,14 +24,14 @@ public:
         queued_.assign(root_.size(), -1);
     }
 
-    Status run(const Control& control, RelayedStars& result) {
+    Status run(const Control& control, TreePacking& result, RelayedStarsCounts& counts) {
         send_directly();
         for (int y = 0; y < n_; ++y) {
             if (control.cancelled()) return Status::cancelled;
             control.progress(y, n_);
-            if (!hang_all(y)) return finish(Status::stuck, result);
+            if (!hang_all(y)) return finish(Status::stuck, result, counts);
         }
-        return finish(Status::ok, result);
+        return finish(Status::ok, result, counts);
     }
 
 private:
@@ -182,10 +182,8 @@ private:
         return false;
     }
 
-    Status finish(Status status, RelayedStars& result) {
-        result.left = left_;
-        result.exchanges = exchanges_;
-        result.work = work_;
+    Status finish(Status status, TreePacking& result, RelayedStarsCounts& counts) {
+        counts = {left_, exchanges_, work_};
         if (status != Status::ok) return status;
         for (std::int64_t t = 0; t < std::int64_t(root_.size()); ++t) {  // equal neighbours are one tree
             const auto row = parent_.begin() + t * n_;
@@ -215,8 +213,8 @@ private:
 }  // namespace
 
 Status relay_stars(int n, const std::vector<std::int64_t>& root, const std::vector<std::int64_t>& capacity,
-                   std::int64_t max_work, const Control& control, RelayedStars& result) {
-    return Builder(n, root, capacity, max_work).run(control, result);
+                   std::int64_t max_work, const Control& control, TreePacking& result, RelayedStarsCounts& counts) {
+    return Builder(n, root, capacity, max_work).run(control, result, counts);
 }
 
 }  // namespace treadle

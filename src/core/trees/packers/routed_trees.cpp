@@ -148,7 +148,9 @@ void RoutedTrees::restore(const Snapshot& state) {
     }
 }
 
-void RoutedTrees::write(LogicalGraph& graph, TreePacking& packing) const {
+void RoutedTrees::write(RoutedForest& forest) const {
+    LogicalGraph& graph = forest.graph;
+    TreePacking& packing = forest.trees;
     const int n = n_ranks();
     std::vector<int> order(n_trees());
     for (int t = 0; t < n_trees(); t++) order[t] = t;
@@ -189,6 +191,49 @@ void RoutedTrees::write(LogicalGraph& graph, TreePacking& packing) const {
         graph.path_links.insert(graph.path_links.end(), path_begin(p), path_end(p));
         graph.path_offset.push_back(static_cast<std::int64_t>(graph.path_links.size()));
     }
+}
+
+bool route_trees(const RoutedForest& forest, std::int64_t max_cells, RoutedTrees& trees) {
+    const LogicalGraph& graph = forest.graph;
+    const TreePacking& packing = forest.trees;
+    const int n = trees.n_ranks();
+    std::unordered_map<std::int64_t, int> arc_of;
+    for (std::size_t a = 0; a < graph.tail.size(); a++)
+        arc_of[static_cast<std::int64_t>(graph.tail[a]) * n + graph.head[a]] = static_cast<int>(a);
+    std::vector<int> numbers(graph.path_offset.size() - 1, -1);
+    auto number = [&](int p) {
+        if (numbers[p] < 0)
+            numbers[p] = trees.path_of(std::vector<int>(graph.path_links.begin() + graph.path_offset[p],
+                                                        graph.path_links.begin() + graph.path_offset[p + 1]));
+        return numbers[p];
+    };
+    std::vector<std::int64_t> segment(graph.segment_offset.begin(), graph.segment_offset.end() - 1);
+    std::vector<std::int64_t> left;  // units of that segment that no tree has yet
+    for (std::int64_t s : segment) left.push_back(graph.segment_units[s]);
+    std::vector<int> arcs(n);
+    for (std::size_t t = 0; t < packing.root.size(); t++) {
+        const int* parent = packing.parent.data() + t * n;
+        for (int v = 0; v < n; v++)
+            arcs[v] = parent[v] < 0 ? -1 : arc_of.at(static_cast<std::int64_t>(parent[v]) * n + v);
+        for (std::int64_t rest = packing.multiplicity[t]; rest > 0;) {
+            if (static_cast<std::int64_t>(trees.n_trees() + 1) * n > max_cells) return false;
+            std::int64_t units = rest;
+            for (int a : arcs) {
+                if (a < 0) continue;
+                while (left[a] == 0) left[a] = graph.segment_units[++segment[a]];
+                units = std::min(units, left[a]);
+            }
+            const int tree = trees.add_tree(packing.root[t], units);
+            for (int v = 0; v < n; v++) {
+                if (arcs[v] < 0) continue;
+                trees.relink(tree, v, number(graph.segment_path[segment[arcs[v]]]));
+                left[arcs[v]] -= units;
+            }
+            trees.settle_depths(tree, trees.root[tree]);
+            rest -= units;
+        }
+    }
+    return true;
 }
 
 }  // namespace treadle

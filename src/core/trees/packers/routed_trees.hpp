@@ -4,8 +4,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "trees/graphs.hpp"
 #include "trees/packing.hpp"
-#include "trees/splitting.hpp"
 
 namespace treadle {
 
@@ -14,6 +14,12 @@ struct Network {
     int n_ranks = 0, n_nodes = 0;
     std::vector<int> tail, head;  // links; parallel ones may occur
     std::vector<std::int64_t> capacity;
+};
+
+// Trees whose arcs are made of paths: every tree takes the units of an arc's segments in order.
+struct RoutedForest {
+    LogicalGraph graph;
+    TreePacking trees;
 };
 
 class RoutedTrees {
@@ -80,7 +86,7 @@ class RoutedTrees {
     void restore(const Snapshot& state);
 
     // Trees with equal parents are one tree; arcs carry the paths in use.
-    void write(LogicalGraph& graph, TreePacking& packing) const;
+    void write(RoutedForest& forest) const;
 
    private:
     std::size_t row(int tree) const { return static_cast<std::size_t>(tree) * network.n_ranks; }
@@ -94,5 +100,9 @@ class RoutedTrees {
     std::unordered_multimap<std::uint64_t, int> known_;  // hash of links -> path
     std::vector<int> below_, joined_;
 };
+
+// Trees of the forest with one path per edge: a tree is cut where a segment of one of its arcs ends. False: that takes
+// more than `max_cells` trees times ranks.
+bool route_trees(const RoutedForest& forest, std::int64_t max_cells, RoutedTrees& trees);
 
 }  // namespace treadle

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "trees/packers/edge_pools.hpp"
+
 namespace treadle {
 namespace {
 
@@ -14,10 +16,6 @@ using Node = RoutedTrees::Node;
 constexpr int kSamples = 16;         // tree edges looked at per sender and junction
 constexpr int kRounds = 30;          // over all tree edges
 constexpr std::int64_t kFew = 10000;  // a round with fewer exchanges than one in so many tree edges is the last
-
-struct Edge {
-    int tree, node;
-};
 
 // What both parts of the search have in common: where a node may hang, and steps.
 class Hanging {
@@ -54,12 +52,11 @@ class Hanging {
 class Gathering : Hanging {
    public:
     Gathering(RoutedTrees& trees, const GatherOptions& options, const Control& control, GatherCounts& counts)
-        : Hanging(trees, options, control, counts), random_(options.seed * 2 + 1) {
-        pools_.assign(static_cast<std::size_t>(trees.network.n_nodes) * n_, {});
+        : Hanging(trees, options, control, counts), random_(options.seed * 2 + 1), pools_(trees) {
         used_.assign(static_cast<std::size_t>(n_) * n_, {});
         for (int t = 0; t < trees_.n_trees(); t++)
             for (int v = 0; v < n_; v++)
-                if (v != trees_.root[t]) list_edge(t, v), count(t, v, trees_.weight[t]);
+                if (v != trees_.root[t]) count(t, v, trees_.weight[t]);
     }
 
     void run() {
@@ -78,21 +75,13 @@ class Gathering : Hanging {
     using Parents = std::vector<std::pair<int, std::int64_t>>;
 
     std::uint64_t random_;
-    std::vector<std::vector<Edge>> pools_;  // by (node on the path, sender): tree edges, some of them gone
-    std::vector<Parents> used_;             // by (root, node): parents and units
+    EdgePools pools_;
+    std::vector<Parents> used_;  // by (root, node): parents and units
     std::vector<int> wanted_, passed_;
 
     std::uint64_t draw() {
         random_ ^= random_ << 13, random_ ^= random_ >> 7, random_ ^= random_ << 17;
         return random_;
-    }
-
-    std::vector<Edge>& pool(int sender, int node) { return pools_[static_cast<std::size_t>(node) * n_ + sender]; }
-
-    void list_edge(int t, int v) {
-        const int path = trees_.paths(t)[v], u = trees_.sender(path);
-        for (const int* e = trees_.path_begin(path); e != trees_.path_end(path); ++e)
-            pool(u, trees_.network.head[*e]).push_back({t, v});
     }
 
     Parents& used(int t, int v) { return used_[static_cast<std::size_t>(trees_.root[t]) * n_ + v]; }
@@ -139,18 +128,18 @@ class Gathering : Hanging {
         for (const int* e = trees_.path_begin(path); e != trees_.path_end(path); ++e)
             passed_.push_back(trees_.network.head[*e]);
         for (int node : passed_) {
-            auto& edges = pool(u, node);
+            auto& edges = pools_.at(u, node);
             std::size_t at = edges.empty() ? 0 : draw() % edges.size();
             for (int k = 0; k < kSamples && k < static_cast<int>(edges.size()); k++, at++) {
                 at = at < edges.size() ? at : 0;
                 counts_.work++;
-                const Edge other = edges[at];
-                const int theirs = trees_.paths(other.tree)[other.node];
-                if (trees_.sender(theirs) != u || !trees_.passes(theirs, node)) {
+                const TreeEdge other = edges[at];
+                if (!pools_.holds(other, u, node)) {
                     edges[at] = edges.back();
                     edges.pop_back();
                     continue;
                 }
+                const int theirs = trees_.paths(other.tree)[other.node];
                 if (trees_.root[other.tree] == trees_.root[t] || trees_.weight[other.tree] != trees_.weight[t] ||
                     other.node == old || first + gain(other.tree, other.node, old) <= 0 ||
                     !fits(other.tree, other.node, old))
@@ -169,7 +158,7 @@ class Gathering : Hanging {
         trees_.relink(t, v, path);
         count(t, v, trees_.weight[t]);
         trees_.settle_depths(t, v);
-        list_edge(t, v);
+        pools_.add(t, v);
     }
 };
 
@@ -286,6 +275,16 @@ void gather_trees(RoutedTrees& trees, const GatherOptions& options, const Contro
     for (int t = 0; t < trees.n_trees(); t++) alike[{trees.root[t], trees.weight[t]}].push_back(t);
     Aligning aligning(trees, options, control, counts);
     for (const auto& [_, members] : alike) aligning.run(members);
+}
+
+Status gather_forest(Network network, RoutedForest forest, std::int64_t max_cells, const GatherOptions& options,
+                     const Control& control, RoutedForest& result, GatherCounts& counts) {
+    RoutedTrees trees(std::move(network));
+    if (!route_trees(forest, max_cells, trees)) return Status::stuck;
+    forest = {};
+    gather_trees(trees, options, control, counts);
+    trees.write(result);
+    return Status::ok;
 }
 
 }  // namespace treadle

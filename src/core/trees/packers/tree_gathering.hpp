@@ -19,4 +19,9 @@ struct GatherCounts {
 
 void gather_trees(RoutedTrees& trees, const GatherOptions& options, const Control& control, GatherCounts& counts);
 
+// The same of a forest whose edges may have several paths. Status::stuck: with one path per edge its trees times ranks
+// are more than `max_cells`.
+Status gather_forest(Network network, RoutedForest forest, std::int64_t max_cells, const GatherOptions& options,
+                     const Control& control, RoutedForest& result, GatherCounts& counts);
+
 }  // namespace treadle

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <utility>
+
+#include "trees/packers/edge_pools.hpp"
+#include "trees/packers/free_routes.hpp"
 
 namespace treadle {
 namespace {
@@ -21,38 +25,18 @@ constexpr int kPatience = 12;         // the same at the last height that was mi
 constexpr int kLifts = 4000;          // ... nodes that were tried there in vain
 constexpr std::int64_t kSideways = 8;  // what a move may cost there, in hops of one node
 
-struct Edge {
-    int tree = -1, node = -1;
-};
-
-struct Link {
-    int node, path;
-};
-
 class TreeSearch {
    public:
     TreeSearch(RoutedTrees& trees, const SearchOptions& options, const Control& control, SearchCounts& counts)
         : trees_(trees), options_(options), control_(control), counts_(counts), n_(trees.n_ranks()),
-          random_(options.seed * 2 + 1) {
-        const auto& net = trees.network;
-        ranks_in_.resize(net.n_nodes);
-        relays_in_.resize(net.n_nodes);
-        out_.resize(net.n_nodes);
-        for (int e = 0; e < static_cast<int>(net.tail.size()); e++) {
-            out_[net.tail[e]].push_back(e);
-            if (net.tail[e] >= n_) relays_in_[net.head[e]].push_back(e);
-        }
-        next_link_.assign(net.n_nodes, -1);
-        reached_.assign(net.n_nodes, 0);
-        own_.assign(net.tail.size(), 0);
-        cost_.resize(n_ + 1);
-    }
+          random_(options.seed * 2 + 1), cost_(n_ + 1), free_(trees) {}
 
     void run() {
         int height = trees_.height();
         counts_.before = counts_.after = height;
         if (height <= options_.lowest) return;
-        fill_pools();
+        pools_.emplace(trees_);
+        count_listed();
         auto best = trees_.snapshot();
         bool kept = true;  // the trees are as in the snapshot
         int floor = options_.lowest;
@@ -73,13 +57,11 @@ class TreeSearch {
     const int n_;
     std::uint64_t random_;
     std::vector<std::int64_t> cost_;        // of a node, by its depth
-    std::vector<std::vector<Edge>> pools_;  // by (sender, node on the path): tree edges, some of them gone
-    std::int64_t listed_ = 0, refill_ = 0;  // edges put on lists; when to make the lists anew
+    std::optional<EdgePools> pools_;        // not made if there is nothing to do
+    std::int64_t refill_ = 0;               // entries of the pools after which they are filled anew
     std::int64_t sideways_ = 0, tolerance_ = 0, lifts_ = 0;
-    std::vector<std::vector<int>> ranks_in_, relays_in_, out_;  // links
-    std::vector<int> next_link_;                                // towards the node that is to be re-hung
-    std::vector<char> reached_, own_;
-    std::vector<int> reached_list_, shallow_, deep_, ancestors_, passed_;
+    FreeRoutes free_;
+    std::vector<int> shallow_, deep_, ancestors_, passed_;
     std::vector<std::int64_t> below_;  // nodes by depth below the node that is to be re-hung
 
     bool stopped() const { return counts_.work > options_.max_work || control_.cancelled(); }
@@ -89,24 +71,11 @@ class TreeSearch {
         return random_;
     }
 
-    std::vector<Edge>& pool(int sender, int node) {
-        return pools_[static_cast<std::size_t>(node) * n_ + sender];
-    }
+    void list_edge(int tree, int v) { pools_->add(tree, v); }
 
-    void list_edge(int tree, int v) {
-        const int path = trees_.paths(tree)[v], u = trees_.sender(path);
-        for (const int* e = trees_.path_begin(path); e != trees_.path_end(path); ++e, listed_++)
-            pool(u, trees_.network.head[*e]).push_back({tree, v});
-    }
-
-    void fill_pools() {
-        pools_.assign(static_cast<std::size_t>(trees_.network.n_nodes) * n_, {});
-        listed_ = 0;
-        for (int t = 0; t < trees_.n_trees(); t++)
-            for (int v = 0; v < n_; v++)
-                if (v != trees_.root[t]) list_edge(t, v);
-        refill_ = 2 * listed_ + 1000;
-        counts_.work += listed_;
+    void count_listed() {
+        refill_ = 2 * pools_->listed() + 1000;
+        counts_.work += pools_->listed();
     }
 
     // Lower every node that is deeper than the limit. Keeps a snapshot whenever the height of all trees falls.
@@ -118,7 +87,10 @@ class TreeSearch {
         double least = std::numeric_limits<double>::infinity();
         lifts_ = 0;
         for (int stall = 0; !stopped() && (sideways_ ? stall < kPatience || lifts_ < kLifts : stall < kStall);) {
-            if (listed_ > refill_) fill_pools();
+            if (pools_->listed() > refill_) {
+                pools_->fill();
+                count_listed();
+            }
             const std::int64_t moves = counts_.swaps + counts_.reversals + counts_.rehangs;
             const int trees = trees_.n_trees(), first = static_cast<int>(draw() % trees);
             for (int i = 0; i < trees && !stopped(); i++) lower_tree((first + i) % trees, limit);
@@ -243,35 +215,8 @@ class TreeSearch {
     // ---- free capacity ----
 
     bool use_free(int t, int a) {
-        const std::int64_t units = trees_.weight[t];
-        const auto& net = trees_.network;
-        const int old = trees_.paths(t)[a];
-        for (const int* e = trees_.path_begin(old); e != trees_.path_end(old); ++e) own_[*e] = 1;
-        auto open = [&](int e) { return trees_.room(e) + (own_[e] ? units : 0) >= units; };
-        for (int x : reached_list_) reached_[x] = 0;
-        reached_list_.assign(1, a);
-        reached_[a] = 1;
-        for (std::size_t i = 0; i < reached_list_.size(); i++)
-            for (int e : relays_in_[reached_list_[i]]) {
-                counts_.work++;
-                const int s = net.tail[e];
-                if (reached_[s] || !open(e)) continue;
-                reached_[s] = 1;
-                next_link_[s] = e;
-                reached_list_.push_back(s);
-            }
-        int found = -1;
-        for (std::size_t i = 0; i < shallow_.size() && found < 0; i++)
-            for (int e : out_[shallow_[i]]) {
-                counts_.work++;
-                if (!reached_[net.head[e]] || !open(e)) continue;
-                found = e;
-                break;
-            }
-        for (const int* e = trees_.path_begin(old); e != trees_.path_end(old); ++e) own_[*e] = 0;
-        if (found < 0) return false;
-        std::vector<int> links{found};
-        while (net.head[links.back()] != a) links.push_back(next_link_[net.head[links.back()]]);
+        const std::vector<int>& links = free_.find(t, a, shallow_, counts_.work);
+        if (links.empty()) return false;
         hang(t, a, trees_.path_of(links));
         trees_.settle_depths(t, a);
         counts_.rehangs++;
@@ -298,15 +243,15 @@ class TreeSearch {
             const int to = trees_.depths(t)[u] + 1;
             const std::int64_t gain = -change(below_, cost_, trees_.depths(t)[a], to);
             for (int node : passed_) {
-                auto& edges = pool(u, node);
+                auto& edges = pools_->at(u, node);
                 counts_.work++;
                 if (edges.empty()) continue;
                 std::size_t at = draw() % edges.size();
                 for (int k = 0; k < kSamples && !edges.empty(); k++, at++) {
                     at = at < edges.size() ? at : 0;
                     counts_.work++;
-                    const Edge other = edges[at];
-                    if (!still_there(other, u, node)) {
+                    const TreeEdge other = edges[at];
+                    if (!pools_->holds(other, u, node)) {
                         edges[at] = edges.back();
                         edges.pop_back();
                         continue;
@@ -319,14 +264,8 @@ class TreeSearch {
         return false;
     }
 
-    bool still_there(const Edge& edge, int u, int node) const {
-        if (trees_.root[edge.tree] == edge.node) return false;
-        const int path = trees_.paths(edge.tree)[edge.node];
-        return trees_.sender(path) == u && trees_.passes(path, node);
-    }
-
     // `gain`: what tree t would gain per unit from hanging its node on the other's parent.
-    bool try_exchange(Edge mine, Edge other, int node, std::int64_t gain) {
+    bool try_exchange(TreeEdge mine, TreeEdge other, int node, std::int64_t gain) {
         const int w = trees_.parents(mine.tree)[mine.node];
         if (w == other.node || mine.tree == other.tree) return false;
         const Node* depth = trees_.depths(other.tree);
@@ -353,7 +292,7 @@ class TreeSearch {
     }
 
     // Equal weights, by splitting the heavier tree.
-    bool equalise(Edge one, Edge two) {
+    bool equalise(TreeEdge one, TreeEdge two) {
         const std::int64_t a = trees_.weight[one.tree], b = trees_.weight[two.tree];
         if (a == b) return true;
         if (static_cast<std::int64_t>(trees_.n_trees() + 1) * n_ > options_.max_cells) return false;
@@ -367,7 +306,7 @@ class TreeSearch {
 
     // The parent of `mine` lies below the other node in the other tree: nodes from there up change sides as well until
     // the other tree holds no cycle. With one: w -> v -> u here and x -> u -> v there become x -> u -> v and w -> v -> u.
-    bool reverse(Edge mine, Edge other, int node) {
+    bool reverse(TreeEdge mine, TreeEdge other, int node) {
         chain_.clear();
         const int one = trees_.paths(mine.tree)[mine.node], two = trees_.paths(other.tree)[other.node];
         chain_.push_back({mine.node, other.node, trees_.splice(two, node, one), trees_.splice(one, node, two)});
@@ -448,49 +387,18 @@ class TreeSearch {
 
 }  // namespace
 
-bool route_trees(const LogicalGraph& graph, const TreePacking& packing, std::int64_t max_cells, RoutedTrees& trees) {
-    const int n = trees.n_ranks();
-    std::unordered_map<std::int64_t, int> arc_of;
-    for (std::size_t a = 0; a < graph.tail.size(); a++)
-        arc_of[static_cast<std::int64_t>(graph.tail[a]) * n + graph.head[a]] = static_cast<int>(a);
-    std::vector<int> numbers(graph.path_offset.size() - 1, -1);
-    auto number = [&](int p) {
-        if (numbers[p] < 0)
-            numbers[p] = trees.path_of(std::vector<int>(graph.path_links.begin() + graph.path_offset[p],
-                                                        graph.path_links.begin() + graph.path_offset[p + 1]));
-        return numbers[p];
-    };
-    std::vector<std::int64_t> segment(graph.segment_offset.begin(), graph.segment_offset.end() - 1);
-    std::vector<std::int64_t> left;  // units of that segment that are not dealt yet
-    for (std::int64_t s : segment) left.push_back(graph.segment_units[s]);
-    std::vector<int> arcs(n);
-    for (std::size_t t = 0; t < packing.root.size(); t++) {
-        const int* parent = packing.parent.data() + t * n;
-        for (int v = 0; v < n; v++)
-            arcs[v] = parent[v] < 0 ? -1 : arc_of.at(static_cast<std::int64_t>(parent[v]) * n + v);
-        for (std::int64_t rest = packing.multiplicity[t]; rest > 0;) {
-            if (static_cast<std::int64_t>(trees.n_trees() + 1) * n > max_cells) return false;
-            std::int64_t units = rest;
-            for (int a : arcs) {
-                if (a < 0) continue;
-                while (left[a] == 0) left[a] = graph.segment_units[++segment[a]];
-                units = std::min(units, left[a]);
-            }
-            const int tree = trees.add_tree(packing.root[t], units);
-            for (int v = 0; v < n; v++) {
-                if (arcs[v] < 0) continue;
-                trees.relink(tree, v, number(graph.segment_path[segment[arcs[v]]]));
-                left[arcs[v]] -= units;
-            }
-            trees.settle_depths(tree, trees.root[tree]);
-            rest -= units;
-        }
-    }
-    return true;
-}
-
 void lower_trees(RoutedTrees& trees, const SearchOptions& options, const Control& control, SearchCounts& counts) {
     TreeSearch(trees, options, control, counts).run();
+}
+
+Status lower_forest(Network network, RoutedForest forest, const SearchOptions& options, const Control& control,
+                    RoutedForest& result, SearchCounts& counts) {
+    RoutedTrees trees(std::move(network));
+    if (!route_trees(forest, options.max_cells, trees)) return Status::stuck;
+    forest = {};  // the search needs the space
+    lower_trees(trees, options, control, counts);
+    trees.write(result);
+    return Status::ok;
 }
 
 }  // namespace treadle

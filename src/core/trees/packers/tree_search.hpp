@@ -19,12 +19,12 @@ struct SearchCounts {
     std::int64_t swaps = 0, reversals = 0, rehangs = 0, splits = 0, work = 0;
 };
 
-// Trees of the packing with one path per edge: units are dealt to the segments of the graph's arcs in order, and a
-// tree is cut where a path ends. False: that takes more than `max_cells` trees times ranks.
-bool route_trees(const LogicalGraph& graph, const TreePacking& packing, std::int64_t max_cells, RoutedTrees& trees);
-
 // Loads stay within capacities and no tree gets higher than the highest one was; when cancelled or out of steps, the
 // lowest forest so far is left.
 void lower_trees(RoutedTrees& trees, const SearchOptions& options, const Control& control, SearchCounts& counts);
+
+// The same of a forest whose edges may have several paths. Status::stuck: with one path per edge it has too many trees.
+Status lower_forest(Network network, RoutedForest forest, const SearchOptions& options, const Control& control,
+                    RoutedForest& result, SearchCounts& counts);
 
 }  // namespace treadle

@@ -1,4 +1,4 @@
-#include "trees/plane_settling.hpp"
+#include "trees/plane_shares.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -20,37 +20,30 @@ public:
         stop_.resize(table.units.size());
         for (std::size_t at = 0; at < stop_.size(); ++at)
             stop_[at] = table.units[at] + (at % table.planes ? stop_[at - 1] : 0);
-        for (std::size_t row = 0; row < table.pair_root.size(); ++row) {
-            row_.emplace(key(table.pair_root[row], table.pair_child[row]), static_cast<int>(row));
-            root_.push_back(table.pair_root[row]);
-            child_.push_back(table.pair_child[row]);
-        }
-        units_ = table.pair_units;
+        for (std::size_t row = 0; row < table.pairs.root.size(); ++row)
+            row_.emplace(key(table.pairs.root[row], table.pairs.child[row]), static_cast<int>(row));
+        changed_ = table.pairs;
     }
 
     std::int64_t units(int root, int child, int plane) const {
         const auto found = row_.find(key(root, child));
-        if (found != row_.end()) return units_[std::int64_t{found->second} * table_.planes + plane];
+        if (found != row_.end()) return changed_.units[std::int64_t{found->second} * table_.planes + plane];
         return even(root, child, plane);
     }
 
     void move(int root, int child, int from, int to) {
-        const auto [found, fresh] = row_.emplace(key(root, child), static_cast<int>(root_.size()));
+        const auto [found, fresh] = row_.emplace(key(root, child), static_cast<int>(changed_.root.size()));
         if (fresh) {
-            root_.push_back(root);
-            child_.push_back(child);
-            for (int s = 0; s < table_.planes; ++s) units_.push_back(even(root, child, s));
+            changed_.root.push_back(root);
+            changed_.child.push_back(child);
+            for (int s = 0; s < table_.planes; ++s) changed_.units.push_back(even(root, child, s));
         }
         const std::int64_t row = std::int64_t{found->second} * table_.planes;
-        --units_[row + from];
-        ++units_[row + to];
+        --changed_.units[row + from];
+        ++changed_.units[row + to];
     }
 
-    void take(SettledPairs& result) {
-        result.root = std::move(root_);
-        result.child = std::move(child_);
-        result.units = std::move(units_);
-    }
+    void take(PlanePairs& result) { result = std::move(changed_); }
 
 private:
     std::uint64_t key(int root, int child) const { return std::uint64_t(root) * table_.n + child; }
@@ -69,8 +62,8 @@ private:
     }
 
     const PlaneTable& table_;
-    std::vector<std::int64_t> size_, index_, stop_, units_;
-    std::vector<int> root_, child_;
+    std::vector<std::int64_t> size_, index_, stop_;
+    PlanePairs changed_;
     std::unordered_map<std::uint64_t, int> row_;
 };
 
@@ -110,7 +103,7 @@ public:
         all_planes();
     }
 
-    Status run(SettledPairs& result) {
+    Status run(PlanePairs& result) {
         if (!fits_) return Status::stuck;
         meet();
         if (!rows_to_columns()) return stopped();
@@ -304,7 +297,7 @@ private:
 }  // namespace
 
 Status settle_planes(const PlaneTable& table, const std::vector<std::int64_t>& need_out,
-                     const std::vector<std::int64_t>& need_in, const Control& control, SettledPairs& result) {
+                     const std::vector<std::int64_t>& need_in, const Control& control, PlanePairs& result) {
     return Settling(table, need_out, need_in, control).run(result);
 }
 

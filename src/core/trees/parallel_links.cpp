@@ -1,4 +1,11 @@
-#include "trees/packers/path_dealing.hpp"
+// Spreads what arcs send over parallel links.
+//
+// A matrix problem for each group of parallel links, at either end of the paths: rows are arcs, columns are links, row
+// sums what an arc sends over the group and column sums what a link carries. The matrix sought is the one of
+// independence, row sum times column sum over the total, in integers: each entry is rounded down, and what a row then
+// lacks is taken from the columns with most units left (controlled rounding: the sums are kept exactly).
+// Then every link of the group reaches every destination.
+#include "trees/parallel_links.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +13,6 @@
 #include <utility>
 
 namespace treadle {
-
 namespace {
 
 // A segment whose path is `path` with other links at its ends.
@@ -15,13 +21,13 @@ struct Part {
     std::int64_t units;
 };
 
-class Evener {
+class Spreader {
   public:
-    Evener(const std::vector<int>& link_tail, const std::vector<int>& link_head, std::int64_t max_cells,
-           const Paths& paths)
+    Spreader(const std::vector<int>& link_tail, const std::vector<int>& link_head, std::int64_t max_cells,
+             const Paths& paths)
         : tail_(link_tail), head_(link_head), max_cells_(max_cells), paths_(paths) {}
 
-    std::vector<Part> deal_all(std::vector<Part> parts, bool at_start) {
+    std::vector<Part> spread_all(std::vector<Part> parts, bool at_start) {
         at_start_ = at_start;
         std::vector<std::vector<Part>> groups;
         std::unordered_map<std::int64_t, std::size_t> number;
@@ -33,7 +39,7 @@ class Evener {
             groups[place->second].push_back(part);
         }
         parts.clear();
-        for (const std::vector<Part>& group : groups) deal(group, parts);
+        for (const std::vector<Part>& group : groups) spread(group, parts);
         return parts;
     }
 
@@ -109,7 +115,7 @@ class Evener {
     }
 
     // Exchange the end links of segments that agree in both ends of that link; links and arcs as they come up.
-    void deal(const std::vector<Part>& group, std::vector<Part>& out) const {
+    void spread(const std::vector<Part>& group, std::vector<Part>& out) const {
         std::vector<int> links;
         std::vector<std::int64_t> left;  // units of each link that no arc has yet
         std::vector<std::vector<Part>> rows;
@@ -143,13 +149,13 @@ class Evener {
             }
         }
         for (std::size_t row = 0; row < rows.size(); row++) {
-            hand_out(owed[row], links, left, shares[row]);
+            fill_up(owed[row], links, left, shares[row]);
             fill(rows[row], links, shares[row], out);
         }
     }
 
     // What rounding down has left, from the links with most units left, half of those at a time.
-    static void hand_out(std::int64_t owed, const std::vector<int>& links, std::vector<std::int64_t>& left,
+    static void fill_up(std::int64_t owed, const std::vector<int>& links, std::vector<std::int64_t>& left,
                          std::vector<std::int64_t>& shares) {
         while (owed) {
             std::size_t best = 0;
@@ -181,176 +187,21 @@ class Evener {
     }
 };
 
-struct Choice {
-    int path;
-    std::int64_t units;
-};
-
-// Paths that are left between two children, by the member that they start at; the next one last.
-using Pool = std::vector<std::pair<int, std::vector<Choice>>>;
-
-// Unit trees of one tree that take the same paths so far.
-struct Run {
-    std::int64_t units;
-    std::vector<int> path, label;
-};
-
-class DoorDealer {
-  public:
-    explicit DoorDealer(const DoorTrees& trees) : trees_(trees), n_(trees.n_children) { fill_pools(); }
-
-    Status deal(DoorRows& rows) {
-        std::vector<std::int64_t> taken(n_);
-        for (std::size_t tree = 0; tree < trees_.root.size(); tree++) {
-            const int root = trees_.root[tree];
-            std::vector<Run> runs = root_runs(root, taken[root], trees_.units[tree]);
-            taken[root] += trees_.units[tree];
-            const int* parent = &trees_.parent[tree * n_];
-            for (int child : walk(parent, root)) {
-                auto pool = pools_.find(pair(parent[child], child));
-                if (pool == pools_.end()) return Status::stuck;
-                std::vector<Run> parts;
-                for (Run& run : runs)
-                    if (!deal_run(std::move(run), parent[child], child, pool->second, parts)) return Status::stuck;
-                runs = std::move(parts);
-            }
-            for (const Run& run : runs) {
-                rows.root.push_back(root);
-                rows.units.push_back(run.units);
-                rows.parent.insert(rows.parent.end(), parent, parent + n_);
-                rows.path.insert(rows.path.end(), run.path.begin(), run.path.end());
-            }
-        }
-        return Status::ok;
-    }
-
-  private:
-    const DoorTrees& trees_;
-    int n_;
-    std::unordered_map<std::int64_t, Pool> pools_;
-
-    std::int64_t pair(int parent, int child) const { return static_cast<std::int64_t>(parent) * n_ + child; }
-
-    void fill_pools() {
-        struct Entry {
-            std::int64_t pair;
-            int path;
-            std::int64_t units;
-        };
-        std::vector<Entry> entries;
-        for (std::size_t edge = 0; edge + 1 < trees_.entry_offset.size(); edge++)
-            for (auto e = trees_.entry_offset[edge]; e < trees_.entry_offset[edge + 1]; e++)
-                entries.push_back({pair(trees_.parent[edge], static_cast<int>(edge % n_)), trees_.entry_path[e],
-                                   trees_.entry_units[e]});
-        std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-            return a.pair != b.pair ? a.pair < b.pair : a.path < b.path;
-        });
-        std::size_t kept = 0;  // entries of equal pairs and paths become one
-        for (const Entry& entry : entries) {
-            if (kept && entries[kept - 1].pair == entry.pair && entries[kept - 1].path == entry.path)
-                entries[kept - 1].units += entry.units;
-            else
-                entries[kept++] = entry;
-        }
-        entries.resize(kept);
-        std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-            if (a.pair != b.pair) return a.pair < b.pair;
-            return a.units != b.units ? a.units < b.units : a.path > b.path;
-        });
-        for (const Entry& entry : entries) {
-            Pool& pool = pools_[entry.pair];
-            auto place = find(pool, trees_.start[entry.path]);
-            if (place == pool.end()) place = pool.insert(pool.end(), {trees_.start[entry.path], {}});
-            place->second.push_back({entry.path, entry.units});
-        }
-    }
-
-    static Pool::iterator find(Pool& pool, int start) {
-        return std::find_if(pool.begin(), pool.end(), [&](const auto& some) { return some.first == start; });
-    }
-
-    // Unit trees start, ..., start + units - 1 of a root, cut where the member that has them changes.
-    std::vector<Run> root_runs(int root, std::int64_t start, std::int64_t units) const {
-        std::vector<Run> runs;
-        const Run blank{0, std::vector<int>(n_, -1), std::vector<int>(n_, -1)};
-        std::int64_t before = 0, missing = units;
-        for (auto i = trees_.label_offset[root]; i < trees_.label_offset[root + 1]; i++) {
-            const std::int64_t low = std::max(start, before);
-            before += trees_.label_units[i];
-            const std::int64_t count = std::min(start + units, before) - low;
-            if (count <= 0) continue;
-            runs.push_back(blank);
-            runs.back().units = count;
-            runs.back().label[root] = trees_.label_member[i];
-            missing -= count;
-        }
-        if (missing > 0) {  // a rank's native trees have no labels
-            runs.push_back(blank);
-            runs.back().units = missing;
-        }
-        return runs;
-    }
-
-    // Children from the root down, the root left out.
-    std::vector<int> walk(const int* parent, int root) const {
-        std::vector<std::vector<int>> below(n_);
-        for (int child = 0; child < n_; child++)
-            if (parent[child] >= 0) below[parent[child]].push_back(child);
-        std::vector<int> order{root};
-        for (std::size_t i = 0; i < order.size(); i++)
-            order.insert(order.end(), below[order[i]].begin(), below[order[i]].end());
-        order.erase(order.begin());
-        return order;
-    }
-
-    // Cuts a run into parts with a path from parent to child each; takes their units from the pool.
-    bool deal_run(Run run, int parent, int child, Pool& pool, std::vector<Run>& parts) const {
-        const int wanted = run.label[parent];
-        for (;;) {
-            auto from = find(pool, wanted);
-            if (from == pool.end()) {
-                from = std::max_element(pool.begin(), pool.end(), [](const auto& a, const auto& b) {
-                    return a.second.size() != b.second.size() ? a.second.size() < b.second.size() : a.first > b.first;
-                });
-                if (from == pool.end()) return false;
-            }
-            Choice& choice = from->second.back();
-            const std::int64_t units = std::min(run.units, choice.units);
-            const bool whole = units == run.units;
-            run.units -= units;
-            choice.units -= units;
-            if (whole)
-                parts.push_back(std::move(run));
-            else
-                parts.push_back(run);
-            Run& part = parts.back();
-            part.units = units;
-            part.path[child] = choice.path;
-            part.label[child] = trees_.end[choice.path];
-            if (!choice.units) from->second.pop_back();
-            if (from->second.empty()) pool.erase(from);
-            if (whole) return true;
-        }
-    }
-};
-
 }  // namespace
 
-void deal_evenly(const std::vector<int>& link_tail, const std::vector<int>& link_head, std::int64_t max_cells,
-                 Segments& segments, Paths& paths) {
+void spread_evenly(const std::vector<int>& link_tail, const std::vector<int>& link_head, std::int64_t max_cells,
+                   Segments& segments, Paths& paths) {
     std::vector<Part> parts;
     for (std::size_t i = 0; i < segments.arc.size(); i++) {
         const int path = segments.path[i];
         parts.push_back({segments.arc[i], path, paths.link(path, 0), paths.link(path, paths.length(path) - 1),
                          segments.units[i]});
     }
-    Evener evener(link_tail, link_head, max_cells, paths);
-    for (bool at_start : {true, false}) parts = evener.deal_all(std::move(parts), at_start);
+    Spreader spreader(link_tail, link_head, max_cells, paths);
+    for (bool at_start : {true, false}) parts = spreader.spread_all(std::move(parts), at_start);
     Paths made;
-    evener.pack(parts, segments, made);
+    spreader.pack(parts, segments, made);
     paths = std::move(made);
 }
-
-Status deal_by_door(const DoorTrees& trees, DoorRows& rows) { return DoorDealer(trees).deal(rows); }
 
 }  // namespace treadle
