@@ -1,9 +1,9 @@
 // What closed forms of pieces need: trees of two hops, units on planes, and paths between the children.
 #include "bindings/trees.hpp"
-#include "trees/border_paths.hpp"
-#include "trees/parallel_links.hpp"
-#include "trees/plane_shares.hpp"
-#include "trees/relayed_stars.hpp"
+#include "trees/tight_cuts/border_paths.hpp"
+#include "trees/tight_cuts/parallel_links.hpp"
+#include "trees/tight_cuts/plane_shares.hpp"
+#include "trees/tight_cuts/relayed_stars.hpp"
 
 namespace treadle {
 namespace {

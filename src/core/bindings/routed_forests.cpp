@@ -1,8 +1,8 @@
 // Searches on forests whose edges are paths of the fabric.
 #include "bindings/trees.hpp"
-#include "trees/packers/height_first.hpp"
-#include "trees/packers/tree_gathering.hpp"
-#include "trees/packers/tree_search.hpp"
+#include "trees/routed/height_first.hpp"
+#include "trees/routed/tree_gathering.hpp"
+#include "trees/routed/tree_search.hpp"
 
 namespace treadle {
 namespace {

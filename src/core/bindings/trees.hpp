@@ -5,7 +5,7 @@
 #include "bindings/arrays.hpp"
 #include "trees/graphs.hpp"
 #include "trees/packing.hpp"
-#include "trees/packers/routed_trees.hpp"
+#include "trees/routed/routed_trees.hpp"
 
 namespace treadle {
 

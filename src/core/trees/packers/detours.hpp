@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trees/tree_family.hpp"
+#include "trees/packers/tree_family.hpp"
 
 namespace treadle {
 

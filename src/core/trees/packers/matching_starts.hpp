@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "control.hpp"
-#include "trees/tree_family.hpp"
+#include "trees/packers/tree_family.hpp"
 
 namespace treadle {
 

@@ -9,7 +9,7 @@
 
 #include "trees/packers/detours.hpp"
 #include "trees/packers/matching_starts.hpp"
-#include "trees/tree_family.hpp"
+#include "trees/packers/tree_family.hpp"
 
 namespace treadle {
 namespace {

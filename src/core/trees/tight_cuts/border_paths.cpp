@@ -4,7 +4,7 @@
 // starts at that member, if the pair of sets has one left: the data need not cross the set first. Else it
 // takes a path of the member with most paths left, so that few members run out. Unit trees that agree so far are one
 // run, which is cut where a path has fewer units left; greedy, with no claim to a least number of rows.
-#include "trees/border_paths.hpp"
+#include "trees/tight_cuts/border_paths.hpp"
 
 #include <algorithm>
 #include <unordered_map>

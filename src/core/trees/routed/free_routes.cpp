@@ -1,4 +1,4 @@
-#include "trees/packers/free_routes.hpp"
+#include "trees/routed/free_routes.hpp"
 
 #include <cstddef>
 

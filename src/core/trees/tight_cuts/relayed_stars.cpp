@@ -1,4 +1,4 @@
-#include "trees/relayed_stars.hpp"
+#include "trees/tight_cuts/relayed_stars.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "trees/packers/routed_trees.hpp"
+#include "trees/routed/routed_trees.hpp"
 
 #include <algorithm>
 #include <array>

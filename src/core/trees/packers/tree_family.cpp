@@ -1,4 +1,4 @@
-#include "trees/tree_family.hpp"
+#include "trees/packers/tree_family.hpp"
 
 #include <algorithm>
 #include <cstddef>

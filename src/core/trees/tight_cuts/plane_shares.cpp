@@ -1,4 +1,4 @@
-#include "trees/plane_shares.hpp"
+#include "trees/tight_cuts/plane_shares.hpp"
 
 #include <algorithm>
 #include <iterator>

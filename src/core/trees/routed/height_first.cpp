@@ -1,4 +1,4 @@
-#include "trees/packers/height_first.hpp"
+#include "trees/routed/height_first.hpp"
 
 #include <algorithm>
 #include <cstddef>

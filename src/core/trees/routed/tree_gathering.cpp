@@ -1,4 +1,4 @@
-#include "trees/packers/tree_gathering.hpp"
+#include "trees/routed/tree_gathering.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "trees/packers/edge_pools.hpp"
+#include "trees/routed/edge_pools.hpp"
 
 namespace treadle {
 namespace {

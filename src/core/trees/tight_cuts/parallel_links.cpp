@@ -5,7 +5,7 @@
 // independence, row sum times column sum over the total, in integers: each entry is rounded down, and what a row then
 // lacks is taken from the columns with most units left (controlled rounding: the sums are kept exactly).
 // Then every link of the group reaches every destination.
-#include "trees/parallel_links.hpp"
+#include "trees/tight_cuts/parallel_links.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trees/packers/routed_trees.hpp"
+#include "trees/routed/routed_trees.hpp"
 
 namespace treadle {
 

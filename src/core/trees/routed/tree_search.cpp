@@ -1,4 +1,4 @@
-#include "trees/packers/tree_search.hpp"
+#include "trees/routed/tree_search.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "trees/packers/edge_pools.hpp"
-#include "trees/packers/free_routes.hpp"
+#include "trees/routed/edge_pools.hpp"
+#include "trees/routed/free_routes.hpp"
 
 namespace treadle {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "control.hpp"
-#include "trees/packers/routed_trees.hpp"
+#include "trees/routed/routed_trees.hpp"
 
 namespace treadle {
 
