@@ -31,6 +31,7 @@ from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_tre
 from treadle.topologies import Topology
 from treadle.topologies.catalogue.graphs import hypercube, path, ring, star, torus
 from treadle.topologies.catalogue.platforms import dgx_a100_flat, dgx_h100, gb200_nvl72, mi250
+from treadle.topologies.catalogue.rings import double_binary_tree
 from treadle.verification.schedules import verify
 
 TRIANGLE = undirected(3, [(0, 1, 3), (0, 2, 1), (1, 2, 2)])
@@ -109,6 +110,17 @@ def test_phases_are_optimal_on_fabrics_with_alike_ranks(topology: Topology, opti
     assert solution.schedule == rs_ag.schedule
     assert solution.algbw == solution.bound.algbw == optimum
     assert solution.bound.is_attained
+
+
+def test_free_roots_in_halves_of_the_links_serve_a_tree_of_ranks() -> None:
+    """Roots in one rank beat every even share; the first construction that is tried meets the bound."""
+    topology = double_binary_tree(7)
+    collective = allreduce(topology)
+    phases = synthesise(topology, collective, budget=TreeBudget(exact=True))
+    solution = solve_allreduce(topology, collective, rs_ag=phases.schedule, pack=pack_forest)
+    assert solution.construction is Construction.FREE_ROOTS
+    assert phases.algbw < solution.algbw == solution.bound.algbw
+    assert not verify(topology, collective, solution.schedule, claimed_algbw=solution.algbw).violations
 
 
 H100 = [

@@ -1,21 +1,24 @@
-"""The interpreter of MSCCL XML against a plain reference, on damaged samples."""
+"""The interpreter of MSCCL XML and the check of programs against plain references, on damaged samples."""
 
 from __future__ import annotations
 
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from reference import msccl_execution
+from reference import msccl_execution, program_check
 from samples.exchange_samples import alltoall, over_shortest_paths
 from samples.program_cases import random_case
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.msccl import judge_races as interpret_races
 from treadle.formats.msccl.judge import MAX_VIOLATIONS, interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
-from treadle.program.program import Program
+from treadle.program.check import check_program
+from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.program.steps.exchange_lowering import lower_exchange
 from treadle.program.trees.forest_program import lower
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
@@ -139,6 +142,70 @@ def test_violations_are_listed_up_to_a_number() -> None:
     found = interpret_msccl_xml(text).violations
     assert len(found) == MAX_VIOLATIONS + 1
     assert found[-1] == "further violations are not listed"
+
+
+def test_the_check_finds_the_reference_s_deadlocks() -> None:
+    """Two ranks that send and receive in random orders, with random waits."""
+    rng, seen = random.Random(5), Counter[bool]()
+    for _ in range(60):
+        counts = rng.randint(1, 3), rng.randint(1, 3)
+        ranks = []
+        for rank in range(2):
+            kinds = [OperationKind.SEND] * counts[rank] + [OperationKind.RECEIVE] * counts[1 - rank]
+            rng.shuffle(kinds)
+            waits = [tuple(j for j in range(i) if rng.random() < 0.6) for i in range(len(kinds))]
+            ranks.append(
+                [
+                    Operation(kind, 0, 1, peer=1 - rank, waits=wait)
+                    for kind, wait in zip(kinds, waits, strict=True)
+                ]
+            )
+        program = program_from_operations(
+            CollectiveKind.ALLREDUCE, ranks, n_chunks=1, shard_offset=[0, 1, 1], in_place=True
+        )
+        found = check_program(program)
+        assert found == program_check.check_program(program)
+        seen[any("deadlock" in violation for violation in found)] += 1
+    assert min(seen[False], seen[True]) > 5, seen
+
+
+def spoilt(program: Program, rng: random.Random) -> Program:
+    """One column changed at one place, all waits of an operation dropped, or those on all before it added."""
+    at = rng.randrange(program.n_operations)
+    name = rng.choice(["first", "source", "target", "channel", "kind", "waits", "more"])
+    if name == "waits":
+        low, past = program.wait_offset[at : at + 2].tolist()
+        offset = program.wait_offset.copy()
+        offset[at + 1 :] -= past - low
+        return replace(program, waits=np.delete(program.waits, slice(low, past)), wait_offset=offset)
+    if name == "more":
+        start = int(program.operation_offset[program.operation_rank[at]])
+        offset = program.wait_offset.copy()
+        offset[at + 1 :] += at - start
+        waits = np.insert(program.waits, program.wait_offset[at], np.arange(start, at))
+        return replace(program, waits=waits, wait_offset=offset)
+    if name == "kind":
+        kind = program.operation_kind.copy()
+        if kind[at] in (1, 2):
+            kind[at] = 3 - kind[at]
+        return replace(program, operation_kind=kind)
+    column = getattr(program, name).copy()
+    room = program.n_addresses - int(program.count[at]) + 1
+    column[at] = rng.randrange({"first": room, "channel": 2}.get(name, 3))
+    return replace(program, **{name: column})
+
+
+@pytest.mark.parametrize("nearby", [0, 64])
+def test_the_check_finds_what_the_reference_finds(nearby: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.program.check_races._NEARBY", nearby)
+    rng, seen = random.Random(nearby), Counter[str]()
+    for program in programs(4):
+        for mutant in [program, *(spoilt(spoilt(program, rng), rng) for _ in range(8))]:
+            found = check_program(mutant)
+            assert found == program_check.check_program(mutant)
+            for word in ("race", "not there yet", "receives", "uses", "writes INPUT"):
+                seen[word] += any(word in violation for violation in found)
+    assert min(seen.values()) > 0, seen
 
 
 def test_problems_of_steps_are_bounded_too() -> None:
