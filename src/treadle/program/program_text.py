@@ -21,7 +21,7 @@ def program_text(program: Program) -> str:
     Parameters
     ----------
     program : Program
-        Its messages may fail to match: nothing is checked here.
+        Checked by `treadle.program.check.check_program` before, where its messages may not match.
 
     Returns
     -------

@@ -10,10 +10,9 @@ from math import gcd, lcm
 
 import numpy as np
 
+from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps
-from treadle.synthesis.core_values.integers import Wide, WideArray
-from treadle.synthesis.core_values.steps import CutJobs
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.steps.bfb.instance import OK, VIOLATED, Instance, core_loads, pose, unreachable
 from treadle.synthesis.steps.bfb.schedule import split_by_capacity
@@ -192,19 +191,22 @@ def _find_cuts(problem: _Problem, step: int, capacity: list[int], units: int) ->
             f"{instance.topology.name}: latencies, bandwidths and size need more than 128 bits in exact "
             f"arithmetic; round them"
         )
-    clipped = WideArray.of([min(c, enough) for c in capacity])
-    status, found, failure = run_watched(
+    clipped = [min(c, enough) for c in capacity]
+    high = np.array([c >> 64 for c in clipped], dtype=np.int64)
+    low = np.array([c & (2**64 - 1) for c in clipped], dtype=np.uint64)
+    status, _, jobs, offset, links, failure = run_watched(
         "bfb cuts",
-        lambda control: core.bfb_cuts(instance.in_links, step, clipped, Wide.of(units), control),
+        lambda control: core.bfb_cuts(
+            instance.offset, instance.tail, step, high, low, units >> 64, units & (2**64 - 1), control
+        ),
         progress=problem.progress,
         deadline=problem.deadline,
     )
     if status == VIOLATED:
-        raise unreachable(instance.topology, *failure)
+        raise unreachable(instance.topology, int(failure[0]), int(failure[1]))
     assert status == OK, status
-    cuts = CutJobs(*found)
-    parts = np.split(cuts.links, cuts.offset[1:-1])
-    return [(part.tolist(), int(count)) for part, count in zip(parts, cuts.jobs, strict=False)]
+    parts: list[Int64Array] = np.split(links, offset[1:-1])
+    return [(part.tolist(), int(count)) for part, count in zip(parts, jobs, strict=False)]
 
 
 def _scaled_capacities(problem: _Problem, time: Fraction) -> tuple[list[int], int]:

@@ -1,1 +1,0 @@
-"""What the compiled core takes and returns: tuples with named and typed fields; see each module."""
