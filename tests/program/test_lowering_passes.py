@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from reference.program_check import check_program
 from samples.exchange_samples import alltoall, over_shortest_paths
 from samples.program_cases import random_case, reference_errors
 from treadle.errors import ScheduleError
@@ -12,7 +13,6 @@ from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
 from treadle.formats.mscclpp.lanes import chunk_groups
 from treadle.planning import program_of, solve
-from treadle.program.check import check_program
 from treadle.program.passes import (
     MAX_INSTANCES,
     merge_levels,

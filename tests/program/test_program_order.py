@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from reference.every_order import Interleavings, any_order_fails, later_than
+from reference.program_check import check_program
 from samples.program_cases import fabric, random_case, random_forest, reference_errors
 from treadle.errors import ScheduleError
-from treadle.program.check import check_program
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.program.trees.forest_program import lower
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind, on_all_ranks

@@ -10,13 +10,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reference.program_check import check_program
 from samples import route_samples as samples
 from samples.strategies import digraphs, symmetric_topologies
 from treadle import planning
 from treadle.errors import InfeasibleError
 from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
-from treadle.program.check import check_program
 from treadle.program.lower import lower
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import RouteSchedule

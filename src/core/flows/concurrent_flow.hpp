@@ -16,8 +16,7 @@ struct FlowProblem {
     const std::int32_t* source = nullptr;
     const double* demand = nullptr;        // (n_sources, n_nodes), not negative, 0 at the source
     const double* weight = nullptr;        // how many equivalent sources each one stands for
-    const std::int32_t* orbit = nullptr;   // of each link: links of one orbit share their load evenly
-    int n_orbits = 0;
+    const std::int32_t* orbit = nullptr;   // of each link, from 0 on: links of one orbit share their load evenly
 };
 
 struct FlowOptions {

@@ -14,7 +14,7 @@ FlowLayout::FlowLayout(const FlowProblem& problem)
       blocks((problem.n_sources + flow_lanes - 1) / flow_lanes),
       first_in(n + 1, 0),
       link(m),
-      orbit_size(problem.n_orbits, 0),
+      orbit_size(m ? *std::max_element(problem.orbit, problem.orbit + m) + 1 : 0, 0),
       source(blocks * flow_lanes, 0),
       weight(blocks * flow_lanes, 0),
       demand(problem.demand) {

@@ -10,6 +10,7 @@
 namespace treadle {
 
 constexpr int flow_lanes = 16;  // sources side by side in a block
+constexpr int most_slots = 16;
 
 // The problem with links sorted by head and sources in blocks; idle lanes of the last block have no demand.
 struct FlowLayout {
@@ -29,6 +30,11 @@ struct FlowLayout {
     int lane_count(int block) const {
         const int left = sources - block * flow_lanes;
         return left < flow_lanes ? left : flow_lanes;
+    }
+    // Slots: shares of the work. Sums run over slots in order, so results do not depend on the number of threads.
+    int slots() const { return blocks < most_slots ? blocks : most_slots; }
+    int first_block(int slot) const {
+        return static_cast<int>(static_cast<std::int64_t>(blocks) * slot / slots());
     }
     void share_in_orbits(std::vector<double>& load) const;
     double fullest(const std::vector<double>& load) const;

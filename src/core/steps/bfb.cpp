@@ -363,10 +363,11 @@ Status step_loads(const DistanceRows& given, const std::int64_t* weight, int tra
     return loads_of(rows_of(given), weight, transform_limit, Control{}, result);
 }
 
-Status bfb_sends(const InLinks& in, const std::int32_t* link, const std::int64_t* capacity, int steps,
-                 std::int64_t stride, std::int64_t chunks, const Control& control, SendArrays& result) {
+Status bfb_sends(const InLinks& in, const std::int32_t* link, const StepCapacities& capacities, std::int64_t chunks,
+                 const Control& control, SendArrays& result) {
+    const std::int64_t stride = capacities.size == capacities.steps ? 0 : in.offset[in.n];
     return with_rows(in, control, result.failure, [&](const auto& rows) {
-        return sends_of(rows, link, Capacities{capacity, stride}, steps, chunks, control, result);
+        return sends_of(rows, link, Capacities{capacities.values, stride}, capacities.steps, chunks, control, result);
     });
 }
 

@@ -61,9 +61,15 @@ Status step_loads(const InLinks& in, const std::int64_t* weight, int transform_l
                   StepLoads& result);
 Status step_loads(const DistanceRows& rows, const std::int64_t* weight, int transform_limit, StepLoads& result);
 
-// `capacity`: chunks a link may carry, per step (stride 0), or per step and in-link (stride: number of in-links).
-Status bfb_sends(const InLinks& in, const std::int32_t* link, const std::int64_t* capacity, int steps,
-                 std::int64_t stride, std::int64_t chunks, const Control& control, SendArrays& result);
+// Chunks a link may carry: one value per step, or one per step and in-link, row-major.
+struct StepCapacities {
+    const std::int64_t* values = nullptr;
+    std::int64_t size = 0;
+    int steps = 0;
+};
+
+Status bfb_sends(const InLinks& in, const std::int32_t* link, const StepCapacities& capacities, std::int64_t chunks,
+                 const Control& control, SendArrays& result);
 Status bfb_sends(const DistanceRows& rows, const std::int64_t* capacity, int steps, std::int64_t chunks,
                  SendArrays& result);
 

@@ -64,7 +64,9 @@ class Waves {
 }  // namespace
 
 int hop_eccentricity(int n_nodes, const std::vector<int>& tail, const std::vector<int>& head,
-                     const std::vector<char>& is_compute, const std::vector<int>& sources) {
+                     const std::vector<int>& compute, const std::vector<int>& sources) {
+    std::vector<char> is_compute(n_nodes, 0);
+    for (int v : compute) is_compute[v] = 1;
     Waves waves(n_nodes, tail, head, is_compute);
     int most = 0;
     for (std::size_t first = 0; first < sources.size(); first += 64) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "trees/cuts.hpp"
 #include "trees/residual.hpp"
 
 namespace treadle {
@@ -31,8 +32,8 @@ struct LearnedCut {
 
 class Packer {
    public:
-    Packer(const PackingProblem& problem, const Control& control)
-        : problem_(problem), control_(control), n_(problem.n_nodes), spare_(problem.capacity), root_(problem.root) {
+    Packer(const PackingProblem& problem, const Control& control, PackingCounts& counts)
+        : problem_(problem), control_(control), counts_(counts), n_(problem.n_nodes), spare_(problem.capacity), root_(problem.root) {
         start_.assign(n_ + 1, 0);
         for (int u : problem.tail) start_[u + 1]++;
         for (int v = 0; v < n_; v++) start_[v + 1] += start_[v];
@@ -61,7 +62,7 @@ class Packer {
                 std::vector<GrownTree> trees = grow_batch(batch);
                 learned_ = false;
                 if (!trees.empty() && batch_safe(trees)) {
-                    for (auto& tree : trees) done += tree.multiplicity, result.speculative += tree.multiplicity;
+                    for (auto& tree : trees) done += tree.multiplicity, counts_.speculative += tree.multiplicity;
                     for (auto& tree : trees) keep(std::move(tree), result);
                     batch = std::min(2 * batch, static_cast<std::size_t>(units_)), next_pause = 1, retries = 0;
                     continue;
@@ -80,7 +81,7 @@ class Packer {
             GrownTree tree;
             Status status = grow_exactly(pending_.back(), tree);
             if (status != Status::ok) return status;
-            done += tree.multiplicity, result.exact += tree.multiplicity;
+            done += tree.multiplicity, counts_.exact += tree.multiplicity;
             account(tree, tree.multiplicity);
             keep(std::move(tree), result);
         }
@@ -90,6 +91,7 @@ class Packer {
    private:
     const PackingProblem& problem_;
     const Control& control_;
+    PackingCounts& counts_;
     const int n_;
     std::vector<int> start_, out_;
     std::vector<Cap> spare_, root_;  // capacities and multiplicities not yet used up
@@ -404,8 +406,9 @@ class Packer {
 
 }  // namespace
 
-Status pack_trees(const PackingProblem& problem, const Control& control, bool speculate, TreePacking& result) {
-    return Packer(problem, control).run(speculate, result);
+Status pack_trees(const PackingProblem& problem, const Control& control, bool speculate, TreePacking& result,
+                  PackingCounts& counts) {
+    return Packer(problem, control, counts).run(speculate, result);
 }
 
 }  // namespace treadle

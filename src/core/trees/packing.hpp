@@ -18,11 +18,15 @@ struct TreePacking {
     std::vector<int> root;
     std::vector<std::int64_t> multiplicity;
     std::vector<int> parent;         // row-major (tree, node); -1 at the root
-    std::int64_t speculative = 0;    // unit trees grown greedily and checked in batches
-    std::int64_t exact = 0;          // unit trees grown with one flow test per edge
+};
+
+struct PackingCounts {
+    std::int64_t speculative = 0;  // unit trees grown greedily and checked in batches
+    std::int64_t exact = 0;        // unit trees grown with one flow test per edge
 };
 
 // Without `speculate` every tree is grown exactly.
-Status pack_trees(const PackingProblem& problem, const Control& control, bool speculate, TreePacking& result);
+Status pack_trees(const PackingProblem& problem, const Control& control, bool speculate, TreePacking& result,
+                  PackingCounts& counts);
 
 }  // namespace treadle

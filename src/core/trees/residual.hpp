@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "control.hpp"
-
 namespace treadle {
 
 template <class Cap>
@@ -263,34 +261,5 @@ class ResidualNetwork {
     Side side_[2];
     std::int64_t bridge_clock_ = 0;
 };
-
-// Condition C: for every node set S that leaves out a compute node, d+(S) >= r(S).
-//
-// Returns the index into `compute` of the first sink (from `first` on) that fails, or -1; also if it is cancelled. The
-// source s is node `n_nodes`. On failure `cut` holds the nodes of a violated S.
-template <class Cap>
-int find_violated(int n_nodes, std::vector<CapacityArc<Cap>> arcs, const std::vector<int>& compute,
-                  const std::vector<Cap>& root, int first, std::vector<char>& cut, const Control& control = {}) {
-    const int s = n_nodes;
-    Cap total = 0;
-    for (std::size_t i = 0; i < compute.size(); i++) {
-        if (root[i] > 0) arcs.push_back({s, compute[i], root[i]});
-        total += root[i];
-    }
-    ResidualNetwork<Cap> network(n_nodes + 1, std::move(arcs));
-    int at = s;
-    for (std::size_t i = first; i < compute.size() && !control.cancelled(); i++) {
-        control.progress(i, compute.size());
-        if (network.push(at, compute[i], total) < total) {
-            cut.assign(n_nodes, 0);
-            for (int v = 0; v < n_nodes; v++) cut[v] = network.reached(v);
-            return static_cast<int>(i);
-        }
-        // Every arc out of s is full and stays so, so no path leads through s.
-        if (at == s) network.close_arcs_into(s);
-        at = compute[i];
-    }
-    return -1;
-}
 
 }  // namespace treadle

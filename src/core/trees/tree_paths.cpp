@@ -9,7 +9,8 @@ namespace {
 // Arcs by head, and by tail within a head.
 class ArcFinder {
    public:
-    ArcFinder(int n_nodes, const ArcSegments& arcs) : start_(n_nodes + 1, 0), tail_(arcs.tail.size()), arc_(arcs.tail.size()) {
+    ArcFinder(int n_nodes, const LogicalGraph& arcs)
+        : start_(n_nodes + 1, 0), tail_(arcs.tail.size()), arc_(arcs.tail.size()) {
         std::iota(arc_.begin(), arc_.end(), 0);
         std::sort(arc_.begin(), arc_.end(), [&](int a, int b) {
             return arcs.head[a] != arcs.head[b] ? arcs.head[a] < arcs.head[b] : arcs.tail[a] < arcs.tail[b];
@@ -33,10 +34,10 @@ class ArcFinder {
 
 }  // namespace
 
-bool assign_paths(int n_nodes, const ArcSegments& arcs, const int* parent, const std::vector<std::int64_t>& multiplicity,
+Status assign_paths(int n_nodes, const LogicalGraph& arcs, const int* parent, const std::vector<std::int64_t>& multiplicity,
                   TreePaths& result) {
     const ArcFinder finder(n_nodes, arcs);
-    std::vector<std::int64_t> next = arcs.offset, left = arcs.units;
+    std::vector<std::int64_t> next = arcs.segment_offset, left = arcs.segment_units;
     const std::size_t n = n_nodes, cells = multiplicity.size() * n;
     result.offset.reserve(cells + 1);
     result.path.reserve(cells);
@@ -45,18 +46,18 @@ bool assign_paths(int n_nodes, const ArcSegments& arcs, const int* parent, const
         for (std::size_t v = 0; v < n; v++) {
             const int above = parent[t * n + v];
             const int a = above < 0 ? -1 : finder.find(above, static_cast<int>(v));
-            if (a < 0 && above >= 0) return false;
+            if (a < 0 && above >= 0) return Status::stuck;
             for (std::int64_t need = above < 0 ? 0 : multiplicity[t]; need > 0;) {
-                if (next[a] == arcs.offset[a + 1]) return false;
+                if (next[a] == arcs.segment_offset[a + 1]) return Status::stuck;
                 const std::int64_t piece = std::min(need, left[next[a]]);
-                result.path.push_back(arcs.path[next[a]]);
+                result.path.push_back(arcs.segment_path[next[a]]);
                 result.units.push_back(piece);
                 need -= piece;
                 if ((left[next[a]] -= piece) == 0) next[a]++;
             }
             result.offset.push_back(static_cast<std::int64_t>(result.path.size()));
         }
-    return true;
+    return Status::ok;
 }
 
 }  // namespace treadle

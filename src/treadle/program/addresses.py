@@ -7,27 +7,26 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.program.program import Buffer, Program
 
-_SCRATCH = int(Buffer.SCRATCH)  # asked for millions of times, where members of enumerations are slow
-
 
 class Addresses:
     """Places in one rank's buffers, in chunks; scratch holds only the chunks that are used."""
 
     def __init__(self, program: Program, rank: int) -> None:
-        self._ranges = {int(buffer): program.ranges(rank, buffer) for buffer in (Buffer.INPUT, Buffer.OUTPUT)}
+        self._ranges = {buffer: program.ranges(rank, buffer) for buffer in (Buffer.INPUT, Buffer.OUTPUT)}
         self.input_chunks, self.output_chunks = (
             # a buffer that only the root has is declared everywhere
             sum(past - low for low, past in ranges) if ranges else program.n_chunks
             for ranges in self._ranges.values()
         )
-        span = slice(int(program.operation_offset[rank]), int(program.operation_offset[rank + 1]))
-        named = (program.source[span] == Buffer.SCRATCH) | (program.target[span] == Buffer.SCRATCH)
-        first, count = program.first[span][named], program.count[span][named]
-        before = np.cumsum(count) - count
-        self.scratch: Int64Array = np.unique(np.repeat(first - before, count) + np.arange(count.sum()))
+        used: set[int] = set()
+        for number in program.operations(rank):
+            if Buffer.SCRATCH in (program.source[number], program.target[number]):
+                first = int(program.first[number])
+                used.update(range(first, first + int(program.count[number])))
+        self.scratch: Int64Array = np.array(sorted(used), dtype=np.int64)
 
     def offset(self, buffer: int, chunk: int) -> int:
         """Chunks before `chunk` in `buffer`."""
-        if buffer == _SCRATCH:
+        if buffer == Buffer.SCRATCH:
             return int(np.searchsorted(self.scratch, chunk))
-        return sum(min(past, chunk) - low for low, past in self._ranges[buffer] if low < chunk)
+        return sum(min(past, chunk) - low for low, past in self._ranges[Buffer(buffer)] if low < chunk)

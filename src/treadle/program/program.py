@@ -135,7 +135,7 @@ class Program:
     Raises
     ------
     ScheduleError
-        If shapes or ranges are wrong. `treadle.program.check.check_program` checks meaning.
+        If shapes or ranges are wrong. What its operations mean is not looked at; a run of it shows that.
     """
 
     kind: CollectiveKind

@@ -21,7 +21,7 @@ def program_text(program: Program) -> str:
     Parameters
     ----------
     program : Program
-        Checked by `treadle.program.check.check_program` before, where its messages may not match.
+        Its messages may fail to match: nothing is checked here.
 
     Returns
     -------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array, frozen
 from treadle.engine import Progress, core, run_watched
 from treadle.program.program import OperationKind
+from treadle.simulation.core_values import FluidArrays, FluidTimes
 from treadle.simulation.options import LatencyModel, SimulationOptions
 from treadle.simulation.result import Simulation
 from treadle.simulation.stuck import deadlock_error
@@ -48,32 +48,21 @@ def simulate_fluid(
     In doubles: relative errors of about 1e-12. O(k) per start or end for k messages under way; for networks
     of many more than a thousand, use the other ways of sharing.
     """
-    flows = _flows(graph, size_bytes, options)
-    _, ends, start, end = run_watched(
+    flow, flows = _flows(graph, size_bytes, options)
+    n = len(flows.work)
+    _, found = run_watched(
         "simulate",
-        lambda control: core.simulate_flows(
-            flows.resource_offset,
-            flows.resource,
-            graph.resource_bytes_per_s.astype(np.float64),
-            flows.work,
-            flows.before,
-            flows.after,
-            flows.edge_offset,
-            flows.edge_target,
-            flows.edge_from_start,
-            options.slices,
-            control,
-        ),
+        lambda control: core.simulate_flows(flows, options.slices, control),
         progress=progress,
     )
-    n, flow = len(flows.work), flows.of_task
-    if int(ends[0]) < n * options.slices:
-        begun = start.reshape(options.slices, n)[:, flow].ravel()
+    times = FluidTimes(*found)
+    start, end = (column.reshape(options.slices, n) for column in (times.start, times.end))
+    if times.done < n * options.slices:
+        begun = start[:, flow].ravel()
         raise deadlock_error(graph, begun, int(np.count_nonzero(begun < 0)))
-    start, end = (times.reshape(options.slices, n) for times in (start, end))
     finish_s = float(end.max(initial=0.0))
     tick = Fraction(2) ** (math.frexp(finish_s)[1] - 53) if finish_s else Fraction(1, 10**9)
-    begins, leaves = (np.rint(times / float(tick)).astype(np.int64) for times in (start, end - flows.after))
+    begins, leaves = (np.rint(column / float(tick)).astype(np.int64) for column in (start, end - flows.after))
     used = graph.resource >= 0
     work = np.bincount(graph.resource[used], weights=flows.work[flow[used]], minlength=graph.n_resources)
     busy = np.rint(work * options.slices / graph.resource_bytes_per_s / float(tick)).astype(np.int64)
@@ -94,22 +83,8 @@ def simulate_fluid(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Flows:
-    """The operations of a program as flows, then what is crossed aside; see src/core/simulate/fluid.hpp."""
-
-    of_task: Int64Array
-    resource_offset: Int64Array
-    resource: NDArray[np.int32]
-    work: NDArray[np.float64]
-    before: NDArray[np.float64]
-    after: NDArray[np.float64]
-    edge_offset: Int64Array
-    edge_target: NDArray[np.int32]
-    edge_from_start: NDArray[np.int32]
-
-
-def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> _Flows:
+def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> tuple[Int64Array, FluidArrays]:
+    """The flow of each task; the operations of a program as flows, then what is crossed aside."""
     program = graph.program
     of_task, chunks = _numbered(graph)
     n = len(chunks)
@@ -131,16 +106,16 @@ def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> _Fl
         before = before + adds * slice_bytes / options.reduction_bytes_per_s
     source, target, from_start = _edges(graph, of_task, is_send)
     order = np.argsort(source, kind="stable")
-    return _Flows(
-        of_task,
-        _offsets(np.bincount(owner, minlength=n)),
-        resource.astype(np.int32),
-        slice_bytes.astype(np.float64),
-        before,
-        np.zeros(n) if pays_first else latency,
-        _offsets(np.bincount(source, minlength=n)),
-        target[order].astype(np.int32),
-        from_start[order].astype(np.int32),
+    return of_task, FluidArrays(
+        resource_offset=_offsets(np.bincount(owner, minlength=n)),
+        resource=resource.astype(np.int32),
+        capacity=graph.resource_bytes_per_s.astype(np.float64),
+        work=slice_bytes.astype(np.float64),
+        before=before,
+        after=np.zeros(n) if pays_first else latency,
+        edge_offset=_offsets(np.bincount(source, minlength=n)),
+        edge_target=target[order].astype(np.int32),
+        edge_from_start=from_start[order].astype(np.int32),
     )
 
 

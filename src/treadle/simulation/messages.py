@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array, frozen
+from treadle.arrays import frozen
 from treadle.engine import Progress, core, run_watched
 from treadle.errors import ScheduleError
 from treadle.simulation.clock import TimedGraph, timed_graph
+from treadle.simulation.core_values import TaskArrays, TaskTimes
 from treadle.simulation.options import Sharing, SimulationOptions
 from treadle.simulation.result import Simulation
 from treadle.simulation.stuck import deadlock_error
@@ -56,13 +57,12 @@ def simulate_messages(
     the time that all tasks would take one after the other. O(n log n) for n tasks.
     """
     timed = timed_graph(graph, size_bytes, options)
-    status, ends, start, binding = _run(timed, options, with_binding, progress)
+    status, times = _run(timed, options, with_binding, progress)
     if status == _VIOLATED:
         raise ScheduleError("simulation: times beyond 63 bits; use a smaller size or fewer slices")
-    finish, done, last = (int(value) for value in ends)
     total = graph.n_tasks * options.slices
-    if done < total:
-        raise deadlock_error(graph, start, total - done)
+    if times.done < total:
+        raise deadlock_error(graph, times.start, total - times.done)
     shape = (options.slices, graph.n_tasks)
     onto = graph.resource >= 0
     busy = np.zeros(graph.n_resources, dtype=np.int64)
@@ -73,33 +73,31 @@ def simulate_messages(
         options,
         timed.tick_s,
         timed.is_exact,
-        finish,
-        last,
-        start.reshape(shape),
+        times.finish,
+        times.last,
+        times.start.reshape(shape),
         timed.duration,
         busy,
-        frozen(binding.reshape(shape if with_binding else (0, 0)), np.int64),
+        frozen(times.binding.reshape(shape if with_binding else (0, 0)), np.int64),
     )
 
 
 def _run(
     timed: TimedGraph, options: SimulationOptions, with_binding: bool, progress: Progress | None
-) -> tuple[int, Int64Array, Int64Array, Int64Array]:
+) -> tuple[int, TaskTimes]:
     graph = timed.graph
     order = _ARRIVAL if options.sharing is Sharing.FIFO else _SLICE
-    return run_watched(
+    tasks = TaskArrays(
+        n_resources=graph.n_resources,
+        resource=graph.resource,
+        duration=timed.duration,
+        edge_offset=graph.edge_offset,
+        edge_target=graph.edge_target,
+        edge_shift=timed.edge_shift,
+    )
+    status, times = run_watched(
         "simulate",
-        lambda control: core.simulate_tasks(
-            graph.resource,
-            timed.duration,
-            graph.edge_offset,
-            graph.edge_target,
-            timed.edge_shift,
-            graph.n_resources,
-            options.slices,
-            order,
-            with_binding,
-            control,
-        ),
+        lambda control: core.simulate_tasks(tasks, options.slices, order, with_binding, control),
         progress=progress,
     )
+    return status, TaskTimes(*times)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import places
+from reference.program_check import check_program
 from samples.exchange_samples import alltoall, over_shortest_paths
 from samples.forest_samples import star
 from samples.program_cases import fabric, random_case
@@ -19,7 +20,6 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.formats.mscclpp.judge import interpret_mscclpp_json
 from treadle.formats.mscclpp.lanes import chunk_groups
 from treadle.formats.mscclpp.writer import MscclppLimits, emit_mscclpp_json
-from treadle.program.check import check_program
 from treadle.program.passes import split_copies
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.program.steps.exchange_lowering import lower_exchange

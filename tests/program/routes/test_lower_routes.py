@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from reference.program_check import check_program
 from samples import route_samples as samples
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
-from treadle.program.check import check_program
 from treadle.program.lower import lower
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.program.routes.route_program import lower_routes

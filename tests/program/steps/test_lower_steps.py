@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference.every_order import any_order_fails
+from reference.program_check import check_program
 from samples import greedy_steps as samples
 from samples.program_cases import reference_errors
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
-from treadle.program.check import check_program
 from treadle.program.lower import lower
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.program.steps.step_lowering import lower_steps

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from reference.program_check import check_program
 from samples.program_cases import random_case, reference_errors
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import solve
-from treadle.program.check import check_program
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.program.trees.forest_program import lower
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind

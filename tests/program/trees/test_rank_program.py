@@ -7,10 +7,10 @@ from math import gcd
 import numpy as np
 import pytest
 
+from reference.program_check import check_program
 from samples.program_cases import random_case, reference_errors
 from samples.rank_parts import phases_of, union
 from treadle.errors import ScheduleError
-from treadle.program.check import check_program
 from treadle.program.program import OperationKind, Program
 from treadle.program.trees.factored_rank import lower_factored_rank
 from treadle.program.trees.forest_program import lower

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.synthesis.core_values.integers import Wide
+from treadle.synthesis.core_values.trees import Arcs, RootedFabric
 from treadle.synthesis.engine import core
 from treadle.synthesis.trees import instance as instances
 from treadle.synthesis.trees.instance import find_violated_cut, instance_of
@@ -17,19 +19,9 @@ def searched(*, demand: int, cancelled: int) -> tuple[int, list[int]]:
     """Of hypercube(4) with so many trees at each rank: the sink that fails, and the control array."""
     problem = instance_of(hypercube(4), Collective(CollectiveKind.ALLGATHER, tuple(range(16))))
     control = np.array([cancelled, 0, 0], dtype=np.int64)
-    failed, _ = core.find_violated_cut(
-        problem.n_nodes,
-        problem.terminals,
-        problem.weights,
-        problem.tails,
-        problem.heads,
-        np.full(len(problem.tails), 15, dtype=np.int64),
-        1,
-        0,
-        demand,
-        0,
-        control,
-    )
+    arcs = Arcs(problem.tails, problem.heads, np.full(len(problem.tails), 15, dtype=np.int64))
+    fabric = RootedFabric(problem.n_nodes, problem.terminals, problem.weights, arcs)
+    failed, _ = core.find_violated_cut(fabric, 1, Wide.of(demand), 0, control)
     return failed, control.tolist()
 
 

@@ -17,7 +17,6 @@ COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce",
 EVENTS = {"signal", "wait", "rlxsignal", "rlxwait"}
 MOVES = {"put", "pws", "pwsf", "get", "copy", "re", "res", "rre", "rres", "gstore", "glres"}
 SYNCHRONISING = {"nop", "barrier", "flush", "sem_acquire", "sem_release"}
-_INTERPRETED = EVENTS | MOVES | SYNCHRONISING
 _PACKETS = {"ppkt", "rppkt", "respkt", "cpkt", "upkt", "repkt", "recpkt", "recspkt", "gstorepkt"}
 _TYPES = ("memory", "port", "switch")
 _MOST = {"operations": 64, "channels": 16, "ids": 8, "places": 10, "semaphores": 16}
@@ -244,7 +243,7 @@ class _Context:
             )
             chunks = read.number(context, "num_chunks", where, 1, MAX_CHUNKS)
             return Operation(name, where, numbers=(chunks,), inner=inner)
-        if name not in _INTERPRETED:
+        if name not in EVENTS | MOVES | SYNCHRONISING:
             raise read.fail(where, f"{name[:40]!r} is no operation here")
         kind = read.word(entry, "channel_type", where, _TYPES) if "channel_type" in entry else ""
         own = self.channels[kind] if kind else []

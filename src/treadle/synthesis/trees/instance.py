@@ -11,6 +11,8 @@ from treadle.arrays import Int32Array, Int64Array, exact_sum
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.core_values.integers import Wide
+from treadle.synthesis.core_values.trees import Arcs, RootedFabric
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.trees.packers.shortest_trees import have_shortest_trees, is_dense
 from treadle.topologies.topology import Topology
@@ -134,23 +136,14 @@ def find_violated_cut(
             f"round them, say to whole GB/s"
         )
 
+    arcs = Arcs(problem.tails, problem.heads, capacities)
+    fabric = RootedFabric(problem.n_nodes, problem.terminals, problem.weights, arcs)
+
     def search(control: Int64Array) -> tuple[int, Int32Array]:
         small = not first and largest < UNIT_LIMIT
         if small and _trees_fit(problem, capacities * rate.denominator, factor, control):
             return -1, problem.terminals[:0]
-        return core.find_violated_cut(
-            problem.n_nodes,
-            problem.terminals,
-            problem.weights,
-            problem.tails,
-            problem.heads,
-            capacities,
-            rate.denominator,
-            factor >> 64,
-            factor & (2**64 - 1),
-            first,
-            control,
-        )
+        return core.find_violated_cut(fabric, rate.denominator, Wide.of(factor), first, control)
 
     if len(problem.terminals) * len(problem.tails) < _QUICK:
         failed, nodes = search(np.zeros(3, dtype=np.int64))

@@ -9,6 +9,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import InfeasibleError
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.core_values.trees import Arcs, LogicalArcs, RootedFabric
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.trees.instance import Instance
 
@@ -127,36 +128,22 @@ def remove_switches(
     if not len(problem.relays):
         return _without_relays(problem, capacities)
     check_balance(problem, capacities)
-    outcome = run_watched(
+    status, arcs, (mended, exact) = run_watched(
         "switch removal",
         lambda control: core.split_switches(
-            problem.n_nodes,
-            problem.terminals,
-            multiplicities,
-            problem.tails,
-            problem.heads,
-            capacities,
-            mend_limit,
-            control,
+            rooted_fabric(problem, capacities, multiplicities), mend_limit, control
         ),
         progress=progress,
         deadline=deadline,
     )
-    status, tails, heads, units, offset, path, path_units, path_offset, links, counts = outcome
     assert status == 0, f"switch removal ended with status {status}"
-    mended, exact = counts.tolist()
-    return LogicalGraph(
-        tails,
-        heads,
-        units,
-        offset,
-        path,
-        path_units,
-        path_offset,
-        links,
-        cuts_mended=mended,
-        exact_splits=exact,
-    )
+    return LogicalGraph(*LogicalArcs(*arcs), cuts_mended=mended, exact_splits=exact)
+
+
+def rooted_fabric(problem: Instance, capacities: Int64Array, multiplicities: Int64Array) -> RootedFabric:
+    """The instance with such capacities and multiplicities, as the core takes it."""
+    arcs = Arcs(problem.tails, problem.heads, np.ascontiguousarray(capacities))
+    return RootedFabric(problem.n_nodes, problem.terminals, np.ascontiguousarray(multiplicities), arcs)
 
 
 def _without_relays(problem: Instance, capacities: Int64Array) -> LogicalGraph:
@@ -185,16 +172,4 @@ def splittable_amount(
     problem: Instance, capacities: Int64Array, multiplicities: Int64Array, u: int, w: int, t: int
 ) -> int:
     """gamma of Theorem 28: how many units of u -> w -> t can become u -> t with condition C kept."""
-    return int(
-        core.split_amount(
-            problem.n_nodes,
-            problem.terminals,
-            np.ascontiguousarray(multiplicities),
-            problem.tails,
-            problem.heads,
-            np.ascontiguousarray(capacities),
-            u,
-            w,
-            t,
-        )
-    )
+    return core.split_amount(rooted_fabric(problem, capacities, multiplicities), u, w, t)

@@ -33,6 +33,7 @@ from treadle.synthesis.alltoall.routes.paths import (
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.whole_units import common_chunks
+from treadle.synthesis.core_values.flows import PathBasis, PathProgram
 from treadle.synthesis.engine import TimeLimitError, core
 from treadle.synthesis.watch import Watch
 from treadle.topologies import parse
@@ -174,15 +175,9 @@ def test_the_simplex_method_of_the_core(topology: Topology, data: st.DataObject)
         program.add(every, pair)
     first = np.searchsorted(pair, np.arange(master.n_pairs))
     none = np.zeros(0, dtype=np.int32)
-    status, key, column, slack, pivots = core.path_simplex(
-        master.bandwidth,
-        master.demand,
-        pair.astype(np.int32),
-        every.offset,
-        every.links,
-        first.astype(np.int32),
-        none,
-        none,
+    status, (key, column, slack), pivots = core.path_simplex(
+        PathProgram(master.bandwidth, master.demand, pair.astype(np.int32), every.offset, every.links),
+        PathBasis(first.astype(np.int32), none, none),
         10**4,
         np.zeros(3, dtype=np.int64),
     )

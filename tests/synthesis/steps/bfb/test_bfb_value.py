@@ -93,7 +93,7 @@ def test_figure_3_5_receiver_u2_has_load_two_thirds() -> None:
         [far, 1, 1, far, 0, far],
         [far, far, 1, far, far, 0],
     ]
-    status, top, bottom, _, _ = core.bfb_orbit_loads(np.array(rows, np.uint16), np.ones(3, np.int64), 10)
+    status, (top, bottom, _), _ = core.bfb_orbit_loads(np.array(rows, np.uint16), np.ones(3, np.int64), 10)
     assert (status, top.tolist(), bottom.tolist()) == (0, [1, 2], [1, 3])
     links = from_arcs("links", [1, 2, 3], [0, 0, 0], n=4)
     assert lp_time(links, {1: [0, 1], 2: [1, 2]}) == pytest.approx(2 / 3)

@@ -13,6 +13,8 @@ from reference.packing_checker import SmallDigraph, faults, random_eulerian
 from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest_cost import height_max
+from treadle.synthesis.core_values.integers import Wide
+from treadle.synthesis.core_values.trees import Arcs, RootedFabric
 from treadle.synthesis.engine import TimeLimitError, core
 from treadle.synthesis.trees.instance import find_violated_cut, instance_of
 from treadle.synthesis.trees.optimality import optimum
@@ -163,14 +165,13 @@ def test_deadline() -> None:
 def flows_alone(topology: Topology) -> Fraction:
     """The optimum by maximum flows, without the trees that spare them."""
     problem = instance_of(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
+    arcs = Arcs(problem.tails, problem.heads, problem.bandwidths)
+    fabric = RootedFabric(problem.n_nodes, problem.terminals, problem.weights, arcs)
     low, high = Fraction(0), Fraction(int(problem.bandwidths.sum()))
     for _ in range(200):  # Newton from above, by the core's answer alone
         failed, nodes = core.find_violated_cut(
-            problem.n_nodes, problem.terminals, problem.weights,
-            problem.tails, problem.heads, problem.bandwidths,
-            high.denominator, high.numerator >> 64, high.numerator & (2**64 - 1), 0,
-            np.zeros(3, dtype=np.int64),
-        )  # fmt: skip
+            fabric, high.denominator, Wide.of(high.numerator), 0, np.zeros(3, dtype=np.int64)
+        )
         if failed < 0:
             return high
         inside = np.isin(np.arange(problem.n_nodes), nodes)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pytest
 
 from reference.packing_checker import SmallDigraph, faults, random_eulerian
+from treadle.synthesis.core_values.trees import Arcs
 from treadle.synthesis.engine import TimeLimitError, core, run_watched
 from treadle.synthesis.trees.packers.vertex_matching import (
     Digraph,
@@ -64,17 +66,9 @@ def test_exact_growth_packs_what_the_cuts_allow() -> None:
     for seed in list(SEEDS)[:150]:
         instance = random_eulerian(seed)
         graph = digraph(instance)
-        status, root, multiplicity, parent, _ = run_watched(
-            "packing",
-            lambda control, graph=graph: core.pack(
-                graph.n_nodes,
-                graph.multiplicities,
-                graph.tails,
-                graph.heads,
-                graph.capacities,
-                False,
-                control,
-            ),
+        arcs = Arcs(graph.tails, graph.heads, graph.capacities)
+        status, (root, multiplicity, parent), _ = run_watched(
+            "packing", partial(core.pack, graph.multiplicities, arcs, False)
         )
         assert status == 0
         parents = parent.reshape(len(root), graph.n_nodes).tolist()

@@ -12,6 +12,7 @@ from treadle.arrays import Int64Array
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.factored import EvenShares
+from treadle.synthesis.core_values.trees import PlanePairs, PlaneTable
 from treadle.synthesis.engine import core
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import Changes, Shares, plane_shares
@@ -107,7 +108,8 @@ def test_moves_that_cannot_be_made_are_not() -> None:
 
     def settled(out: list[int], into: list[int]) -> tuple[int, list[int]]:
         needs = (np.array(side, dtype=np.int64) for side in (out, into))
-        status, _, _, units = core.settle_planes(1, 2, one, other[:2], none, none, empty, *needs, control)
+        table = PlaneTable(1, 2, one, other[:2], PlanePairs(none, none, empty))
+        status, (_, _, units) = core.settle_planes(table, *needs, control)
         return status, units.tolist()
 
     assert settled([0, 0, 0, 0], [0, 0, 0, 0]) == (0, [])

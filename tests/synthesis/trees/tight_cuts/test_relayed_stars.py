@@ -72,7 +72,7 @@ def test_gravity_is_in_proportion() -> None:
 def stars(trees: list[int], capacity: Int64Array) -> tuple[Int32Array, Int64Array, Int32Array] | None:
     """The core's answer: roots, multiplicities, parents."""
     n = len(trees)
-    status, root, units, parent, _ = core.relayed_stars(
+    status, (root, units, parent), _ = core.relayed_stars(
         n, np.array(trees), capacity.astype(np.int64).ravel(), 10**6, np.zeros(3, dtype=np.int64)
     )
     return None if status else (root, units, parent.reshape(-1, n))

@@ -15,6 +15,7 @@ from treadle.synthesis.alltoall.rate.spreading import spread_flow
 from treadle.synthesis.alltoall.rate.symmetry import FlowSymmetry, symmetry_of
 from treadle.synthesis.alltoall.resolution import Resolution, resolution
 from treadle.synthesis.alltoall.routes.paths import ShortestPaths
+from treadle.synthesis.core_values.flows import FlowOptions, FlowProblem, FlowStart, FoundFlow
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.parallel import core_threads
 
@@ -90,34 +91,36 @@ def pdhg_rate(
     resolved = resolution(instance.topology, instance.collective, wide=_WIDE)
     bandwidths = resolved.of(instance.bandwidths)
     flow, lengths = (np.zeros((0, 0)), np.zeros(0)) if start is None else _transferred(instance, start)
-    status, found, length, _, _, failed = run_watched(
+    problem = FlowProblem(
+        n_nodes=instance.topology.n_nodes,
+        tail=instance.tails,
+        head=instance.heads,
+        capacity=bandwidths / float(bandwidths.mean()),
+        source=instance.sources[rows],
+        demand=demand,
+        weight=symmetry.multiplicities.astype(np.float64),
+        orbit=symmetry.link_orbit,
+    )
+    options = FlowOptions(
+        gap=max(gap, SMALLEST_GAP),
+        time_limit_s=0.0 if time_limit_s is None else max(time_limit_s, 1e-6),
+        max_iterations=_MOST_ITERATIONS,
+        threads=core_threads(_MOST_THREADS),
+        is_double=gap < _SINGLE,
+    )
+    begin = FlowStart(flow[rows] / unit if len(flow) else flow, lengths)
+    status, result, failed = run_watched(
         "concurrent flow",
-        lambda control: core.concurrent_flow(
-            instance.topology.n_nodes,
-            instance.tails,
-            instance.heads,
-            bandwidths / float(bandwidths.mean()),
-            instance.sources[rows],
-            demand,
-            symmetry.multiplicities.astype(np.float64),
-            symmetry.link_orbit,
-            flow[rows] / unit if len(flow) else flow,
-            lengths,
-            max(gap, SMALLEST_GAP),
-            0.0 if time_limit_s is None else max(time_limit_s, 1e-6),
-            _MOST_ITERATIONS,
-            core_threads(_MOST_THREADS),
-            gap < _SINGLE,
-            control,
-        ),
+        lambda control: core.concurrent_flow(problem, begin, options, control),
         progress=progress,
     )
     if status == _VIOLATED:
-        raise instance.unreachable(int(rows[failed[0]]), int(failed[1]))
+        raise instance.unreachable(int(rows[failed[0]]), failed[1])
+    found = FoundFlow(*result)
     flows = np.zeros((len(rows), instance.topology.n_links))
-    flows[:, links] = unit * found.reshape(len(rows), len(links))
+    flows[:, links] = unit * found.flow.reshape(len(rows), len(links))
     by_link = np.zeros(instance.topology.n_links)
-    by_link[links] = _useful(instance, length, resolved) if resolved.is_wide else length
+    by_link[links] = _useful(instance, found.length, resolved) if resolved.is_wide else found.length
     by_source = spread_flow(instance, symmetry, flows)
     return _certified(instance, by_source, by_link, began, is_late=status == _STUCK)
 

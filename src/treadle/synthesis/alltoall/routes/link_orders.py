@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.paths import Float64Array, PathSet, turned
+from treadle.synthesis.core_values.flows import Annealing, ClimbProblem, ClimbTable
 from treadle.synthesis.engine import core, run_watched
 from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
@@ -49,20 +50,20 @@ class LayeredPaths:
 
     def search(self, lengths: Float64Array) -> LayeredSearch:
         """Shortest climbing paths from all ranks; lengths must be positive."""
-        distance, last, before = core.climb_paths(*self._problem(), np.asarray(lengths, dtype=np.float64))
+        found = ClimbTable(*core.climb_paths(self._problem(), np.asarray(lengths, dtype=np.float64)))
         layers, count = len(self.orders), len(self.ranks)
-        table = distance.reshape(layers, self._n, count)
+        table = found.distance.reshape(layers, self._n, count)
         return LayeredSearch(
             np.ascontiguousarray(table.min(axis=0).T),
             table.argmin(axis=0).T,
-            last.reshape(layers, self._n, count),
-            before.reshape(layers, self._m, count),
+            found.last.reshape(layers, self._n, count),
+            found.before.reshape(layers, self._m, count),
             self.ranks,
         )
 
     def loads(self, lengths: Float64Array) -> Float64Array:
         """Units of demand over each link if every pair takes a shortest climbing path, shape (m,)."""
-        return core.climb_loads(*self._problem(), np.asarray(lengths, dtype=np.float64))
+        return core.climb_loads(self._problem(), np.asarray(lengths, dtype=np.float64))
 
     def annealed(
         self, views: Float64Array, *, steps: int, hot: float, cold: float, seed: int, watch: Watch
@@ -99,14 +100,14 @@ class LayeredPaths:
         _, orders, cost = run_watched(
             "link orders",
             lambda control: core.anneal_link_orders(
-                *self._problem(), np.ascontiguousarray(views), steps, hot, cold, seed, control
+                self._problem(), np.ascontiguousarray(views), Annealing(steps, hot, cold, seed), control
             ),
             deadline=watch.deadline,
         )
         return orders.reshape(self.orders.shape), cost
 
-    def _problem(self) -> tuple[int, Int32Array, Int32Array, Int32Array, Float64Array, Int32Array]:
-        return self._n, self._tails, self._heads, self._source, self._demand, self.orders
+    def _problem(self) -> ClimbProblem:
+        return ClimbProblem(self._n, self._tails, self._heads, self._source, self._demand, self.orders)
 
 
 @dataclass(eq=False)

@@ -13,6 +13,7 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import no_optimum, resolution
 from treadle.synthesis.alltoall.routes.paths import Float64Array, PathSet, WeightedPaths, demanded_pairs
+from treadle.synthesis.core_values.flows import PathBasis, PathProgram
 from treadle.synthesis.engine import TimeLimitError, core, run_watched
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
@@ -80,7 +81,7 @@ class PathMaster:
         self.pair: Int64Array = np.zeros(0, dtype=np.int64)
         self._offset: Int64Array = np.zeros(1, dtype=np.int64)
         self._links: Int32Array = np.zeros(0, dtype=np.int32)
-        self._start: tuple[Int32Array, Int32Array, Int32Array] | None = None
+        self._start: PathBasis | None = None
 
     def _build(self) -> None:
         """Rows, and the column of T."""
@@ -133,29 +134,22 @@ class PathMaster:
             Column of each pair.
         """
         none = np.zeros(0, dtype=np.int32)
-        self._start = (chosen.astype(np.int32), none, none)
+        self._start = PathBasis(chosen.astype(np.int32), none, none)
 
     def _advance(self, watch: Watch) -> None:
         """Near the optimum by the core's simplex method, from the start or from where it was; see there."""
         assert self._start is not None
-        key, column, slack = self._start
-        _, key, column, slack, _ = run_watched(
+        start = self._start
+        program = PathProgram(
+            self.bandwidth, self.demand, self.pair.astype(np.int32), self._offset, self._links
+        )
+        _, reached, _ = run_watched(
             "path LP",
-            lambda control: core.path_simplex(
-                self.bandwidth,
-                self.demand,
-                self.pair.astype(np.int32),
-                self._offset,
-                self._links,
-                key,
-                column,
-                slack,
-                _MOST_PIVOTS,
-                control,
-            ),
+            lambda control: core.path_simplex(program, start, _MOST_PIVOTS, control),
             deadline=watch.deadline,
         )
-        self._start = (key, column, slack)
+        self._start = PathBasis(*reached)
+        key, column, slack = self._start
         status = highspy.HighsBasisStatus
         columns = [status.kLower] * (self.n_columns + 1)
         for basic in (0, *(key + 1).tolist(), *(column + 1).tolist()):

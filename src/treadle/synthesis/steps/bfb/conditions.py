@@ -10,6 +10,7 @@ import numpy as np
 from treadle.errors import TopologyError
 from treadle.schedules.steps.step_cost import node_bandwidth, step_loads
 from treadle.schedules.steps.steps import Steps
+from treadle.synthesis.core_values.steps import DistanceExtremes
 from treadle.synthesis.engine import core, run_watched
 from treadle.synthesis.steps.bfb.instance import OK, VIOLATED, Instance, pose, unreachable
 from treadle.synthesis.steps.bfb.value import bfb_value, value_of
@@ -53,13 +54,15 @@ def distance_constants(topology: Topology) -> tuple[DistanceConstants, ...]:
 
 
 def _constants(instance: Instance) -> tuple[DistanceConstants, ...]:
-    status, *extremes, failure = run_watched(
-        "distances", lambda control: core.bfb_counts(instance.offset, instance.tail, control)
+    status, found, failure = run_watched(
+        "distances", lambda control: core.bfb_counts(instance.in_links, control)
     )
     if status == VIOLATED:
-        raise unreachable(instance.topology, int(failure[0]), int(failure[1]))
+        raise unreachable(instance.topology, *failure)
     assert status == OK, status
-    pairs = [np.where(extremes[i] == extremes[i + 1], extremes[i], -1).tolist() for i in (0, 2, 4)]
+    of = DistanceExtremes(*found)
+    both = (of.sources_min, of.sources_max), (of.served_min, of.served_max), (of.usable_min, of.usable_max)
+    pairs = [np.where(least == most, least, -1).tolist() for least, most in both]
     return tuple(
         DistanceConstants(*(None if value < 0 else int(value) for value in row))
         for row in zip(*pairs, strict=True)

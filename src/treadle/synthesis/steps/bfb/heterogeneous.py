@@ -10,13 +10,13 @@ from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
+from treadle.schedules.steps.steps import MAX_CHUNKS, Steps
+from treadle.synthesis.core_values.integers import Wide, WideArray
+from treadle.synthesis.core_values.steps import CutJobs
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.steps.bfb.instance import OK, VIOLATED, Instance, core_loads, pose, unreachable
-from treadle.synthesis.steps.bfb.schedule import backwards, bfb_schedule, split_by_capacity
+from treadle.synthesis.steps.bfb.schedule import split_by_capacity
 from treadle.topologies.topology import Topology
 
 DEFAULT_CHUNKS = 1024
@@ -150,63 +150,6 @@ def heterogeneous_allgather(
     )
 
 
-def schedule_for_size(
-    topology: Topology,
-    kind: CollectiveKind,
-    size_bytes: int,
-    *,
-    chunks: int | None = None,
-    progress: Progress | None = None,
-    deadline: float | None = None,
-) -> StepSchedule:
-    """Breadth-first-broadcast schedule that is fastest at a size, not for the largest data.
-
-    Parameters
-    ----------
-    topology : Topology
-    kind : CollectiveKind
-        Without a root. Allreduce is reduce-scatter, then allgather, each of the whole size.
-    size_bytes : int
-        M, of the larger buffer of a rank.
-    chunks : int, optional
-        P of `heterogeneous_allgather`, or most of them where latencies are equal.
-    progress, deadline
-        As for `treadle.synthesis.engine.run_watched`.
-
-    Raises
-    ------
-    TopologyError, InfeasibleError, ScheduleError
-        As for `heterogeneous_allgather`; ScheduleError if the collective has a root.
-
-    Notes
-    -----
-    Where all links have one latency every step pays it once, whichever links it uses: what is fastest for the
-    largest data is so at every size. Time that a step takes besides (alpha) changes nothing either, since the
-    distances fix the number of steps.
-    """
-    if kind.is_rooted:
-        raise ScheduleError(
-            f"bfb: {kind} has one root, and breadth-first broadcast for a size is of all ranks' shards; "
-            f"leave out the size"
-        )
-    latencies = topology.latencies_ns
-    is_level = bool((latencies == latencies[:1]).all())
-    is_even = chunks is None or bool((topology.bandwidths == topology.bandwidths[:1]).all())
-    if is_level and is_even:
-        return bfb_schedule(topology, kind, max_chunks=chunks, progress=progress, deadline=deadline)
-
-    def gathered(fabric: Topology) -> Steps:
-        return heterogeneous_allgather(
-            fabric, size_bytes, chunks=chunks, progress=progress, deadline=deadline
-        )
-
-    return StepSchedule(
-        kind,
-        reduce=backwards(gathered(topology.transpose())) if kind.reduces else None,
-        broadcast=gathered(topology) if kind.broadcasts else None,
-    )
-
-
 def _pose(topology: Topology, size_bytes: int, progress: Progress | None, deadline: float | None) -> _Problem:
     if size_bytes < 1:
         raise ScheduleError(f"size: expected at least 1 byte, found {size_bytes}")
@@ -249,22 +192,19 @@ def _find_cuts(problem: _Problem, step: int, capacity: list[int], units: int) ->
             f"{instance.topology.name}: latencies, bandwidths and size need more than 128 bits in exact "
             f"arithmetic; round them"
         )
-    clipped = [min(c, enough) for c in capacity]
-    high = np.array([c >> 64 for c in clipped], dtype=np.int64)
-    low = np.array([c & (2**64 - 1) for c in clipped], dtype=np.uint64)
-    status, _, jobs, offset, links, failure = run_watched(
+    clipped = WideArray.of([min(c, enough) for c in capacity])
+    status, found, failure = run_watched(
         "bfb cuts",
-        lambda control: core.bfb_cuts(
-            instance.offset, instance.tail, step, high, low, units >> 64, units & (2**64 - 1), control
-        ),
+        lambda control: core.bfb_cuts(instance.in_links, step, clipped, Wide.of(units), control),
         progress=problem.progress,
         deadline=problem.deadline,
     )
     if status == VIOLATED:
-        raise unreachable(instance.topology, int(failure[0]), int(failure[1]))
+        raise unreachable(instance.topology, *failure)
     assert status == OK, status
-    parts: list[Int64Array] = np.split(links, offset[1:-1])
-    return [(part.tolist(), int(count)) for part, count in zip(parts, jobs, strict=False)]
+    cuts = CutJobs(*found)
+    parts = np.split(cuts.links, cuts.offset[1:-1])
+    return [(part.tolist(), int(count)) for part, count in zip(parts, cuts.jobs, strict=False)]
 
 
 def _scaled_capacities(problem: _Problem, time: Fraction) -> tuple[list[int], int]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import InfeasibleError, TopologyError
+from treadle.synthesis.core_values.steps import InLinks, StepRatios
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.topologies.topology import Topology
 
@@ -52,6 +53,11 @@ class Instance:
     def n(self) -> int:
         """Number of nodes N."""
         return len(self.offset) - 1
+
+    @property
+    def in_links(self) -> InLinks:
+        """The in-links as the core takes them."""
+        return InLinks(self.offset, self.tail)
 
     @property
     def is_uniform(self) -> bool:
@@ -100,32 +106,21 @@ def unreachable(topology: Topology, source: int, target: int) -> InfeasibleError
     return InfeasibleError(f"{topology.name}: there is no path from {names[source]!r} to {names[target]!r}")
 
 
-@dataclass(frozen=True)
-class CoreLoads:
-    """Largest load of each step: numerator / denominator shards per unit of weight, at node `worst`."""
-
-    numerator: Int64Array
-    denominator: Int64Array
-    worst: Int32Array
-
-
 def core_loads(
     instance: Instance,
     *,
     transform_limit: int = TRANSFORM_LIMIT,
     progress: Progress | None = None,
     deadline: float | None = None,
-) -> CoreLoads:
+) -> StepRatios:
     """Loads of all steps; InfeasibleError if some node does not reach another."""
-    status, numerator, denominator, worst, failure = run_watched(
+    status, ratios, failure = run_watched(
         "bfb loads",
-        lambda control: core.bfb_loads(
-            instance.offset, instance.tail, instance.weight, transform_limit, control
-        ),
+        lambda control: core.bfb_loads(instance.in_links, instance.weight, transform_limit, control),
         progress=progress,
         deadline=deadline,
     )
     if status == VIOLATED:
-        raise unreachable(instance.topology, int(failure[0]), int(failure[1]))
+        raise unreachable(instance.topology, *failure)
     assert status == OK, status
-    return CoreLoads(numerator, denominator, worst)
+    return StepRatios(*ratios)

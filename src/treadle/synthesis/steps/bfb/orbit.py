@@ -18,6 +18,7 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import MAX_CHUNKS
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.core_values.steps import Sends, StepRatios
 from treadle.synthesis.engine import core
 from treadle.synthesis.steps.bfb.instance import OK, TRANSFORM_LIMIT
 from treadle.synthesis.steps.bfb.orbit_schedule import OrbitSchedule
@@ -93,9 +94,9 @@ def bfb_orbit(graph: CayleyGraph, *, direction: Direction = Direction.BROADCAST)
     if chunks > MAX_CHUNKS:
         raise ScheduleError(f"{graph.expression}: needs {chunks} chunks per shard, at most {MAX_CHUNKS}")
     capacity = np.array(step_chunks(value, chunks), dtype=np.int64)
-    status, offset, source, generator, low, high, _ = core.bfb_orbit_split(rows, capacity, chunks)
+    status, found, _ = core.bfb_orbit_split(rows, capacity, chunks)
     assert status == OK, status
-    schedule = OrbitSchedule(graph, Direction.BROADCAST, chunks, offset, source, generator, low, high)
+    schedule = OrbitSchedule(graph, Direction.BROADCAST, chunks, *Sends(*found))
     return _backwards(schedule) if direction is Direction.REDUCE else schedule
 
 
@@ -144,13 +145,14 @@ def _distance_rows(graph: CayleyGraph, tails: Int64Array) -> NDArray[np.uint16]:
 
 def _value(graph: CayleyGraph, rows: NDArray[np.uint16]) -> BfbValue:
     weight = np.ones(graph.degree, dtype=np.int64)
-    status, numerator, denominator, worst, _ = core.bfb_orbit_loads(rows, weight, TRANSFORM_LIMIT)
+    status, found, _ = core.bfb_orbit_loads(rows, weight, TRANSFORM_LIMIT)
     assert status == OK, status
-    ratios = zip(numerator.tolist(), denominator.tolist(), strict=True)
+    of = StepRatios(*found)
+    ratios = zip(of.numerator.tolist(), of.denominator.tolist(), strict=True)
     return BfbValue(
         n_ranks=graph.n_nodes,
         loads=tuple(Fraction(top, bottom) for top, bottom in ratios),
-        worst=tuple(worst.tolist()),
+        worst=tuple(of.worst.tolist()),
         unit_bandwidth=1,
         node_bandwidth=graph.degree,
     )

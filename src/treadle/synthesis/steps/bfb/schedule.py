@@ -12,6 +12,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.core_values.steps import Sends
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.steps.bfb.instance import OK, STUCK, VIOLATED, Instance, pose, unreachable
 from treadle.synthesis.steps.bfb.value import BfbValue, value_of
@@ -148,30 +149,25 @@ def split_by_capacity(
     deadline: float | None = None,
 ) -> Steps:
     """Steps within given capacities in chunks: one per step, or one per step and in-link (row-major)."""
-    status, offset, shard, link, low, high, failure = run_watched(
+    status, found, failure = run_watched(
         "bfb schedule",
-        lambda control: core.bfb_split(
-            instance.offset, instance.tail, instance.link, capacity, n_steps, chunks, control
-        ),
+        lambda control: core.bfb_split(instance.in_links, instance.link, capacity, n_steps, chunks, control),
         progress=progress,
         deadline=deadline,
     )
     if status == VIOLATED:
-        raise unreachable(instance.topology, int(failure[0]), int(failure[1]))
+        raise unreachable(instance.topology, *failure)
     assert status != STUCK, f"capacities too small at node {failure[0]} in step {failure[1]}"
     assert status == OK, status
-    for array in (offset, shard, link, low, high):
+    sends = Sends(*found)
+    for array in sends:
         array.setflags(write=False)  # adopted by Steps without a copy
     return Steps(
         direction=Direction.BROADCAST,
         n_ranks=instance.n,
         homes=frozen(np.arange(instance.n), np.int32),
         n_chunks=chunks,
-        step_offset=offset,
-        shard=shard,
-        link=link,
-        low=low,
-        high=high,
+        **sends._asdict(),
     )
 
 

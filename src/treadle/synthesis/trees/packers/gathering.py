@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from treadle.synthesis.core_values.trees import RoutedForest, SearchLimits
 from treadle.synthesis.engine import Progress, core, run_until
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.local_search import (
-    RoutedArrays,
+    from_routed_forest,
     link_units,
     packing_height,
+    ranked_fabric,
     routed_forest,
-    routed_input,
 )
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
@@ -55,19 +56,22 @@ def gather_trees(
     n, roots = len(problem.terminals), len(np.unique(packing.root))
     if len(packing.root) == roots or len(packing.root) * n > MAX_CELLS:
         return graph, packing
-    height = packing_height(packing)
-    routed = routed_input(problem, graph, packing, link_units(graph, len(problem.tails)))
-    kept: RoutedArrays = run_until(
+    limits = SearchLimits(
+        height=packing_height(packing),
+        max_work=_WORK_PER_CELL * len(packing.root) * n,
+        max_cells=2 * MAX_CELLS,
+        seed=seed,
+    )
+    fabric = ranked_fabric(problem, link_units(graph, len(problem.tails)))
+    status, forest, _ = run_until(
         "equal trees",
-        lambda control: core.gather_forest(
-            *routed, height, _WORK_PER_CELL * len(packing.root) * n, 2 * MAX_CELLS, seed, control
-        ),
+        lambda control: core.gather_forest(fabric, routed_forest(problem, graph, packing), limits, control),
         progress=progress,
         deadline=deadline,
     )
-    if kept[0] != 0:
+    if status != 0:
         return graph, packing
-    new_graph, gathered = routed_forest(problem, kept)
+    new_graph, gathered = from_routed_forest(problem, RoutedForest.of(forest))
     if len(gathered.root) >= len(packing.root):
         return graph, packing
     return new_graph, gathered

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int64Array
+from treadle.synthesis.core_values.trees import RoutedForest
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.trees.instance import Instance
-from treadle.synthesis.trees.packers.local_search import MAX_CELLS, RoutedArrays, rank_numbers, routed_forest
+from treadle.synthesis.trees.packers.local_search import MAX_CELLS, from_routed_forest, ranked_fabric
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 
@@ -81,13 +83,17 @@ def grow_height_first(
     n, trees = len(problem.terminals), int(multiplicities.sum())
     if trees * n > MAX_CELLS or n >= 2**16 - 1:
         return HeightFirst(None, None, f"not tried: {trees} unit trees of {n} ranks are too many")
-    number = rank_numbers(problem)
+    fabric = ranked_fabric(problem, capacities)
     left = 0
     for height in heights:
-        found = _grow(problem, number, capacities, multiplicities, height, seed, progress, deadline)
-        status, (overload, rounds, reroutes, _) = found[0], found[-1].tolist()
+        status, forest, (overload, rounds, reroutes, _) = run_watched(
+            "height-first",
+            partial(core.low_forest, fabric, multiplicities, height, ROUNDS, WORK, seed),
+            progress=progress,
+            deadline=deadline,
+        )
         if status == _OK:
-            graph, packing = routed_forest(problem, found)
+            graph, packing = from_routed_forest(problem, RoutedForest.of(forest))
             made = f"made the forest: height {height}, {reroutes} edges rerouted in {rounds} rounds"
             return HeightFirst(graph, packing, made)
         left = overload
@@ -95,33 +101,3 @@ def grow_height_first(
         return HeightFirst(None, None, "not tried: no forest is lower")
     reason = f"{left} units too many on their links" if left else "some rank finds no path"
     return HeightFirst(None, None, f"failed: {reason} at height {heights[-1]}")
-
-
-def _grow(
-    problem: Instance,
-    number: Int32Array,
-    capacities: Int64Array,
-    multiplicities: Int64Array,
-    height: int,
-    seed: int,
-    progress: Progress | None,
-    deadline: float | None,
-) -> RoutedArrays:
-    return run_watched(
-        "height-first",
-        lambda control: core.low_forest(
-            len(problem.terminals),
-            problem.n_nodes,
-            number[problem.tails],
-            number[problem.heads],
-            capacities,
-            multiplicities,
-            height,
-            ROUNDS,
-            WORK,
-            seed,
-            control,
-        ),
-        progress=progress,
-        deadline=deadline,
-    )

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.synthesis.core_values.trees import (
+    Arcs,
+    RankedFabric,
+    RoutedForest,
+    SearchLimits,
+)
 from treadle.synthesis.engine import Progress, core, run_until
 from treadle.synthesis.trees.instance import Instance
-from treadle.synthesis.trees.packers.tree_packing import Packing
+from treadle.synthesis.trees.packers.tree_packing import Packing, logical_arcs, tree_rows
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 
 MAX_CELLS = 2**23
@@ -27,42 +33,6 @@ _SPLIT = 16
 """Parts, on average, that trees with large multiplicities are split into at most."""
 
 _LEAST_CELLS = 2**17
-
-RoutedInput = tuple[
-    int,
-    int,
-    Int32Array,
-    Int32Array,
-    Int64Array,
-    Int32Array,
-    Int32Array,
-    Int64Array,
-    Int32Array,
-    Int64Array,
-    Int64Array,
-    Int32Array,
-    Int32Array,
-    Int64Array,
-    Int32Array,
-]
-"""What the core's searches take: ranks and nodes, links, a logical graph in rank numbers, its trees."""
-
-RoutedArrays = tuple[
-    int,
-    Int32Array,
-    Int32Array,
-    Int64Array,
-    Int64Array,
-    Int32Array,
-    Int64Array,
-    Int64Array,
-    Int32Array,
-    Int32Array,
-    Int64Array,
-    Int32Array,
-    Int64Array,
-]
-"""What the core returns of trees with paths: status, a logical graph in rank numbers, its trees, counts."""
 
 
 @dataclass(frozen=True)
@@ -166,69 +136,51 @@ def lower_trees(
         return Lowered(
             graph, packing, before, before, failure=f"{len(packing.root)} trees of {n} ranks are too many"
         )
-    limits = link_units(graph, len(problem.tails)) if capacities is None else capacities
-    routed = routed_input(problem, graph, packing, limits)
+    units = link_units(graph, len(problem.tails)) if capacities is None else capacities
     trees = min(int(packing.multiplicity.sum()), _SPLIT * len(packing.root))
-    work = default_steps(packing) if max_work is None else max_work
-    kept: RoutedArrays = run_until(
+    limits = SearchLimits(
+        height=lowest,
+        max_work=default_steps(packing) if max_work is None else max_work,
+        max_cells=min(MAX_CELLS, max(trees * n, _LEAST_CELLS)),
+        seed=seed,
+    )
+    status, lower, counts = run_until(
         "local search",
         lambda control: core.lower_forest(
-            *routed, lowest, work, min(MAX_CELLS, max(trees * n, _LEAST_CELLS)), seed, control
+            ranked_fabric(problem, units), routed_forest(problem, graph, packing), limits, control
         ),
         progress=progress,
         deadline=deadline,
     )
-    if kept[0] != 0:
+    if status != 0:
         return Lowered(graph, packing, before, before, failure="trees with one path per edge are too many")
-    lower_graph, lower_packing = routed_forest(problem, kept)
-    first, last, swaps, reversals, rehangs, splits, steps = kept[-1].tolist()
+    first, last, swaps, reversals, rehangs, splits, steps = counts
     assert first == before
+    lower_graph, lower_packing = from_routed_forest(problem, RoutedForest.of(lower))
     return Lowered(lower_graph, lower_packing, before, last, swaps, reversals, rehangs, splits, steps)
 
 
-def routed_input(
-    problem: Instance, graph: LogicalGraph, packing: Packing, capacities: Int64Array
-) -> RoutedInput:
-    """A fabric and its trees as the core's searches take them, nodes numbered with terminals first."""
+def ranked_fabric(problem: Instance, capacities: Int64Array) -> RankedFabric:
+    """A fabric as the core's searches take it, nodes numbered with terminals first."""
     number = rank_numbers(problem)
-    return (
-        len(problem.terminals),
-        problem.n_nodes,
-        number[problem.tails],
-        number[problem.heads],
-        capacities,
-        number[graph.tails],
-        number[graph.heads],
-        graph.segment_offset,
-        graph.segment_path,
-        graph.segment_units,
-        graph.path_offset,
-        graph.path_links,
-        packing.root,
-        packing.multiplicity,
-        np.ascontiguousarray(packing.parent).ravel(),
-    )
+    arcs = Arcs(number[problem.tails], number[problem.heads], capacities)
+    return RankedFabric(len(problem.terminals), problem.n_nodes, arcs)
 
 
-def routed_forest(problem: Instance, arrays: RoutedArrays) -> tuple[LogicalGraph, Packing]:
+def routed_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> RoutedForest:
+    """Graph and trees as the core takes them, in rank numbers."""
+    return RoutedForest(logical_arcs(problem, graph), tree_rows(packing))
+
+
+def from_routed_forest(problem: Instance, forest: RoutedForest) -> tuple[LogicalGraph, Packing]:
     """Graph and trees from what the core returns of trees with paths."""
-    _, tails, heads, units, offset, path, path_units, path_offset, links, root, multiplicity, parent, _ = (
-        arrays
+    arcs, trees = forest
+    in_nodes = arcs._replace(tail=problem.terminals[arcs.tail], head=problem.terminals[arcs.head])
+    rows = trees.parent.reshape(len(trees.root), len(problem.terminals))
+    return (
+        LogicalGraph(*in_nodes, cuts_mended=0, exact_splits=0),
+        Packing(trees.root, trees.multiplicity, rows, speculative=0, exact=0),
     )
-    graph = LogicalGraph(
-        problem.terminals[tails],
-        problem.terminals[heads],
-        units,
-        offset,
-        path,
-        path_units,
-        path_offset,
-        links,
-        cuts_mended=0,
-        exact_splits=0,
-    )
-    rows = parent.reshape(len(root), len(problem.terminals))
-    return graph, Packing(root, multiplicity, rows, speculative=0, exact=0)
 
 
 def packing_height(packing: Packing) -> int:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treadle.synthesis.core_values.trees import SearchLimits, TreeRows
 from treadle.synthesis.engine import Progress, core, run_until
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.local_search import MAX_CELLS, default_steps, packing_height
-from treadle.synthesis.trees.packers.tree_packing import Packing
+from treadle.synthesis.trees.packers.tree_packing import Packing, rank_arcs, tree_rows
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 
 _SPLIT = 4
@@ -80,32 +81,23 @@ def regrow_trees(
     n, trees = len(problem.terminals), len(packing.root)
     if before <= lowest or trees * n > MAX_CELLS:
         return Regrown(packing, before, before)
-    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
-    rank_of[problem.terminals] = np.arange(n, dtype=np.int32)
-    root, multiplicity, parent, counts = run_until(
+    limits = SearchLimits(
+        height=lowest,
+        max_work=default_steps(packing) if max_work is None else max_work,
+        max_cells=min(MAX_CELLS, _SPLIT * trees * n),
+        seed=seed,
+    )
+    rows, (first, after, regrown, exchanges, splits, work) = run_until(
         "growing trees anew",
-        lambda control: core.regrow_forest(
-            n,
-            rank_of[graph.tails],
-            rank_of[graph.heads],
-            graph.capacities,
-            packing.root,
-            packing.multiplicity,
-            np.ascontiguousarray(packing.parent).ravel(),
-            lowest,
-            default_steps(packing) if max_work is None else max_work,
-            min(MAX_CELLS, _SPLIT * trees * n),
-            seed,
-            control,
-        ),
+        lambda control: core.regrow_forest(n, rank_arcs(problem, graph), tree_rows(packing), limits, control),
         progress=progress,
         deadline=deadline,
     )
-    first, after, regrown, exchanges, splits, work = counts.tolist()
     assert first == before
     if after == before:
         return Regrown(packing, before, after, regrown, exchanges, splits, work)
-    order = np.argsort(root, kind="stable")
-    parents = parent.reshape(len(root), n)[order]
-    lower = Packing(root[order], multiplicity[order], parents, speculative=0, exact=0)
-    return Regrown(lower, before, after, regrown, exchanges, splits, work)
+    lower = TreeRows(*rows)
+    order = np.argsort(lower.root, kind="stable")
+    parents = lower.parent.reshape(len(order), n)[order]
+    lowered = Packing(lower.root[order], lower.multiplicity[order], parents, speculative=0, exact=0)
+    return Regrown(lowered, before, after, regrown, exchanges, splits, work)

@@ -6,6 +6,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.engine import Progress, core, run_watched
+from treadle.synthesis.core_values.trees import Arcs, TreeRows
 from treadle.synthesis.trees.packers.vertex_matching import MAX_CELLS, Digraph
 
 MAX_WORDS = 2**25
@@ -60,25 +61,17 @@ def pack_shortest_trees(
     n = graph.n_nodes
     if np.count_nonzero(units) * n > MAX_CELLS:
         return None
-    status, root, multiplicity, parent = run_watched(
+    arcs = Arcs(graph.tails, graph.heads, graph.capacities // unit)
+    status, rows = run_watched(
         "shortest paths",
-        lambda control: core.shortest_trees(
-            n,
-            units,
-            graph.tails,
-            graph.heads,
-            graph.capacities // unit,
-            True,
-            MAX_WORDS,
-            MAX_CELLS // max(1, n),
-            control,
-        ),
+        lambda control: core.shortest_trees(units, arcs, True, MAX_WORDS, MAX_CELLS // max(1, n), control),
         progress=progress,
         deadline=deadline,
     )
     if status != _OK:
         return None
-    return root, multiplicity * unit, parent.reshape(len(root), n)
+    trees = TreeRows(*rows)
+    return trees.root, trees.multiplicity * unit, trees.parent.reshape(len(trees.root), n)
 
 
 def have_shortest_trees(
@@ -102,15 +95,8 @@ def have_shortest_trees(
     -----
     False says nothing. Where it is true it is found much sooner than by flows, on dense graphs ten times.
     """
-    status, *_ = core.shortest_trees(
-        len(multiplicities),
-        multiplicities,
-        tails,
-        heads,
-        capacities,
-        False,
-        MAX_WORDS,
-        0,
-        np.zeros(3, dtype=np.int64) if control is None else control,
+    watched = np.zeros(3, dtype=np.int64) if control is None else control
+    status, _ = core.shortest_trees(
+        multiplicities, Arcs(tails, heads, capacities), False, MAX_WORDS, 0, watched
     )
-    return bool(status == _OK)
+    return status == _OK

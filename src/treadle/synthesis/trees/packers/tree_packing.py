@@ -9,6 +9,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.schedules.trees.forest_transforms import reverse
+from treadle.synthesis.core_values.trees import Arcs, EdgePaths, LogicalArcs, TreeRows
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.switch_removal import LogicalGraph
@@ -64,51 +65,56 @@ def pack_trees(
     whole trees are first tried greedily, breadth-first, in batches that one check of condition C accepts.
     Source: Theorems 29-32 (B.5.3).
     """
-    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
-    rank_of[problem.terminals] = np.arange(len(problem.terminals), dtype=np.int32)
-    n = len(problem.terminals)
-    status, root, multiplicity, parent, counts = run_watched(
+    n, arcs = len(problem.terminals), rank_arcs(problem, graph)
+    status, rows, (speculative, exact) = run_watched(
         "tree packing",
-        lambda control: core.pack(
-            n,
-            multiplicities,
-            rank_of[graph.tails],
-            rank_of[graph.heads],
-            graph.capacities,
-            speculate,
-            control,
-        ),
+        lambda control: core.pack(multiplicities, arcs, speculate, control),
         progress=progress,
         deadline=deadline,
     )
     assert status == 0, f"tree packing ended with status {status}"
-    order = np.argsort(root, kind="stable")
+    trees = TreeRows(*rows)
+    order = np.argsort(trees.root, kind="stable")
     return Packing(
-        root=root[order],
-        multiplicity=multiplicity[order],
-        parent=parent.reshape(len(root), n)[order],
-        speculative=int(counts[0]),
-        exact=int(counts[1]),
+        root=trees.root[order],
+        multiplicity=trees.multiplicity[order],
+        parent=trees.parent.reshape(len(order), n)[order],
+        speculative=speculative,
+        exact=exact,
     )
+
+
+def rank_arcs(problem: Instance, graph: LogicalGraph) -> Arcs:
+    """The arcs of a logical graph in rank numbers."""
+    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
+    rank_of[problem.terminals] = np.arange(len(problem.terminals), dtype=np.int32)
+    return Arcs(rank_of[graph.tails], rank_of[graph.heads], graph.capacities)
+
+
+def logical_arcs(problem: Instance, graph: LogicalGraph) -> LogicalArcs:
+    """A logical graph in rank numbers, as the core takes it."""
+    return LogicalArcs(
+        *rank_arcs(problem, graph),
+        segment_offset=graph.segment_offset,
+        segment_path=graph.segment_path,
+        segment_units=graph.segment_units,
+        path_offset=graph.path_offset,
+        path_links=graph.path_links,
+    )
+
+
+def tree_rows(packing: Packing) -> TreeRows:
+    """Trees as the core takes them."""
+    return TreeRows(packing.root, packing.multiplicity, np.ascontiguousarray(packing.parent).ravel())
 
 
 def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Forest:
     """Give every tree edge the physical paths of its logical arc, in the fabric's own direction."""
     n = len(problem.terminals)
-    rank_of = np.full(problem.n_nodes, -1, dtype=np.int32)
-    rank_of[problem.terminals] = np.arange(n, dtype=np.int32)
-    status, entry_offset, entry_path, entry_units = core.assign_paths(
-        n,
-        np.ascontiguousarray(packing.parent).ravel(),
-        packing.multiplicity,
-        rank_of[graph.tails],
-        rank_of[graph.heads],
-        graph.segment_offset,
-        graph.segment_path,
-        graph.segment_units,
-    )
+    status, entries = core.assign_paths(n, logical_arcs(problem, graph), tree_rows(packing))
     assert status == 0, "the trees use more of a logical arc than it has"
-    for array in (entry_offset, entry_path, entry_units, packing.parent):
+    paths = EdgePaths(*entries)
+    for array in (*paths, packing.parent):
         array.setflags(write=False)  # theirs alone from now on: no copy
     multiplicities = np.zeros(n, dtype=np.int64)
     np.add.at(multiplicities, packing.root, packing.multiplicity)
@@ -118,9 +124,9 @@ def to_forest(problem: Instance, graph: LogicalGraph, packing: Packing) -> Fores
         tree_root=packing.root,
         tree_multiplicity=packing.multiplicity,
         parent=packing.parent,
-        entry_offset=entry_offset,
-        entry_path=entry_path,
-        entry_units=entry_units,
+        entry_offset=paths.offset,
+        entry_path=paths.path,
+        entry_units=paths.units,
         path_offset=graph.path_offset,
         path_links=graph.path_links,
     )

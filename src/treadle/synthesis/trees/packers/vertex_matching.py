@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.synthesis.core_values.trees import Arcs, MatchingOptions, TreeRows
 from treadle.synthesis.engine import Progress, core, run_watched
 
 MAX_CELLS = 2**27
@@ -156,27 +157,22 @@ def match_vertices(
     attempts = [(roots, units[roots])]
     if len(roots) < total <= FEW_CELLS // n:
         attempts.append((np.repeat(roots, units[roots]), np.ones(total, dtype=np.int64)))
+    arcs = Arcs(graph.tails, graph.heads, graph.capacities // unit)
     found = _failed("no attempt")
     for tree_root, tree_weight in attempts:
         limit = max(_MIN_WORK, WORK_PER_CELL * len(tree_root) * n) if max_work is None else max_work
-        attempt = partial(
-            core.match_trees,
-            n,
-            tree_root,
-            tree_weight,
-            graph.tails,
-            graph.heads,
-            graph.capacities // unit,
-            int(start),
-            detours,
-            MAX_CELLS // max(1, n),
-            first_height,
-            n - 1 if last_height is None else last_height,
-            limit,
-            seed,
+        options = MatchingOptions(
+            start=int(start),
+            detours=detours,
+            most_trees=MAX_CELLS // max(1, n),
+            first_height=first_height,
+            last_height=n - 1 if last_height is None else last_height,
+            max_work=limit,
+            seed=seed,
         )
-        told = run_watched("vertex matching", attempt, progress=progress, deadline=deadline)
-        found = _matched(*told, n_nodes=n, unit=unit, limit=limit)
+        attempt = partial(core.match_trees, n, tree_root, tree_weight, arcs, options)
+        status, rows, counts = run_watched("vertex matching", attempt, progress=progress, deadline=deadline)
+        found = _matched(status, TreeRows(*rows), counts, n_nodes=n, unit=unit, limit=limit)
         if not found.failure:
             break
     return found
@@ -184,16 +180,14 @@ def match_vertices(
 
 def _matched(
     status: int,
-    root: Int32Array,
-    multiplicity: Int64Array,
-    parent: Int32Array,
-    counts: Int64Array,
+    trees: TreeRows,
+    counts: tuple[int, int, int, int, int, int],
     *,
     n_nodes: int,
     unit: int,
     limit: int,
 ) -> Matched:
-    height, overload, rehangs, splits, detours, work = counts.tolist()
+    height, overload, rehangs, splits, detours, work = counts
     failure = ""
     if status != _OK:
         if work > limit:
@@ -203,9 +197,9 @@ def _matched(
         else:
             failure = "some node is not reached"
     return Matched(
-        root,
-        multiplicity * unit,
-        parent.reshape(len(root), n_nodes),
+        trees.root,
+        trees.multiplicity * unit,
+        trees.parent.reshape(len(trees.root), n_nodes),
         height,
         overload,
         rehangs,

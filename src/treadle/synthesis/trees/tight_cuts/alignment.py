@@ -10,6 +10,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.factored import Crossings, Piece
 from treadle.schedules.trees.forest import Forest
+from treadle.synthesis.core_values.trees import BorderMembers, EdgePaths, TreeRows
 from treadle.synthesis.engine import core
 
 NOBODY = -1
@@ -86,23 +87,22 @@ def aligned_rows(
     first = forest.path_links[forest.path_offset[:-1]] if forest.n_paths else forest.path_links
     last = forest.path_links[forest.path_offset[1:] - 1] if forest.n_paths else forest.path_links
     labels = [_root_labels(doors, entrances, child) for child in range(forest.n_ranks)]
-    status, roots, units, parents, paths = core.door_paths(
+    status, found, paths = core.assign_border_paths(
         forest.n_ranks,
-        forest.tree_root,
-        forest.tree_multiplicity,
-        forest.parent.ravel(),
-        forest.entry_offset,
-        forest.entry_path,
-        forest.entry_units,
-        doors.leaves[first],
-        doors.enters[last],
-        np.cumsum([0, *map(len, labels)], dtype=np.int64),
-        np.array([count for of_child in labels for count, _ in of_child], dtype=np.int64),
-        np.array([member for of_child in labels for _, member in of_child], dtype=np.int32),
+        TreeRows(forest.tree_root, forest.tree_multiplicity, forest.parent.ravel()),
+        EdgePaths(forest.entry_offset, forest.entry_path, forest.entry_units),
+        BorderMembers(
+            start=doors.leaves[first],
+            end=doors.enters[last],
+            label_offset=np.cumsum([0, *map(len, labels)], dtype=np.int64),
+            label_units=np.array([count for of_child in labels for count, _ in of_child], dtype=np.int64),
+            label_member=np.array([member for of_child in labels for _, member in of_child], dtype=np.int32),
+        ),
     )
     assert status == 0, "every edge has as many units of paths as its tree"
-    shape = len(roots), forest.n_ranks
-    return roots, units, parents.reshape(shape), paths.reshape(shape)
+    rows = TreeRows(*found)
+    shape = len(rows.root), forest.n_ranks
+    return rows.root, rows.multiplicity, rows.parent.reshape(shape), paths.reshape(shape)
 
 
 def _root_labels(doors: Doors, entrances: Crossings, child: int) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from treadle.arrays import Int32Array
+from treadle.synthesis.core_values.trees import PathRows, Segments
 from treadle.synthesis.engine import core
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 
@@ -31,22 +32,21 @@ def evened(graph: LogicalGraph, tails: Int32Array, heads: Int32Array) -> Logical
     """
     if len(graph.segment_path) > _MOST_SEGMENTS:
         return graph
-    arc, path, units, path_offset, path_links = core.even_paths(
+    arc = np.repeat(np.arange(len(graph.tails), dtype=np.int32), np.diff(graph.segment_offset))
+    found = core.spread_paths(
         tails,
         heads,
-        np.repeat(np.arange(len(graph.tails), dtype=np.int32), np.diff(graph.segment_offset)),
-        graph.segment_path,
-        graph.segment_units,
-        graph.path_offset,
-        graph.path_links,
+        Segments(arc, graph.segment_path, graph.segment_units),
+        PathRows(graph.path_offset, graph.path_links),
         _MOST_CELLS,
     )
-    counts = np.bincount(arc, minlength=len(graph.tails))
+    segments, paths = Segments(*found[0]), PathRows(*found[1])
+    counts = np.bincount(segments.arc, minlength=len(graph.tails))
     return replace(
         graph,
         segment_offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        segment_path=path,
-        segment_units=units,
-        path_offset=path_offset,
-        path_links=path_links,
+        segment_path=segments.path,
+        segment_units=segments.units,
+        path_offset=paths.offset,
+        path_links=paths.links,
     )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.refusal import Refusal
 from treadle.schedules.factored import MOST_SHARES, EvenShares
+from treadle.synthesis.core_values.trees import PlanePairs, PlaneTable
 from treadle.synthesis.engine import core, run_watched
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import plane_tables
 from treadle.synthesis.watch import UNWATCHED, Watch
@@ -228,27 +229,19 @@ def _settled(parts: _Parts, even: EvenShares, units: Int64Array, watch: Watch) -
     out, into = parts.out - even.left, parts.into - even.entered[-1]
     np.subtract.at(out, changes.root, more)
     np.subtract.at(into, changes.child, more)
-    status, root, child, found = run_watched(
+    pairs = PlanePairs(changes.root.astype(np.int32), changes.child.astype(np.int32), units.ravel())
+    table = PlaneTable(parts.n, planes, even.group, even.units.ravel(), pairs)
+    status, found = run_watched(
         "planes shared by children",
-        lambda control: core.settle_planes(
-            parts.n,
-            planes,
-            even.group,
-            even.units.ravel(),
-            changes.root.astype(np.int32),
-            changes.child.astype(np.int32),
-            units.ravel(),
-            out.ravel(),
-            into.ravel(),
-            control,
-        ),
+        lambda control: core.settle_planes(table, out.ravel(), into.ravel(), control),
         progress=watch.progress,
         deadline=watch.deadline,
     )
     if status:
         return None
+    root, child, settled = PlanePairs(*found)
     order = np.lexsort((child, root))
-    return Shares(even.group, even.units, root[order], child[order], found.reshape(-1, planes)[order])
+    return Shares(even.group, even.units, root[order], child[order], settled.reshape(-1, planes)[order])
 
 
 def _in_full(parts: _Parts, even: EvenShares, watch: Watch) -> Shares | Refusal:

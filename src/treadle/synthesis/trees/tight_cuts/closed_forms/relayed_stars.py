@@ -9,6 +9,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, TableTrees
+from treadle.synthesis.core_values.trees import TreeRows
 from treadle.synthesis.engine import core, run_watched
 from treadle.synthesis.trees.tight_cuts.closed_forms.dealing import Units
 from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import tree_groups
@@ -96,7 +97,7 @@ def _border(runs: UnitRuns, piece: LocalPiece, bundle: int) -> _Border:
 def _packed(trees: Int64Array, capacity: Int64Array, watch: Watch) -> tuple[Int32Array, Int32Array] | Refusal:
     """Root and parents of each tree, by roots, within the capacities of pairs."""
     n, cells = len(trees), int(trees.sum()) * len(trees)
-    status, root, multiplicity, parent, _ = run_watched(
+    status, rows, _ = run_watched(
         "trees of two hops",
         lambda control: core.relayed_stars(
             n,
@@ -110,7 +111,11 @@ def _packed(trees: Int64Array, capacity: Int64Array, watch: Watch) -> tuple[Int3
     )
     if status:
         return Refusal("trees of two hops do not fit what children send each other in proportion")
-    return np.repeat(root, multiplicity), np.repeat(parent.reshape(-1, n), multiplicity, axis=0)
+    found = TreeRows(*rows)
+    return (
+        np.repeat(found.root, found.multiplicity),
+        np.repeat(found.parent.reshape(-1, n), found.multiplicity, axis=0),
+    )
 
 
 def _table(

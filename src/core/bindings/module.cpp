@@ -1,0 +1,14 @@
+// The extension module treadle._core; its functions are typed in src/treadle/_core.pyi.
+#include "bindings/arrays.hpp"
+
+NB_MODULE(_core, m) {
+    m.doc() = "Treadle's compiled core: free functions over arrays and tuples of arrays.";
+    treadle::bind_cuts(m);
+    treadle::bind_packing(m);
+    treadle::bind_routed_forests(m);
+    treadle::bind_closed_forms(m);
+    treadle::bind_steps(m);
+    treadle::bind_flows(m);
+    treadle::bind_climbing(m);
+    treadle::bind_simulation(m);
+}

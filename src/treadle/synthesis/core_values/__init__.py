@@ -1,0 +1,1 @@
+"""What the compiled core takes and returns: tuples with named and typed fields; see each module."""
