@@ -1,11 +1,15 @@
-"""Exact sums and equal rows of arrays."""
+"""Exact sums, offsets and equal rows of arrays."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from treadle.arrays import distinct, distinct_rows, exact_sum
+import treadle
+from treadle.arrays import distinct, distinct_rows, exact_sum, offsets_of
 
 
 @pytest.mark.parametrize(
@@ -36,3 +40,26 @@ def test_different_values_rise() -> None:
     values = np.random.default_rng(3).integers(-5, 5, 100)
     assert distinct(values).tolist() == sorted(set(values.tolist()))
     assert len(distinct(values[:0])) == 0
+
+
+@pytest.mark.parametrize("shape", [(0,), (5,), (3, 4), (2, 3, 0), (2, 3, 4)])
+def test_offsets_are_where_runs_begin_and_end(shape: tuple[int, ...]) -> None:
+    counts = np.random.default_rng(1).integers(0, 5, shape).astype(np.int32)
+    offsets = offsets_of(counts)
+    assert offsets.dtype == np.int64
+    for row in np.ndindex(*shape[:-1]):
+        assert offsets[row].tolist() == [sum(counts[row][:i]) for i in range(shape[-1] + 1)]
+
+
+def test_offsets_of_lists_and_of_what_is_chosen() -> None:
+    assert offsets_of([2**40, 3]).tolist() == [0, 2**40, 2**40 + 3]
+    assert offsets_of(np.array([True, False, True])).tolist() == [0, 1, 1, 2]
+    assert offsets_of([]).tolist() == [0]
+
+
+def test_offsets_are_summed_up_in_one_place() -> None:
+    idiom = re.compile(r"concatenate\(\s*[\[(]\s*\[0\],\s*np\.cumsum|np\.cumsum\([^\n]*out=\w+\[1:\]")
+    source = Path(treadle.__file__).parent
+    found = [path.name for path in source.rglob("*.py") if idiom.search(path.read_text(encoding="utf-8"))]
+    # sums of other types: words modulo 2**64
+    assert found == ["colour_refinement.py"]

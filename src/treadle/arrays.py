@@ -30,6 +30,25 @@ def frozen(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
     return array
 
 
+def offsets_of(counts: ArrayLike) -> Int64Array:
+    """Where each run begins, and the end of the last: 0, counts[0], counts[0] + counts[1], ...
+
+    Parameters
+    ----------
+    counts : array of integers, shape (..., n)
+        Of more than one axis: the runs of each row.
+
+    Returns
+    -------
+    array of int64, shape (..., n + 1)
+        ``offsets[i]:offsets[i + 1]`` is run i.
+    """
+    lengths = np.asarray(counts, dtype=np.int64)
+    offsets = np.zeros((*lengths.shape[:-1], lengths.shape[-1] + 1), dtype=np.int64)
+    np.cumsum(lengths, axis=-1, out=offsets[..., 1:])
+    return offsets
+
+
 def exact_sum(values: Int64Array) -> int:
     """The sum of up to 2**31 integers, beyond 64 bits too."""
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.program.message_levels import continues, dataflow
 from treadle.program.program import OperationKind, Program
@@ -352,11 +352,7 @@ def _rebuilt(
         name: values if name in ("first", "count") else values.astype(np.int32)
         for name, values in zip(_COLUMNS, table, strict=True)
     }
-    columns["operation_offset"] = _offsets(sizes)
-    columns["wait_offset"] = _offsets([len(found) for found in waits])
+    columns["operation_offset"] = offsets_of(sizes)
+    columns["wait_offset"] = offsets_of([len(found) for found in waits])
     columns["waits"] = np.array([wait for found in waits for wait in sorted(found)], dtype=np.int64)
     return replace(program, n_chunks=n_chunks, shard_offset=shard_offset, **columns)
-
-
-def _offsets(lengths: Sequence[int]) -> Int64Array:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)

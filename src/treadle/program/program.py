@@ -9,7 +9,7 @@ from itertools import chain
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 
@@ -399,7 +399,7 @@ def program_from_operations(
         If the result is malformed.
     """
     sizes = [len(rank) for rank in operations]
-    starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    starts = offsets_of(sizes)
     flat = list(chain.from_iterable(operations))
     waits = [
         int(start) + place
@@ -421,13 +421,9 @@ def program_from_operations(
         in_place=in_place,
         operation_offset=starts.astype(np.int64),
         operation_kind=np.array(column("kind"), dtype=np.int32),
-        wait_offset=_offsets([len(operation.waits) for operation in flat]),
+        wait_offset=offsets_of([len(operation.waits) for operation in flat]),
         waits=np.array(waits, dtype=np.int64),
-        path_offset=_offsets([len(path) for path in links]),
+        path_offset=offsets_of([len(path) for path in links]),
         path_links=np.array(list(chain.from_iterable(links)), dtype=np.int32),
         **{key: np.array(column(key), dtype=_DTYPES[key]) for key in _COLUMNS},
     )
-
-
-def _offsets(lengths: Sequence[int]) -> Int64Array:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen
+from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, OperationKind, Program
 
@@ -167,7 +167,7 @@ def _followers(program: Program) -> tuple[Int64Array, Int64Array]:
     waiting = np.repeat(np.arange(program.n_operations, dtype=np.int64), np.diff(program.wait_offset))
     by_awaited = np.argsort(program.waits, kind="stable")
     counts = np.bincount(program.waits, minlength=program.n_operations)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    offsets = offsets_of(counts)
     return offsets, waiting[by_awaited]
 
 

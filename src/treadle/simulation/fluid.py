@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, frozen
+from treadle.arrays import Int64Array, frozen, offsets_of
 from treadle.engine import Progress, core, run_watched
 from treadle.program.program import OperationKind
 from treadle.simulation.core_values import FluidArrays, FluidTimes
@@ -107,13 +107,13 @@ def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> tup
     source, target, from_start = _edges(graph, of_task, is_send)
     order = np.argsort(source, kind="stable")
     return of_task, FluidArrays(
-        resource_offset=_offsets(np.bincount(owner, minlength=n)),
+        resource_offset=offsets_of(np.bincount(owner, minlength=n)),
         resource=resource.astype(np.int32),
         capacity=graph.resource_bytes_per_s.astype(np.float64),
         work=slice_bytes.astype(np.float64),
         before=before,
         after=np.zeros(n) if pays_first else latency,
-        edge_offset=_offsets(np.bincount(source, minlength=n)),
+        edge_offset=offsets_of(np.bincount(source, minlength=n)),
         edge_target=target[order].astype(np.int32),
         edge_from_start=from_start[order].astype(np.int32),
     )
@@ -179,7 +179,3 @@ def _all_givers(givers: dict[int, set[int]], taker: int) -> set[int]:
                 found.add(giver)
                 open_.append(giver)
     return found
-
-
-def _offsets(counts: NDArray[np.int64]) -> Int64Array:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

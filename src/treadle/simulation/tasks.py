@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.order import describe, is_receive, match_messages
@@ -126,7 +126,7 @@ def task_graph(topology: Topology, program: Program) -> TaskGraph:
     is_send = program.operation_kind == OperationKind.SEND
     path = program.path.astype(np.int64)
     lengths = np.where(is_send, np.diff(hop_offset)[path] if program.n_paths else 0, 1)
-    begin = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    begin = offsets_of(lengths)
     operation = np.repeat(np.arange(program.n_operations, dtype=np.int64), lengths)
     hop = np.arange(len(operation)) - begin[operation]
     resource = np.full(len(operation), -1, dtype=np.int64)
@@ -160,7 +160,7 @@ def task_graph(topology: Topology, program: Program) -> TaskGraph:
         resource[order].astype(np.int32),
         first_link[order],
         order >= begin[-1],
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        offsets_of(counts),
         target[by_source].astype(np.int32),
         kind[by_source].astype(np.int32),
     )
@@ -211,9 +211,7 @@ def _hops(topology: Topology, program: Program, capped: Int64Array) -> tuple[Int
     enters[enters >= 0] += len(capped)
     slots = np.stack([leaves, links, enters], axis=1)
     used = slots >= 0
-    before = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
-    offsets: Int64Array = before[program.path_offset].astype(np.int64)
-    return offsets, slots[used]
+    return offsets_of(used.sum(axis=1))[program.path_offset], slots[used]
 
 
 @dataclass(frozen=True, eq=False)

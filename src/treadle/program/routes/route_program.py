@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Buffer, OperationKind, Program
 from treadle.program.steps.exchange_lowering import check_alltoall
@@ -238,7 +238,7 @@ def _place(collective: Collective, routes: RouteSchedule, messages: _Messages) -
     bounds = np.unique(np.concatenate([np.unique(weights) * routes.n_chunks, low, high]))
     unit = int(np.gcd.reduce(bounds))
     _check_number(sum(weights.tolist()) * routes.n_chunks // unit)
-    offset = np.concatenate([[0], np.cumsum(weights * routes.n_chunks // unit)]).astype(np.int64)
+    offset = offsets_of(weights * routes.n_chunks // unit)
     return _Place(
         n_chunks=collective.pair_demands.buffer_units * routes.n_chunks // unit,
         shard_offset=offset,
@@ -270,7 +270,7 @@ def _waits(rank: Int64Array, rounds: Int64Array) -> tuple[Int64Array, Int64Array
     before = np.maximum(group - 1, 0)
     follows = (group > 0) & (rank[starts[before]] == rank) & (rounds[starts[before]] >= 0)
     awaited = np.where(follows, ends[before] - starts[before], 0)
-    offset = np.concatenate([[0], np.cumsum(awaited)]).astype(np.int64)
+    offset = offsets_of(awaited)
     if offset[-1] > _MAX_WAITS:
         raise InfeasibleError(
             f"rounds of so many flows need {offset[-1]} waits, programs have up to {_MAX_WAITS}; "

@@ -7,7 +7,7 @@ from math import gcd
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.program import MAX_CHUNKS, Program
 from treadle.program.steps.step_pieces import Holdings, Moves, check_links, parallel_places
@@ -156,7 +156,7 @@ def _cut(collective: Collective, schedule: ExchangeSchedule) -> _Pieces:
             f"the sends' bounds need {int(weights.sum()) * schedule.n_chunks // unit} equal chunks of the "
             f"data, programs have up to {MAX_CHUNKS}; use a schedule with fewer chunks (--chunks)"
         )
-    offset = np.concatenate([[0], np.cumsum(weights * schedule.n_chunks // unit)]).astype(np.int64)
+    offset = offsets_of(weights * schedule.n_chunks // unit)
     begins = np.flatnonzero(cut < schedule.n_chunks)  # the end of a shard begins no piece
     number = np.searchsorted(begins, np.arange(len(places)))
     position = offset[pair] + fine // unit

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.program.steps.step_pieces import Holdings, Moves
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -131,7 +131,7 @@ def assemble(
         n_chunks=frame.n_chunks,
         shard_offset=frame.shard_offset,
         in_place=frame.in_place,
-        operation_offset=_offsets(np.bincount(columns[_RANK], minlength=frame.collective.n_ranks)),
+        operation_offset=offsets_of(np.bincount(columns[_RANK], minlength=frame.collective.n_ranks)),
         operation_kind=columns[_KIND].astype(np.int32),
         peer=columns[_PEER].astype(np.int32),
         channel=columns[_CHANNEL].astype(np.int32),
@@ -143,7 +143,7 @@ def assemble(
         count=columns[_COUNT],
         wait_offset=wait_offset,
         waits=waits,
-        path_offset=_offsets(np.array([len(path) for path in paths], dtype=np.int64)),
+        path_offset=offsets_of(np.array([len(path) for path in paths], dtype=np.int64)),
         path_links=np.array([link for path in paths for link in path], dtype=np.int32),
     )
 
@@ -277,8 +277,4 @@ def _wait_lists(
     """Waits of each operation in the program's numbers, as offsets and lists without repeats."""
     total = len(number)
     pairs = np.unique(number[waiting] * total + number[awaited])
-    return _offsets(np.bincount(pairs // max(1, total), minlength=total)), pairs % max(1, total)
-
-
-def _offsets(lengths: Int64Array) -> Int64Array:
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return offsets_of(np.bincount(pairs // max(1, total), minlength=total)), pairs % max(1, total)

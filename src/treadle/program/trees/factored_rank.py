@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from treadle.arrays import offsets_of
 from treadle.errors import ScheduleError
 from treadle.program.program import Program
 from treadle.program.trees.rank_program import RankPhase, TreeEdges, lower_rank
@@ -81,7 +82,7 @@ def _phase(forest: FactoredForest, rank: int) -> RankPhase:
                 units=edges.units,
                 peer=edges.peer,
                 depth=slots,
-                path_offset=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+                path_offset=offsets_of(lengths),
                 path_links=links[ragged(offset[number], lengths)],
             )
         )

@@ -9,7 +9,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.hazards import Row, find_waits
 from treadle.program.program import MAX_CHUNKS, Buffer, OperationKind, Program
@@ -98,7 +98,7 @@ def lower(
     _check_fit(topology, collective, schedule)
     if channels < 1:
         raise ScheduleError(f"channels: expected at least 1, found {channels}")
-    base = np.concatenate([[0], np.cumsum(schedule.root_multiplicity)]).astype(np.int64)
+    base = offsets_of(schedule.root_multiplicity)
     table, path_offset, path_links = _transfers(topology, schedule, base, channels)
     unit = gcd(*(int(v) for v in np.unique(np.concatenate([base, table[_FIRST], table[_LAST]]))))
     table[_FIRST] //= unit
@@ -374,7 +374,7 @@ def _program(
         n_chunks=int(frame.shard_offset[-1]),
         shard_offset=frame.shard_offset,
         in_place=frame.in_place,
-        operation_offset=_offsets([len(rank) for rank in ranks]),
+        operation_offset=offsets_of([len(rank) for rank in ranks]),
         operation_kind=kinds.astype(np.int32),
         peer=peer.astype(np.int32),
         channel=channel_.astype(np.int32),
@@ -384,7 +384,7 @@ def _program(
         path=path_.astype(np.int32),
         first=first_,
         count=count_,
-        wait_offset=_offsets(wait_counts),
+        wait_offset=offsets_of(wait_counts),
         waits=np.array(waits, dtype=np.int64),
         path_offset=path_offset,
         path_links=path_links.astype(np.int32),
@@ -397,7 +397,3 @@ def _own_copies(frame: _Frame, rank: int) -> list[Row]:
     if frame.reduces or frame.in_place or first == last:
         return []
     return [(OperationKind.COPY, first, last - first, -1, Buffer.INPUT, Buffer.OUTPUT, 0, 0, -1)]
-
-
-def _offsets(lengths: list[int]) -> Int64Array:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)

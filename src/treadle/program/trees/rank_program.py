@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.program.hazards import Row, find_waits
 from treadle.program.program import Buffer, OperationKind, Program
@@ -125,7 +125,7 @@ def lower_rank(
         raise ScheduleError(f"channels: expected at least 1, found {channels}")
     if grain < 1 or np.any(multiplicity % grain):
         raise ScheduleError(f"lowering: chunks of {grain} unit trees do not divide the trees per root")
-    base = np.concatenate([[0], np.cumsum(multiplicity // grain)]).astype(np.int64)
+    base = offsets_of(multiplicity // grain)
     paths = _PathTable(phases)
     tables = [
         part
@@ -155,7 +155,7 @@ class _PathTable:
         self._numbers = numbers.reshape(-1).astype(np.int64)
         self._taken = 0
         found = distinct >= 0
-        self.offset = np.concatenate([[0], np.cumsum(found.sum(axis=1))]).astype(np.int64)
+        self.offset = offsets_of(found.sum(axis=1))
         self.links: NDArray[np.int32] = distinct[found]
 
     def take(self, count: int) -> Int64Array:
@@ -363,7 +363,7 @@ def _program(frame: _Frame, rows: list[Row], paths: _PathTable) -> Program:
         path=path.astype(np.int32),
         first=first,
         count=count,
-        wait_offset=np.concatenate([[0], np.cumsum([len(found) for found in waits])]).astype(np.int64),
+        wait_offset=offsets_of([len(found) for found in waits]),
         waits=np.array([place for found in waits for place in found], dtype=np.int64),
         path_offset=paths.offset,
         path_links=paths.links,

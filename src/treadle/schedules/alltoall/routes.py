@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 
@@ -178,8 +178,7 @@ def routes_from_paths(n_ranks: int, n_chunks: int, routes: Iterable[Route]) -> R
     """
     rows = sorted(routes, key=lambda route: route[:2])
     columns = list(zip(*(row[:4] for row in rows), strict=True)) or [(), (), (), ()]
-    offset = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum([len(row[4]) for row in rows], out=offset[1:])
+    offset = offsets_of([len(row[4]) for row in rows])
     return RouteSchedule(
         n_ranks=n_ranks,
         n_chunks=n_chunks,

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.schedules.factored.checks import UNIT_LIMIT
 
 
@@ -61,7 +61,7 @@ class EvenShares:
     @cached_property
     def first(self) -> Int64Array:
         """Position of the first child of each group, and the number of children."""
-        return np.concatenate([[0], np.cumsum(self.sizes)])
+        return offsets_of(self.sizes)
 
     @cached_property
     def index(self) -> Int64Array:
@@ -72,8 +72,7 @@ class EvenShares:
     @cached_property
     def _stop(self) -> Int64Array:
         """C_s from s = -1 on, shape (groups, groups, planes + 1)."""
-        none = np.zeros((*self.units.shape[:2], 1), dtype=np.int64)
-        return np.concatenate([none, np.cumsum(self.units, axis=2)], axis=2)
+        return offsets_of(self.units)
 
     def shares(self, root: Int64Array, child: Int64Array) -> Int64Array:
         """n_s(x, y), an axis of planes before those of the arguments; 0 from a child to itself."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import UNIT_LIMIT
 from treadle.schedules.factored.index import Borders, LayerIndex
@@ -58,7 +58,8 @@ class LayerExpansion:
         """Unit trees of each rank in this layer, shape (N,)."""
         index = self.index
         kind = index.layer.kind[index.piece_of_rank]
-        return index.native[index.child_base[kind] + index.child_of_rank]
+        native: Int64Array = index.native[index.child_base[kind] + index.child_of_rank]
+        return native
 
     def expand(self, roots: Int64Array, units: Int64Array) -> tuple[Int32Array, Int64Array, Int64Array]:
         """Parents and path codes of unit trees, shape (b, N), and how many following ones are the same."""
@@ -320,7 +321,7 @@ class Expansion:
             tree_root=np.array([tree.root for tree in trees], dtype=np.int32),
             tree_multiplicity=np.array([tree.multiplicity for tree in trees], dtype=np.int64),
             parent=np.array([tree.parent for tree in trees], dtype=np.int32).reshape(len(trees), n),
-            entry_offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            entry_offset=offsets_of(counts),
             entry_path=entry_path.astype(np.int32),
             entry_units=_flat([tree.entry_units for tree in trees]),
             path_offset=path_offset,
@@ -360,7 +361,7 @@ class _Group:
         """The weighted tree; units of an edge that take the same path come out as one entry."""
         assert self._parent is not None
         codes = np.stack(self._codes, axis=1)
-        before = np.cumsum([0, *self._units])
+        before = offsets_of(self._units)
         is_new: BoolArray = codes >= 0
         is_new[:, 1:] &= codes[:, 1:] != codes[:, :-1]
         rank, row = np.nonzero(is_new)
@@ -371,7 +372,7 @@ class _Group:
             root=self._root,
             multiplicity=int(before[-1]),
             parent=self._parent,
-            entry_offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            entry_offset=offsets_of(counts),
             entry_path=codes[rank, row],
             entry_units=np.where(is_last, before[-1], stop) - before[row],
         )

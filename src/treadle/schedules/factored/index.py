@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.layers import Crossings, Layer
 from treadle.schedules.factored.trees import ragged
@@ -46,7 +46,7 @@ def pool_of(tables: list[Crossings], *, inwards: bool) -> Pool:
         ends.append(rows.path_links[end - 1 if inwards else begin])
         before += len(rows.path_links)
     return Pool(
-        offset=np.concatenate([[0], np.cumsum([len(rows.link) for rows in tables])]).astype(np.int64),
+        offset=offsets_of([len(rows.link) for rows in tables]),
         link=_joined([rows.link for rows in tables]),
         first=_joined([rows.offset for rows in tables]),
         units=_joined([rows.units for rows in tables]),
@@ -108,12 +108,12 @@ class LayerIndex:
         self._link_radix = int(layer.links.max(initial=0)) + 1
         self._slot_key = self.piece_of_slot * self._link_radix + layer.links
         capacity = [piece.capacity for piece in layer.pieces]
-        kind_offset = np.cumsum([0, *map(len, capacity)])[:-1]
+        kind_offset = offsets_of([*map(len, capacity)])[:-1]
         self.capacity = _joined(capacity)[ragged(kind_offset[layer.kind], sizes)]
         self._unit_base = np.cumsum(self.capacity) - self.capacity
         self.native = _joined([piece.native for piece in layer.pieces])
         self.native_before = np.cumsum(self.native) - self.native
-        self.child_base = np.cumsum([0, *(piece.n_children for piece in layer.pieces)])
+        self.child_base = offsets_of([piece.n_children for piece in layer.pieces])
         around = np.repeat(np.arange(p), np.diff(layer.child_offset))
         within = np.arange(len(layer.children)) - layer.child_offset[around]
         is_rank = layer.children >= 0
@@ -167,7 +167,7 @@ class LayerIndex:
                 [found.slot, found.first, found.units, found.rank, found.row, found.inner, found.skip]
             )
         # rows of a level point into the level inside, which stands just before it
-        starts = np.cumsum([0, *(len(part[0]) for part in parts)])
+        starts = offsets_of([len(part[0]) for part in parts])
         columns = [
             np.concatenate([np.zeros(0, dtype=np.int64), *column]) for column in zip(*parts, strict=True)
         ]
@@ -196,7 +196,7 @@ class LayerIndex:
             row=row,
             inner=inner,
             skip=skip,
-            slot_row=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            slot_row=offsets_of(counts),
             key=self._unit_base[slot] + first,
         )
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
@@ -253,8 +253,7 @@ class PlanePairs(ExchangeColumns):
         shares = even.T.copy()
         for plane, changes in zip(shares, self._changes, strict=True):
             np.add.at(plane, child, changes)  # plane by plane, as numpy is slow with rows
-        none = np.zeros((self.n_children, 1), dtype=np.int64)
-        return np.concatenate([none, np.cumsum(shares, axis=0).T], axis=1)
+        return offsets_of(shares.T)
 
     @cached_property
     def _by_child(self) -> tuple[Int64Array, Int64Array]:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.schedules.factored.checks import UNIT_LIMIT
 from treadle.schedules.factored.plane_pairs import PlanePairs
 from treadle.schedules.factored.trees import TreeRows, check_roots
@@ -185,7 +185,7 @@ class PlaneExchange(PlanePairs):
             for s in range(self.n_planes):
                 more = _overlap(odd_stop[s], odd[s], sent, after)
                 more -= _overlap(usual_stop[s], usual[s], low * g, low * g + g)
-                changed = np.concatenate([[0], np.cumsum(more)])
+                changed = offsets_of(more)
                 mine = np.flatnonzero((number == low) & (plane == s))
                 total[mine] += earlier[s, roots[mine]]
                 total[mine] += changed[here[mine]] - changed[root_at[roots[mine]]]

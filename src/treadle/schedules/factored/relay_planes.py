@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import UNIT_LIMIT, check_length, check_range, check_sum, freeze
 from treadle.schedules.factored.exchanges import ExchangeColumns
@@ -119,17 +119,17 @@ class RelayPlanes(ExchangeColumns):
     @cached_property
     def exit_start(self) -> Int64Array:
         """First exit unit of each plane at each child, and their number, shape (n, planes + 1)."""
-        return _starts(np.stack([part.out_first[:, -1] for part in self.parts], axis=1))
+        return offsets_of(np.stack([part.out_first[:, -1] for part in self.parts], axis=1))
 
     @cached_property
     def entry_start(self) -> Int64Array:
         """First entry unit of each plane at each child, and their number, shape (n, planes + 1)."""
-        return _starts(np.stack([part.in_first[:, -1] for part in self.parts], axis=1))
+        return offsets_of(np.stack([part.in_first[:, -1] for part in self.parts], axis=1))
 
     @cached_property
     def _place_start(self) -> Int64Array:
         """First place of each plane at each child, and their number, shape (n, planes + 1)."""
-        return _starts(self.plane_units.T)
+        return offsets_of(self.plane_units.T)
 
     @cached_property
     def _before(self) -> Int64Array:
@@ -214,8 +214,3 @@ class RelayPlanes(ExchangeColumns):
             place = self._place_start[root[mine], at] + number
             tree[mine] = self._tree[self._before[root[mine]] + place]
         return root, tree
-
-
-def _starts(sums: Int64Array) -> Int64Array:
-    none = np.zeros((len(sums), 1), dtype=np.int64)
-    return np.concatenate([none, np.cumsum(sums, axis=1)], axis=1)

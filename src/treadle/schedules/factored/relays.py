@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import UNIT_LIMIT, check_length, check_range, check_sum, freeze
 from treadle.schedules.factored.exchanges import ExchangeColumns
@@ -134,7 +134,7 @@ class RelayExchange(ExchangeColumns):
     @cached_property
     def _given_by_row(self) -> Int64Array:
         """Deliveries given away by all rows before each, shape (s + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.relay_count)]).astype(np.int64)
+        return offsets_of(self.relay_count)
 
     @cached_property
     def _root_row(self) -> Int64Array:
@@ -231,9 +231,9 @@ class RelayExchange(ExchangeColumns):
         start = number * (n - 1) - (self._given_by_row[low] - self._given_by_row[self._root_row[roots]])
         # as one of the children that are no relays: how many of these come before it
         distance = (self.relay_child.astype(np.int64) - self.relay_root) % n
-        nearer = np.concatenate([[0], np.cumsum(distance < (child - self.relay_root) % n)])
+        nearer = offsets_of(distance < (child - self.relay_root) % n)
         turn = (child - roots) % n - 1 - (nearer[high] - nearer[low])
-        rest = np.concatenate([[0], np.cumsum(self.relay_count - self._feeds)])
+        rest = offsets_of(self.relay_count - self._feeds)
         late = turn - np.maximum(direct - count, 0)
         parent, delivery = roots.copy(), start + np.minimum(count, direct) + turn
         relayed = np.flatnonzero(late >= 0)

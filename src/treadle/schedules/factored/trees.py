@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, distinct
+from treadle.arrays import Int32Array, Int64Array, distinct, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
@@ -214,7 +214,7 @@ class TableTrees:
         """See `PieceTrees.path_links`."""
         starts = self.path_offset[numbers]
         lengths = self.path_offset[1:][numbers] - starts
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+        offsets = offsets_of(lengths)
         return offsets, self.path_table[ragged(starts, lengths)]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import FormatError
 from treadle.schedules.factored import (
     CirculantExchange,
@@ -259,8 +259,7 @@ class _LayerReader:
         counts = self._columns[key]
         if counts.size and (counts.min() < 0 or counts.max() >= 2**31):
             raise FormatError(f"{self._folder}/{key}: a value out of range")
-        offsets = np.zeros(len(counts) + 1, dtype=np.int64)
-        np.cumsum(counts, out=offsets[1:])
+        offsets = offsets_of(counts)
         offsets.setflags(write=False)
         return offsets
 
@@ -445,7 +444,7 @@ class _LayerReader:
         """Offsets and links of each kind's paths."""
         lengths = self._parts(f"{place}.path_length", f"{place}.path_count", length)
         self._counts(f"{place}.path_length", len(self._columns[f"{place}.path_length"]))
-        offsets = [np.concatenate([[0], np.cumsum(part)]).astype(np.int64) for part in lengths]
+        offsets = [offsets_of(part) for part in lengths]
         for offset in offsets:
             offset.setflags(write=False)
         totals = np.array([int(offset[-1]) for offset in offsets], dtype=object)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import FormatError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -412,8 +412,7 @@ def _sized(fields: Mapping[str, Any], schedule: Schedule) -> PlanEntry:
 def _offsets(counts: Int64Array, place: str) -> Int64Array:
     if counts.size and (counts.min() < 0 or counts.max() >= 2**31):
         raise FormatError(f"{place} has a value out of range")
-    offsets = np.zeros(counts.size + 1, dtype=np.int64)
-    np.cumsum(counts, out=offsets[1:])
+    offsets = offsets_of(counts)
     offsets.setflags(write=False)
     return offsets
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
@@ -355,8 +355,7 @@ def combine(parts: Sequence[Steps], *, shares: Sequence[int] | None = None) -> S
     n_steps = max(part.n_steps for part in parts)
     step = np.concatenate([part.send_steps() + _delay(part, n_steps) for part in parts])
     order = np.argsort(step, kind="stable")
-    offset = np.zeros(n_steps + 1, dtype=np.int64)
-    np.cumsum(np.bincount(step, minlength=n_steps), out=offset[1:])
+    offset = offsets_of(np.bincount(step, minlength=n_steps))
     starts = accumulate(sizes, initial=0)
     scaled = [
         _scaled(part, factor, start) for part, factor, start in zip(parts, factors, starts, strict=False)

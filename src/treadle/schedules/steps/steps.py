@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction
@@ -262,8 +262,7 @@ def steps_from_sends(
     if step.size and (int(step.min()) < 0 or total > n_steps):
         raise ScheduleError(f"steps: a step lies outside 0 to {n_steps - 1}")
     order = np.argsort(step, kind="stable")
-    offset = np.zeros(n_steps + 1, dtype=np.int64)
-    np.cumsum(np.bincount(step, minlength=n_steps), out=offset[1:])
+    offset = offsets_of(np.bincount(step, minlength=n_steps))
     return Steps(
         direction=direction,
         n_ranks=n_ranks,

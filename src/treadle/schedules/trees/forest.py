@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 
@@ -247,7 +247,7 @@ def forest_from_trees(direction: Direction, n_ranks: int, trees: Iterable[TreeSp
         entry_offset=np.array(offsets, dtype=np.int64),
         entry_path=np.array(entry_path, dtype=np.int32),
         entry_units=np.array(entry_units, dtype=np.int64),
-        path_offset=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+        path_offset=offsets_of(lengths),
         path_links=np.array([link for links in numbers for link in links], dtype=np.int32),
     )
 

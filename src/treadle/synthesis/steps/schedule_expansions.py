@@ -16,7 +16,7 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps
@@ -93,8 +93,7 @@ def _line_graph(topology: Topology, steps: Steps, _: int) -> Steps:
     keep = shard != follower
     link = (steps.link * np.int32(degree))[:, None, None] + np.arange(degree, dtype=np.int32)
     counts = keep.sum(axis=(1, 2))
-    ends = np.zeros(steps.n_sends + 1, dtype=np.int64)
-    np.cumsum(counts, out=ends[1:])
+    ends = offsets_of(counts)
     offset = np.concatenate(([0], len(first_link) + ends[steps.step_offset]))
     last = int(np.searchsorted(offset, offset[-1]))  # a ring's last step became empty
     low = np.concatenate((np.zeros_like(first_link), np.repeat(steps.low, counts)))
@@ -227,7 +226,7 @@ def _cartesian_power(topology: Topology, steps: Steps, n: int) -> Steps:
     blocks = [block for phase in range(n) for block in _power_phase(topology, steps, n, phase)]
     lengths = [len(block[0]) for block in blocks]
     # Blocks of one step are neighbours: n parts per step of the base, in every phase.
-    offset = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))[::n]
+    offset = offsets_of(lengths)[::n]
     columns = [np.concatenate([block[key] for block in blocks]) for key in range(4)]
     return _steps(topology.n_nodes**n, chunks, offset, *columns)
 

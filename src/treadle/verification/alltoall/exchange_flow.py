@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, offsets_of
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
@@ -88,7 +88,7 @@ class _ExchangeCheck:
         """Ranges of pieces with not too many hops each, and the sends, rising, that carry some of them."""
         n = len(self._places)
         cover = np.cumsum(np.bincount(self._first, minlength=n) - np.bincount(self._past, minlength=n))
-        before = np.concatenate([[0], np.cumsum(cover)])
+        before = offsets_of(cover)
         order = np.argsort(self._first, kind="stable")
         starts = self._first[order]
         lasting = np.zeros(0, dtype=np.int64)

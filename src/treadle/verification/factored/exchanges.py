@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int64Array, offsets_of
 from treadle.schedules.factored import ExchangeColumns, PlaneExchange, RelayExchange, RelayPlanes
 
 
@@ -295,7 +295,7 @@ def even_sums(trees: PlaneExchange, *, leaving: bool) -> Int64Array:
         wide = sizes[larger]
         starts = begin[larger] + (np.arange(size)[:, None] * wide // size + _turns(theirs, wide)) % wide
         counts = np.bincount(np.concatenate([starts, starts + wide]).ravel(), minlength=2 * int(wide.sum()))
-        before = np.concatenate([[0], np.cumsum(counts)])
+        before = offsets_of(counts)
         mine = group[members]
         each, rest = np.divmod(np.cumsum(shares, axis=1)[mine], sizes[mine, None])
         here = (begin[mine] + number[members] + 1)[:, None]

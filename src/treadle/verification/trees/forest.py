@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction, Forest, Tree
 from treadle.topologies.topology import Topology
@@ -40,7 +40,7 @@ def _flat_paths(forest: Forest) -> tuple[Int64Array, Int64Array]:
     if isinstance(forest, Forest):
         return forest.path_offset, forest.path_links.astype(np.int64)
     paths = [forest.path(number) for number in range(forest.n_paths)]
-    offset = np.cumsum([0, *map(len, paths)], dtype=np.int64)
+    offset = offsets_of([*map(len, paths)])
     return offset, np.concatenate([np.zeros(0, dtype=np.int64), *paths]).astype(np.int64)
 
 
@@ -73,7 +73,7 @@ def _study_paths(topology: Topology, collective: Collective, forest: Forest, cap
         is_broken=is_broken,
         near=first if broadcasts else last,
         far=last if broadcasts else first,
-        branch_offset=np.concatenate([[0], np.cumsum(counts)]),
+        branch_offset=offsets_of(counts),
         branch_node=head[is_branch],
     )
 

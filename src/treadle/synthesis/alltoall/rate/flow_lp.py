@@ -8,7 +8,7 @@ from typing import Any
 import highspy
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.synthesis.alltoall.rate.instance import FloatArray
 from treadle.synthesis.engine import TimeLimitError
@@ -97,7 +97,7 @@ def solve_flow_program(what: str, program: FlowProgram, *, time_limit_s: float |
         for key in ("rows", "columns", "values")
     )
     order = np.argsort(columns, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=len(program.costs)))])
+    starts = offsets_of(np.bincount(columns, minlength=len(program.costs)))
     model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     model.a_matrix_.start_ = starts.astype(np.int32)
     model.a_matrix_.index_ = rows[order].astype(np.int32)

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
@@ -54,7 +54,7 @@ class PathSet:
         """The chosen paths; numbers must rise."""
         keep = np.arange(self.n_paths)[chosen]
         hops = self.hops[keep]
-        offset = np.concatenate([[0], np.cumsum(hops)])
+        offset = offsets_of(hops)
         places = np.repeat(self.offset[keep] - offset[:-1], hops) + np.arange(offset[-1])
         return PathSet(self.source[keep], self.target[keep], offset, self.links[places])
 
@@ -109,7 +109,7 @@ def path_set(source: NDArray[np.integer], target: NDArray[np.integer], rows: NDA
     table = table[np.sort(first)]
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
     used = table[:, 2:] >= 0
-    offset = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+    offset = offsets_of(used.sum(axis=1))
     return PathSet(
         table[:, 0].astype(np.int32),
         table[:, 1].astype(np.int32),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array, frozen
+from treadle.arrays import Int64Array, frozen, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
@@ -123,7 +123,7 @@ class _Walk:
         self.heads = topology.heads
         self._order = np.argsort(topology.tails, kind="stable")
         counts = np.bincount(topology.tails, minlength=topology.n_nodes)
-        self._start = np.concatenate([[0], np.cumsum(counts)])
+        self._start = offsets_of(counts)
 
     def next_links(self, node: Int64Array, target: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Links that lead nearer: how many each row has, and all of them in the order of the rows."""
@@ -176,7 +176,7 @@ def _joined(
     order = np.argsort(pair, kind="stable")
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    offset = np.concatenate([[0], np.cumsum(lengths[order])]).astype(np.int64)
+    offset = offsets_of(lengths[order])
     links = np.empty(offset[-1], dtype=np.int64)
     first = 0
     for walked, _, _ in groups:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array, frozen
+from treadle.arrays import Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -72,7 +72,7 @@ def timed_routes(
         np.subtract.at(work, needs[paths].ravel(), times)
         rounds.append(np.tile(paths, times))
         sizes += [len(paths)] * times
-    offset = np.cumsum([0, *sizes])
+    offset = offsets_of(sizes)
     return TimedRoutes(schedule, frozen(offset, np.int64), frozen(np.concatenate(rounds), np.int32))
 
 

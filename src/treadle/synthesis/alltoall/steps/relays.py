@@ -10,7 +10,7 @@ from itertools import islice, pairwise
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.paths import (
@@ -257,7 +257,7 @@ def candidates(ways: Ways, wanted: Sequence[Way]) -> Candidates:
     paths = PathSet(
         ways.source[pairs],
         ways.target[pairs],
-        np.concatenate([[0], np.cumsum(hops)]).astype(np.int64),
+        offsets_of(hops),
         np.array([link for row in rows for link in row[3]], dtype=np.int32),
     )
     place = np.array([row[1] for row in rows], dtype=np.int64)

@@ -10,7 +10,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import no_optimum, resolution
@@ -259,7 +259,7 @@ class _Program:
         model.row_upper_ = np.concatenate([right, np.zeros(loads)])
         model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
         counts = np.bincount(columns, minlength=self.n_columns)
-        model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        model.a_matrix_.start_ = offsets_of(counts).astype(np.int32)
         model.a_matrix_.index_ = rows[order].astype(np.int32)
         model.a_matrix_.value_ = values[order]
         return model

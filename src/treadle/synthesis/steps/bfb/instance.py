@@ -7,7 +7,7 @@ from math import gcd
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import InfeasibleError, TopologyError
 from treadle.synthesis.core_values.steps import InLinks, StepRatios
 from treadle.synthesis.engine import Progress, core, run_watched
@@ -77,8 +77,7 @@ def pose(topology: Topology) -> Instance:
     _check_nodes(topology)
     order = np.argsort(topology.heads, kind="stable").astype(np.int32)
     link = np.ascontiguousarray(order[topology.tails[order] != topology.heads[order]])
-    offset = np.zeros(topology.n_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(topology.heads[link], minlength=topology.n_nodes), out=offset[1:])
+    offset = offsets_of(np.bincount(topology.heads[link], minlength=topology.n_nodes))
     bandwidths = topology.bandwidths[link]
     unit = gcd(*(int(b) for b in np.unique(bandwidths))) or 1
     weight = bandwidths // unit

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import MAX_CHUNKS
 from treadle.schedules.trees.forest import Direction
@@ -110,7 +110,7 @@ def _backwards(schedule: OrbitSchedule) -> OrbitSchedule:
     return replace(
         schedule,
         direction=Direction.REDUCE,
-        step_offset=np.concatenate([[0], np.cumsum(np.diff(schedule.step_offset)[::-1])]),
+        step_offset=offsets_of(np.diff(schedule.step_offset)[::-1]),
         source=schedule.source[order],
         generator=schedule.generator[order],
         low=schedule.low[order],

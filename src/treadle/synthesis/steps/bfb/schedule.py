@@ -7,7 +7,7 @@ from math import lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array, frozen
+from treadle.arrays import Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
@@ -200,7 +200,7 @@ def backwards(steps: Steps) -> Steps:
         n_ranks=steps.n_ranks,
         homes=steps.homes,
         n_chunks=steps.n_chunks,
-        step_offset=frozen(np.concatenate([[0], np.cumsum(lengths)]), np.int64),
+        step_offset=frozen(offsets_of(lengths), np.int64),
         **columns,
     )
 
@@ -261,9 +261,7 @@ def bfb_broadcast(topology: Topology, root: int) -> Steps:
         n_ranks=instance.n,
         homes=frozen([root], np.int32),
         n_chunks=chunks,
-        step_offset=frozen(
-            np.concatenate([[0], np.cumsum(np.bincount(step[used], minlength=n_steps))]), np.int64
-        ),
+        step_offset=frozen(offsets_of(np.bincount(step[used], minlength=n_steps)), np.int64),
         shard=frozen(np.zeros(len(used)), np.int32),
         link=frozen(link[used], np.int32),
         low=frozen(place[used] * share, np.int32),

@@ -18,6 +18,8 @@ from typing import Any
 import highspy
 import numpy as np
 
+from treadle.arrays import offsets_of
+
 _LARGEST = 1e17
 """Of bounds and costs that solvers are given; they count 1e20 as infinite."""
 
@@ -185,7 +187,7 @@ def _moved(
     slack_of = {row: n + place for place, row in enumerate(slack_rows)}
     entries = [{**row, slack_of[i]: 1} if i in slack_of else row for i, row in enumerate(program.rows)]
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_ = np.cumsum([0, *map(len, entries)]).astype(np.int32)
+    model.a_matrix_.start_ = offsets_of([*map(len, entries)]).astype(np.int32)
     model.a_matrix_.index_ = np.array([j for row in entries for j in row], dtype=np.int32)
     model.a_matrix_.value_ = np.array([a for row in entries for a in row.values()], dtype=np.float64)
     return model

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Int32Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
@@ -89,10 +89,10 @@ class ForestBuilder:
             tree_root=roots,
             tree_multiplicity=units,
             parent=parent,
-            entry_offset=np.concatenate([[0], np.cumsum(present.ravel())]).astype(np.int64),
+            entry_offset=offsets_of(present.ravel()),
             entry_path=paths[present],
             entry_units=np.broadcast_to(units[:, None], parent.shape)[present],
-            path_offset=np.concatenate([[0], np.cumsum([len(p) for p in self._numbers])]).astype(np.int64),
+            path_offset=offsets_of([len(p) for p in self._numbers]),
             path_links=np.array([link for p in self._numbers for link in p], dtype=np.int32),
         )
 

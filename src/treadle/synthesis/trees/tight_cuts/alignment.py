@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.schedules.factored import Crossings, Piece
 from treadle.schedules.trees.forest import Forest
 from treadle.synthesis.core_values.trees import BorderMembers, EdgePaths, TreeRows
@@ -94,7 +94,7 @@ def aligned_rows(
         BorderMembers(
             start=doors.leaves[first],
             end=doors.enters[last],
-            label_offset=np.cumsum([0, *map(len, labels)], dtype=np.int64),
+            label_offset=offsets_of([*map(len, labels)]),
             label_units=np.array([count for of_child in labels for count, _ in of_child], dtype=np.int64),
             label_member=np.array([member for of_child in labels for _, member in of_child], dtype=np.int32),
         ),

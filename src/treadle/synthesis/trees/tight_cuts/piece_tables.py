@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.schedules.factored import Crossings, Piece, TableTrees
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.synthesis.engine import Progress
@@ -140,7 +140,7 @@ def _subgraph(graph: LogicalGraph, keep: BoolArray) -> LogicalGraph:
     """Some arcs of a logical graph; paths stay as they are."""
     counts = np.diff(graph.segment_offset)
     segments = np.repeat(keep, counts)
-    offset = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int64)
+    offset = offsets_of(counts[keep])
     return replace(
         graph,
         tails=graph.tails[keep],

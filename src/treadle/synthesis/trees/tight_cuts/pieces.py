@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, distinct_rows
+from treadle.arrays import Int32Array, Int64Array, distinct_rows, offsets_of
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
 
@@ -103,12 +103,12 @@ def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicitie
     relays = problem.relays
     relays = relays[np.argsort(family.innermost[relays], kind="stable")]
     owner = family.innermost[relays]
-    relay_offset = _offsets(np.bincount(owner, minlength=family.n_sets))
+    relay_offset = offsets_of(np.bincount(owner, minlength=family.n_sets))
     own_place = np.zeros(problem.n_nodes, dtype=np.int32)  # of a node in the piece that it is a member of
     own_place[problem.terminals] = place_of_rank
     own_place[relays] = np.arange(len(relays)) - relay_offset[owner] + counts[owner]
     piece, link, tail, head = _incidences(problem, family, capacities, own_place, place_of_set)
-    link_offset = _offsets(np.bincount(piece, minlength=family.n_sets))
+    link_offset = offsets_of(np.bincount(piece, minlength=family.n_sets))
     weight = np.zeros(problem.n_nodes, dtype=np.int64)
     weight[problem.terminals] = multiplicities
     roots = family.sums(weight)
@@ -183,7 +183,7 @@ def children_of(problem: Instance, family: Family) -> tuple[Int64Array, Int32Arr
     sets = np.arange(1, family.n_sets, dtype=np.int64)
     piece = np.concatenate([home, family.outer[1:]]).astype(np.int64)
     order = np.lexsort((np.concatenate([ranks, first[1:]]), piece))
-    offset = _offsets(np.bincount(piece, minlength=family.n_sets))
+    offset = offsets_of(np.bincount(piece, minlength=family.n_sets))
     codes = np.concatenate([ranks, ~sets])[order].astype(np.int32)
     place = np.empty(len(order), dtype=np.int32)
     place[order] = np.arange(len(order)) - offset[piece[order]]
@@ -230,7 +230,3 @@ def _incidences(
         np.concatenate(locals_of_tail)[order],
         np.concatenate(locals_of_head)[order],
     )
-
-
-def _offsets(counts: Int64Array) -> Int64Array:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

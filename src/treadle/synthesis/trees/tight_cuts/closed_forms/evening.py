@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Int32Array, offsets_of
 from treadle.synthesis.core_values.trees import PathRows, Segments
 from treadle.synthesis.engine import core
 from treadle.synthesis.trees.switch_removal import LogicalGraph
@@ -44,7 +44,7 @@ def evened(graph: LogicalGraph, tails: Int32Array, heads: Int32Array) -> Logical
     counts = np.bincount(segments.arc, minlength=len(graph.tails))
     return replace(
         graph,
-        segment_offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        segment_offset=offsets_of(counts),
         segment_path=segments.path,
         segment_units=segments.units,
         path_offset=paths.offset,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.schedules.factored import Piece
 from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import UnitRuns
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting
@@ -38,7 +38,7 @@ class Side:
         order = np.lexsort((runs.offset, runs.link, runs.door, runs.supplier, runs.owner))
         runs = UnitRuns(**{key: column[order] for key, column in vars(runs).items()})
         start = np.searchsorted(runs.owner, np.arange(n + 1))
-        before = np.concatenate([[0], np.cumsum(runs.units)])
+        before = offsets_of(runs.units)
         return Side(runs, start, np.diff(before[start]))
 
     def by_supplier(self, groups: list[Int64Array], block: int) -> list[Int64Array]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, distinct_rows
+from treadle.arrays import Int32Array, Int64Array, distinct_rows, offsets_of
 from treadle.refusal import Refusal
 from treadle.schedules.factored import CirculantExchange, Crossings, Piece
 from treadle.synthesis.trees.tight_cuts.near_exits import near_exits
@@ -199,7 +199,7 @@ def unit_columns(
     offsets[owner, column] = runs.offset[order]
     sizes[owner, column] = units
     planes[owner, column] = runs.plane[order]
-    first = np.concatenate([np.zeros((n, 1), dtype=np.int64), np.cumsum(sizes, axis=1)], axis=1)
+    first = offsets_of(sizes)
     table = np.concatenate([sizes, planes], axis=1)
     steps = {_steps(row[:width].tolist(), row[width:].tolist()) for row in table[distinct_rows(table)[0]]}
     return links, first, offsets, steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
@@ -148,7 +148,7 @@ def _graph(
         segment_offset=np.append(arcs, len(order)).astype(np.int64),
         segment_path=order.astype(np.int32),
         segment_units=capacities[order],
-        path_offset=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        path_offset=offsets_of(lengths),
         path_links=links.astype(np.int32),
         cuts_mended=0,
         exact_splits=0,
