@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.execution import program_of as program_of
     from treadle.planning.measuring.execution import run as run
     from treadle.planning.measuring.execution import table_lines as table_lines
+    from treadle.planning.measuring.referee import Referee as Referee
+    from treadle.planning.measuring.referee import RefereedRow as RefereedRow
+    from treadle.planning.measuring.referee import ask_referee as ask_referee
+    from treadle.planning.measuring.referee import require_referee as require_referee
     from treadle.planning.measuring.simulation import Forwarding as Forwarding
     from treadle.planning.measuring.simulation import LatencyModel as LatencyModel
     from treadle.planning.measuring.simulation import Sharing as Sharing
@@ -129,6 +133,12 @@ else:
                 "routes_of",
                 "routes_summary",
                 "routes_text",
+            ),
+            "treadle.planning.measuring.referee": (
+                "Referee",
+                "RefereedRow",
+                "ask_referee",
+                "require_referee",
             ),
             "treadle.planning.measuring.simulation": (
                 "Forwarding",

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from engines import missing_engines
 from treadle.cli.main import main
+from treadle.planning.measuring import referee
+
+needs_simgrid = pytest.mark.skipif(
+    "SimGrid" in missing_engines(), reason="needs SimGrid's smpicc and smpirun"
+)
 
 
 @pytest.fixture
@@ -146,3 +152,44 @@ def test_refusals_are_one_line(
 def test_a_plan_needs_no_algorithm(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", str(plan), "--algorithm", "ring"]) == 2
     assert "expected a fabric and a collective" in capsys.readouterr().err
+
+
+@needs_simgrid
+def test_a_referee_is_asked(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both rings carry half a shard in each of three steps; SMPI moves the elements."""
+    words = ["simulate", str(plan), "--size", "64K,128K", "--alpha", "1us", "--referee", "simgrid"]
+    assert main([*words, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["referee"] == "simgrid"
+    for row, size in zip(values["refereed"], (2**16, 2**17), strict=True):
+        assert (row["size_bytes"], row["wrong"]) == (size, 0)
+        assert row["own_s"] == pytest.approx(3 * (1e-6 + size / 8e9))
+        assert row["referee_s"] == pytest.approx(row["own_s"], rel=0.01)
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (place,) = (number for number, line in enumerate(lines) if line.startswith("referee     simgrid:"))
+    assert [line.split()[0] for line in lines[place + 2 :][:3] if line.strip()][-2:] == ["64KB", "128KB"]
+
+
+@needs_simgrid
+def test_data_that_do_not_fit_are_refused_at_once(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(plan), "--size", "1G", "--referee", "simgrid"]) == 6
+    assert "expected sizes up to 256MB" in capsys.readouterr().err
+
+
+@needs_simgrid
+def test_wrong_elements_fail(
+    plan: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = referee.RefereedRow(64, 1e-6, 1e-6, 1)
+    monkeypatch.setattr(referee, "ask_referee", lambda *_, **__: (row,))
+    assert main(["simulate", str(plan), "--size", "64B", "--referee", "simgrid"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "1"
+
+
+def test_without_simgrid_the_message_says_where_it_is(
+    plan: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert main(["simulate", str(plan), "--size", "64B", "--referee", "simgrid"]) == 5
+    assert "libsimgrid-dev" in capsys.readouterr().err

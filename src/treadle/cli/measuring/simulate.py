@@ -19,6 +19,8 @@ from treadle.errors import FormatError
 from treadle.planning import (
     Forwarding,
     LatencyModel,
+    Referee,
+    RefereedRow,
     Sharing,
     SimulatedRow,
     SimulationOptions,
@@ -81,6 +83,10 @@ def command(
             help="Link utilisation over time, of the last size: .png, .svg or .pdf.", metavar="FILE"
         ),
     ] = None,
+    referee: Annotated[
+        Referee | None,
+        typer.Option(help="Simulate by this simulator of others too, with real data, and compare."),
+    ] = None,
     seed: SeedOption = 0,
     max_memory: MaxMemoryOption = None,
     json: JsonOption = False,
@@ -103,9 +109,18 @@ def command(
             loaded = _plan(plan, collective, algorithm, multicast, seed, max_memory, progress)
             if alpha is None:
                 options = replace(options, alpha_ns=planning.default_alpha_ns(loaded.topology))
+            if referee is not None:
+                planning.require_referee(referee, loaded.collective.n_ranks, sizes)
             announce(progress, "messages")
             result = planning.simulate(
                 loaded, sizes, options=options, auto_slices=slices == "auto", progress=progress
+            )
+            judged = (
+                ()
+                if referee is None
+                else planning.ask_referee(
+                    loaded, sizes, referee=referee, alpha_ns=options.alpha_ns, progress=progress
+                )
             )
     except (planning.UnverifiedPlanError, planning.RejectedError) as error:
         warn(f"{plan}: {error}")
@@ -116,6 +131,8 @@ def command(
         image = planning.utilisation_picture(result.last, file_format=picture.suffix[1:].lower())
         write_bytes(picture, image)
     _print(output, loaded, options, result)
+    if referee is not None:
+        _print_referee(output, referee, judged)
     if trace is not None:
         output.line(f"trace       {trace}, of size {format_size(result.last.size_bytes)}")
     if picture is not None:
@@ -124,10 +141,11 @@ def command(
     output.result(
         {
             **_summary(loaded, options, result),
+            **({} if referee is None else {"referee": referee.value, "refereed": [*map(_refereed, judged)]}),
             **{name: str(path) for name, path in files.items() if path is not None},
         }
     )
-    return 0
+    return FAILED if any(row.wrong for row in judged) else 0
 
 
 def _slices(text: str) -> int:
@@ -184,6 +202,34 @@ def _print(output: Output, plan: Plan, options: SimulationOptions, result: Simul
         output.line(f"critical path of {format_size(result.last.size_bytes)}: {lines[0]}")
         for line in lines[1:]:
             output.line(f"  {line}")
+
+
+def _print_referee(output: Output, referee: Referee, rows: tuple[RefereedRow, ...]) -> None:
+    output.line()
+    output.line(f"referee     {referee}: whole messages, links shared fair, elements moved and checked")
+    output.table(
+        ("size", f"{referee} (us)", "ours (us)", "difference", "wrong elements"),
+        [
+            (
+                format_size(row.size_bytes),
+                f"{row.referee_s * 1e6:.2f}",
+                f"{row.own_s * 1e6:.2f}",
+                f"{row.difference:+.3%}",
+                str(row.wrong),
+            )
+            for row in rows
+        ],
+        left=0,
+    )
+
+
+def _refereed(row: RefereedRow) -> dict[str, object]:
+    return {
+        "size_bytes": row.size_bytes,
+        "referee_s": row.referee_s,
+        "own_s": row.own_s,
+        "wrong": row.wrong,
+    }
 
 
 def _alpha(plan: Plan, options: SimulationOptions) -> str:
