@@ -1,3 +1,10 @@
+// Paths that climb total orders of the links (docs/algorithms/alltoall-routes.md): routing without deadlock in layers.
+//
+// If every path takes links of rising place in an order, no circle of waiting links exists (Dally and Seitz, 1987). One
+// pass over the links in order relaxes each once: when a link's turn comes, every walk that it can extend is known, so
+// the distances of all climbing paths take O(m) per source. Orders are found by simulated annealing (Kirkpatrick, Gelatt
+// and Vecchi, 1983) under several link lengths: good orders keep climbing paths short at every length that matters, as
+// rate <= sum(capacity length) / sum(demand climbing distance) at any. In floats, 16 sources side by side.
 #include "flows/climbing.hpp"
 
 #include <algorithm>
@@ -16,7 +23,7 @@ namespace {
 
 constexpr int lanes = 16;         // sources are padded to a multiple
 constexpr double far_away = 8;    // distance of pairs without a path, in units of the largest distance
-constexpr float near_enough = 1.002F;
+constexpr float near_enough = 1.002F;  // a path longer than the shortest by less than this takes no detour
 constexpr int tries = 30;  // pairs looked at for one that takes a detour
 
 class Random {  // splitmix64 (Steele, Lea and Flood, 2014)

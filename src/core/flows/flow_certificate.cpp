@@ -1,3 +1,9 @@
+// Certificates of concurrent flows, in doubles whatever the iteration uses.
+//
+// Primal: any flow f >= 0 becomes one that delivers the demands. Nodes are treated from the farthest to the nearest; a
+// node that lacks fetches along its shortest path, which only makes nearer nodes lack; one with too much cuts its
+// links from nearer nodes. One pass therefore suffices for what lacks. Dual: distances under the lengths, by
+// Bellman's and Ford's rounds over all links for 16 sources side by side, exact for shortest paths of any hops.
 #include "flows/flow_certificate.hpp"
 
 #include <algorithm>

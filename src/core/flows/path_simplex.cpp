@@ -1,3 +1,10 @@
+// The simplex method with generalised upper bounds: Dantzig and Van Slyke, "Generalized upper bounding techniques",
+// J. Computer and System Sciences 1 (1967).
+//
+// The program has a row per link (load - T capacity + slack = 0) and per pair (shares sum to 1). Each pair has a basic
+// key path; substituting it leaves a working basis of one row per link, whose inverse is kept densely. A column enters by
+// partial pricing among candidates from passes over all; the ratio test is Harris's (1973); if the key of a pair leaves,
+// another basic path of the pair becomes key, or the entering one. Right sides are perturbed against cycling.
 #include "flows/path_simplex.hpp"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Max-min fair sharing by progressive filling (Bertsekas and Gallager, Data Networks, section 6.5.2): the resource with
+// least capacity per flow fixes the rate of its flows, and so on with what is left. Rates are shared anew whenever a
+// flow starts or ends; between these events all flows run at constant rates.
 #include "simulate/fluid.hpp"
 
 #include <algorithm>

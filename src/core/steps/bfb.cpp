@@ -1,3 +1,11 @@
+// Breadth-first broadcast (dissertation, section 3.6, appendices A.5 and A.6; docs/algorithms/bfb.md).
+//
+// What node u receives in step t is a problem of its own: the sources at distance t are divisible jobs, the links into u
+// machines, and a job may use the links whose tail is one step nearer. The least load of the fullest link is, by the cut
+// in the proof of Theorem 19, U(u,t) = max over sets P of links into u of (jobs that may use no link outside P) / (weight
+// of P): by a sum over subsets on few links, by Newton's iteration on cuts on many. Capacities P U(t) in chunks, with P the
+// common denominator, hold an integer flow. Jobs of a group are laid one after the other over the links' shares:
+// McNaughton's wrap-around rule (1959), by which a job is cut only where a share ends inside it.
 #include "steps/bfb.hpp"
 
 #include <limits>
@@ -16,7 +24,7 @@ struct Ratio {
 };
 
 constexpr int kMostSubsets = 20;       // largest degree for sums over subsets, whatever the caller asks for
-constexpr std::int64_t kShares = 720720;  // divisible by 1 .. 16
+constexpr std::int64_t kShares = 720720;  // divisible by 1 .. 16: equal shares over so many links are integers
 
 // Theorem 19: the load is the largest, over sets of links, of the jobs that fit into no other link / their weight.
 template <class Cap>

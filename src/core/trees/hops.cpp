@@ -1,3 +1,5 @@
+// Bounds and heights. The eccentricity of the roots bounds the height of any forest from below; it is found by
+// breadth-first search from 64 roots at once, one bit each. Relays cost no hop: they pass a wave on in the same round.
 #include "trees/hops.hpp"
 
 #include <algorithm>

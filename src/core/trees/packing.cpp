@@ -1,3 +1,11 @@
+// Spanning-tree packing with certainty: Algorithm 4 and Theorems 29-32 of the dissertation (B.5.3; Berczi and Frank).
+//
+// Condition C on the capacities left guarantees that the remaining trees exist (Theorem 30, from Edmonds's and Tarjan's
+// packing theorem), however the trees so far were chosen. So whole trees are grown greedily and a batch is kept if one
+// check of condition C passes. A batch that fails teaches the cuts it violated; later trees spare their slack. A root
+// whose single greedy tree fails is grown exactly, arc by arc, each as often as one flow allows (Theorem 32).
+// Departure: where no arc takes the whole multiplicity, the partial tree is lowered as a whole and the rest goes back to
+// the root, instead of splitting off a copy; docs/algorithms/forestcoll.md proves that this keeps condition (B.2).
 #include "trees/packing.hpp"
 
 #include <algorithm>
@@ -73,6 +81,7 @@ class Packer {
                     batch = std::max<std::size_t>(1, trees.size() / 4);
                     continue;
                 }
+                // A single greedy tree failed: exact ones for a while, twice as many each time until a batch passes.
                 batch = 1;
                 pause = next_pause;
                 next_pause = std::min<std::size_t>(2 * next_pause, 256);
@@ -97,8 +106,8 @@ class Packer {
     std::vector<Cap> spare_, root_;  // capacities and multiplicities not yet used up
     std::vector<int> pending_;       // roots with trees to grow; the last is next
     Cap units_ = 0;
-    static constexpr std::size_t kMaxCuts = 4096, kCutsPerCheck = 4;
-    static constexpr int kRetries = 8;
+    static constexpr std::size_t kMaxCuts = 4096, kCutsPerCheck = 4;  // learned in all; sought after one failure
+    static constexpr int kRetries = 8;      // of a batch with newly learned cuts, before it is cut
     bool learned_ = false;  // the last failed check taught a new cut
     std::vector<LearnedCut> cuts_;
     std::vector<std::vector<int>> leaving_, entering_;  // cuts stored by S, by its complement, at each member
@@ -208,6 +217,7 @@ class Packer {
         for (std::size_t a = 0; a < spare_.size(); a++)
             if (inside[problem_.tail[a]] && !inside[problem_.head[a]]) cut.slack += spare_[a];
         cut.slack -= rooted;
+        // Stored at the members of the smaller side, so that looking up the cuts an arc crosses stays short.
         for (int v = 0; v < n_; v++) {
             if (2 * size <= n_ && inside[v]) leaving_[v].push_back(id);
             if (2 * size > n_ && !inside[v]) entering_[v].push_back(id);
@@ -335,6 +345,8 @@ class Packer {
         tree.multiplicity = root_[root];
         tree.parent.assign(n_, -1);
         tree.arc.assign(n_, -1);
+        // The growing tree is taken out of the source: with the sink at y, the residual of (x, y) plus what can be
+        // re-routed around it is then mu of Theorem 32.
         Cap others = std::accumulate(root_.begin(), root_.end(), Cap{0}) - tree.multiplicity;
         root_[root] = 0;
         if (!change_source(root, -tree.multiplicity)) return Status::stuck;

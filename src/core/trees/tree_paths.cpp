@@ -1,3 +1,6 @@
+// The last step of ForestColl (end of B.5.3): from trees of logical arcs back to paths of the fabric. Every arc has an
+// ordered list of (path, units); trees take units from it in order, so that no link is loaded beyond its capacity, and a
+// tree is divided over few paths.
 #include "trees/tree_paths.hpp"
 
 #include <algorithm>

@@ -1,3 +1,11 @@
+// Forests of shortest-path trees: one exact transport problem per node (docs/algorithms/packers.md).
+//
+// Let every node choose, for every unit tree of every root, a parent one hop nearer to the root. Whatever the nodes
+// choose, each by itself, the result is a spanning tree: depths fall along parents. So such a forest exists iff each node
+// can assign the units of all roots to its in-arcs, a root's only to arcs whose tail is nearer to it. This is breadth-
+// first broadcast (dissertation, chapter 3) with trees for loads. Units of a root are numbered, and what a node divides
+// becomes intervals of them: the distinct trees of a root are as many as its intervals, so roots stay whole where they
+// can. If a forest fits, no cut is violated (each S is left once by every tree rooted in it), which proves optima too.
 #include "trees/packers/shortest_trees.hpp"
 
 #include <algorithm>
@@ -6,114 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "trees/packers/distance_layers.hpp"
+
 namespace treadle {
 namespace {
-
-using Word = std::uint64_t;
-
-int lowest_bit(Word word) { return __builtin_ctzll(word); }
-
-// In a few steps also where the processor's own instruction may not be used.
-int bits_of(Word word) {
-    word -= (word >> 1) & 0x5555555555555555ull;
-    word = (word & 0x3333333333333333ull) + ((word >> 2) & 0x3333333333333333ull);
-    return static_cast<int>(((word + (word >> 4)) & 0x0f0f0f0f0f0f0f0full) * 0x0101010101010101ull >> 56);
-}
-
-struct InArcs {
-    std::vector<int> start, tail;
-    std::vector<std::int64_t> capacity;
-
-    explicit InArcs(const PackingProblem& problem) : start(problem.n_nodes + 1, 0) {
-        for (std::size_t a = 0; a < problem.head.size(); a++)
-            if (is_of_use(problem, a)) start[problem.head[a] + 1]++;
-        for (int v = 0; v < problem.n_nodes; v++) start[v + 1] += start[v];
-        tail.resize(start.back());
-        capacity.resize(start.back());
-        std::vector<int> place(start.begin(), start.end() - 1);
-        for (std::size_t a = 0; a < problem.head.size(); a++) {
-            if (!is_of_use(problem, a)) continue;
-            tail[place[problem.head[a]]] = problem.tail[a];
-            capacity[place[problem.head[a]]++] = problem.capacity[a];
-        }
-    }
-
-   private:
-    static bool is_of_use(const PackingProblem& problem, std::size_t a) {
-        return problem.tail[a] != problem.head[a] && problem.capacity[a] > 0;
-    }
-};
-
-// Sets of roots by their distance to each node, a bit for each root.
-class Layers {
-   public:
-    Layers(const InArcs& arcs, const std::vector<int>& roots)
-        : arcs_(arcs), n_(arcs.start.size() - 1), words_((roots.size() + 63) / 64), missing_(n_ * roots.size()) {
-        std::vector<Word> first(n_ * words_, 0);
-        for (std::size_t i = 0; i < roots.size(); i++) first[roots[i] * words_ + i / 64] |= Word{1} << (i % 64);
-        seen_ = first;
-        missing_ -= roots.size();
-        layers_.push_back(std::move(first));
-    }
-
-    // False if some root does not reach all nodes, or there is no space.
-    bool build(std::int64_t most_cells) {
-        const std::int64_t cells = static_cast<std::int64_t>(n_ * words_);
-        if (farthest() >= most_cells / cells) return false;
-        while (missing_ > 0) {
-            if (static_cast<std::int64_t>(layers_.size() + 1) * cells > most_cells) return false;
-            const std::size_t before = missing_;
-            layers_.push_back(next());
-            if (missing_ == before) return false;
-        }
-        return true;
-    }
-
-    int count() const { return static_cast<int>(layers_.size()); }
-    std::size_t words() const { return words_; }
-    const Word* at(int distance, int v) const { return layers_[distance].data() + v * words_; }
-
-   private:
-    // Hops to node 0 from the farthest root: tells early that a fabric is too deep.
-    std::int64_t farthest() const {
-        std::vector<std::int64_t> hops(n_, -1);
-        std::vector<int> queue{0};
-        hops[0] = 0;
-        for (std::size_t i = 0; i < queue.size(); i++)
-            for (int a = arcs_.start[queue[i]]; a < arcs_.start[queue[i] + 1]; a++) {
-                if (hops[arcs_.tail[a]] >= 0) continue;
-                hops[arcs_.tail[a]] = hops[queue[i]] + 1;
-                queue.push_back(arcs_.tail[a]);
-            }
-        std::int64_t most = 0;
-        for (std::size_t v = 0; v < n_; v++)
-            for (std::size_t w = 0; w < words_; w++)
-                if (layers_[0][v * words_ + w]) most = std::max(most, hops[v]);
-        return most;
-    }
-
-    const InArcs& arcs_;
-    std::size_t n_, words_, missing_;  // missing: pairs of root and node without a distance yet
-    std::vector<std::vector<Word>> layers_;
-    std::vector<Word> seen_;
-
-    std::vector<Word> next() {
-        std::vector<Word> layer(n_ * words_, 0);
-        for (std::size_t v = 0; v < n_; v++) {
-            Word *mine = layer.data() + v * words_, *seen = seen_.data() + v * words_;
-            for (int a = arcs_.start[v]; a < arcs_.start[v + 1]; a++) {
-                const Word* other = layers_.back().data() + arcs_.tail[a] * words_;
-                for (std::size_t w = 0; w < words_; w++) mine[w] |= other[w];
-            }
-            for (std::size_t w = 0; w < words_; w++) {
-                mine[w] &= ~seen[w];
-                seen[w] |= mine[w];
-                missing_ -= bits_of(mine[w]);
-            }
-        }
-        return layer;
-    }
-};
 
 // 64 rows of 64 bits, transposed in place: blocks of half the size change places.
 void transpose(Word* rows) {
@@ -131,10 +35,10 @@ struct Share {
     std::int64_t units;
 };
 
-// The roots of one node dealt to its in-arcs, here counted from 0.
-class Deal {
+// The transport problem of one node: the units of all roots to its in-arcs, here counted from 0.
+class InArcAssignment {
    public:
-    Deal(const InArcs& arcs, const Layers& layers, const std::vector<std::int64_t>& units)
+    InArcAssignment(const InArcs& arcs, const Layers& layers, const std::vector<std::int64_t>& units)
         : arcs_(arcs), layers_(layers), units_(units) {
         by_weight_.resize(units.size());
         was_divided_.assign(units.size(), 0);
@@ -144,20 +48,25 @@ class Deal {
         });
     }
 
+    // False: no assignment exists. `own` is the root at the node itself, -1 for none.
     bool solve(int v, int own) {
         start(v, own);
         if (own >= 0 && degree_ == 0) return units_.size() == 1;
+        // First greedily, each root whole: what has least choice first.
         std::vector<int> left;
         for (int i : in_order()) {
             const int e = free_arc(i);
             e < 0 ? left.push_back(i) : put(i, e, units_[i]);
         }
+        // Then whole along augmenting paths that move whole roots of equal weight, so that no room is broken up. An arc
+        // from which that failed is dead to all roots of that weight: only room could revive it, and none comes.
         std::stable_sort(left.begin(), left.end(), [&](int a, int b) { return units_[a] > units_[b]; });
         std::vector<int> divided;
         for (std::size_t j = 0; j < left.size(); j++) {
             if (j > 0 && units_[left[j]] != units_[left[j - 1]]) dead_.assign(slot_words_, 0);
             if (!augment(left[j], units_[left[j]], true)) divided.push_back(left[j]);
         }
+        // What is left in parts, by augmenting paths of any units: a maximum flow, so a failure proves that there is none.
         dead_.assign(slot_words_, 0);
         defer(divided);
         for (int i : divided)
@@ -188,7 +97,7 @@ class Deal {
     std::vector<Word> allowed_;                   // (arc, word): roots
     static constexpr int kFew = 16;               // so many choices are compared
 
-    // In an order unlike that of the nodes, so that neighbours in the fabric are not dealt one after the other.
+    // In an order unlike that of the nodes, so that neighbours in the fabric are not placed one after the other.
     static Word scattered(int i) { return (static_cast<Word>(i) + 1) * 0x9e3779b97f4a7c15ull; }
 
     const Word* choices(int i) const { return choices_.data() + i * slot_words_; }
@@ -200,6 +109,7 @@ class Deal {
         degree_ = arcs_.start[v + 1] - first;
         slot_words_ = (degree_ + 63) / 64;
         const std::size_t words = layers_.words();
+        // A root may use an arc whose tail is one hop nearer to it.
         allowed_.assign(slot_words_ * 64 * words, 0);
         for (int e = 0; e < degree_; e++) {
             Word* mine = allowed_.data() + e * words;
@@ -208,6 +118,7 @@ class Deal {
                 for (std::size_t w = 0; w < words; w++) mine[w] |= here[w] & there[w];
             }
         }
+        // Roots by arc become arcs by root.
         choices_.resize(words * 64 * slot_words_);
         Word block[64];
         for (std::size_t s = 0; s < slot_words_; s++)
@@ -432,14 +343,14 @@ Status shortest_trees(const PackingProblem& problem, bool wanted, std::int64_t m
     const InArcs arcs(problem);
     Layers layers(arcs, roots);
     if (!layers.build(most_cells)) return Status::stuck;
-    Deal deal(arcs, layers, units);
+    InArcAssignment assignment(arcs, layers, units);
     Forest forest(wanted ? n : 0, roots.size());
     for (std::size_t v = 0; v < n; v++) {
         if (control.cancelled()) return Status::cancelled;
         control.progress(static_cast<std::int64_t>(v), static_cast<std::int64_t>(n));
-        if (!deal.solve(static_cast<int>(v), number[v])) return Status::stuck;
-        for (int e = 0; wanted && e < deal.degree(); e++)
-            for (const Share& share : deal.on(e))
+        if (!assignment.solve(static_cast<int>(v), number[v])) return Status::stuck;
+        for (int e = 0; wanted && e < assignment.degree(); e++)
+            for (const Share& share : assignment.on(e))
                 forest.note(static_cast<int>(v), share.root, arcs.tail[arcs.start[v] + e], share.units, units[share.root]);
     }
     if (wanted && !forest.write(roots, units, most_trees, result)) return Status::stuck;

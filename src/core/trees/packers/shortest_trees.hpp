@@ -7,7 +7,7 @@
 
 namespace treadle {
 
-// At every node the roots are dealt to the in-arcs whose tails are one hop nearer to them: a transport problem of its
+// At every node the roots are assigned to the in-arcs whose tails are one hop nearer to them: a transport problem of its
 // own, solved exactly. If all have a solution, they are a forest. Status::stuck: such a forest does not exist, or its
 // tables would have more than `most_cells` cells of 8 bytes, or its trees more than `most_trees`.
 // Without `wanted` no trees are made: that there are some shows that no cut is violated.

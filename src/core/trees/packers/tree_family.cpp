@@ -1,3 +1,5 @@
+// Depths are kept with the parents: a node that is higher up than v is not below it, so most moves are found legal at
+// once, and the others by a climb of as many steps as their depths differ.
 #include "trees/packers/tree_family.hpp"
 
 #include <algorithm>

@@ -1,3 +1,10 @@
+// Lower trees by growing whole trees anew (docs/algorithms/packers.md, "Growing trees anew").
+//
+// A tree that is taken out can be grown again breadth-first in the room that the others leave: it is then as low as it
+// can be beside them. For a limit of the height, all trees above it are grown anew in rounds. Full arcs that would have
+// lifted a node become dear, and trees within the limit evade them by growing anew along cheapest paths of hops and
+// prices: negotiated congestion, as in PathFinder (McMurchie and Ebeling, FPGA 1995), but loads never exceed capacities.
+// What is still too high takes single arcs from trees that find another way. So the search can stop at any time.
 #include "trees/packers/tree_regrowth.hpp"
 
 #include <algorithm>

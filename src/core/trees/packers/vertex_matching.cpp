@@ -1,3 +1,11 @@
+// Packing by matching trees to in-arcs, node by node (docs/algorithms/packers.md, "Matching at a node").
+//
+// At a node v every tree not rooted there uses one arc into v, and what trees do at v changes no load elsewhere. So the
+// trees are to be matched to the arcs into v, each arc to as many as its capacity; a tree may hang v on u if u is not
+// below v and no node sinks below the height limit. From an overloaded arc augmenting paths are sought breadth-first, as
+// for bipartite b-matchings: e -> f if some tree on e may hang on f. The trees on a path are different ones, as they are
+// on different arcs, so each move stays legal. Trees of a root begin as one of that weight and are split on demand.
+// Unlike a plain matching the nodes depend on each other, by what is below: incomplete, a failure says nothing.
 #include "trees/packers/vertex_matching.hpp"
 
 #include <algorithm>
@@ -56,6 +64,7 @@ class Matcher {
             if (pending.empty()) return Status::ok;
             if (control_.cancelled()) return Status::cancelled;
             if (exhausted()) break;
+            // A round that took off an eighth is worth another at this height; else detours; else a greater height.
             const bool last = limit_ >= last_;
             const std::int64_t gain = all_before - all_after;
             if (!detours && 8 * gain > all_before) continue;  // worth another round at this height

@@ -1,3 +1,10 @@
+// Trees of a given height routed at once, and mended as in negotiated congestion routing: McMurchie and Ebeling,
+// "PathFinder" (FPGA 1995); see docs/algorithms/packers.md, "Height-first".
+//
+// In every tree ranks join by their distance from the root. A rank hangs on one of few candidates by the path whose
+// links are cheapest: (1 + 3 load / capacity) / capacity, more on overloaded links, and more for every round in which a
+// link was overloaded. Then edges over overloaded links are ripped up and routed anew, round after round, while the
+// price of overload rises. Incomplete: prices do not find that trees must enter a tight box just once.
 #include "trees/routed/height_first.hpp"
 
 #include <algorithm>

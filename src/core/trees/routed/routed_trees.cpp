@@ -1,3 +1,5 @@
+// Trees as rows of parents with lists of children, so that subtrees are walked in the time that they take; loads follow
+// every change. Paths are stored once: equal lists of links have one number, found by a hash of the links.
 #include "trees/routed/routed_trees.hpp"
 
 #include <algorithm>
@@ -207,6 +209,7 @@ bool route_trees(const RoutedForest& forest, std::int64_t max_cells, RoutedTrees
                                                         graph.path_links.begin() + graph.path_offset[p + 1]));
         return numbers[p];
     };
+    // Every arc's segment in turn, and what of it is left.
     std::vector<std::int64_t> segment(graph.segment_offset.begin(), graph.segment_offset.end() - 1);
     std::vector<std::int64_t> left;  // units of that segment that no tree has yet
     for (std::int64_t s : segment) left.push_back(graph.segment_units[s]);
@@ -217,6 +220,7 @@ bool route_trees(const RoutedForest& forest, std::int64_t max_cells, RoutedTrees
             arcs[v] = parent[v] < 0 ? -1 : arc_of.at(static_cast<std::int64_t>(parent[v]) * n + v);
         for (std::int64_t rest = packing.multiplicity[t]; rest > 0;) {
             if (static_cast<std::int64_t>(trees.n_trees() + 1) * n > max_cells) return false;
+            // As many units as all arcs of the tree have of their segments in turn.
             std::int64_t units = rest;
             for (int a : arcs) {
                 if (a < 0) continue;

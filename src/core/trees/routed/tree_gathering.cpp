@@ -1,3 +1,9 @@
+// Fewer different trees (docs/algorithms/packers.md, "Equal trees"): a heuristic of this program, by swaps alone.
+//
+// First, swaps between trees of two roots that raise the sum, over roots, nodes and parents, of the squares of units:
+// a node then hangs on few different parents in the trees of a root. Then, root by root, trees are made equal to one
+// tree after another: the tree aimed at is one whose rarest edge is most frequent (found by bisection over the
+// frequency), and every tree takes its parents, from the root down, from trees that can take what it has.
 #include "trees/routed/tree_gathering.hpp"
 
 #include <algorithm>

@@ -1,3 +1,11 @@
+// Local search for lower trees at equal loads (docs/algorithms/packers.md, "Local search").
+//
+// A tree edge is a path of links. Three moves keep loads within capacities: two edges of different trees that pass one
+// node swap what comes before it; where that would close a cycle, the nodes above change sides too (a reversal); and a
+// subtree moves to a higher node over links with free units. A node at depth d costs d, and much more beyond a limit:
+// the square of its hops above it, so that the deepest are lifted first. The limit is found by bisection between the
+// bound and the height; then each next lower height is tried with patience, where moves may cost a little and exchanges
+// among trees that are low enough make room, as in threshold accepting (Dueck and Scheuer, 1990). The best state is kept.
 #include "trees/routed/tree_search.hpp"
 
 #include <algorithm>
@@ -17,7 +25,7 @@ using Node = RoutedTrees::Node;
 constexpr std::int64_t kSteep = 64;   // what a hop above the limit costs, squared, beside a hop below it
 constexpr int kSamples = 8;           // tree edges looked at per sender and junction
 constexpr int kSenders = 256;         // possible new parents looked at per node
-constexpr int kAncestors = 8;         // nodes tried to lift a node that is too deep
+constexpr int kAncestors = 8;         // nodes tried above a node that is too deep, itself included
 constexpr int kChain = 6;             // ancestors that change sides in a reversal
 constexpr int kStall = 3;             // rounds with little gain at a height
 constexpr double kGain = 0.9;         // what is left of the excess after a round that gains
@@ -39,10 +47,12 @@ class TreeSearch {
         count_listed();
         auto best = trees_.snapshot();
         bool kept = true;  // the trees are as in the snapshot
+        // By bisection: a limit that cannot be reached in few rounds is taken for too low.
         int floor = options_.lowest;
         while (floor < counts_.after && !stopped())
             if (const int limit = (floor + static_cast<int>(counts_.after) - 1) / 2; !search(limit, best, kept))
                 floor = limit + 1;
+        // With patience, one hop at a time.
         sideways_ = kSideways;
         while (counts_.after > options_.lowest && !stopped() && search(static_cast<int>(counts_.after) - 1, best, kept)) {
         }
@@ -318,6 +328,7 @@ class TreeSearch {
             counts_.work++;
             if (!trees_.is_below(other.tree, v, other.node)) break;
         }
+        // Make all changes, then see whether both are still trees and cost less; else take everything back.
         undo_.clear();
         for (const Swap& swap : chain_) {
             undo_.push_back({swap.mine, swap.other, trees_.paths(mine.tree)[swap.mine], trees_.paths(other.tree)[swap.other]});
@@ -342,6 +353,7 @@ class TreeSearch {
             trees_.settle_depths(mine.tree, swap.mine);
             trees_.settle_depths(other.tree, swap.other);
         }
+        // Trees of unequal weight: split the heavier one first, as it was, and change the parts of equal weight.
         if (!good || !equalise(mine, other)) return false;
         for (const Swap& swap : chain_) {
             hang(mine.tree, swap.mine, swap.to_mine);

@@ -1,3 +1,10 @@
+// Mends the shares of planes (docs/algorithms/decomposition.md, section 6, after Lemma 14b).
+//
+// n_s(x, y), the units that node x sends to node y over plane s, is given by a formula with one number per pair of
+// groups (Lemma 14b: Hermite's identity spreads remainders evenly). Sums of pairs are exact; sums of rows and columns by
+// plane are off by a few units. A *wish* is a unit of a row or column that is to move from plane s to plane t. A row and
+// a column with one wish meet at their pair; two columns with opposite wishes meet at a row; wishes of three or more
+// planes in a circle go by way of a plane that all have. Pairs so changed are listed; all others follow the formula.
 #include "trees/tight_cuts/plane_shares.hpp"
 
 #include <algorithm>
@@ -9,7 +16,7 @@ namespace treadle {
 
 namespace {
 
-constexpr std::int64_t most_moves = std::int64_t{1} << 24;
+constexpr std::int64_t most_moves = std::int64_t{1} << 24;  // units that are off, beyond which nothing is tried
 constexpr int near_tries = 64;  // partners of a node that are tried before it is left to later rounds
 
 // Units of pairs by plane: by the formula, and in full where a pair was given or has changed.
@@ -48,6 +55,8 @@ public:
 private:
     std::uint64_t key(int root, int child) const { return std::uint64_t(root) * table_.n + child; }
 
+    // Lemma 14b: floor((C_s + p) / B') by planes 0, ..., s, less the same by planes 0, ..., s - 1. Where each pair of
+    // groups begins (`begin`) varies by a multiplicative hash, so that remainders of different pairs do not coincide.
     std::int64_t even(int root, int child, int plane) const {
         const int a = table_.group[root], b = table_.group[child];
         const bool by_root = size_[a] <= size_[b];

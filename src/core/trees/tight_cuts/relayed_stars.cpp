@@ -1,3 +1,10 @@
+// Forests of height two on unequal children (docs/algorithms/decomposition.md, section 6): a matching of its own kind.
+//
+// A node is *direct* in a tree if its parent is the root. Every root sends to each node in as many trees as the capacity
+// allows; in the others the node needs a parent that is direct there and has capacity to it left. For one node y that is
+// a bipartite matching of trees to in-arcs, solved by augmenting paths. The nodes are treated one after the other, so
+// the matchings are coupled by who is direct where: where augmenting fails, a node with spare capacity becomes direct
+// in a tree of the search, in exchange for another tree of the same root. Incomplete: a failure says nothing.
 #include "trees/tight_cuts/relayed_stars.hpp"
 
 #include <algorithm>
@@ -8,8 +15,7 @@ namespace {
 
 constexpr int kUnhung = -2;
 
-// A node is *direct* in a tree if its parent is the root; only direct nodes have children, and only nodes
-// without children may stop being direct.
+// Invariant: only direct nodes have children, so only nodes without children may stop being direct.
 class Builder {
 public:
     Builder(int n, const std::vector<std::int64_t>& root, const std::vector<std::int64_t>& capacity,
