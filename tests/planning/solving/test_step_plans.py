@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samples import greedy_steps as samples
@@ -13,6 +15,8 @@ from treadle.cli.main import main
 from treadle.errors import InfeasibleError
 from treadle.planning import run, verify
 from treadle.planning.judging.verification import UnverifiedPlanError
+from treadle.planning.solving.asked_options import asked_options
+from treadle.planning.solving.candidate import SizeRequest
 from treadle.planning.writing.lower import lower
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan, PlanEntry
@@ -20,8 +24,9 @@ from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.schedules.steps.step_cost import algbw
 from treadle.schedules.steps.steps import StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
+from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.synthesis.steps.bfb import bfb_schedule
-from treadle.topologies import parse
+from treadle.topologies import parse, save_topology
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 
@@ -144,3 +149,26 @@ def test_limits_of_a_profile_are_named(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["lower", str(tmp_path / "plan"), "--profile", "rccl", "-o", str(tmp_path / "xml")]) == 3
     assert "thread blocks, the limit is 64" in capsys.readouterr().err
     assert not (tmp_path / "xml").exists()
+
+
+def test_breadth_first_broadcast_is_made_for_a_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Links of 50 us among links of 1 us are left idle at 6 kB; the plan says what it was made for."""
+    fabric = parse('complete_bipartite(3, 3, bandwidth="1GB/s")')
+    is_long = abs(fabric.tails - fabric.heads) == 3
+    fabric = replace(fabric, name="unequal", latencies_ns=np.where(is_long, 50_000, 1000))
+    path, plan = tmp_path / "fabric.json", tmp_path / "plan"
+    save_topology(path, fabric)
+    times = {}
+    for asked in ([], ["--for-size", "6000B"]):
+        words = ["solve", str(path), "allgather", "--algorithm", "bfb", "-o", str(plan), *asked]
+        assert main([*words, "-q"]) == 0
+        made = load_plan(plan)
+        times[len(asked)] = alpha_beta_time(made.topology, made.collective, made.entries[0].schedule, 6000)
+    assert times[2] == Fraction("53e-6")
+    assert times[0] > Fraction("101e-6")
+    assert asked_options(made) == {"size": SizeRequest(6000)}
+    capsys.readouterr()
+    assert main(["solve", str(path), "allgather", "--algorithm", "ring", "--for-size", "6000B"]) == 2
+    assert "bfb" in capsys.readouterr().err

@@ -101,7 +101,9 @@ def command(
     ] = None,
     for_size: Annotated[
         str | None,
-        typer.Option(help="All-to-all in steps: be fastest at this size, not the largest.", metavar="SIZE"),
+        typer.Option(
+            help="All-to-all in steps, bfb: be fastest at this size, not the largest.", metavar="SIZE"
+        ),
     ] = None,
     alpha: Annotated[
         str | None,

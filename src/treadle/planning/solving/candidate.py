@@ -175,7 +175,7 @@ class Options:
     routes : RouteRequest
         For routes.
     size : SizeRequest, optional
-        For the steps of an all-to-all; default as large as can be.
+        For the steps of an all-to-all, and breadth-first broadcast; default as large as can be.
     progress : callable, optional
         progress(stage, done, total).
     deadline : float, optional

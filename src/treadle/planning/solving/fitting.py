@@ -12,6 +12,7 @@ from treadle.planning.solving.alltoall_candidates import (
 )
 from treadle.planning.solving.candidate import Options, RouteRequest
 from treadle.planning.solving.route_candidates import ROUTE_ALGORITHMS
+from treadle.planning.solving.step_candidates import BFB
 
 
 def check_fit(algorithm: str, options: Options, *, multicast: bool) -> None:
@@ -29,8 +30,8 @@ def check_fit(algorithm: str, options: Options, *, multicast: bool) -> None:
             f"{algorithm}: limits of layers, routes and flows are for --algorithm "
             f"{' or '.join(ROUTE_ALGORITHMS)}"
         )
-    if options.size is not None and algorithm not in SIZED:
-        raise ScheduleError(f"{algorithm}: only {' and '.join(SIZED)} pipeline an all-to-all for a size")
+    if options.size is not None and algorithm not in (*SIZED, BFB):
+        raise ScheduleError(f"{algorithm}: only {', '.join(SIZED)} and {BFB} can be made for a size")
     if algorithm not in ALLTOALL_ALGORITHMS and algorithm not in ROUTE_ALGORITHMS:
         return
     budget = options.budget

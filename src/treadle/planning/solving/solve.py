@@ -187,7 +187,8 @@ def solve(
         Of routes: at most so many layers (virtual channels), paths from a rank to another, and flows of a
         host at a time, which then set out in rounds.
     size : SizeRequest, optional
-        Of an all-to-all in steps: choose how finely to pipeline for this size, not for the largest.
+        Of an all-to-all in steps: choose how finely to pipeline for this size, not for the largest; of
+        breadth-first broadcast: leave out links whose latency does not pay at this size.
     time_limit_s : float, optional
         Seconds after which a quick schedule takes the place of the wanted one.
     progress : callable, optional

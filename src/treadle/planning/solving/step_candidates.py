@@ -17,7 +17,7 @@ from treadle.schedules.steps.step_cost import algbw
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.allreduce_witness import LengthWitness
 from treadle.synthesis.steps.baselines import STEP_BASELINES, double_binary_tree_steps
-from treadle.synthesis.steps.bfb import bfb_schedule
+from treadle.synthesis.steps.bfb import bfb_schedule, schedule_for_size
 from treadle.topologies.topology import Topology
 
 BFB = "bfb"
@@ -29,6 +29,15 @@ _LARGEST_EXACT_ALLREDUCE = 128
 
 
 def _breadth_first(topology: Topology, collective: Collective, options: Options) -> StepSchedule:
+    if options.size is not None:
+        return schedule_for_size(
+            topology,
+            collective.kind,
+            options.size.size_bytes,
+            chunks=options.chunks,
+            progress=options.progress,
+            deadline=options.deadline,
+        )
     return bfb_schedule(
         topology,
         collective.kind,

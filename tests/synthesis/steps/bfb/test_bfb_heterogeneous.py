@@ -18,11 +18,14 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import runtime_s
 from treadle.schedules.steps.steps import StepSchedule
+from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.synthesis.steps.bfb import (
     bfb_allgather,
+    bfb_schedule,
     bfb_value,
     heterogeneous_allgather,
     heterogeneous_value,
+    schedule_for_size,
 )
 from treadle.topologies import Topology, parse
 from treadle.topologies.catalogue.direct import from_arcs
@@ -136,3 +139,58 @@ def test_refusals() -> None:
     odd = replace(ring, bandwidths=primes, latencies_ns=primes)
     with pytest.raises(ScheduleError, match="128 bits"):
         heterogeneous_value(odd, 10**18 + 9)
+
+
+def unequal_k33() -> Topology:
+    """K(3,3) at 1 GB/s; the three links i - i are 50 us long, the others 1 us."""
+    fabric = parse('complete_bipartite(3, 3, bandwidth="1GB/s")')
+    is_long = abs(fabric.tails - fabric.heads) == 3
+    return replace(fabric, latencies_ns=np.where(is_long, 50_000, 1000))
+
+
+def seconds(topology: Topology, schedule: StepSchedule, size: int) -> Fraction:
+    return alpha_beta_time(topology, on_all_ranks(topology, schedule.kind), schedule, size)
+
+
+SIZED = [CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE]
+
+
+@pytest.mark.parametrize("kind", SIZED)
+def test_long_links_are_left_idle_where_data_are_small(kind: CollectiveKind) -> None:
+    """53 us for 6 KB, where the steps that are best for large data take 102 us."""
+    fabric, phases = unequal_k33(), 2 if kind is CollectiveKind.ALLREDUCE else 1
+    found = schedule_for_size(fabric, kind, 6000)
+    assert verify_steps(fabric, on_all_ranks(fabric, kind), found).is_ok
+    assert seconds(fabric, found, 6000) == phases * Fraction("53e-6")
+    assert seconds(fabric, bfb_schedule(fabric, kind), 6000) > phases * Fraction("101e-6")
+
+
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(topology=fabrics(), size=st.sampled_from([100, 20_000, 3_000_000]))
+def test_no_size_is_slower_than_steps_for_large_data(topology: Topology, size: int) -> None:
+    for kind in SIZED:
+        found = schedule_for_size(topology, kind, size)
+        assert verify_steps(topology, on_all_ranks(topology, kind), found).is_ok
+        exact = sum(
+            heterogeneous_value(fabric, size).runtime_s
+            for fabric, counts in ((topology, kind.broadcasts), (topology.transpose(), kind.reduces))
+            if counts
+        )
+        # at most 1024 chunks per shard may miss the fractional optimum by a chunk a step
+        assert seconds(topology, found, size) <= min(
+            seconds(topology, bfb_schedule(topology, kind), size), exact * Fraction(1001, 1000)
+        ) * Fraction(1001, 1000)
+        assert seconds(topology, found, size) >= exact
+
+
+@pytest.mark.parametrize("chunks", [None, 3])
+def test_equal_latencies_need_no_size(chunks: int | None) -> None:
+    fabric = parse('torus(3, 3, bandwidth="1GB/s", latency="2us")')
+    for kind in SIZED:
+        same = bfb_schedule(fabric, kind, max_chunks=chunks)
+        assert schedule_for_size(fabric, kind, 1000, chunks=chunks) == same
+
+
+def test_one_root_has_no_size() -> None:
+    with pytest.raises(ScheduleError, match="leave out the size"):
+        schedule_for_size(unequal_k33(), CollectiveKind.BROADCAST, 1000)

@@ -13,6 +13,7 @@ from treadle.synthesis.steps.bfb.heterogeneous import (
     HeterogeneousValue,
     heterogeneous_allgather,
     heterogeneous_value,
+    schedule_for_size,
 )
 from treadle.synthesis.steps.bfb.orbit import bfb_orbit, circulant_graph, orbit_value, torus_graph
 from treadle.synthesis.steps.bfb.orbit_check import find_orbit_faults
@@ -52,5 +53,6 @@ __all__ = [
     "meets_theorem_19",
     "orbit_value",
     "rounding_bound",
+    "schedule_for_size",
     "torus_graph",
 ]

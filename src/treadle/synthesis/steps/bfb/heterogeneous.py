@@ -11,12 +11,13 @@ from math import gcd, lcm
 import numpy as np
 
 from treadle.errors import ScheduleError
-from treadle.schedules.steps.steps import MAX_CHUNKS, Steps
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
 from treadle.synthesis.core_values.integers import Wide, WideArray
 from treadle.synthesis.core_values.steps import CutJobs
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.steps.bfb.instance import OK, VIOLATED, Instance, core_loads, pose, unreachable
-from treadle.synthesis.steps.bfb.schedule import split_by_capacity
+from treadle.synthesis.steps.bfb.schedule import backwards, bfb_schedule, split_by_capacity
 from treadle.topologies.topology import Topology
 
 DEFAULT_CHUNKS = 1024
@@ -147,6 +148,63 @@ def heterogeneous_allgather(
     flat = np.array(rows, dtype=np.int64).ravel()
     return split_by_capacity(
         problem.instance, flat, problem.n_steps, count, progress=progress, deadline=deadline
+    )
+
+
+def schedule_for_size(
+    topology: Topology,
+    kind: CollectiveKind,
+    size_bytes: int,
+    *,
+    chunks: int | None = None,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> StepSchedule:
+    """Breadth-first-broadcast schedule that is fastest at a size, not for the largest data.
+
+    Parameters
+    ----------
+    topology : Topology
+    kind : CollectiveKind
+        Without a root. Allreduce is reduce-scatter, then allgather, each of the whole size.
+    size_bytes : int
+        M, of the larger buffer of a rank.
+    chunks : int, optional
+        P of `heterogeneous_allgather`, or most of them where latencies are equal.
+    progress, deadline
+        As for `treadle.synthesis.engine.run_watched`.
+
+    Raises
+    ------
+    TopologyError, InfeasibleError, ScheduleError
+        As for `heterogeneous_allgather`; ScheduleError if the collective has a root.
+
+    Notes
+    -----
+    Where all links have one latency every step pays it once, whichever links it uses: what is fastest for the
+    largest data is so at every size. Time that a step takes besides (alpha) changes nothing either, since the
+    distances fix the number of steps.
+    """
+    if kind.is_rooted:
+        raise ScheduleError(
+            f"bfb: {kind} has one root, and breadth-first broadcast for a size is of all ranks' shards; "
+            f"leave out the size"
+        )
+    latencies = topology.latencies_ns
+    is_level = bool((latencies == latencies[:1]).all())
+    is_even = chunks is None or bool((topology.bandwidths == topology.bandwidths[:1]).all())
+    if is_level and is_even:
+        return bfb_schedule(topology, kind, max_chunks=chunks, progress=progress, deadline=deadline)
+
+    def gathered(fabric: Topology) -> Steps:
+        return heterogeneous_allgather(
+            fabric, size_bytes, chunks=chunks, progress=progress, deadline=deadline
+        )
+
+    return StepSchedule(
+        kind,
+        reduce=backwards(gathered(topology.transpose())) if kind.reduces else None,
+        broadcast=gathered(topology) if kind.broadcasts else None,
     )
 
 
