@@ -18,12 +18,11 @@ class Addresses:
             sum(past - low for low, past in ranges) if ranges else program.n_chunks
             for ranges in self._ranges.values()
         )
-        used: set[int] = set()
-        for number in program.operations(rank):
-            if Buffer.SCRATCH in (program.source[number], program.target[number]):
-                first = int(program.first[number])
-                used.update(range(first, first + int(program.count[number])))
-        self.scratch: Int64Array = np.array(sorted(used), dtype=np.int64)
+        span = slice(int(program.operation_offset[rank]), int(program.operation_offset[rank + 1]))
+        named = (program.source[span] == Buffer.SCRATCH) | (program.target[span] == Buffer.SCRATCH)
+        first, count = program.first[span][named], program.count[span][named]
+        before = np.cumsum(count) - count
+        self.scratch: Int64Array = np.unique(np.repeat(first - before, count) + np.arange(count.sum()))
 
     def offset(self, buffer: int, chunk: int) -> int:
         """Chunks before `chunk` in `buffer`."""

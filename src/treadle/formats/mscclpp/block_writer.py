@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from treadle.formats.mscclpp.blocks import PEERS, Block, Fabric, Gpu, Messages, find_stars, route_messages
-from treadle.formats.mscclpp.lanes import COPY, RECEIVE, SEND, Lane, memory_of
-from treadle.program.program import Buffer, OperationKind, Program
+from treadle.formats.mscclpp.lanes import COPY, OUTPUT, RECEIVE, SEND, Lane
+from treadle.program.program import Buffer, OperationKind
 
 _T = TypeVar("_T")
 _LETTERS = "ios"
@@ -37,9 +37,10 @@ class _BlockWriter:
         gpus: Sequence[Gpu],
         rank: int,
     ) -> None:
-        self._fabric, self._lane, self._number = fabric, lane, number
+        self._fabric, self._number = fabric, number
         self._messages, self._stars, self._gpus, self._rank = messages, stars, gpus, rank
-        self._program: Program = lane.program
+        self._program, self._all = lane.program, lane.all
+        self._channels: dict[int, int] = {}
         self._block = Block()
         self._moved: list[_Access] = []
         self._lent: list[_Access] = []
@@ -50,11 +51,11 @@ class _BlockWriter:
     def write(self, numbers: Sequence[int], pipeline_bytes: int, count: int) -> Block:
         """The block of these operations, in a pipeline of slices unless `pipeline_bytes` is 0."""
         for number in numbers:
-            if self._program.operation_kind[number] != COPY:
+            if self._all.kind[number] != COPY:
                 self._channel(number)
         self._greet()
         body = len(self._block.operations)
-        for kind, run in groupby(numbers, key=lambda i: int(self._program.operation_kind[i])):
+        for kind, run in groupby(numbers, key=self._all.kind.__getitem__):
             self._run(OperationKind(kind), list(run))
         self._line_up()
         if pipeline_bytes:
@@ -86,24 +87,17 @@ class _BlockWriter:
 
     def _send(self, run: list[int]) -> None:
         """Data to each peer, then signals."""
-        program, messages = self._program, self._messages
+        every, messages = self._all, self._messages
         pushed = [send for send in run if send not in messages.pulled and send not in messages.stored]
         same: dict[tuple[int, int, int, str], list[int]] = defaultdict(list)
         for send in pushed:
-            kind = self._fabric.channel_type(self._rank, int(program.peer[send]))
-            same[int(program.source[send]), int(program.first[send]), int(program.count[send]), kind].append(
-                send
-            )
+            same[every.source[send], every.first[send], every.past[send], self._type(send)].append(send)
         for (*_, kind), sends in same.items():
             if kind == "memory" and self._multicast(sends):
                 continue
             for part in self._apart(sends):
                 self._put(part, kind)
-        far = {
-            send
-            for send in pushed
-            if self._fabric.channel_type(self._rank, int(program.peer[send])) == "port"
-        }
+        far = {send for send in pushed if self._type(send) == "port"}
         self._signal("signal", [send for send in run if send not in far])
 
     def _put(self, sends: list[int], kind: str) -> None:
@@ -123,43 +117,41 @@ class _BlockWriter:
 
     def _multicast(self, sends: list[int]) -> bool:
         """One store to all ranks of a group through a switch, where that is what these sends are."""
-        lane, program = self._lane, self._program
-        peers = program.peer[sends].tolist()
-        receives = [lane.receive_of[send] for send in sends]
+        every = self._all
+        peers = [every.peer[send] for send in sends]
+        receives = [every.receive_of[send] for send in sends]
         if (
             len(sends) < 2
             or len(set(peers)) < len(peers)
             or any(send in self._messages.staged for send in sends)
-            or any(program.target[receive] != Buffer.OUTPUT for receive in receives)
+            or any(every.target[receive] != OUTPUT for receive in receives)
             or not self._fabric.is_operation(sends, sums=False)
         ):
             return False
         group = tuple(sorted((self._rank, *peers)))
-        first, count = int(program.first[sends[0]]), int(program.count[sends[0]])
-        own = program.ranges(self._rank, Buffer.OUTPUT)
+        first, past = every.first[sends[0]], every.past[sends[0]]
+        own = self._program.ranges(self._rank, Buffer.OUTPUT)
         places = {self._gpus[rank].addresses.offset(Buffer.OUTPUT, first) for rank in group}
-        if len(places) > 1 or not any(low <= first and first + count <= past for low, past in own):
+        if len(places) > 1 or not any(low <= first and past <= end for low, end in own):
             return False
         operation = {
             "name": "gstore",
             "src_buff": [self._end(sends[0], "source")],
-            "dst_buff": [self._switch("o", group, places.pop(), count)],
+            "dst_buff": [self._switch("o", group, places.pop(), past - first)],
             "channel_type": "switch",
         }
-        memory = memory_of(program, Buffer.OUTPUT)
-        accesses = [*self._touched(sends[0]), (memory, first, first + count, True)]
+        accesses = [*self._touched(sends[0]), (every.memory(OUTPUT), first, past, True)]
         # storing what is read onto itself, in place, is no conflict with itself
         self._move(operation, accesses)
         return True
 
     def _sum(self, chain: list[int]) -> None:
         """Receive-reduces of the same chunks, one after the other in the program, as few operations."""
-        lane = self._lane
         if chain[0] in self._stars:
             self._sum_in_switch(chain)
             return
         source = self._end(chain[0], "source")
-        sends = [lane.send_of[number] for number in chain]
+        sends = [self._all.send_of[number] for number in chain]
         for is_pulled, same in groupby(sends, key=lambda send: send in self._messages.pulled):
             everything = list(same)
             for start in range(0, len(everything), PEERS):
@@ -182,9 +174,8 @@ class _BlockWriter:
                 source = target
 
     def _sum_in_switch(self, chain: list[int]) -> None:
-        program = self._program
         group = self._stars[chain[0]]
-        first, count = int(program.first[chain[0]]), int(program.count[chain[0]])
+        first, count = self._all.first[chain[0]], self._all.count(chain[0])
         sides = (("i", Buffer.INPUT), ("o", Buffer.OUTPUT))
         source, target = (
             self._switch(letter, group, self._gpus[self._rank].addresses.offset(buffer, first), count)
@@ -200,7 +191,7 @@ class _BlockWriter:
         self._move(operation, self._touched(chain[0]))
 
     def _unstage(self, receive: int) -> None:
-        send = self._lane.send_of[receive]
+        send = self._all.send_of[receive]
         if send in self._messages.staged:
             accesses = [*self._touched(receive), (("slot", self._messages.staged[send]), 0, 1, False)]
             target = self._end(receive, "target")
@@ -208,15 +199,14 @@ class _BlockWriter:
 
     def _chains(self, run: list[int]) -> list[list[int]]:
         """Receive-reduces that add to the same chunks, each to what the one before it left."""
-        program = self._program
+        every = self._all
         chains: list[list[int]] = []
         for number in run:
             last = chains[-1][-1] if chains else -1
             if (
                 last >= 0
-                and (program.first[number], program.count[number])
-                == (program.first[last], program.count[last])
-                and program.source[number] == program.target[number] == program.target[last]
+                and (every.first[number], every.past[number]) == (every.first[last], every.past[last])
+                and every.source[number] == every.target[number] == every.target[last]
             ):
                 chains[-1].append(number)
             else:
@@ -271,8 +261,8 @@ class _BlockWriter:
 
     def _part(self, numbers: Sequence[int]) -> None:
         """Nobody reads this rank's memory any more, and nothing sent is still under way."""
-        kinds, pulled = self._program.operation_kind, self._messages.pulled
-        read = [i for i in numbers if self._lane.send_of.get(i) in pulled]
+        kinds, pulled = self._all.kind, self._messages.pulled
+        read = [i for i in numbers if self._all.send_of.get(i) in pulled]
         lent = [i for i in numbers if kinds[i] == SEND and i in pulled]
         self._signal("signal", self._once(read))
         self._events("wait", self._once(lent))
@@ -315,39 +305,39 @@ class _BlockWriter:
     # --- places
 
     def _type(self, number: int) -> str:
-        return self._fabric.channel_type(self._rank, int(self._program.peer[number]))
+        return self._fabric.channel_type(self._rank, self._all.peer[number])
 
     def _channel(self, number: int) -> int:
         """The block's number of the channel that a message takes."""
-        key = (int(self._program.peer[number]), self._number, int(self._program.channel[number]))
-        return _index(self._block.channels[self._type(number)], key)
+        if number not in self._channels:
+            key = (self._all.peer[number], self._number, self._all.channel[number])
+            self._channels[number] = _index(self._block.channels[self._type(number)], key)
+        return self._channels[number]
 
     def _end(self, number: int, side: str) -> _Json:
         """The source or target of an operation within its own rank."""
-        program = self._program
-        buffer = int((program.source if side == "source" else program.target)[number])
+        buffer = (self._all.source if side == "source" else self._all.target)[number]
         return {"type": _LETTERS[buffer], **self._span(number, self._rank, buffer)}
 
     def _span(self, number: int, rank: int, buffer: int) -> _Json:
-        first, count = int(self._program.first[number]), int(self._program.count[number])
-        return {"index": self._gpus[rank].addresses.offset(buffer, first), "size": count}
+        index = self._gpus[rank].addresses.offset(buffer, self._all.first[number])
+        return {"index": index, "size": self._all.count(number)}
 
     def _slot(self, send: int) -> _Json:
-        return {"type": "s", "index": self._messages.staged[send], "size": int(self._program.count[send])}
+        return {"type": "s", "index": self._messages.staged[send], "size": self._all.count(send)}
 
     def _remote_target(self, send: int, kind: str) -> _Json:
         """Where a send's data go in the peer's memory."""
-        program = self._program
-        peer, receive = int(program.peer[send]), self._lane.receive_of[send]
+        peer, receive = self._all.peer[send], self._all.receive_of[send]
         if send in self._messages.staged:
             slot = self._slot(send)
             return {**self._buffer(peer, "s", kind), "index": slot["index"], "size": slot["size"]}
-        buffer = int(program.target[receive])
+        buffer = self._all.target[receive]
         return {**self._buffer(peer, _LETTERS[buffer], kind), **self._span(send, peer, buffer)}
 
     def _remote_source(self, send: int) -> _Json:
         """Where the sender keeps what is read from there."""
-        sender, buffer = self._lane.owner[send], int(self._program.source[send])
+        sender, buffer = self._all.owner[send], self._all.source[send]
         return {**self._buffer(sender, _LETTERS[buffer], "memory"), **self._span(send, sender, buffer)}
 
     def _buffer(self, peer: int, letter: str, kind: str) -> _Json:
@@ -361,14 +351,13 @@ class _BlockWriter:
 
     def _touched(self, number: int) -> list[_Access]:
         """What an operation reads and writes in its own rank's memory."""
-        program = self._program
-        first, past = int(program.first[number]), int(program.first[number] + program.count[number])
-        kind, found = program.operation_kind[number], []
+        every, found = self._all, list[_Access]()
+        first, past, kind = every.first[number], every.past[number], every.kind[number]
         if kind != RECEIVE:
-            found.append((memory_of(program, program.source[number]), first, past, False))
+            found.append((every.memory(every.source[number]), first, past, False))
         if kind != SEND:
-            found.append((memory_of(program, program.target[number]), first, past, True))
-        return list(found)
+            found.append((every.memory(every.target[number]), first, past, True))
+        return found
 
 
 def _clash(some: list[_Access], others: list[_Access]) -> bool:
@@ -382,10 +371,9 @@ def _clash(some: list[_Access], others: list[_Access]) -> bool:
 
 def form_lane(fabric: Fabric, lane: Lane, number: int, gpus: Sequence[Gpu], pipeline_bytes: int) -> None:
     """Add a lane's thread block to every rank that takes part."""
-    program = lane.program
     messages = route_messages(fabric, lane, gpus)
     stars = find_stars(fabric, lane, messages)
-    counts = np.unique(program.count[lane.numbers])
+    counts = np.unique(lane.program.count[lane.numbers])
     slices = pipeline_bytes if len(counts) == 1 else 0
     for rank, numbers in sorted(lane.by_rank.items()):
         writer = _BlockWriter(fabric, lane, number, messages, stars, gpus, rank)

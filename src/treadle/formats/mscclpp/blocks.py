@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from treadle.formats.mscclpp.lanes import RECEIVE_REDUCE, SEND, Lane, memory_of, touches
+from treadle.formats.mscclpp.lanes import INPUT, OUTPUT, RECEIVE_REDUCE, SEND, Lane
 from treadle.program.addresses import Addresses
-from treadle.program.program import Buffer, Program
+from treadle.program.program import Program
 from treadle.topologies.topology import Topology
 
 PEERS = 8
@@ -92,9 +92,9 @@ class Block:
 class Gpu:
     """One rank's part of a plan."""
 
-    def __init__(self, program: Program, rank: int) -> None:
+    def __init__(self, rank: int, addresses: Addresses) -> None:
         self.rank = rank
-        self.addresses = Addresses(program, rank)
+        self.addresses = addresses
         self.blocks: list[Block] = []
         self._scratch = len(self.addresses.scratch)
         self._groups: set[tuple[str, tuple[int, ...]]] = set()
@@ -194,49 +194,44 @@ class Messages:
 
 def route_messages(fabric: Fabric, lane: Lane, gpus: Sequence[Gpu]) -> Messages:
     """Decide for every message of a lane how it travels."""
-    program, found = lane.program, Messages()
-    owner = lane.owner
+    every, found = lane.all, Messages()
     for send in lane.numbers:
-        receive = lane.receive_of.get(send)
+        receive = every.receive_of.get(send)
         if receive is None:
             continue
-        sender, receiver = owner[send], owner[receive]
-        if program.operation_kind[receive] == RECEIVE_REDUCE:
+        sender, receiver = every.owner[send], every.owner[receive]
+        if every.kind[receive] == RECEIVE_REDUCE:
             near = fabric.channel_type(sender, receiver) == "memory"
             if near and _is_stable(lane, send, receive):
                 found.pulled.add(send)
                 continue
         elif _is_free(lane, send, receive):
             continue
-        found.staged[send] = gpus[receiver].stage(int(program.count[send]))
+        found.staged[send] = gpus[receiver].stage(every.count(send))
     return found
 
 
 def _is_stable(lane: Lane, send: int, receive: int) -> bool:
     """Whether nothing overwrites what is sent before the receiver has read it."""
-    program = lane.program
-    memory = memory_of(program, program.source[send])
-    first, past = int(program.first[send]), int(program.first[send] + program.count[send])
-    rank = lane.owner[send]
-    for later in lane.by_rank[rank][lane.place[send] :]:
-        _, writes = touches(program, later, memory, first, past)
+    every = lane.all
+    memory, first, past = every.memory(every.source[send]), every.first[send], every.past[send]
+    for later in lane.by_rank[every.owner[send]][lane.place[send] :]:
+        _, writes = every.touches(later, memory, first, past)
         # what another rank puts here may arrive as soon as that rank begins to
-        if writes and not lane.is_before(receive, lane.send_of.get(later, later)):
+        if writes and not lane.is_before(receive, every.send_of.get(later, later)):
             return False
     return True
 
 
 def _is_free(lane: Lane, send: int, receive: int) -> bool:
     """Whether all earlier use of the target is over when the sender begins to put."""
-    program = lane.program
-    memory = memory_of(program, program.target[receive])
-    first, past = int(program.first[receive]), int(program.first[receive] + program.count[receive])
-    rank = lane.owner[receive]
+    every = lane.all
+    memory, first, past = every.memory(every.target[receive]), every.first[receive], every.past[receive]
     return all(
         # what was sent is read until its receiver has it: by the receiver itself, or by the proxy
-        lane.is_before(lane.receive_of.get(earlier, earlier), send)
-        for earlier in lane.by_rank[rank][: lane.place[receive] - 1]
-        if any(touches(program, earlier, memory, first, past))
+        lane.is_before(every.receive_of.get(earlier, earlier), send)
+        for earlier in lane.by_rank[every.owner[receive]][: lane.place[receive] - 1]
+        if any(every.touches(earlier, memory, first, past))
     )
 
 
@@ -248,29 +243,28 @@ def find_stars(fabric: Fabric, lane: Lane, messages: Messages) -> dict[int, tupl
     dict
         From the first receive-reduce of such a star to its ranks; its broadcast is added to `stored`.
     """
-    program = lane.program
-    owner, kinds = lane.owner, program.operation_kind
+    every = lane.all
     stars: dict[int, tuple[int, ...]] = {}
     if not fabric.switch_channels or not np.any(fabric.topology.multicast & fabric.topology.aggregation):
         return stars
     for rank, numbers in lane.by_rank.items():
         by_range: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number in numbers:
-            by_range[int(program.first[number]), int(program.count[number])].append(number)
+            by_range[every.first[number], every.past[number]].append(number)
         for same in by_range.values():
-            sums = [i for i in same if kinds[i] == RECEIVE_REDUCE]
-            sends = [i for i in same if kinds[i] == SEND]
+            sums = [i for i in same if every.kind[i] == RECEIVE_REDUCE]
+            sends = [i for i in same if every.kind[i] == SEND]
             if not sums or same != sums + sends or any(send in messages.staged for send in sends):
                 continue
-            into = [lane.send_of[number] for number in sums]
-            ranks = {owner[send] for send in into}
-            at_inputs = all(program.source[i] == Buffer.INPUT for i in (sums[0], *into))
+            into = [every.send_of[number] for number in sums]
+            ranks = {every.owner[send] for send in into}
+            at_inputs = all(every.source[i] == INPUT for i in (sums[0], *into))
             at_outputs = all(
-                program.target[i] == Buffer.OUTPUT for i in (*sums, *(lane.receive_of[s] for s in sends))
+                every.target[i] == OUTPUT for i in (*sums, *(every.receive_of[s] for s in sends))
             )
             if (
                 len(ranks) == len(sums)
-                and sorted(ranks) == sorted(program.peer[sends].tolist())
+                and sorted(ranks) == sorted(every.peer[send] for send in sends)
                 and at_inputs
                 and at_outputs
                 and all(send in messages.pulled for send in into)

@@ -78,11 +78,54 @@ def deal_lanes(
     return [sorted(lane) for lane in lanes]
 
 
-def match_messages(program: Program) -> dict[int, int]:
-    """The receive of each send: the i-th of a stream meets the i-th."""
-    waiting: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+@dataclass(frozen=True)
+class Operations:
+    """A program's operations as lists: what is in arrays is looked up slowly, and this millions of times."""
+
+    owner: list[int]
+    kind: list[int]
+    peer: list[int]
+    channel: list[int]
+    first: list[int]
+    past: list[int]
+    """One past the last chunk."""
+    source: list[int]
+    target: list[int]
+    is_in_place: bool
+    receive_of: dict[int, int]
+    """The receive of each send."""
+    send_of: dict[int, int]
+    """The send of each receive."""
+
+    def count(self, number: int) -> int:
+        """How many chunks an operation moves."""
+        return self.past[number] - self.first[number]
+
+    def memory(self, buffer: int) -> int:
+        """The memory that a buffer is: in place, INPUT and OUTPUT are one."""
+        return INPUT if self.is_in_place and buffer == OUTPUT else buffer
+
+    def touches(self, number: int, memory: int, first: int, past: int) -> tuple[bool, bool]:
+        """Whether an operation reads, and writes, chunks [first, past) of its rank's `memory`."""
+        if self.first[number] >= past or self.past[number] <= first:
+            return False, False
+        kind = self.kind[number]
+        reads = kind != RECEIVE and self.memory(self.source[number]) == memory
+        writes = kind != SEND and self.memory(self.target[number]) == memory
+        return reads, writes
+
+
+def list_operations(program: Program) -> Operations:
+    """Operations of a program, the i-th send of a stream with its i-th receive.
+
+    Raises
+    ------
+    ScheduleError
+        If something is received that nobody sends.
+    """
     owner, kinds = program.operation_rank.tolist(), program.operation_kind.tolist()
     peers, channels = program.peer.tolist(), program.channel.tolist()
+    waiting: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for number, kind in enumerate(kinds):
         if kind == SEND:
             waiting[owner[number], peers[number], channels[number]].append(number)
@@ -94,34 +137,37 @@ def match_messages(program: Program) -> dict[int, int]:
             if send is None:
                 raise ScheduleError(f"MSCCL++: operation {number} receives what nobody sends")
             matched[send] = number
-    return matched
+    return Operations(
+        owner,
+        kinds,
+        peers,
+        channels,
+        first=program.first.tolist(),
+        past=(program.first + program.count).tolist(),
+        source=program.source.tolist(),
+        target=program.target.tolist(),
+        is_in_place=program.in_place,
+        receive_of=matched,
+        send_of={receive: send for send, receive in matched.items()},
+    )
 
 
 @dataclass
 class Lane:
-    """Operations of one lane with the order that thread blocks and signals impose on them.
-
-    `receive_of` maps sends to receives; `send_of` is its inverse.
-    """
+    """Some of a program's operations with the order that thread blocks and signals impose on them."""
 
     program: Program
+    all: Operations
+    """Those of other lanes too."""
     numbers: list[int]
-    receive_of: dict[int, int]
-    send_of: dict[int, int]
     _clock: dict[int, tuple[int, ...]] = field(default_factory=dict)
-
-    @cached_property
-    def owner(self) -> list[int]:
-        """Rank of every operation of the program."""
-        owners: list[int] = self.program.operation_rank.tolist()
-        return owners
 
     @cached_property
     def by_rank(self) -> dict[int, list[int]]:
         """Operations of each rank that has some, in order."""
         found: dict[int, list[int]] = defaultdict(list)
         for number in self.numbers:
-            found[self.owner[number]].append(number)
+            found[self.all.owner[number]].append(number)
         return dict(found)
 
     @cached_property
@@ -141,7 +187,7 @@ class Lane:
         ScheduleError
             If blocks that run their lists in order would wait for each other.
         """
-        owner, kinds = self.owner, self.program.operation_kind
+        owner, send_of = self.all.owner, self.all.send_of
         now = {rank: [0] * self.program.n_ranks for rank in self.by_rank}
         queues = {rank: iter(numbers) for rank, numbers in self.by_rank.items()}
         heads = {rank: next(queue) for rank, queue in queues.items()}
@@ -151,12 +197,11 @@ class Lane:
             for rank in list(heads):
                 while rank in heads:
                     number = heads[rank]
-                    if number in self.send_of and self.send_of[number] not in self._clock:
+                    if number in send_of and send_of[number] not in self._clock:
                         break
                     clock = now[rank]
-                    if number in self.send_of:
-                        sent = self._clock[self.send_of[number]]
-                        clock[:] = map(max, clock, sent)
+                    if number in send_of:
+                        clock[:] = map(max, clock, self._clock[send_of[number]])
                     clock[owner[number]] = self.place[number]
                     self._clock[number] = tuple(clock)
                     moving = True
@@ -167,42 +212,31 @@ class Lane:
                         heads[rank] = following
         if heads:
             number = min(heads.values())
+            kind = OperationKind(self.all.kind[number]).name.lower()
             raise ScheduleError(
-                f"MSCCL++: rank {owner[number]}: {OperationKind(kinds[number]).name.lower()} of chunk "
-                f"{self.program.first[number]} waits in a circle when a thread block keeps the list's order"
+                f"MSCCL++: rank {owner[number]}: {kind} of chunk "
+                f"{self.all.first[number]} waits in a circle when a thread block keeps the list's order"
             )
 
     def is_before(self, one: int, other: int) -> bool:
         """Whether operation `one` is complete when `other` begins, whatever the blocks' speeds."""
-        rank = self.owner[one]
-        if rank == self.owner[other]:
+        rank = self.all.owner[one]
+        if rank == self.all.owner[other]:
             return self.place[one] < self.place[other]
         return self._clock[other][rank] >= self.place[one]
 
 
-def touches(program: Program, number: int, memory: int, first: int, past: int) -> tuple[bool, bool]:
-    """Whether an operation reads, and writes, chunks [first, past) of its rank's `memory`."""
-    begin = int(program.first[number])
-    if begin >= past or begin + int(program.count[number]) <= first:
-        return False, False
-    kind = program.operation_kind[number]
-    reads = kind != RECEIVE and memory_of(program, program.source[number]) == memory
-    writes = kind != SEND and memory_of(program, program.target[number]) == memory
-    return bool(reads), bool(writes)
-
-
-def memory_of(program: Program, buffer: int) -> int:
-    """The memory that a buffer is: in place, INPUT and OUTPUT are one."""
-    return INPUT if program.in_place and buffer == OUTPUT else int(buffer)
-
-
 def make_lanes(
-    program: Program, room: int, most: int, groups: Sequence[Sequence[int]], *, alike: bool = False
+    program: Program,
+    operations: Operations,
+    room: int,
+    most: int,
+    groups: Sequence[Sequence[int]],
+    *,
+    alike: bool = False,
 ) -> Iterator[Lane]:
     """Lanes of a program, in order, each with its order found; `alike` as for `deal_lanes`."""
-    receive_of = match_messages(program)
-    send_of = {receive: send for send, receive in receive_of.items()}
     for numbers in deal_lanes(program, groups, room, most, alike=alike):
-        lane = Lane(program, numbers, receive_of, send_of)
+        lane = Lane(program, operations, numbers)
         lane.order()
         yield lane

@@ -10,10 +10,11 @@ from typing import Any
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.mscclpp.block_writer import form_lane
 from treadle.formats.mscclpp.blocks import Fabric, Gpu
-from treadle.formats.mscclpp.lanes import REMEDY, chunk_groups, make_lanes
+from treadle.formats.mscclpp.lanes import REMEDY, Operations, chunk_groups, list_operations, make_lanes
 from treadle.formats.mscclpp.recipe import MOST_BYTES
 from treadle.formats.selection.served import ALIGNMENT
 from treadle.formats.text_arguments import check_equal_shards, check_heading
+from treadle.program.addresses import Addresses
 from treadle.program.passes import split_copies
 from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
@@ -109,11 +110,13 @@ def emit_mscclpp_json(
             f"the plan ends at {most}; {REMEDY}"
         )
     program = split_copies(program)
-    groups = chunk_groups(program)
+    groups, operations = chunk_groups(program), list_operations(program)
+    addresses = [Addresses(program, rank) for rank in range(program.n_ranks)]
     fabric = Fabric(program, topology, tuple(domains or [0] * program.n_ranks), switch_channels)
     room = limits.operations // 2
     while True:
-        gpus, longest = _gpus(program, fabric, groups, room, limits, pipeline_bytes)
+        gpus = [Gpu(rank, places) for rank, places in enumerate(addresses)]
+        longest = _fill(gpus, fabric, operations, groups, room, limits, pipeline_bytes)
         if longest <= limits.operations:
             break
         if room == 1:
@@ -165,17 +168,18 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
     yield "}"
 
 
-def _gpus(
-    program: Program,
+def _fill(
+    gpus: Sequence[Gpu],
     fabric: Fabric,
+    operations: Operations,
     groups: list[list[int]],
     room: int,
     limits: MscclppLimits,
     pipeline_bytes: int,
-) -> tuple[list[Gpu], int]:
-    """All ranks' thread blocks with `room` program operations in each, and the longest block's length."""
-    gpus = [Gpu(program, rank) for rank in range(program.n_ranks)]
-    lanes = make_lanes(program, room, limits.thread_blocks, groups, alike=pipeline_bytes > 0)
+) -> int:
+    """Add thread blocks with `room` program operations in each to all ranks; the longest block's length."""
+    most, alike = limits.thread_blocks, pipeline_bytes > 0
+    lanes = make_lanes(fabric.program, operations, room, most, groups, alike=alike)
     for number, lane in enumerate(lanes):
         form_lane(fabric, lane, number, gpus, pipeline_bytes)
     for gpu in gpus:
@@ -186,7 +190,7 @@ def _gpus(
                         f"MSCCL++: rank {gpu.rank} needs {count} {kind} in a thread block, "
                         f"the limit is {limits.channels}; {REMEDY}"
                     )
-    return gpus, max((block.length for gpu in gpus for block in gpu.blocks), default=0)
+    return max((block.length for gpu in gpus for block in gpu.blocks), default=0)
 
 
 def _check_arguments(
