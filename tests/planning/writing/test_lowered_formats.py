@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -163,3 +164,20 @@ def test_sizes_are_for_traces_only(tmp_path: Path, capsys: pytest.CaptureFixture
     several = planning.lower(planning.solve("ring(3)", "allgather").plan, to="chakra", size_bytes=9)
     with pytest.raises(ScheduleError, match="3 files are no single text"):
         assert several.text
+
+
+def test_texts_without_switches_are_parsed_by_their_judge_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be tens of megabytes."""
+    plain = planning.solve("dgx_h100:2", "allgather").plan
+    asking = planning.solve("dgx_h100(1, nvls=True)", "allreduce").plan
+    parsed: list[str] = []
+
+    def load(text: str) -> object:
+        parsed.append(text)
+        return json.loads(text)
+
+    monkeypatch.setattr("treadle.planning.writing.switch_channels.json", SimpleNamespace(loads=load))
+    assert planning.lower(plain, to="mscclpp-json").faults == ()
+    assert parsed == []
+    assert planning.lower(asking, to="mscclpp-json").faults == ()
+    assert parsed

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from treadle.errors import FormatError
+from treadle.formats.mscclpp.judge_blocks import Block, Clock, merge
 from treadle.formats.mscclpp.judge_slices import FORMS, is_sum, unrolled
 from treadle.formats.mscclpp.reader import MOVES, ExecutionPlan, Operation, Place, parse_mscclpp_json
 
@@ -19,12 +20,10 @@ _SLICES = 2
 MAX_TURNS = 10**8
 """Most turns of blocks, waiting or not: about a minute."""
 
-_Value = Counter[tuple[int, int]]
-"""How often each (rank, chunk) is contained."""
+_Value = dict[tuple[int, int], int]
+"""How often each (rank, chunk) is contained; shared by places that hold the same, so never changed."""
 _Cell = tuple[int, str, int]
 """Rank, buffer, place."""
-_Clock = dict[int, int]
-"""For each block and proxy, how many of its moves are known to be over."""
 
 
 @dataclass(frozen=True)
@@ -118,33 +117,15 @@ def _shapes(plan: ExecutionPlan) -> list[str]:
     return found
 
 
-class _Block:
-    """A thread block at work."""
-
-    def __init__(self, number: int, rank: int, operations: Iterator[Operation]) -> None:
-        self.number, self.rank, self.operations = number, rank, operations
-        self.now = next(operations, None)
-        self.moves = 0
-        self.known: _Clock = {}
-        self.there: set[int] = {rank}
-        self.heard: _Clock = {}
-        self.heard_there: set[int] = {rank}
-
-    def line_up(self) -> None:
-        """All threads know what any of them has heard or done."""
-        _merge(self.known, self.heard)
-        self.known[self.number] = self.moves
-        self.there |= self.heard_there
-
-    def hear(self, news: tuple[_Clock, set[int]]) -> None:
-        _merge(self.heard, news[0])
-        self.heard_there |= news[1]
-
-
-def _merge(into: _Clock, other: _Clock) -> None:
-    for key, time in other.items():
-        if time > into.get(key, 0):
-            into[key] = time
+def _sum(values: list[_Value]) -> _Value:
+    """What a place holds that all of these are added into."""
+    if len(values) == 1:
+        return values[0]
+    total: _Value = {}
+    for value in values:
+        for key, times in value.items():
+            total[key] = total.get(key, 0) + times
+    return total
 
 
 class _Machine:
@@ -160,19 +141,19 @@ class _Machine:
         self.memory: dict[_Cell, _Value] = {}
         self.written: dict[_Cell, tuple[int, int]] = {}
         self.read: dict[_Cell, list[tuple[int, int]]] = defaultdict(list)
-        self.blocks: list[_Block] = []
+        self.blocks: list[Block] = []
         for rank, blocks in enumerate(plan.blocks):
             for block in blocks:
-                self.blocks.append(_Block(len(self.blocks), rank, unrolled(block, self.slices)))
+                self.blocks.append(Block(len(self.blocks), rank, unrolled(block, self.slices)))
         self.ends = self._pair_channels()
-        self.signals: dict[tuple[int, str, int], deque[tuple[_Clock, set[int]]]] = defaultdict(deque)
+        self.signals: dict[tuple[int, str, int], deque[tuple[Clock, set[int]]]] = defaultdict(deque)
         self.proxies: dict[tuple[int, str, int], list[int]] = {}
-        self.semaphores: dict[tuple[int, int], deque[tuple[_Clock, set[int]]]] = {
+        self.semaphores: dict[tuple[int, int], deque[tuple[Clock, set[int]]]] = {
             (rank, number): deque([({}, set())] * value)
             for rank, values in enumerate(plan.semaphores)
             for number, value in enumerate(values)
         }
-        self.meetings: dict[tuple[int, int], list[_Block]] = defaultdict(list)
+        self.meetings: dict[tuple[int, int], list[Block]] = defaultdict(list)
         self.visits: list[tuple[int, int, int, str]] = []
         """Touches of another rank's memory: mover, its count, rank touched, operation."""
 
@@ -221,23 +202,23 @@ class _Machine:
         count = self.plan.sizes[rank]["i"] * self.slices
         place -= self._cell(rank, "i", 0)[2]
         base = rank * count if self.plan.collective == "allgather" else 0
-        return Counter({(rank, base + place): 1}) if 0 <= place < count else None
+        return {(rank, base + place): 1} if 0 <= place < count else None
 
     def _expected(self, rank: int, place: int) -> _Value | None:
         """What an output chunk must hold; None if nothing is asked of it."""
         kind, count = self.plan.collective, self.plan.sizes[rank]["o"] * self.slices
         share = self.plan.sizes[rank]["i"] * self.slices
         if kind == "allgather":
-            return Counter({(place // share, place): 1})
+            return {(place // share, place): 1}
         if kind == "broadcast":
-            return Counter({(self.root, place): 1})
+            return {(self.root, place): 1}
         if kind == "alltoall":
             part = count // self.n
-            return Counter({(place // part, rank * part + place % part): 1})
+            return {(place // part, rank * part + place % part): 1}
         if kind == "reduce" and rank != self.root:
             return None
         base = rank * count if kind == "reducescatter" else 0
-        return Counter({(other, base + place): 1 for other in range(self.n)})
+        return {(other, base + place): 1 for other in range(self.n)}
 
     def _check_results(self) -> None:
         for rank, sizes in enumerate(self.plan.sizes):
@@ -273,10 +254,10 @@ class _Machine:
                 self.found.append(
                     f"gpu {rank}: {len(left)} signals on {kind} channel {number} nobody waits for"
                 )
-        last: dict[int, _Clock] = defaultdict(dict)
+        last: dict[int, Clock] = defaultdict(dict)
         for block in self.blocks:
-            _merge(last[block.rank], block.heard)
-            _merge(last[block.rank], block.known)
+            merge(last[block.rank], block.heard)
+            merge(last[block.rank], block.known)
         for mover, count, rank, where in self.visits:
             if last[rank].get(mover, 0) < count:
                 self.found.append(f"{where}: touches gpu {rank}'s memory, which may have left by then")
@@ -286,7 +267,7 @@ class _Machine:
 
     # --- operations
 
-    def _step(self, block: _Block, operation: Operation) -> bool:
+    def _step(self, block: Block, operation: Operation) -> bool:
         """Execute an operation; False if it has to wait."""
         name = operation.name
         if name == "nop":
@@ -310,7 +291,7 @@ class _Machine:
             return self._semaphores(block, operation)
         return True
 
-    def _semaphores(self, block: _Block, operation: Operation) -> bool:
+    def _semaphores(self, block: Block, operation: Operation) -> bool:
         queues = [self.semaphores[block.rank, number] for number in operation.numbers]
         if operation.name == "sem_release":
             for queue in queues:
@@ -322,7 +303,7 @@ class _Machine:
             block.hear(queue.popleft())
         return True
 
-    def _meet(self, block: _Block, operation: Operation) -> bool:
+    def _meet(self, block: Block, operation: Operation) -> bool:
         """Blocks go on when as many as the barrier names have come; they then know what all know."""
         present = self.meetings[block.rank, operation.numbers[0]]
         if block not in present:
@@ -330,9 +311,9 @@ class _Machine:
             present.append(block)
         if len(present) < operation.numbers[1]:
             return False
-        news: tuple[_Clock, set[int]] = ({}, set())
+        news: tuple[Clock, set[int]] = ({}, set())
         for other in present:
-            _merge(news[0], other.known)
+            merge(news[0], other.known)
             news[1].update(other.there)
         for other in present:
             other.hear(news)
@@ -342,14 +323,14 @@ class _Machine:
         present.clear()
         return True
 
-    def _signal(self, block: _Block, channel: tuple[int, str, int], *, relaxed: bool) -> None:
+    def _signal(self, block: Block, channel: tuple[int, str, int], *, relaxed: bool) -> None:
         clock = {} if relaxed else dict(block.known)
         proxy = self.proxies.get(channel)
         if proxy and not relaxed:
-            _merge(clock, {proxy[0]: proxy[1]})
+            merge(clock, {proxy[0]: proxy[1]})
         self.signals[self.ends[channel]].append((clock, {block.rank}))
 
-    def _move(self, block: _Block, operation: Operation) -> None:
+    def _move(self, block: Block, operation: Operation) -> None:
         if any(place.size <= 0 for place in (*operation.sources, *operation.targets)):
             self.found.append(f"{operation.where}: a slice lies past the end of the chunks")
             return
@@ -375,7 +356,7 @@ class _Machine:
         if operation.name == "pwsf":
             for channel in operation.channels:
                 proxy = self.proxies[block.rank, *channel]
-                _merge(block.heard, {proxy[0]: proxy[1]})
+                merge(block.heard, {proxy[0]: proxy[1]})
 
     def _transfers(
         self, operation: Operation
@@ -403,7 +384,7 @@ class _Machine:
 
     def _transfer(
         self,
-        block: _Block,
+        block: Block,
         operation: Operation,
         sources: tuple[Place, ...],
         targets: tuple[Place, ...],
@@ -412,26 +393,27 @@ class _Machine:
         for place in range(sources[0].size):
             reads = [self._cell(r, s.letter, s.index + place) for s in sources for r in s.ranks]
             writes = [self._cell(r, t.letter, t.index + place) for t in targets for r in t.ranks]
-            total: _Value = Counter()
+            values: list[_Value] = []
             for cell in reads:
                 held = self._held(cell)
                 if held is None:
                     self.found.append(f"{operation.where}: reads chunk {cell[2]} of gpu {cell[0]} undefined")
                     return
-                total += held
+                values.append(held)
+            total = _sum(values)
             for cell in reads:
                 self._look(block, operation, cell, mover, writing=False)
             for cell in writes:
                 self._look(block, operation, cell, mover, writing=True)
             for cell in writes:
-                self.memory[cell] = Counter(total)
+                self.memory[cell] = total
         for rank in {r for place in (*sources, *targets) for r in place.ranks} - {block.rank}:
             if rank not in block.there:
                 self.found.append(f"{operation.where}: touches gpu {rank}'s memory before that gpu is there")
             self.visits.append((*mover, rank, operation.where))
 
     def _look(
-        self, block: _Block, operation: Operation, cell: _Cell, mover: tuple[int, int], *, writing: bool
+        self, block: Block, operation: Operation, cell: _Cell, mover: tuple[int, int], *, writing: bool
     ) -> None:
         """Note an access; a race unless what came before on the same chunk is known to be over."""
         earlier = [self.written[cell]] if cell in self.written else []

@@ -21,6 +21,9 @@ def unrolled(block: list[Operation], slices: int) -> Iterator[Operation]:
 
 
 def _cut(operation: Operation, slices: int) -> Operation:
+    if slices == 1:
+        return operation
+
     def finer(place: Place) -> Place:
         return replace(place, index=place.index * slices, size=place.size * slices)
 

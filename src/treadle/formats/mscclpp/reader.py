@@ -17,6 +17,7 @@ COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce",
 EVENTS = {"signal", "wait", "rlxsignal", "rlxwait"}
 MOVES = {"put", "pws", "pwsf", "get", "copy", "re", "res", "rre", "rres", "gstore", "glres"}
 SYNCHRONISING = {"nop", "barrier", "flush", "sem_acquire", "sem_release"}
+_INTERPRETED = EVENTS | MOVES | SYNCHRONISING
 _PACKETS = {"ppkt", "rppkt", "respkt", "cpkt", "upkt", "repkt", "recpkt", "recspkt", "gstorepkt"}
 _TYPES = ("memory", "port", "switch")
 _MOST = {"operations": 64, "channels": 16, "ids": 8, "places": 10, "semaphores": 16}
@@ -243,7 +244,7 @@ class _Context:
             )
             chunks = read.number(context, "num_chunks", where, 1, MAX_CHUNKS)
             return Operation(name, where, numbers=(chunks,), inner=inner)
-        if name not in EVENTS | MOVES | SYNCHRONISING:
+        if name not in _INTERPRETED:
             raise read.fail(where, f"{name[:40]!r} is no operation here")
         kind = read.word(entry, "channel_type", where, _TYPES) if "channel_type" in entry else ""
         own = self.channels[kind] if kind else []
