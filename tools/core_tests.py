@@ -23,7 +23,7 @@ _FILES = (
     "synthesis/trees/packers/test_hops",
     "synthesis/trees/packers/test_local_search",
     "synthesis/trees/packers/test_packers",
-    "synthesis/trees/packers/test_path_dealing",
+    "synthesis/trees/packers/test_path_assignment",
     "synthesis/trees/packers/test_regrowth",
     "synthesis/trees/packers/test_shortest_trees",
     "synthesis/trees/packers/test_vertex_matching",

@@ -17,7 +17,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
-    CirculantExchange,
+    CirculantTrees,
     Crossings,
     FactoredForest,
     FactoredSchedule,
@@ -342,8 +342,8 @@ def nested_pods() -> Sample:
     return topology, collective, _schedule(CollectiveKind.ALLGATHER, [1] * 8, layer)
 
 
-def exchange() -> Sample:
-    """Three boxes that exchange their trees by a formula over two planes; 2 trees per rank, blocks of 2."""
+def circulant() -> Sample:
+    """Three boxes whose trees a formula gives, over two planes; 2 trees per rank, blocks of 2."""
     topology = boxes(3, 2, inner=8, nic=2, planes=2)
     layer = cut_layer(topology, box_sets(3, 2), topology.bandwidths.tolist(), [2] * 6)
     outer = layer.pieces[0]
@@ -360,7 +360,7 @@ def exchange() -> Sample:
             )
     first = [[0, 2, 4, 6, 8]] * 3
     none = [[0] * 4] * 3
-    trees = CirculantExchange(3, 4, 2, columns[0], columns[1], first, first, none, none)
+    trees = CirculantTrees(3, 4, 2, columns[0], columns[1], first, first, none, none)
     layer = replace(layer, pieces=(replace(outer, trees=trees), *layer.pieces[1:]))
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     return topology, collective, _schedule(CollectiveKind.ALLGATHER, [2] * 6, layer)
@@ -447,5 +447,5 @@ def random_sample(seed: int) -> Sample | None:
 
 SAMPLES: dict[str, Callable[[], Sample]] = {
     sample.__name__: sample
-    for sample in (two_boxes, nested_pods, exchange, superposed, single_root, reducing_pods)
+    for sample in (two_boxes, nested_pods, circulant, superposed, single_root, reducing_pods)
 }

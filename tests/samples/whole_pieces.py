@@ -1,4 +1,4 @@
-"""Factored forests of one piece, which is the whole fabric: written out, or by the formula of exchanges."""
+"""Factored forests of one piece, the whole fabric: written out, or as circulant trees."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import (
-    CirculantExchange,
+    CirculantTrees,
     FactoredForest,
     FactoredSchedule,
     Layer,
@@ -86,7 +86,7 @@ def _whole(
     return FactoredForest(direction, native, (layer,))
 
 
-def exchange_on_star(topology: Topology, units: int = 1) -> FactoredSchedule:
+def trees_on_star(topology: Topology, units: int = 1) -> FactoredSchedule:
     """Allgather of GPUs around one switch: everyone sends to all others through it."""
     (switch,) = topology.switches.tolist()
     nodes = topology.compute_nodes
@@ -94,7 +94,7 @@ def exchange_on_star(topology: Topology, units: int = 1) -> FactoredSchedule:
     out = [int(np.flatnonzero((topology.tails == node) & (topology.heads == switch))[0]) for node in nodes]
     back = [int(np.flatnonzero((topology.heads == node) & (topology.tails == switch))[0]) for node in nodes]
     starts = np.tile([0, units * (n - 1)], (n, 1))
-    trees = CirculantExchange(
+    trees = CirculantTrees(
         n_children=n,
         native_units=units,
         block=1,

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from treadle.schedules.factored import EvenShares
-from treadle.verification.factored.exchanges import even_sums, even_units
+from treadle.verification.factored.formulas import even_sums, even_units
 
 
 def shares_at_random(rng: random.Random) -> EvenShares:

@@ -13,7 +13,7 @@ import pytest
 from samples import factored_samples as samples
 from treadle.errors import ScheduleError
 from treadle.schedules.factored import (
-    CirculantExchange,
+    CirculantTrees,
     Crossings,
     FactoredForest,
     FactoredSchedule,
@@ -40,7 +40,7 @@ def test_expansion_is_correct(name: str) -> None:
     [
         ("two_boxes", 6),  # 3 of 6 units into a box by NICs of 1 byte/s each
         ("nested_pods", 8),  # 4 of 8 units into a pod, by 3 + 1 bytes/s
-        ("exchange", 12),  # 8 of 12 units into a box, by 8 bytes/s
+        ("circulant", 12),  # 8 of 12 units into a box, by 8 bytes/s
         ("superposed", 12),  # 6 of 12 units into a box, by 6 bytes/s
         ("single_root", 4),  # all 4 units into the other box, by 4 bytes/s
         ("reducing_pods", 4),  # both directions take 4 of 8 units into a pod, by 4 bytes/s
@@ -169,14 +169,14 @@ def test_malformed_tables_are_refused(key: str, change: Callable[[Any], Any], me
         ("out_offset", lambda a: a[:, :-1], "out_offset has shape"),
         ("in_offset", lambda a: _with(a, (0, 0), -1), "in_offset: found -1"),
         ("in_links", lambda a: a[:-1], "in_links has shape"),
-        ("block", lambda a: 3, "in blocks of 3 make no exchange"),
-        ("n_children", lambda a: 1, "make no exchange"),
+        ("block", lambda a: 3, "in blocks of 3 make no such trees"),
+        ("n_children", lambda a: 1, "make no such trees"),
         ("native_units", lambda a: 2.0, "must be an integer"),
     ],
 )
-def test_malformed_exchanges_are_refused(key: str, change: Callable[[Any], Any], message: str) -> None:
-    trees = samples.exchange()[2].forests[0].layers[0].pieces[0].trees
-    assert isinstance(trees, CirculantExchange)
+def test_malformed_circulant_trees_are_refused(key: str, change: Callable[[Any], Any], message: str) -> None:
+    trees = samples.circulant()[2].forests[0].layers[0].pieces[0].trees
+    assert isinstance(trees, CirculantTrees)
     with pytest.raises(ScheduleError, match=message):
         _changed(trees, key, change)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from samples import forest_samples as samples
-from samples.whole_pieces import as_one_piece, exchange_on_star
+from samples.whole_pieces import as_one_piece, trees_on_star
 from treadle.errors import FormatError, MemoryLimitError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan, PlanEntry
@@ -39,7 +39,7 @@ def exchange_plan() -> Plan:
     """Four GPUs around a switch of 12 bytes/s a link: each link carries 3 of 4 units."""
     topology = samples.star()
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
-    schedule = exchange_on_star(topology)
+    schedule = trees_on_star(topology)
     entries = (PlanEntry(0, 99, schedule), PlanEntry(100, None, schedule))
     return Plan(topology, collective, entries, "by hand", Fraction(16))
 
@@ -139,8 +139,8 @@ def test_other_plans_have_not_changed(tmp_path: Path) -> None:
         (put(circulant__width=[0]), "values, expected 0"),
         (put(circulant__width=[2**30]), f"values, expected {2**32}"),
         (put(circulant__width=[2**40]), "out of range"),
-        (put(circulant__block=[2]), "make no exchange"),
-        (put(circulant__native_units=[2**61]), "make no exchange"),
+        (put(circulant__block=[2]), "make no such trees"),
+        (put(circulant__native_units=[2**61]), "make no such trees"),
         (put(circulant__native_units=[]), "0 values, expected 1"),
         (put(circulant__out_links=[0, 1, 2, 8]), "local link 8 of 8"),
         (put(circulant__in_first=[0, 3] * 3), "6 values, expected 8"),

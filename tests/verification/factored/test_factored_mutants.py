@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reference.exchange_checks import one_piece, planes_star
+from reference.formula_checks import one_piece, planes_star
 from samples import factored_samples as samples
 from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
-    CirculantExchange,
+    CirculantTrees,
     FactoredSchedule,
-    PlaneExchange,
-    RelayExchange,
+    PlaneTrees,
     RelayPlanes,
+    RelayTrees,
     TableTrees,
 )
 from treadle.synthesis.trees.instance import instance_of
@@ -72,11 +72,11 @@ def relay_planes_on_a_star() -> samples.Sample:
 
 
 FORMS = {
-    "circulant exchange": lambda: on_planes([[0, 0]] * 3),
-    "relay exchange": lambda: on_planes([[0, 0], [0, 0, 0], [0, 0, 0, 0]]),
+    "circulant trees": lambda: on_planes([[0, 0]] * 3),
+    "relay trees": lambda: on_planes([[0, 0], [0, 0, 0], [0, 0, 0, 0]]),
     "relay planes": relay_planes_on_a_star,
     "planes of unequal boxes": lambda: on_planes([[0, 1], [0, 1, 0, 1], [0, 1], [0, 1, 0, 1]]),
-    "plane exchange": lambda: on_planes([[0, 1, 0, 1]] * 4, "box1.gpu0--ib0"),
+    "plane trees": lambda: on_planes([[0, 1, 0, 1]] * 4, "box1.gpu0--ib0"),
     "plane relays": lambda: on_planes([[0, 1]] * 10, lone=[0, 1]),
     "relayed stars": lambda: on_planes([[0, 1, 2, 0], [1, 1, 2, 2], [0, 1], [0, 1, 2], [0, 0, 1, 2, 2]]),
     **samples.SAMPLES,
@@ -163,11 +163,11 @@ def test_mutants_are_judged_as_their_trees_are(form: str) -> None:
 @pytest.mark.parametrize(
     ("form", "trees", "has_relays"),
     [
-        ("circulant exchange", CirculantExchange, False),
-        ("relay exchange", RelayExchange, True),
+        ("circulant trees", CirculantTrees, False),
+        ("relay trees", RelayTrees, True),
         ("relay planes", RelayPlanes, True),
-        ("plane exchange", PlaneExchange, False),
-        ("plane relays", PlaneExchange, True),
+        ("plane trees", PlaneTrees, False),
+        ("plane relays", PlaneTrees, True),
         ("relayed stars", TableTrees, False),
     ],
 )

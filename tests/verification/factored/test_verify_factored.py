@@ -17,7 +17,7 @@ from samples import factored_samples as samples
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import (
-    CirculantExchange,
+    CirculantTrees,
     FactoredForest,
     FactoredSchedule,
     Layer,
@@ -141,7 +141,7 @@ def _owner(forest: FactoredForest, place: _Place) -> Any:
 
 
 def _put(forest: FactoredForest, place: _Place, owner: Any) -> FactoredForest:
-    """The forest with the value that holds the array exchanged."""
+    """The forest with the value that holds the array in its place."""
     if place.layer < 0:
         return owner
     layers = list(forest.layers)
@@ -156,7 +156,7 @@ def _put(forest: FactoredForest, place: _Place, owner: Any) -> FactoredForest:
 
 
 def _mutant(schedule: FactoredSchedule, place: _Place, draw: random.Random) -> FactoredSchedule | None:
-    """One value changed, or two exchanged; None if the constructors refuse it or nothing has changed."""
+    """One value changed, or two swapped; None if the constructors refuse it or nothing has changed."""
     forest = schedule.forests[place.forest]
     owner = _owner(forest, place)
     old = getattr(owner, place.key)
@@ -188,7 +188,7 @@ def _is_right(topology: Topology, collective: Collective, schedule: FactoredSche
         return False
 
 
-@pytest.mark.parametrize("name", ["two_boxes", "nested_pods", "exchange", "superposed", "single_root"])
+@pytest.mark.parametrize("name", ["two_boxes", "nested_pods", "circulant", "superposed", "single_root"])
 def test_no_mutant_deceives(name: str) -> None:
     topology, collective, schedule = samples.SAMPLES[name]()
     draw = random.Random(name)
@@ -272,9 +272,9 @@ def test_a_link_of_another_piece_is_rejected() -> None:
 
 
 def test_planes_that_do_not_meet_are_rejected() -> None:
-    sample = samples.exchange()
+    sample = samples.circulant()
     trees = sample[2].forests[0].layers[0].pieces[0].trees
-    assert isinstance(trees, CirculantExchange)
+    assert isinstance(trees, CirculantTrees)
     links = np.array(trees.in_links)
     links[1] = links[1, [2, 3, 0, 1]]
     mixed = replace(trees, in_links=links)

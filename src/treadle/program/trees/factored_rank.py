@@ -9,7 +9,7 @@ from treadle.errors import ScheduleError
 from treadle.program.program import Program
 from treadle.program.trees.rank_program import RankPhase, TreeEdges, lower_rank
 from treadle.schedules.collective import Collective, check_membership
-from treadle.schedules.factored import CirculantExchange, FactoredForest, FactoredSchedule, TableTrees
+from treadle.schedules.factored import CirculantTrees, FactoredForest, FactoredSchedule, TableTrees
 from treadle.schedules.factored.roles import roles
 from treadle.schedules.factored.slots import with_slots
 from treadle.schedules.factored.trees import ragged
@@ -99,7 +99,7 @@ def _grain(schedule: FactoredSchedule) -> int:
             units += [side.offset, side.units, side.inner, side.root_unit]
         if isinstance(trees, TableTrees):
             units += [trees.units, trees.first[trees.first >= 0], trees.last[trees.last >= 0]]
-        elif isinstance(trees, CirculantExchange):
+        elif isinstance(trees, CirculantTrees):
             units += [np.array([trees.native_units, trees.block])]
             units += [trees.out_first, trees.in_first, trees.out_offset, trees.in_offset]
         else:

@@ -1,29 +1,29 @@
 """Factored forests: what a stranger to their pieces needs."""
 
 from treadle.schedules.factored.even_shares import EvenShares
-from treadle.schedules.factored.exchanges import ExchangeColumns
 from treadle.schedules.factored.forests import FactoredForest, FactoredSchedule, expand
+from treadle.schedules.factored.formula_trees import FormulaTrees
 from treadle.schedules.factored.layers import Crossings, Layer, Piece, no_crossings
 from treadle.schedules.factored.plane_pairs import MOST_SHARES
-from treadle.schedules.factored.planes import PlaneExchange
+from treadle.schedules.factored.plane_trees import PlaneTrees
 from treadle.schedules.factored.relay_planes import RelayPlanes
-from treadle.schedules.factored.relays import RelayExchange
-from treadle.schedules.factored.trees import CirculantExchange, PieceTrees, TableTrees, TreeRows
+from treadle.schedules.factored.relay_trees import RelayTrees
+from treadle.schedules.factored.trees import CirculantTrees, PieceTrees, TableTrees, TreeRows
 
 __all__ = [
     "MOST_SHARES",
-    "CirculantExchange",
+    "CirculantTrees",
     "Crossings",
     "EvenShares",
-    "ExchangeColumns",
     "FactoredForest",
     "FactoredSchedule",
+    "FormulaTrees",
     "Layer",
     "Piece",
     "PieceTrees",
-    "PlaneExchange",
-    "RelayExchange",
+    "PlaneTrees",
     "RelayPlanes",
+    "RelayTrees",
     "TableTrees",
     "TreeRows",
     "expand",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.schedules.factored.exchanges import ExchangeColumns
-from treadle.schedules.factored.trees import CirculantExchange, PieceTrees, TableTrees, ragged
+from treadle.schedules.factored.formula_trees import FormulaTrees
+from treadle.schedules.factored.trees import CirculantTrees, PieceTrees, TableTrees, ragged
 
 _CELLS = 2**22  # rows times children that are looked at together
 
@@ -45,9 +45,9 @@ def unit_trees(trees: PieceTrees) -> tuple[Int64Array, Int64Array]:
 
 def edges_into(trees: PieceTrees, roots: Int64Array, units: Int64Array, child: int) -> PieceEdges:
     """The edge of each unit tree `units[i]` of `roots[i]` into a child that is not its root."""
-    if isinstance(trees, CirculantExchange):
-        return _exchange_edges(trees, roots, units, np.full(len(roots), child))
-    if isinstance(trees, ExchangeColumns):
+    if isinstance(trees, CirculantTrees):
+        return _circulant_edges(trees, roots, units, np.full(len(roots), child))
+    if isinstance(trees, FormulaTrees):
         parent, path, first, last = trees.edges_into(roots, units, child)
         return PieceEdges(roots, units, parent, np.full(len(roots), child), path, first, last)
     if isinstance(trees, TableTrees):
@@ -74,14 +74,14 @@ def edges_into(trees: PieceTrees, roots: Int64Array, units: Int64Array, child: i
 
 def edges_out_of(trees: PieceTrees, child: int) -> PieceEdges:
     """All edges out of a child, of all unit trees."""
-    if isinstance(trees, CirculantExchange):
+    if isinstance(trees, CirculantTrees):
         n, r = trees.n_children, trees.native_units
         others = np.delete(np.arange(n), child)
         roots = np.full(r * (n - 1), child)
-        return _exchange_edges(trees, roots, np.repeat(np.arange(r), n - 1), np.tile(others, r))
+        return _circulant_edges(trees, roots, np.repeat(np.arange(r), n - 1), np.tile(others, r))
     if isinstance(trees, TableTrees):
         return _table_edges(trees, child)
-    if isinstance(trees, ExchangeColumns):
+    if isinstance(trees, FormulaTrees):
         all_roots, all_units = trees.trees_out_of(child)
     else:
         all_roots, all_units = unit_trees(trees)
@@ -122,8 +122,8 @@ def _table_edges(trees: TableTrees, child: int) -> PieceEdges:
     )
 
 
-def _exchange_edges(
-    trees: CirculantExchange, roots: Int64Array, units: Int64Array, children: Int64Array
+def _circulant_edges(
+    trees: CirculantTrees, roots: Int64Array, units: Int64Array, children: Int64Array
 ) -> PieceEdges:
     """Edges of stars: exit unit i of the root is entry unit i of the child."""
     n, g = trees.n_children, trees.block

@@ -11,7 +11,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import UNIT_LIMIT
 from treadle.schedules.factored.index import Borders, LayerIndex
 from treadle.schedules.factored.layers import Layer
-from treadle.schedules.factored.paths import PathCodes
+from treadle.schedules.factored.path_codes import PathCodes
 from treadle.schedules.factored.trees import PieceTrees
 from treadle.schedules.trees.forest import Direction, Forest, Tree
 

@@ -17,7 +17,7 @@ from treadle.schedules.factored.checks import (
     freeze,
 )
 from treadle.schedules.factored.even_shares import EvenShares
-from treadle.schedules.factored.exchanges import ExchangeColumns
+from treadle.schedules.factored.formula_trees import FormulaTrees
 
 _RELAYS = ("relay_root", "relay_block", "relay_child", "relay_by")
 MOST_SHARES = 2**25
@@ -26,8 +26,8 @@ _PAIRS = ("pair_root", "pair_child", "pair_units")
 
 
 @dataclass(frozen=True, eq=False)
-class PlanePairs(ExchangeColumns):
-    """Fields of `PlaneExchange`, and what they say of pairs of children; arguments have one shape."""
+class PlanePairs(FormulaTrees):
+    """Fields of `PlaneTrees`, and what they say of pairs of children; arguments have one shape."""
 
     native_units: Int64Array
     block: int
@@ -43,7 +43,7 @@ class PlanePairs(ExchangeColumns):
     relay_by: Int32Array
 
     def __post_init__(self) -> None:
-        what = "plane exchange"
+        what = "plane trees"
         wide, narrow = (np.int64, 1), (np.int32, 1)
         columns: dict[str, tuple[type[np.generic], int]] = {
             "native_units": wide,
@@ -56,7 +56,7 @@ class PlanePairs(ExchangeColumns):
         freeze(self, what, columns)
         n, r, g = len(self.native_units), len(self.place), self.block
         if type(g) is not int or n < 2 or r < 1 or g < 1 or r % g or np.any(self.native_units % g):
-            raise ScheduleError(f"{what}: {n} children of {r} unit trees in blocks of {g} make no exchange")
+            raise ScheduleError(f"{what}: {n} children of {r} unit trees in blocks of {g} make no such trees")
         check_range(what, "native_units", self.native_units, 0, UNIT_LIMIT)
         check_sum(what, "native_units", self.native_units, UNIT_LIMIT // n)
         most = int(max(self.native_units.max(), r)) // g
@@ -152,7 +152,7 @@ class PlanePairs(ExchangeColumns):
 
     @property
     def depth(self) -> int:
-        """See `ExchangeColumns.depth`."""
+        """See `FormulaTrees.depth`."""
         return 2 if len(self.relay_root) else 1
 
     @cached_property

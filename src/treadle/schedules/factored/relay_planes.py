@@ -1,4 +1,4 @@
-"""Trees of an outermost piece by formula: a relay exchange on each of several planes."""
+"""Trees of an outermost piece by formula: relay trees on each of several planes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import UNIT_LIMIT, check_length, check_range, check_sum, freeze
-from treadle.schedules.factored.exchanges import ExchangeColumns
-from treadle.schedules.factored.relays import RelayExchange
+from treadle.schedules.factored.formula_trees import FormulaTrees
+from treadle.schedules.factored.relay_trees import RelayTrees
 from treadle.schedules.factored.trees import TreeRows, check_roots
 
 _ROWS = ("relay_plane", "relay_root", "relay_block", "relay_child", "relay_count")
 
 
 @dataclass(frozen=True, eq=False)
-class RelayPlanes(ExchangeColumns):
-    """Every unit tree keeps to one plane, and the trees of a plane are a relay exchange of their own.
+class RelayPlanes(FormulaTrees):
+    """Every unit tree keeps to one plane, and the trees of a plane are relay trees of their own.
 
     The trees of a child stand in *places* 0, 1, ...: those on plane 0 first, then those on plane 1 and so on.
     Exit and entry units of a child are in the order of planes too; within a plane places, blocks, relays and
-    units are as in `treadle.schedules.factored.relays.RelayExchange`.
+    units are as in `treadle.schedules.factored.relay_trees.RelayTrees`.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class RelayPlanes(ExchangeColumns):
         freeze(self, what, columns)
         planes, n = self.plane_units.shape
         if type(self.block) is not int or self.block < 1 or n < 2 or planes < 1:
-            raise ScheduleError(f"{what}: {n} children on {planes} planes make no exchange")
+            raise ScheduleError(f"{what}: {n} children on {planes} planes make no such trees")
         check_range(what, "plane_units", self.plane_units, 0, UNIT_LIMIT)
         check_sum(what, "plane_units", self.plane_units.ravel(), UNIT_LIMIT // n)
         self._check_columns(what, n)
@@ -87,8 +87,8 @@ class RelayPlanes(ExchangeColumns):
         return total
 
     @cached_property
-    def parts(self) -> tuple[RelayExchange, ...]:
-        """The exchange of each plane; what it takes for capacity units are exit and entry units."""
+    def parts(self) -> tuple[RelayTrees, ...]:
+        """The trees of each plane; what they take for capacity units are exit and entry units."""
         n, g = self.plane_units.shape[1], self.block
         zero = np.zeros((n, 1), dtype=np.int64)
         none = zero.astype(np.int32)
@@ -102,7 +102,7 @@ class RelayPlanes(ExchangeColumns):
             np.subtract.at(sent, rows["relay_root"], rows["relay_count"])
             np.add.at(sent, rows["relay_child"], rows["relay_count"])
             found.append(
-                RelayExchange(
+                RelayTrees(
                     out_links=none,
                     in_links=none,
                     out_first=np.concatenate([zero, sent[:, None] * g], axis=1),
@@ -155,7 +155,7 @@ class RelayPlanes(ExchangeColumns):
 
     @property
     def depth(self) -> int:
-        """See `ExchangeColumns.depth`."""
+        """See `FormulaTrees.depth`."""
         return max(part.depth for part in self.parts)
 
     def _on_planes(self, roots: Int64Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -193,7 +193,7 @@ class RelayPlanes(ExchangeColumns):
         return parent, exits, entries
 
     def trees_out_of(self, child: int) -> tuple[Int64Array, Int64Array]:
-        """See `ExchangeColumns.trees_out_of`."""
+        """See `FormulaTrees.trees_out_of`."""
         roots, units = [], []
         for at, part in enumerate(self.parts):
             root, number = part.trees_out_of(child)

@@ -13,10 +13,10 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.schedules.factored import FactoredForest
 from treadle.schedules.factored.edges import edges_into, unit_trees
-from treadle.schedules.factored.exchanges import ExchangeColumns
+from treadle.schedules.factored.formula_trees import FormulaTrees
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.roles import RankView, RoleEdges, Roles
-from treadle.schedules.factored.trees import CirculantExchange, PieceTrees, TableTrees, ragged
+from treadle.schedules.factored.trees import CirculantTrees, PieceTrees, TableTrees, ragged
 
 
 def with_slots(forest: FactoredForest, found: Roles) -> tuple[tuple[RoleEdges, Int64Array], ...]:
@@ -80,7 +80,7 @@ def _reached(view: RankView, width: Int64Array) -> tuple[Int64Array, Int64Array,
 
 def _depth(trees: PieceTrees, roots: Int64Array, units: Int64Array, child: int) -> Int64Array:
     """Hops between the root child and a child in unit trees of a piece."""
-    if isinstance(trees, CirculantExchange):
+    if isinstance(trees, CirculantTrees):
         return np.where(roots != child, 1, 0)
     if isinstance(trees, TableTrees):
         number = (np.cumsum(trees.root_units) - trees.root_units)[roots] + units
@@ -116,10 +116,10 @@ def _widths(layer: Layer) -> Int64Array:
     for piece in layer.pieces:
         if isinstance(piece.trees, TableTrees):
             hops.append(int(table_depths(piece.trees).max(initial=0)))
-        elif isinstance(piece.trees, ExchangeColumns):
+        elif isinstance(piece.trees, FormulaTrees):
             hops.append(piece.trees.depth)
         else:
-            hops.append(1 if isinstance(piece.trees, CirculantExchange) else piece.n_children - 1)
+            hops.append(1 if isinstance(piece.trees, CirculantTrees) else piece.n_children - 1)
     most = np.array(hops, dtype=np.int64)[layer.kind]
     width = np.ones(layer.n_pieces, dtype=np.int64)
     for number in range(layer.n_pieces - 1, 0, -1):  # the pieces inside have greater numbers

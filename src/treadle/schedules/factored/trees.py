@@ -243,7 +243,7 @@ class UnitRuns:
 
 
 @dataclass(frozen=True, eq=False)
-class CirculantExchange:
+class CirculantTrees:
     """Every child sends every unit tree straight to all others; n equal children.
 
     Exit unit i of child x leads to child x + d(i) (mod n), where it is entry unit i. With r native trees a
@@ -282,7 +282,7 @@ class CirculantExchange:
     in_offset: Int64Array
 
     def __post_init__(self) -> None:
-        what = "circulant exchange"
+        what = "circulant trees"
         for key in ("n_children", "native_units", "block"):
             if type(getattr(self, key)) is not int:
                 raise ScheduleError(f"{what}: {key} must be an integer")
@@ -301,7 +301,7 @@ class CirculantExchange:
         )
         n, r, g = self.n_children, self.native_units, self.block
         if n < 2 or r < 1 or g < 1 or r % g or r * n >= UNIT_LIMIT:
-            raise ScheduleError(f"{what}: {n} children of {r} unit trees in blocks of {g} make no exchange")
+            raise ScheduleError(f"{what}: {n} children of {r} unit trees in blocks of {g} make no such trees")
         w = self.out_links.shape[1]
         if w < 1 or (n * w) ** 2 >= UNIT_LIMIT:
             raise ScheduleError(f"{what}: {w} links for each of {n} children are none or too many")
@@ -324,7 +324,7 @@ class CirculantExchange:
     def _check_shape(self, key: str, shape: tuple[int, int]) -> None:
         found = getattr(self, key).shape
         if found != shape:
-            raise ScheduleError(f"circulant exchange: {key} has shape {found}, expected {shape}")
+            raise ScheduleError(f"circulant trees: {key} has shape {found}, expected {shape}")
 
     @cached_property
     def root_units(self) -> Int64Array:
@@ -343,7 +343,7 @@ class CirculantExchange:
 
     def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
         """See `PieceTrees.rows`."""
-        check_roots("circulant exchange", roots, units, self.root_units)
+        check_roots("circulant trees", roots, units, self.root_units)
         n, g = self.n_children, self.block
         child = np.arange(n)
         distance = (child - roots[:, None]) % n

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import FormatError
 from treadle.schedules.factored import (
-    CirculantExchange,
+    CirculantTrees,
     Crossings,
-    ExchangeColumns,
     FactoredForest,
+    FormulaTrees,
     Layer,
     Piece,
     PieceTrees,
-    PlaneExchange,
-    RelayExchange,
+    PlaneTrees,
     RelayPlanes,
+    RelayTrees,
     TableTrees,
 )
 from treadle.schedules.plan_files.members import MemberReader, to_npy, write_member
@@ -51,7 +51,7 @@ _TABLE_COUNTS = ("count", "path_count")
 _CIRCULANT_NUMBERS = ("native_units", "block", "width", "in_width")
 _CIRCULANT_CELLS = ("out_links", "in_links", "out_offset", "in_offset")
 _CIRCULANT_STARTS = ("out_first", "in_first")  # a column more than there are links
-_EXCHANGE_NUMBERS = ("block", "out_width", "in_width")  # cells and starts as of circulant exchanges
+_FORMULA_NUMBERS = ("block", "out_width", "in_width")  # cells and starts as of circulant trees
 _RELAY_ROWS = {"root": "relay_root", "block": "relay_block", "child": "relay_child", "units": "relay_count"}
 _PLANE_NUMBERS = ("places", "planes", "groups", "pair_count", "relay_count")
 _PLANE_RELAYS = ("relay_root", "relay_block", "relay_child", "relay_by")
@@ -61,7 +61,7 @@ _SHARED_COUNTS = ("planes", "places", "rows")
 _SHARED_RELAYS = ("relay_plane", *_RELAY_ROWS.values())
 _SHARED_ARRAYS = ("plane_units", "place", *_SHARED_RELAYS)
 _TABLE, _CIRCULANT, _RELAY, _PLANE, _SHARED = range(5)  # in `form`
-_FORMS = (TableTrees, CirculantExchange, RelayExchange, PlaneExchange, RelayPlanes)
+_FORMS = (TableTrees, CirculantTrees, RelayTrees, PlaneTrees, RelayPlanes)
 
 _NARROW = {
     *_LAYER_COLUMNS,
@@ -80,7 +80,7 @@ _COLUMNS = (
     *(f"{side}.{key}" for side in _SIDES for key in (*_SIDE_COLUMNS, *_SIDE_COUNTS, *_SIDE_PATHS)),
     *(f"table.{key}" for key in (*_TABLE_ROWS, *_TABLE_CELLS, *_TABLE_PATHS, *_TABLE_COUNTS)),
     *(f"circulant.{key}" for key in (*_CIRCULANT_NUMBERS, *_CIRCULANT_CELLS, *_CIRCULANT_STARTS)),
-    *(f"exchange.{key}" for key in (*_EXCHANGE_NUMBERS, *_CIRCULANT_CELLS, *_CIRCULANT_STARTS)),
+    *(f"exchange.{key}" for key in (*_FORMULA_NUMBERS, *_CIRCULANT_CELLS, *_CIRCULANT_STARTS)),
     *(f"relay.{key}" for key in ("native_units", "count", *_RELAY_ROWS)),
     *(f"plane.{key}" for key in (*_PLANE_NUMBERS, *_PLANE_ARRAYS)),
     *(f"shared.{key}" for key in (*_SHARED_COUNTS, *_SHARED_ARRAYS)),
@@ -151,11 +151,11 @@ def _layer_columns(layer: Layer) -> _Columns:
     columns["form"] = _numbers(forms)
     trees = [piece.trees for piece in pieces]
     columns |= _table_columns([one for one in trees if isinstance(one, TableTrees)])
-    columns |= _circulant_columns([one for one in trees if isinstance(one, CirculantExchange)])
-    columns |= _exchange_columns([one for one in trees if isinstance(one, ExchangeColumns)])
-    columns |= _relay_columns([one for one in trees if isinstance(one, RelayExchange)])
+    columns |= _circulant_columns([one for one in trees if isinstance(one, CirculantTrees)])
+    columns |= _formula_columns([one for one in trees if isinstance(one, FormulaTrees)])
+    columns |= _relay_columns([one for one in trees if isinstance(one, RelayTrees)])
     columns |= _shared_columns([one for one in trees if isinstance(one, RelayPlanes)])
-    return columns | _plane_columns([one for one in trees if isinstance(one, PlaneExchange)])
+    return columns | _plane_columns([one for one in trees if isinstance(one, PlaneTrees)])
 
 
 def _table_columns(tables: Sequence[TableTrees]) -> _Columns:
@@ -166,49 +166,49 @@ def _table_columns(tables: Sequence[TableTrees]) -> _Columns:
     return {f"table.{key}": value for key, value in found.items()}
 
 
-def _circulant_columns(exchanges: Sequence[CirculantExchange]) -> _Columns:
+def _circulant_columns(formulas: Sequence[CirculantTrees]) -> _Columns:
     keys = (*_CIRCULANT_CELLS, *_CIRCULANT_STARTS)
-    found: _Columns = {key: _joined(getattr(one, key) for one in exchanges) for key in keys}
-    found["native_units"] = _numbers(one.native_units for one in exchanges)
-    found["block"] = _numbers(one.block for one in exchanges)
-    found["width"] = _numbers(one.out_links.shape[1] for one in exchanges)
-    found["in_width"] = _numbers(one.in_links.shape[1] for one in exchanges)
+    found: _Columns = {key: _joined(getattr(one, key) for one in formulas) for key in keys}
+    found["native_units"] = _numbers(one.native_units for one in formulas)
+    found["block"] = _numbers(one.block for one in formulas)
+    found["width"] = _numbers(one.out_links.shape[1] for one in formulas)
+    found["in_width"] = _numbers(one.in_links.shape[1] for one in formulas)
     return {f"circulant.{key}": value for key, value in found.items()}
 
 
-def _exchange_columns(exchanges: Sequence[ExchangeColumns]) -> _Columns:
+def _formula_columns(formulas: Sequence[FormulaTrees]) -> _Columns:
     keys = (*_CIRCULANT_CELLS, *_CIRCULANT_STARTS)
-    found: _Columns = {key: _joined(getattr(one, key) for one in exchanges) for key in keys}
+    found: _Columns = {key: _joined(getattr(one, key) for one in formulas) for key in keys}
     found["block"] = _numbers(
-        one.block for one in exchanges if isinstance(one, RelayExchange | PlaneExchange | RelayPlanes)
+        one.block for one in formulas if isinstance(one, RelayTrees | PlaneTrees | RelayPlanes)
     )
-    found["out_width"] = _numbers(one.out_links.shape[1] for one in exchanges)
-    found["in_width"] = _numbers(one.in_links.shape[1] for one in exchanges)
+    found["out_width"] = _numbers(one.out_links.shape[1] for one in formulas)
+    found["in_width"] = _numbers(one.in_links.shape[1] for one in formulas)
     return {f"exchange.{key}": value for key, value in found.items()}
 
 
-def _relay_columns(exchanges: Sequence[RelayExchange]) -> _Columns:
-    found = {key: _joined(getattr(one, name) for one in exchanges) for key, name in _RELAY_ROWS.items()}
-    found["native_units"] = _joined(one.native_units for one in exchanges)
-    found["count"] = _numbers(len(one.relay_root) for one in exchanges)
+def _relay_columns(formulas: Sequence[RelayTrees]) -> _Columns:
+    found = {key: _joined(getattr(one, name) for one in formulas) for key, name in _RELAY_ROWS.items()}
+    found["native_units"] = _joined(one.native_units for one in formulas)
+    found["count"] = _numbers(len(one.relay_root) for one in formulas)
     return {f"relay.{key}": value for key, value in found.items()}
 
 
-def _shared_columns(exchanges: Sequence[RelayPlanes]) -> _Columns:
-    found = {key: _joined(getattr(one, key) for one in exchanges) for key in _SHARED_ARRAYS}
-    found["planes"] = _numbers(len(one.plane_units) for one in exchanges)
-    found["places"] = _numbers(len(one.place) for one in exchanges)
-    found["rows"] = _numbers(len(one.relay_plane) for one in exchanges)
+def _shared_columns(formulas: Sequence[RelayPlanes]) -> _Columns:
+    found = {key: _joined(getattr(one, key) for one in formulas) for key in _SHARED_ARRAYS}
+    found["planes"] = _numbers(len(one.plane_units) for one in formulas)
+    found["places"] = _numbers(len(one.place) for one in formulas)
+    found["rows"] = _numbers(len(one.relay_plane) for one in formulas)
     return {f"shared.{key}": value for key, value in found.items()}
 
 
-def _plane_columns(exchanges: Sequence[PlaneExchange]) -> _Columns:
-    found = {key: _joined(getattr(one, key) for one in exchanges) for key in _PLANE_ARRAYS}
-    found["places"] = _numbers(len(one.place) for one in exchanges)
-    found["planes"] = _numbers(one.n_planes for one in exchanges)
-    found["groups"] = _numbers(len(one.group_units) for one in exchanges)
-    found["pair_count"] = _numbers(len(one.pair_root) for one in exchanges)
-    found["relay_count"] = _numbers(len(one.relay_root) for one in exchanges)
+def _plane_columns(formulas: Sequence[PlaneTrees]) -> _Columns:
+    found = {key: _joined(getattr(one, key) for one in formulas) for key in _PLANE_ARRAYS}
+    found["places"] = _numbers(len(one.place) for one in formulas)
+    found["planes"] = _numbers(one.n_planes for one in formulas)
+    found["groups"] = _numbers(len(one.group_units) for one in formulas)
+    found["pair_count"] = _numbers(len(one.pair_root) for one in formulas)
+    found["relay_count"] = _numbers(len(one.relay_root) for one in formulas)
     return {f"plane.{key}": value for key, value in found.items()}
 
 
@@ -279,11 +279,9 @@ class _LayerReader:
             iter(self._tables(sizes[form == _TABLE])),
             iter(self._circulants(sizes[form == _CIRCULANT])),
         ]
-        exchanges = self._exchanges(sizes[form >= _RELAY])
+        formulas = self._formulas(sizes[form >= _RELAY])
         kinds = form[form >= _RELAY].tolist()
-        of = {
-            form: [one for one, k in zip(exchanges, kinds, strict=True) if k == form] for form in set(kinds)
-        }
+        of = {form: [one for one, k in zip(formulas, kinds, strict=True) if k == form] for form in set(kinds)}
         trees.append(iter(self._relays(of.get(_RELAY, []))))
         trees.append(iter(self._planes(of.get(_PLANE, []))))
         trees.append(iter(self._shared(of.get(_SHARED, []))))
@@ -324,7 +322,7 @@ class _LayerReader:
             for i in range(len(children))
         ]
 
-    def _circulants(self, children: Int64Array) -> list[CirculantExchange]:
+    def _circulants(self, children: Int64Array) -> list[CirculantTrees]:
         n = len(children)
         numbers = {key: self._counts(f"circulant.{key}", n, most=2**62) for key in _CIRCULANT_NUMBERS}
         width = {
@@ -339,7 +337,7 @@ class _LayerReader:
             for key in _CIRCULANT_STARTS
         }
         return [
-            CirculantExchange(
+            CirculantTrees(
                 n_children=int(children[i]),
                 native_units=int(numbers["native_units"][i]),
                 block=int(numbers["block"][i]),
@@ -348,8 +346,8 @@ class _LayerReader:
             for i in range(n)
         ]
 
-    def _exchanges(self, children: Int64Array) -> list[dict[str, Any]]:
-        """Columns of exit and entry units, and the block, of each relay and plane exchange."""
+    def _formulas(self, children: Int64Array) -> list[dict[str, Any]]:
+        """Columns of exit and entry units, and the block, of each trees by relays and planes."""
         n = len(children)
         block = self._counts("exchange.block", n, most=2**62)
         widths = {side: self._counts(f"exchange.{side}_width", n) for side in ("out", "in")}
@@ -360,23 +358,23 @@ class _LayerReader:
                 cells[name] = self._cells(f"exchange.{name}", children, width + more)
         return [{"block": int(block[i]), **{key: value[i] for key, value in cells.items()}} for i in range(n)]
 
-    def _relays(self, exchanges: list[dict[str, Any]]) -> list[RelayExchange]:
-        n = len(exchanges)
-        sizes = _numbers(len(one["out_links"]) for one in exchanges)
+    def _relays(self, formulas: list[dict[str, Any]]) -> list[RelayTrees]:
+        n = len(formulas)
+        sizes = _numbers(len(one["out_links"]) for one in formulas)
         native = self._cut("relay.native_units", sizes)
         rows: dict[str, list[Any]] = {
             name: self._parts(f"relay.{key}", "relay.count", n) for key, name in _RELAY_ROWS.items()
         }
         return [
-            RelayExchange(
-                **exchanges[i], native_units=native[i], **{key: value[i] for key, value in rows.items()}
+            RelayTrees(
+                **formulas[i], native_units=native[i], **{key: value[i] for key, value in rows.items()}
             )
             for i in range(n)
         ]
 
-    def _planes(self, exchanges: list[dict[str, Any]]) -> list[PlaneExchange]:
-        n = len(exchanges)
-        sizes = _numbers(len(one["out_links"]) for one in exchanges)
+    def _planes(self, formulas: list[dict[str, Any]]) -> list[PlaneTrees]:
+        n = len(formulas)
+        sizes = _numbers(len(one["out_links"]) for one in formulas)
         places, planes, groups = (self._counts(f"plane.{key}", n) for key in ("places", "planes", "groups"))
         rows: dict[str, list[Any]] = {
             key: self._parts(f"plane.{key}", "plane.pair_count", n) for key in ("pair_root", "pair_child")
@@ -386,8 +384,8 @@ class _LayerReader:
         group, shares = self._cut("plane.group", sizes), self._cells("plane.group_units", groups**2, planes)
         units = self._cells("plane.pair_units", self._counts("plane.pair_count", n), planes)
         return [
-            PlaneExchange(
-                **exchanges[i],
+            PlaneTrees(
+                **formulas[i],
                 native_units=native[i],
                 place=place[i],
                 group=group[i],
@@ -398,9 +396,9 @@ class _LayerReader:
             for i in range(n)
         ]
 
-    def _shared(self, exchanges: list[dict[str, Any]]) -> list[RelayPlanes]:
-        n = len(exchanges)
-        sizes = _numbers(len(one["out_links"]) for one in exchanges)
+    def _shared(self, formulas: list[dict[str, Any]]) -> list[RelayPlanes]:
+        n = len(formulas)
+        sizes = _numbers(len(one["out_links"]) for one in formulas)
         planes, places = (self._counts(f"shared.{key}", n) for key in ("planes", "places"))
         rows: dict[str, list[Any]] = {
             key: self._parts(f"shared.{key}", "shared.rows", n) for key in _SHARED_RELAYS
@@ -410,7 +408,7 @@ class _LayerReader:
             "place": self._cut("shared.place", places),
         }
         return [
-            RelayPlanes(**exchanges[i], **{key: value[i] for key, value in rows.items()}) for i in range(n)
+            RelayPlanes(**formulas[i], **{key: value[i] for key, value in rows.items()}) for i in range(n)
         ]
 
     def _counts(self, key: str, length: int, most: int = 2**31) -> Int64Array:

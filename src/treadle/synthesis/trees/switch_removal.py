@@ -31,7 +31,7 @@ class LogicalGraph:
     path_offset, path_links : arrays of int64, int32
         Link numbers of every path, in the instance's direction.
     cuts_mended, exact_splits : int
-        How often partners were exchanged to mend a violated cut, and how often Theorem 28 was needed.
+        How often partners were changed to mend a violated cut, and how often Theorem 28 was needed.
     """
 
     tails: Int32Array
@@ -120,7 +120,7 @@ def remove_switches(
 
     Notes
     -----
-    Each level of switches is split by one even exchange that is then checked as a whole; a violated cut is
+    Each level of switches is split by one even pairing that is then checked as a whole; a violated cut is
     mended by exchanging split partners across it, and where that does not end, amounts come one by one from
     Theorem 28. Self-loops u -> w -> u are dropped when no cut needs them.
     Source: Algorithm 3, Theorems 26-28 (B.5.2).

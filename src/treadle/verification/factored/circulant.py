@@ -1,4 +1,4 @@
-"""The height of a circulant exchange, for the verifier of factored forests.
+"""The height of circulant trees, for the verifier of factored forests.
 
 Exit unit i of child x is entry unit i of child x + d(i). So a tree is high where a unit leaves x late and
 goes on far in x + d(i): both are runs of i, alike for children that are alike, and such a pair counts if
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.schedules.factored import CirculantExchange
+from treadle.schedules.factored import CirculantTrees
 from treadle.verification.factored.hops import Height, Pieces, Slots
 
 _MAX_PAIRS = 2**23  # runs that leave times runs that enter, looked at
@@ -41,9 +41,9 @@ class _Runs:
 
 
 class CirculantHeight:
-    """The highest tree of a circulant exchange."""
+    """The highest tree of circulant trees."""
 
-    def __init__(self, trees: CirculantExchange, inside: Pieces, slots: Slots) -> None:
+    def __init__(self, trees: CirculantTrees, inside: Pieces, slots: Slots) -> None:
         self._trees, self._inside, self._slots = trees, inside, slots
         self._n, self._g = trees.n_children, trees.block
         self._units = trees.native_units * (self._n - 1)

@@ -29,7 +29,7 @@ from treadle.verification.factored.hops import (
     moved,
     spread,
 )
-from treadle.verification.factored.outermost import exchange_height
+from treadle.verification.factored.outermost import formula_height
 from treadle.verification.factored.runs import Overlay, RunTable
 
 _MAX_CELLS = 2**23  # states times children of one piece; beyond, one state stands for all
@@ -86,7 +86,7 @@ class _LayerHeight:
     def _outermost(self) -> Height:
         piece = self._layer.pieces[self._layer.kind[0]]
         if not isinstance(piece.trees, TableTrees):
-            return exchange_height(piece, self._pieces(0), self.slots, self._follow)
+            return formula_height(piece, self._pieces(0), self.slots, self._follow)
         states = self._table(0, piece.trees, keep=False)
         is_exact = states.is_cut and all(hops.is_exact for hops in self._pieces(0).hops)
         return Height(int(states.reach.max(initial=0)), is_exact)

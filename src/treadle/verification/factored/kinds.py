@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, distinct
-from treadle.schedules.factored import CirculantExchange, Crossings, ExchangeColumns, Piece, TableTrees
-from treadle.verification.factored.exchanges import exchange_depth, exchange_faults
+from treadle.schedules.factored import CirculantTrees, Crossings, FormulaTrees, Piece, TableTrees
+from treadle.verification.factored.formulas import formula_depth, formula_faults
 from treadle.verification.violations import Findings, ViolationKind
 
 _SAFE = 2.0**62  # float sums below this cannot have wrapped in int64
@@ -64,8 +64,8 @@ class Kind:
         Capacity units by which trees enter and leave children; merged.
     entrances, exits : Border
     joints : array of int64, shape (k, 2)
-        Links that follow each other in some path, but for those of an exchange.
-    exchange : CirculantExchange or ExchangeColumns, optional
+        Links that follow each other in some path, but for those of trees by formula.
+    formula : CirculantTrees or FormulaTrees, optional
     depth : int
         Greatest number of tree edges from the root of a tree.
     """
@@ -77,7 +77,7 @@ class Kind:
     entrances: Border
     exits: Border
     joints: Int64Array
-    exchange: CirculantExchange | ExchangeColumns | None
+    formula: CirculantTrees | FormulaTrees | None
     depth: int
 
 
@@ -110,17 +110,17 @@ class _KindCheck:
         trees = self._piece.trees
         if isinstance(trees, TableTrees):
             load, entering, leaving, roots, depth = self._study_table(trees)
-        elif isinstance(trees, CirculantExchange):
-            load, entering, leaving, roots = self._study_exchange(trees)
+        elif isinstance(trees, CirculantTrees):
+            load, entering, leaving, roots = self._study_formula(trees)
             depth = 1
-        elif isinstance(trees, ExchangeColumns):
-            faults = exchange_faults(trees)
+        elif isinstance(trees, FormulaTrees):
+            faults = formula_faults(trees)
             for fault in faults:
                 self._add(ViolationKind.SPAN, fault)
             if faults:
                 return None
-            load, entering, leaving, roots = self._study_exchange(trees)
-            depth = exchange_depth(trees)
+            load, entering, leaving, roots = self._study_formula(trees)
+            depth = formula_depth(trees)
         else:
             self._add(ViolationKind.SHAPE, f"no proof is known for trees of type {type(trees).__name__}")
             return None
@@ -147,7 +147,7 @@ class _KindCheck:
             entrances=entrances,
             exits=exits,
             joints=np.stack(np.divmod(codes, max(self._n_links, 1)), axis=1),
-            exchange=None if isinstance(trees, TableTrees) else trees,
+            formula=None if isinstance(trees, TableTrees) else trees,
             depth=depth,
         )
 
@@ -192,10 +192,10 @@ class _KindCheck:
         )
         return int(depth.max()) if s and not len(lost) else 0
 
-    def _study_exchange(
-        self, trees: CirculantExchange | ExchangeColumns
+    def _study_formula(
+        self, trees: CirculantTrees | FormulaTrees
     ) -> tuple[Int64Array, Runs, Runs, Int64Array]:
-        """All exit and entry units are used, once each. In a circulant exchange unit i of x goes to x + d(i):
+        """All exit and entry units are used, once each. In circulant trees unit i of x goes to x + d(i):
         one to one between exit and entry units, and every tree is a star.
         """
         runs = []

@@ -12,9 +12,9 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, distinct
 from treadle.schedules.collective import Collective
-from treadle.schedules.factored import CirculantExchange, Layer
+from treadle.schedules.factored import CirculantTrees, Layer
 from treadle.topologies.topology import Topology
-from treadle.verification.factored.exchanges import passage_faults
+from treadle.verification.factored.formulas import passage_faults
 from treadle.verification.factored.kinds import Kind, Runs, study
 from treadle.verification.violations import Findings, ViolationKind
 
@@ -194,13 +194,13 @@ class LayerCheck:
         self._add_walks("goes on as no walk", members, links[:, kind.joints[:, 0]], broken)
         for runs, ends in zip(self._runs_of(kind), (heads, tails, heads, tails), strict=True):
             self._check_ends(members, runs, ends)
-        if kind.exchange is None:
+        if kind.formula is None:
             return
         for piece, out, into in zip(members, heads, tails, strict=True):
-            if isinstance(kind.exchange, CirculantExchange):
-                self._check_planes(int(piece), kind.exchange, out, into)
+            if isinstance(kind.formula, CirculantTrees):
+                self._check_planes(int(piece), kind.formula, out, into)
             else:
-                for fault in passage_faults(kind.exchange, out, into, fabric.passable):
+                for fault in passage_faults(kind.formula, out, into, fabric.passable):
                     self._found.add(ViolationKind.PATH, f"{self._place}, piece {piece}: {fault}")
 
     def _broken_joints(self, joints: Int64Array, tails: Int64Array, heads: Int64Array) -> Int64Array:
@@ -255,22 +255,20 @@ class LayerCheck:
             ),
         )
 
-    def _check_planes(
-        self, piece: int, exchange: CirculantExchange, heads: Int64Array, tails: Int64Array
-    ) -> None:
+    def _check_planes(self, piece: int, trees: CirculantTrees, heads: Int64Array, tails: Int64Array) -> None:
         """Unit i leaves every child to the relay from which it enters every child, the same for all."""
-        out = _steps(exchange.out_first, heads[exchange.out_links])
-        into = _steps(exchange.in_first, tails[exchange.in_links])
-        row = np.concatenate([out[0], into[0] + exchange.n_children])
+        out = _steps(trees.out_first, heads[trees.out_links])
+        into = _steps(trees.in_first, tails[trees.in_links])
+        row = np.concatenate([out[0], into[0] + trees.n_children])
         begin, node = np.concatenate([out[1], into[1]]), np.concatenate([out[2], into[2]])
-        count = np.bincount(row, minlength=2 * exchange.n_children)
+        count = np.bincount(row, minlength=2 * trees.n_children)
         place = np.arange(len(row)) - (np.cumsum(count) - count)[row]
         model = np.minimum(place, count[0] - 1)
         is_wrong = (count[row] != count[0]) | (begin != begin[model]) | (node != node[model])
         wrong = np.flatnonzero(is_wrong | ~self._fabric.passable[node])
         if len(wrong):
             unit = int(begin[wrong[0]])
-            message = f"piece {piece}: unit {unit} of an exchange does not pass one relay for all"
+            message = f"piece {piece}: unit {unit} of trees by formula does not pass one relay for all"
             self._found.add(ViolationKind.PATH, f"{self._place}, {message}")
 
     def _outward(self, runs: Runs, members: Int64Array) -> _Slots:

@@ -1,6 +1,6 @@
 """Heights of the closed forms of an outermost piece, for the verifier of factored forests.
 
-Of relay and plane exchanges this is a bound: how late a native tree leaves, how late one that comes in leaves
+Of relay and plane trees this is a bound: how late a native tree leaves, how late one that comes in leaves
 its relay, and the farthest reach of one that comes in. Some trees are followed as those of a table; if one of
 them is as high, the bound is the height. If they are few, all are followed.
 """
@@ -14,15 +14,15 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.schedules.factored import (
-    CirculantExchange,
-    ExchangeColumns,
+    CirculantTrees,
+    FormulaTrees,
     Piece,
     PieceTrees,
-    PlaneExchange,
-    RelayExchange,
+    PlaneTrees,
+    RelayTrees,
 )
 from treadle.verification.factored.circulant import CirculantHeight
-from treadle.verification.factored.exchanges import exchange_depth
+from treadle.verification.factored.formulas import formula_depth
 from treadle.verification.factored.hops import Height, Hops, Pieces, Slots, TreeParts
 from treadle.verification.factored.runs import Overlay, RunTable
 
@@ -41,7 +41,7 @@ class _Followed(Protocol):
 _Follow = Callable[[int, TreeParts], _Followed]
 
 
-def exchange_height(piece: Piece, inside: Pieces, slots: Slots, follow: _Follow) -> Height:
+def formula_height(piece: Piece, inside: Pieces, slots: Slots, follow: _Follow) -> Height:
     """The height of an outermost piece's trees that a formula gives.
 
     Parameters
@@ -56,10 +56,10 @@ def exchange_height(piece: Piece, inside: Pieces, slots: Slots, follow: _Follow)
     """
     trees = piece.trees
     is_exact = all(hops.is_exact for hops in inside.hops)
-    if isinstance(trees, CirculantExchange):
+    if isinstance(trees, CirculantTrees):
         found = CirculantHeight(trees, inside, slots).run()
         return Height(found.hops, found.is_exact and is_exact)
-    if not isinstance(trees, ExchangeColumns):
+    if not isinstance(trees, FormulaTrees):
         late = max((hops.latest for hops in inside.hops), default=0)
         far = max((int(hops.reach.max(initial=0)) for hops in inside.hops), default=0)
         return Height((piece.n_children - 1) * (1 + late) + far, is_exact=False)
@@ -71,13 +71,13 @@ def exchange_height(piece: Piece, inside: Pieces, slots: Slots, follow: _Follow)
         reach = [int(follow(0, rows).reach.max()) for rows in _parts(piece, trees, inside, chosen)]
         return Height(max(reach), is_exact=True)
     latest: list[tuple[int, int]] = []
-    if isinstance(trees, RelayExchange) and total // trees.block <= _MAX_BLOCKS:
+    if isinstance(trees, RelayTrees) and total // trees.block <= _MAX_BLOCKS:
         bound, latest = _relay_bound(trees, inside, slots)
-    elif isinstance(trees, PlaneExchange):
+    elif isinstance(trees, PlaneTrees):
         bound, latest = _plane_bound(trees, inside)
     else:
         late = max((hops.latest for hops in inside.hops), default=0)
-        relayed = (exchange_depth(trees) - 1) * (1 + late)
+        relayed = (formula_depth(trees) - 1) * (1 + late)
         bound = max(_own_reach(inside), _native_delay(inside) + 1 + relayed + _entered_reach(inside))
     highest = (int(follow(0, rows).reach.max()) for rows in _samples(piece, trees, inside, latest))
     return Height(bound, is_exact and any(hops == bound for hops in highest))
@@ -118,8 +118,8 @@ def _natives(hops: Hops) -> Int64Array:
     return np.unique(hops.planted(np.zeros(1, dtype=np.int64), total).row)
 
 
-def _relay_bound(trees: RelayExchange, inside: Pieces, slots: Slots) -> tuple[int, list[tuple[int, int]]]:
-    """No tree of a relay exchange is higher; and roots and units of some trees that may be as high.
+def _relay_bound(trees: RelayTrees, inside: Pieces, slots: Slots) -> tuple[int, list[tuple[int, int]]]:
+    """No tree of relay trees is higher; and roots and units of some trees that may be as high.
 
     Blocks and relays are followed one by one.
     """
@@ -150,7 +150,7 @@ def _relay_bound(trees: RelayExchange, inside: Pieces, slots: Slots) -> tuple[in
     arrival = row_block - np.where(trees.relay_root > child, blocks[child], 0)
     late = columns.delays(child, columns.entered(child, arrival * g, g), duty * g, count * g)
     relayed = np.zeros(len(root), dtype=np.int64)
-    np.maximum.at(relayed, row_block, (exchange_depth(trees) - 1) * (1 + late))
+    np.maximum.at(relayed, row_block, (formula_depth(trees) - 1) * (1 + late))
     late_by_block = delay + relayed
     most = int(late_by_block.max(initial=0))
     top = np.flatnonzero(late_by_block == most)[: max(1, _LATEST // min(g, _LATEST))]
@@ -159,8 +159,8 @@ def _relay_bound(trees: RelayExchange, inside: Pieces, slots: Slots) -> tuple[in
     return max(_own_reach(inside), most + 1 + _entered_reach(inside)), latest
 
 
-def _plane_bound(trees: PlaneExchange, inside: Pieces) -> tuple[int, list[tuple[int, int]]]:
-    """No tree of a plane exchange is higher; and roots and units of some trees that may be as high."""
+def _plane_bound(trees: PlaneTrees, inside: Pieces) -> tuple[int, list[tuple[int, int]]]:
+    """No tree of plane trees is higher; and roots and units of some trees that may be as high."""
     by_kind = [(hops.latest, _delay(hops), _reach(hops)) for hops in inside.hops]
     late, delay, reach = np.array([*by_kind, (0, 0, 0)], dtype=np.int64)[inside.kind].T  # ranks: -1, the last
     hops = np.where(trees.native_units > 0, delay + 1 + _most_of_others(reach), 0)
@@ -184,9 +184,9 @@ def _most_of_others(values: Int64Array) -> Int64Array:
 
 
 class _Columns:
-    """Exit and entry units of an exchange's children, followed into their pieces."""
+    """Exit and entry units of the children of trees by formula, followed into their pieces."""
 
-    def __init__(self, trees: ExchangeColumns, inside: Pieces, slots: Slots) -> None:
+    def __init__(self, trees: FormulaTrees, inside: Pieces, slots: Slots) -> None:
         self._inside = inside
         self._sides = []
         for links, first, offset in (
@@ -250,7 +250,7 @@ class _Columns:
 
 
 def _samples(
-    piece: Piece, trees: ExchangeColumns, inside: Pieces, latest: list[tuple[int, int]]
+    piece: Piece, trees: FormulaTrees, inside: Pieces, latest: list[tuple[int, int]]
 ) -> Iterator[TreeParts]:
     """Some unit trees: those that leave latest, and some of one child of each kind."""
     counts = trees.root_units
@@ -261,7 +261,7 @@ def _samples(
 
 
 def _parts(
-    piece: Piece, trees: ExchangeColumns, inside: Pieces, chosen: list[tuple[int, int]]
+    piece: Piece, trees: FormulaTrees, inside: Pieces, chosen: list[tuple[int, int]]
 ) -> Iterator[TreeParts]:
     """Unit trees, as pairs of root and number, some at a time."""
     table: PieceTrees = piece.trees

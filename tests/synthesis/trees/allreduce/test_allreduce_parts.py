@@ -1,4 +1,4 @@
-"""The parts of the allreduce synthesis: exact solving, separation, pruning of stations, shortest trees."""
+"""The parts of the allreduce synthesis: exact solving, separation, pruning of terminals, shortest trees."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from treadle.synthesis.trees.allreduce import (
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp, solve_exactly
 from treadle.synthesis.trees.allreduce.network import network_of
 from treadle.synthesis.trees.allreduce.separation import violated_cuts
-from treadle.synthesis.trees.allreduce.stations import leave_stations
 from treadle.synthesis.trees.allreduce.steiner_trees import TreeFinder
+from treadle.synthesis.trees.allreduce.switch_terminals import prune_to_ranks
 from treadle.synthesis.trees.allreduce.tree_schedule import MAX_UNITS, trees_to_schedule
 from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees
 from treadle.topologies import Topology, TopologyBuilder
@@ -176,7 +176,7 @@ def test_switch_leaves_are_cut_off() -> None:
     ids=["one box", "NVLS", "both", "Fano"],
 )
 def test_undirected_trees_branch_at_capable_switches(topology: Topology) -> None:
-    """Without a packer, so that stations cannot be used."""
+    """Without a packer, so that terminals cannot be used."""
     collective = allreduce(topology)
     solution = solve_allreduce(topology, collective)
     assert solution.construction is Construction.TREES
@@ -186,8 +186,8 @@ def test_undirected_trees_branch_at_capable_switches(topology: Topology) -> None
 
 
 def test_stations_are_left_unit_by_unit() -> None:
-    """a - s - {b, c} and a useless station t; the edge a-s has two paths that split the units 1 + 2."""
-    builder = TopologyBuilder("stations")
+    """a - s - {b, c} and a useless terminal t; the edge a-s has two paths that split the units 1 + 2."""
+    builder = TopologyBuilder("terminals")
     for name in "abc":
         builder.compute(name)
     for name in "st":
@@ -215,7 +215,7 @@ def test_stations_are_left_unit_by_unit() -> None:
 
     forests = [forest_from_trees(direction, 5, [tree(direction)]) for direction in Direction]
     schedule = ForestSchedule(CollectiveKind.ALLREDUCE, reduce=forests[1], broadcast=forests[0])
-    pruned = leave_stations(schedule, 3)
+    pruned = prune_to_ranks(schedule, 3)
     report = verify(topology, allreduce(topology), pruned, claimed_algbw=Fraction(3))
     assert not report.violations, report.violations
     assert pruned.broadcast is not None

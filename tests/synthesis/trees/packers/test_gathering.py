@@ -1,4 +1,4 @@
-"""Equal trees by exchanges: fewer of them, as low as before, at the same loads."""
+"""Equal trees by swaps: fewer of them, as low as before, at the same loads."""
 
 from __future__ import annotations
 

@@ -71,10 +71,10 @@ def test_growth_becomes_low(name: str, height: int) -> None:
 
 
 def test_trees_take_arcs_from_each_other_where_nothing_is_left() -> None:
-    """In a torus whose ranks all bind no arc has a unit to spare: without exchanges no tree can change."""
+    """In a torus whose ranks all bind no arc has a unit to spare: without swaps no tree can change."""
     found = regrown(parse("torus(8,8)"))
     assert found.regrown == 0
-    assert found.exchanges > 0
+    assert found.swaps > 0
     assert found.after < found.before
 
 

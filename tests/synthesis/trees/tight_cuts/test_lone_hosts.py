@@ -88,7 +88,7 @@ def test_lone_ranks_on_different_planes(boxes: int, lone: list[tuple[int, int]])
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
     assert not isinstance(found, Refusal)
-    assert "by class exchange" in found.summary
+    assert "by class trees" in found.summary
     assert found.algbw == optimum(topology, collective).algbw
     for form in (found.schedule, found.schedule.explicit()):
         report = verify(topology, collective, form, claimed_algbw=found.algbw)

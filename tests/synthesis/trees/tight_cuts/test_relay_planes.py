@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reference.exchange_checks import check_lookups, one_piece, planes_star
+from reference.formula_checks import check_lookups, one_piece, planes_star
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.refusal import Refusal

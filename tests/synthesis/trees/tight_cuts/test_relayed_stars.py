@@ -14,9 +14,9 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.engine import TimeLimitError, core
 from treadle.synthesis.trees import optimum
-from treadle.synthesis.trees.tight_cuts.closed_forms.dealing import Units
-from treadle.synthesis.trees.tight_cuts.closed_forms.gravity import gravity_table
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import plane_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.proportional_fitting import fitted_table
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.watch import Watch
 from treadle.topologies.catalogue.platforms import add_box
@@ -47,7 +47,7 @@ def test_gravity_finds_a_table_wherever_there_is_one() -> None:
         n = rng.randint(2, 12)
         some = random_table(rng, n, rng.choice([1, 3, 40]))
         out, into = some.sum(axis=1), some.sum(axis=0)
-        table = gravity_table(out, into)
+        table = fitted_table(out, into)
         assert table is not None
         assert table.min() >= 0
         assert not np.diag(table).any()
@@ -56,12 +56,12 @@ def test_gravity_finds_a_table_wherever_there_is_one() -> None:
 
 
 def test_gravity_refuses_a_child_that_would_have_to_send_to_itself() -> None:
-    assert gravity_table(np.array([5, 2, 1]), np.array([5, 2, 1])) is None
+    assert fitted_table(np.array([5, 2, 1]), np.array([5, 2, 1])) is None
 
 
 def test_gravity_is_in_proportion() -> None:
     out = np.array([30, 30, 60, 60] * 8)
-    table = gravity_table(out, out)
+    table = fitted_table(out, out)
     assert table is not None
     kind = np.arange(32) % 4 >= 2
     small, large = table[~kind][:, ~kind], table[kind][:, kind]
@@ -125,13 +125,13 @@ def test_no_trees_without_capacity() -> None:
 
 
 def test_units_are_dealt_by_kind_first() -> None:
-    units = Units.of(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 2, 2]))
-    dealt = units.deal(np.array([0, 0, 0, 1]), np.array([1, 1, 1, 0]))
-    assert sorted(units.kind[dealt[:3]].tolist()) == [0, 1, 1]
-    assert units.group[dealt[3]] == 1
-    assert len(set(dealt.tolist())) == 4
-    more = units.deal(np.array([0]), np.array([0]))
-    assert more[0] not in dealt
+    units = UnitPool.of(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 2, 2]))
+    assigned = units.assign(np.array([0, 0, 0, 1]), np.array([1, 1, 1, 0]))
+    assert sorted(units.kind[assigned[:3]].tolist()) == [0, 1, 1]
+    assert units.group[assigned[3]] == 1
+    assert len(set(assigned.tolist())) == 4
+    more = units.assign(np.array([0]), np.array([0]))
+    assert more[0] not in assigned
     assert units.group[more[0]] == 0
 
 

@@ -14,7 +14,7 @@ from treadle.synthesis.trees.allreduce.rooted_packing import (
     can_pack_rooted_trees,
     pack_rooted_trees,
 )
-from treadle.synthesis.trees.allreduce.stations import station_network
+from treadle.synthesis.trees.allreduce.switch_terminals import terminal_network
 from treadle.synthesis.trees.allreduce.two_family_lp import LpOptimum, solve_two_family_lp
 from treadle.synthesis.trees.allreduce.undirected_packing import TreePacking, pack_fabric_trees
 from treadle.synthesis.watch import UNWATCHED, Watch
@@ -68,7 +68,7 @@ def allreduce_bound(
     -----
     Source: LP (B.5) of the dissertation, by cuts; see `solve_two_family_lp`. With capable switches it is a
     relaxation. It is known to be attained when it equals the optimum without them, or the optimum of trees
-    that visit them all (stations), or on symmetric fabrics a packing of trees that branch where they like.
+    that visit them all (terminals), or on symmetric fabrics a packing of trees that branch where they like.
     """
     return analyse(topology, collective, watch).bound
 
@@ -91,7 +91,7 @@ class Analysis:
     setting : LpOptimum
         The better program that rooted trees can attain: of `setting_network`.
     setting_network : Network
-        Without capabilities, or with capable switches and groups as stations.
+        Without capabilities, or with capable switches and groups as terminals.
     packing : TreePacking, optional
         Where the setting falls short of the bound and the fabric is symmetric.
     rooted : RootedPacking, optional
@@ -106,7 +106,7 @@ class Analysis:
     rooted: RootedPacking | None = None
 
     @property
-    def has_stations(self) -> bool:
+    def has_switch_terminals(self) -> bool:
         """Trees of the setting visit the capable switches."""
         return len(self.setting_network.ranks) > len(self.network.ranks)
 
@@ -170,7 +170,7 @@ def _check_reachable(topology: Topology, network: Network) -> None:
 
 
 def _best_setting(network: Network, relaxed: LpOptimum, watch: Watch) -> tuple[LpOptimum, Network]:
-    """The best of no capabilities, and of trees that visit all stations, or those of one kind."""
+    """The best of no capabilities, and of trees that visit all terminals, or those of one kind."""
     incapable = replace(network, multicast=frozenset(), aggregation=frozenset(), groups=())
     best = solve_two_family_lp(incapable, watch=watch), incapable
     switches, groups = network.with_groups(()), incapable.with_groups(network.full_groups)
@@ -178,7 +178,7 @@ def _best_setting(network: Network, relaxed: LpOptimum, watch: Watch) -> tuple[L
     for choice in (both, switches, groups) if switches.branching and groups.groups else (both,):
         if _feasible_rate(best[0]) == relaxed.rate or not (choice.branching or choice.groups):
             break
-        visiting = station_network(choice)
+        visiting = terminal_network(choice)
         found = solve_two_family_lp(visiting, roots=network.ranks, watch=watch)
         if found.rate > best[0].rate:
             best = found, visiting

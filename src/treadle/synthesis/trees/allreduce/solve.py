@@ -23,7 +23,11 @@ from treadle.synthesis.trees.allreduce.capacities import (
 )
 from treadle.synthesis.trees.allreduce.free_roots import solve_free_roots
 from treadle.synthesis.trees.allreduce.network import Network
-from treadle.synthesis.trees.allreduce.stations import leave_stations, station_fabric, station_shares
+from treadle.synthesis.trees.allreduce.switch_terminals import (
+    prune_to_ranks,
+    terminal_fabric,
+    terminal_shares,
+)
 from treadle.synthesis.trees.allreduce.tree_schedule import (
     MAX_UNITS,
     rooted_trees_to_schedule,
@@ -137,7 +141,7 @@ def solve_allreduce(
     -----
     Tried in this order until the bound is met: the given phases; within limits, whole trees; free roots in
     halves of all links; undirected trees (symmetric fabrics); in-trees and out-trees in the shares of the
-    links that the linear program gives them (where trees visit capable switches as stations, before
+    links that the linear program gives them (where trees visit capable switches as terminals, before
     undirected trees); on small fabrics whose capable switches some trees visit and some do not, in-trees and
     out-trees by column generation.
 
@@ -249,9 +253,9 @@ class _Builder:
         analysis = self.analysis
         undirected = [Construction.TREES] if analysis.network.is_symmetric else []
         order = [] if self.pack is None else [Construction.FREE_ROOTS]
-        order += [] if analysis.has_stations else undirected
+        order += [] if analysis.has_switch_terminals else undirected
         order += [Construction.TWO_FAMILIES] if self.pack is not None and analysis.setting.is_exact else []
-        order += undirected if analysis.has_stations else []
+        order += undirected if analysis.has_switch_terminals else []
         order += [Construction.ROOTED]
         for construction in order:
             if construction is Construction.TREES:
@@ -268,7 +272,7 @@ class _Builder:
         analysis = self.analysis
         if self.pack is None or not analysis.setting.is_exact or analysis.setting_network.groups:
             return None
-        topology, _, network = self._stations()
+        topology, _, network = self._with_terminals()
         found = find_whole_trees(
             topology,
             network,
@@ -290,7 +294,7 @@ class _Builder:
         shares = self._halves() if construction is Construction.FREE_ROOTS else self._families()
         if shares is None:
             return None
-        topology, _, network = self._stations()
+        topology, _, network = self._with_terminals()
         whole = whole_shares(topology, network, shares)
         if self.analysis.setting.rate * self.analysis.network.unit == self.bound:
             self.exact_units = self.exact_units or whole.n_trees
@@ -307,7 +311,7 @@ class _Builder:
         return halves(network, free.root_rates)
 
     def _families(self) -> Shares:
-        return station_shares(self.topology, self.analysis.setting_network, self.analysis.setting)
+        return terminal_shares(self.topology, self.analysis.setting_network, self.analysis.setting)
 
     def _by_columns(self, most: int) -> ForestSchedule | None:
         packing = self.analysis.rooted
@@ -327,20 +331,20 @@ class _Builder:
             self.exact_units = self.exact_units or unit_trees(network, packing.trees)
         return trees_to_schedule(self.topology, network, packing.trees, max_units=most)
 
-    def _stations(self) -> tuple[Topology, Collective, Network]:
+    def _with_terminals(self) -> tuple[Topology, Collective, Network]:
         """Fabric, collective and network of the setting."""
-        if not self.analysis.has_stations:
+        if not self.analysis.has_switch_terminals:
             return self.topology, self.collective, self.analysis.setting_network
-        return station_fabric(self.topology, self.collective, self.analysis.setting_network)
+        return terminal_fabric(self.topology, self.collective, self.analysis.setting_network)
 
     def _packed(self, shares: WholeShares) -> ForestSchedule | None:
         assert self.pack is not None
         try:
-            topology, collective, _ = self._stations()
+            topology, collective, _ = self._with_terminals()
             schedule = pack_shares(topology, collective, shares, self.pack)
         except ScheduleError:  # a huge common denominator; another construction may do
             return None
-        if not self.analysis.has_stations:
+        if not self.analysis.has_switch_terminals:
             return schedule
         n_ranks, visiting = len(self.analysis.network.ranks), self.analysis.setting_network
-        return leave_stations(schedule, n_ranks, topology=self.topology, visiting=visiting)
+        return prune_to_ranks(schedule, n_ranks, topology=self.topology, visiting=visiting)

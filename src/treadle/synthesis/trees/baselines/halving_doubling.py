@@ -34,9 +34,10 @@ def halving_doubling(topology: Topology, collective: Collective) -> ForestSchedu
 
     Notes
     -----
-    The allgather exchanges with the farthest rank first (rank xor N/2, ..., xor 1) and the reduce-scatter
-    with the nearest first, so that the largest messages stay near (Rabenseifner's vector halving and distance
-    doubling). As a tree flow all steps run at once; run step by step it can only be slower than its `algbw`.
+    The allgather pairs each rank with the farthest rank first (rank xor N/2, ..., xor 1) and the
+    reduce-scatter with the nearest first, so that the largest messages stay near (vector halving and distance
+    doubling of Rabenseifner). As a tree flow all steps run at once; run step by step it can only be slower
+    than its `algbw`.
     """
     check_supported("halving-doubling", topology, collective, _KINDS)
     n = collective.n_ranks
@@ -51,7 +52,7 @@ def _binomial_forest(topology: Topology, collective: Collective) -> Forest:
     for root, weight in enumerate(collective.shard_weights):
         if weight:
             away = ranks ^ root
-            # the exchange that brought the data to a rank is the last, that is the nearest, of its path
+            # the step that brought the data to a rank is the last, that is the nearest, of its path
             parent = np.where(away > 0, ranks ^ (away & -away), -1)
             builder.add_logical(root, weight, parent.astype(np.int32))
     return builder.build()

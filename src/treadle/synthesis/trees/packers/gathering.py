@@ -1,4 +1,4 @@
-"""Fewer different trees at equal loads and height: exchanges that make the trees of a root alike."""
+"""Fewer different trees at equal loads and height: swaps that make the trees of a root alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 
 MAX_CELLS = 2**18
-"""Trees times ranks up to which exchanges are looked for: a second or two."""
+"""Trees times ranks up to which swaps are looked for: a second or two."""
 
 _WORK_PER_CELL = 400
 
@@ -47,7 +47,7 @@ def gather_trees(
 
     Notes
     -----
-    First, exchanges between trees of two roots (as those of local search: no link's load changes), which
+    First, swaps between trees of two roots (as those of local search: no link's load changes), which
     raise the sum over roots, nodes and parents of the squares of units: so a node comes to hang on few
     different parents in the trees of a root. Then the trees of each root are made equal to one tree after the
     other: the one whose rarest edge is most frequent, breadth-first and within the height. From its root down

@@ -155,7 +155,7 @@ def search_lower(
     is_small = len(problem.relays) or packed.packing.parent.size <= _SEARCHED_CELLS
     if is_small and (steps is None or needed <= steps):
         tries = max(1, min(_MOST_TRIES, _TRIED_STEPS // needed)) if steps is None else 1
-        packed = _exchanged(packed, problem, capacities, lowest, tries, progress, deadline)
+        packed = _swapped(packed, problem, capacities, lowest, tries, progress, deadline)
     graph, packing = gather_trees(problem, packed.graph, packed.packing, progress=progress, deadline=deadline)
     if packing is packed.packing:
         return packed
@@ -189,13 +189,13 @@ def _regrown(
     )
     outcome = (
         f"height {found.before} -> {found.after} (at least {lowest}): {found.regrown} trees grown anew, "
-        f"{found.exchanges} exchanges, {found.splits} splits"
+        f"{found.swaps} swaps, {found.splits} splits"
     )
     attempts = (*packed.attempts, PackingAttempt(Packer.LOCAL_SEARCH, outcome))
     return replace(packed, packing=found.packing, attempts=attempts)
 
 
-def _exchanged(
+def _swapped(
     packed: Packed,
     problem: Instance,
     capacities: Int64Array,

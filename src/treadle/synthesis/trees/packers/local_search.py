@@ -1,4 +1,4 @@
-"""Lower trees at equal loads: exchanges between trees along physical paths, and moves into free capacity."""
+"""Lower trees at equal loads: swaps between trees along physical paths, and moves into free capacity."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Lowered:
     Parameters
     ----------
     graph : LogicalGraph
-        Its arcs are those the trees use: exchanges at switches make new ones.
+        Its arcs are those the trees use: swaps at switches make new ones.
     packing : Packing
         Trees of that graph; equal ones are one.
     before, after : int
@@ -123,7 +123,7 @@ def lower_trees(
     Notes
     -----
     Every tree edge is a path of links. Two edges of different trees whose paths pass one node, a switch or
-    the receiver, may exchange what comes before it: no link's load changes. Where that would close a cycle,
+    the receiver, may swap what comes before it: no link's load changes. Where that would close a cycle,
     nodes above change sides too (w -> v -> u in one tree and x -> u -> v in the other become x -> u -> v and
     w -> v -> u). Where links have free units a subtree hangs on whoever reaches it over them. The cost of a
     node grows with the square of its hops above a limit; the limit is found by bisection.

@@ -26,7 +26,7 @@ class Regrown:
     packing : Packing
     before, after : int
         Heights in hops.
-    regrown, exchanges, splits : int
+    regrown, swaps, splits : int
         Trees grown anew, arcs that trees took from others, and trees cut in two.
     work : int
         Steps.
@@ -36,7 +36,7 @@ class Regrown:
     before: int
     after: int
     regrown: int = 0
-    exchanges: int = 0
+    swaps: int = 0
     splits: int = 0
     work: int = 0
 
@@ -87,7 +87,7 @@ def regrow_trees(
         max_cells=min(MAX_CELLS, _SPLIT * trees * n),
         seed=seed,
     )
-    rows, (first, after, regrown, exchanges, splits, work) = run_until(
+    rows, (first, after, regrown, swaps, splits, work) = run_until(
         "growing trees anew",
         lambda control: core.regrow_forest(n, rank_arcs(problem, graph), tree_rows(packing), limits, control),
         progress=progress,
@@ -95,9 +95,9 @@ def regrow_trees(
     )
     assert first == before
     if after == before:
-        return Regrown(packing, before, after, regrown, exchanges, splits, work)
+        return Regrown(packing, before, after, regrown, swaps, splits, work)
     lower = TreeRows(*rows)
     order = np.argsort(lower.root, kind="stable")
     parents = lower.parent.reshape(len(order), n)[order]
     lowered = Packing(lower.root[order], lower.multiplicity[order], parents, speculative=0, exact=0)
-    return Regrown(lowered, before, after, regrown, exchanges, splits, work)
+    return Regrown(lowered, before, after, regrown, swaps, splits, work)

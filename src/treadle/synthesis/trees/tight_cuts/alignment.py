@@ -18,7 +18,7 @@ NOBODY = -1
 
 
 @dataclass(frozen=True)
-class Doors:
+class Gateways:
     """Which member of each child, if that is a set, a local link or a native unit tree belongs to.
 
     Parameters
@@ -34,8 +34,8 @@ class Doors:
     natives: tuple[Int64Array, ...]
 
 
-def doors_of(n_links: int, children: list[tuple[Piece, Int64Array] | None]) -> Doors:
-    """The doors of a piece.
+def gateways_of(n_links: int, children: list[tuple[Piece, Int64Array] | None]) -> Gateways:
+    """The gateways of a piece.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def doors_of(n_links: int, children: list[tuple[Piece, Int64Array] | None]) -> D
         natives.append(piece.native)
         for side, rows in zip(sides, (piece.exits, piece.entrances), strict=True):
             _mark(side, rows, place)
-    return Doors(sides[0], sides[1], tuple(natives))
+    return Gateways(sides[0], sides[1], tuple(natives))
 
 
 def _mark(side: Int32Array, rows: Crossings, place: Int64Array) -> None:
@@ -67,7 +67,7 @@ def _mark(side: Int32Array, rows: Crossings, place: Int64Array) -> None:
 
 
 def aligned_rows(
-    forest: Forest, doors: Doors, entrances: Crossings
+    forest: Forest, gateways: Gateways, entrances: Crossings
 ) -> tuple[Int32Array, Int64Array, Int32Array, Int32Array]:
     """Deal each pair's paths out anew: rows of root, units, parent and path, shapes (s,) and (s, n).
 
@@ -75,7 +75,7 @@ def aligned_rows(
     ----------
     forest : Forest
         Of the piece, in its numbering, as BROADCAST.
-    doors : Doors
+    gateways : Gateways
     entrances : Crossings
 
     Notes
@@ -86,14 +86,14 @@ def aligned_rows(
     """
     first = forest.path_links[forest.path_offset[:-1]] if forest.n_paths else forest.path_links
     last = forest.path_links[forest.path_offset[1:] - 1] if forest.n_paths else forest.path_links
-    labels = [_root_labels(doors, entrances, child) for child in range(forest.n_ranks)]
+    labels = [_root_labels(gateways, entrances, child) for child in range(forest.n_ranks)]
     status, found, paths = core.assign_border_paths(
         forest.n_ranks,
         TreeRows(forest.tree_root, forest.tree_multiplicity, forest.parent.ravel()),
         EdgePaths(forest.entry_offset, forest.entry_path, forest.entry_units),
         BorderMembers(
-            start=doors.leaves[first],
-            end=doors.enters[last],
+            start=gateways.leaves[first],
+            end=gateways.enters[last],
             label_offset=offsets_of([*map(len, labels)]),
             label_units=np.array([count for of_child in labels for count, _ in of_child], dtype=np.int64),
             label_member=np.array([member for of_child in labels for _, member in of_child], dtype=np.int32),
@@ -105,9 +105,9 @@ def aligned_rows(
     return rows.root, rows.multiplicity, rows.parent.reshape(shape), paths.reshape(shape)
 
 
-def _root_labels(doors: Doors, entrances: Crossings, child: int) -> list[tuple[int, int]]:
+def _root_labels(gateways: Gateways, entrances: Crossings, child: int) -> list[tuple[int, int]]:
     """(units, member) of a child's unit trees in order: native ones by member, then those that enter."""
-    natives = doors.natives[child].tolist()
+    natives = gateways.natives[child].tolist()
     found = [(units, member) for member, units in enumerate(natives) if units]
     rows = np.flatnonzero(entrances.child == child)
     rows = rows[np.argsort(entrances.root_unit[rows])]
@@ -115,5 +115,5 @@ def _root_labels(doors: Doors, entrances: Crossings, child: int) -> list[tuple[i
         found = [(int(entrances.root_unit[rows[0]]), NOBODY)] if entrances.root_unit[rows[0]] else []
     for row in rows.tolist():
         link = entrances.path_links[entrances.path_offset[entrances.path[row] + 1] - 1]
-        found.append((int(entrances.units[row]), int(doors.enters[link])))
+        found.append((int(entrances.units[row]), int(gateways.enters[link])))
     return found

@@ -20,9 +20,9 @@ from treadle.synthesis.trees.budget import (
 )
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.optimality import Optimum
-from treadle.synthesis.trees.tight_cuts.low_whole import lower_whole
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition, decompose_with
+from treadle.synthesis.trees.tight_cuts.whole_regrowth import regrow_whole
 from treadle.synthesis.trees.tree_units import exact_number
 from treadle.topologies.topology import Topology
 
@@ -154,7 +154,7 @@ def _two_phases(
 def _lowered(
     problem: Instance, found: Decomposition, progress: Progress | None, deadline: float | None
 ) -> Decomposition:
-    forest, kinds = lower_whole(
+    forest, kinds = regrow_whole(
         problem, found.forest, found.kinds, found.scale, progress=progress, deadline=deadline
     )
     return replace(found, forest=forest, kinds=kinds)

@@ -13,14 +13,14 @@ from treadle.refusal import Refusal
 from treadle.schedules.factored import Layer, Piece, PieceTrees, no_crossings
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.trees.instance import Instance
-from treadle.synthesis.trees.tight_cuts.alignment import Doors, doors_of
-from treadle.synthesis.trees.tight_cuts.closed_forms.class_exchange import class_exchange, spread_on_planes
+from treadle.synthesis.trees.tight_cuts.alignment import Gateways, gateways_of
+from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees, spread_on_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import circulant_exchange
-from treadle.synthesis.trees.tight_cuts.closed_forms.plane_exchange import plane_exchange
-from treadle.synthesis.trees.tight_cuts.closed_forms.relay_exchange import relay_exchange
+from treadle.synthesis.trees.tight_cuts.closed_forms.equal_children import circulant_trees
+from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import relay_trees
 from treadle.synthesis.trees.tight_cuts.closed_forms.relay_planes import relay_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.relayed_stars import relayed_stars
+from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.piece_tables import solve_table, violated_cut
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece, cut
@@ -165,27 +165,27 @@ def _solve_kinds(
     steps = _SEARCH // len(example)
     for number in inner:
         own = int(cutting.kind[number])
-        doors = _doors(cutting, number, solved)
-        table = solve_table(cutting.kinds[own], doors, steps, progress=progress, deadline=deadline)
+        gateways = _gateways(cutting, number, solved)
+        table = solve_table(cutting.kinds[own], gateways, steps, progress=progress, deadline=deadline)
         solved[own], packers[own] = table.piece, table.packer
-    exchange: tuple[PieceTrees, str] | Refusal
+    formula: tuple[PieceTrees, str] | Refusal
     if shares is None:
-        exchange = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
+        formula = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
     else:
-        exchange = class_exchange(local, cutting, solved, shares), "class exchange"
-    if isinstance(exchange, Refusal):
+        formula = class_trees(local, cutting, solved, shares), "class trees"
+    if isinstance(formula, Refusal):
         refused = None if is_direct else _refused(problem, family, cutting, [0], progress)
         if refused is not None:
             if isinstance(refused, InfeasiblePiece):
                 return refused
             return Refusal(
-                f"the outermost piece of {local.n_children} children has no closed form ({exchange})"
+                f"the outermost piece of {local.n_children} children has no closed form ({formula})"
             )
-        table = solve_table(local, _doors(cutting, 0, solved), steps, progress=progress, deadline=deadline)
+        table = solve_table(local, _gateways(cutting, 0, solved), steps, progress=progress, deadline=deadline)
         solved[kind], packers[kind] = table.piece, table.packer
     else:
-        solved[kind] = Piece(local.capacity, local.native, exchange[0], no_crossings(), no_crossings())
-        packers[kind] = exchange[1]
+        solved[kind] = Piece(local.capacity, local.native, formula[0], no_crossings(), no_crossings())
+        packers[kind] = formula[1]
     return [(solved[kind], packers[kind]) for kind in range(len(cutting.kinds))]
 
 
@@ -205,7 +205,7 @@ def _refused(
     return replace(violated[0], others=tuple(violated[1:])) if violated else None
 
 
-def _doors(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Doors | None:
+def _gateways(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Gateways | None:
     """Members of a piece's children that are sets; None if all are ranks."""
     codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
     if np.all(codes >= 0):
@@ -220,7 +220,7 @@ def _doors(cutting: Cutting, number: int, solved: dict[int, Piece]) -> Doors | N
         place = np.minimum(np.searchsorted(links, theirs), len(links) - 1)
         known = np.where(links[place] == theirs, place, -1).astype(np.int64)
         children.append((solved[int(cutting.kind[~code])], known))
-    return doors_of(len(links), children)
+    return gateways_of(len(links), children)
 
 
 def _closed_form(
@@ -229,9 +229,9 @@ def _closed_form(
     """The outermost piece's trees and the name of their form, or why each form does not serve."""
     reasons = []
     forms = (
-        ("circulant exchange", circulant_exchange),
-        ("relay exchange", relay_exchange),
-        ("plane exchange", plane_exchange),
+        ("circulant trees", circulant_trees),
+        ("relay trees", relay_trees),
+        ("plane trees", plane_trees),
         ("relay planes", relay_planes),
         ("relayed stars", relayed_stars),
     )

@@ -54,8 +54,8 @@ def near_exits(piece: Piece, deliveries: int) -> tuple[Int64Array, int] | None:
     latest = max(depth[pair] for pair in used)
     if _latest_in_order(need, have, depth) <= latest:
         return None
-    doors = rows.path_links[rows.path_offset[rows.path]]
-    order = np.lexsort((rows.offset, rows.link, doors, rows.child))
+    first_links = rows.path_links[rows.path_offset[rows.path]]
+    order = np.lexsort((rows.offset, rows.link, first_links, rows.child))
     return _parts(flow, depth, order, rows.child[order], rows.units[order], n), int(np.gcd.reduce(units))
 
 

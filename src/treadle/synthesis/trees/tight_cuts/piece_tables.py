@@ -14,8 +14,8 @@ from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.synthesis.trees.packers.packers import pack_lowest
 from treadle.synthesis.trees.packers.tree_packing import to_forest
 from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
-from treadle.synthesis.trees.tight_cuts.alignment import Doors, aligned_rows
-from treadle.synthesis.trees.tight_cuts.closed_forms.evening import evened
+from treadle.synthesis.trees.tight_cuts.alignment import Gateways, aligned_rows
+from treadle.synthesis.trees.tight_cuts.closed_forms.link_balancing import balanced_over_links
 from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_graph, star_packing
 from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
 from treadle.topologies.topology import Topology
@@ -72,7 +72,7 @@ def violated_cut(piece: LocalPiece, progress: Progress | None = None) -> Int32Ar
 
 def solve_table(
     piece: LocalPiece,
-    doors: Doors | None = None,
+    gateways: Gateways | None = None,
     steps: int | None = None,
     *,
     progress: Progress | None = None,
@@ -83,7 +83,7 @@ def solve_table(
     Parameters
     ----------
     piece : LocalPiece
-    doors : Doors, optional
+    gateways : Gateways, optional
         Members of the children that are sets; default: all are ranks.
     steps : int, optional
         No local search for lower trees if it may take more than so many.
@@ -103,8 +103,8 @@ def solve_table(
     graph = star or remove_switches(
         problem, piece.capacity, piece.multiplicities, progress=progress, deadline=deadline
     )
-    if doors is not None:
-        graph = evened(graph, piece.tails, piece.heads)
+    if gateways is not None:
+        graph = balanced_over_links(graph, piece.tails, piece.heads)
     used = np.zeros(len(piece.tails), dtype=np.int64)
     is_exit = graph.heads == piece.outside if piece.has_outside else np.zeros(len(graph.heads), dtype=bool)
     is_entrance = graph.tails == piece.outside if piece.has_outside else is_exit
@@ -128,10 +128,10 @@ def solve_table(
         forest, packer = to_forest(inner, packed.graph, packed.packing), str(packed.packer)
     else:
         forest, packer = to_forest(inner, rest, star_packing(multiplicities)), "star"
-    if doors is None or forest.n_trees * forest.n_ranks > _MOST_ALIGNED:
+    if gateways is None or forest.n_trees * forest.n_ranks > _MOST_ALIGNED:
         table = table_of(forest, used)
     else:
-        table = _table(*aligned_rows(forest, doors, entrances), forest, used)
+        table = _table(*aligned_rows(forest, gateways, entrances), forest, used)
     solved = Piece(piece.capacity, piece.native, table, entrances, exits)
     return SolvedPiece(solved, packer)
 

@@ -18,7 +18,7 @@ def in_proportion(parts: Int64Array, given: Int64Array, total: Int64Array) -> In
 
 
 def quotas(sizes: Int64Array, group: Int32Array | Int64Array, wanted: Int64Array) -> Int64Array:
-    """What is wanted of each group dealt out to its members, in proportion to their sizes and none above it.
+    """What is wanted of each group divided among its members, in proportion to their sizes and none above it.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def quotas(sizes: Int64Array, group: Int32Array | Int64Array, wanted: Int64Array
     place = np.cumsum(starts) - 1
     before = stop[first] - sizes[order][first]
     total = np.append(before[1:], stop[-1:]) - before
-    dealt = in_proportion(stop - before[place], wanted[of], np.maximum(total[place], 1))
-    parts = np.empty_like(dealt)
-    parts[order] = dealt - np.where(starts, 0, np.concatenate([[0], dealt[:-1]])[: len(of)])
+    divided = in_proportion(stop - before[place], wanted[of], np.maximum(total[place], 1))
+    parts = np.empty_like(divided)
+    parts[order] = divided - np.where(starts, 0, np.concatenate([[0], divided[:-1]])[: len(of)])
     return parts

@@ -13,7 +13,7 @@ from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.proportion import in_proportion
 
 _ROUNDS = 8
-"""How often what some links may not be lowered by is dealt out to others."""
+"""How often what some links may not be lowered by is put on others."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def _trim_group(state: _State, owner: Int32Array, links: Int64Array, depth: int)
 
 
 def _spread(owner: Int32Array, links: Int64Array, rooms: Int64Array, missing: Int64Array) -> Int64Array:
-    """What is missing of each set dealt out to its links, in proportion to the room they have."""
+    """What is missing of each set divided among its links, in proportion to the room they have."""
     count = len(missing)
     total = _sums(owner, rooms, count)
     taken = np.minimum(missing, total)

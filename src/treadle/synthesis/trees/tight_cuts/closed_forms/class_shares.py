@@ -12,7 +12,7 @@ from treadle.schedules.factored import MOST_SHARES
 
 _MOST_PLANES = 64
 _MOST_DELIVERIES = 2**22  # blocks of trees that a third child delivers, listed one by one
-_STEPS = 32  # parts in which the trees of a pair are dealt out, about
+_STEPS = 32  # parts in which the trees of a pair are divided, about
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class ClassShares:
         return roots[root], targets[target]
 
     def group_units(self) -> Int64Array:
-        """As of `treadle.schedules.factored.PlaneExchange`: what a child of the smaller class has with all of
+        """As of `treadle.schedules.factored.PlaneTrees`: what a child of the smaller class has with all of
         the other; where others deliver, as if by the first plane.
         """
         counts = np.bincount(self.class_of)
@@ -90,7 +90,7 @@ def class_shares(
     Notes
     -----
     Source: docs/algorithms/decomposition.md, proposition 17. Pairs of classes with few planes in common come
-    first. The trees of a pair are dealt out in parts, each to the plane that is filled least then.
+    first. The trees of a pair are divided in parts, each to the plane that is filled least then.
     """
     n, planes = out.shape
     first, class_of = distinct_rows(np.concatenate([units[:, None], out, into], axis=1))
@@ -118,7 +118,7 @@ def class_shares(
     sent = np.where((via >= 0) | (_others(counts) == 0), 0, own[:, None])
     if hub >= 0:
         sent[hub] += np.where(via >= 0, (counts * own)[:, None], 0).sum(axis=0)
-    shares = _dealt(sent, counts, out[first], into[first], block)
+    shares = _divided(sent, counts, out[first], into[first], block)
     if shares is None:
         return Refusal("planes cannot carry what classes of children send each other")
     used = np.flatnonzero(shares.any(axis=(0, 1)))
@@ -155,10 +155,10 @@ def _hub(units: Int64Array, counts: Int64Array, out: Int64Array, into: Int64Arra
     return int(fit[np.argmax(room)])
 
 
-def _dealt(
+def _divided(
     sent: Int64Array, counts: Int64Array, out: Int64Array, into: Int64Array, block: int
 ) -> Int64Array | None:
-    """What classes send each other dealt out to planes; None if these cannot carry it."""
+    """What classes send each other divided among planes; None if these cannot carry it."""
     t, planes = out.shape
     others, served = _others(counts), _served(out, into)
     shares = np.zeros((t, t, planes), dtype=np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.refusal import Refusal
 from treadle.schedules.factored.trees import ragged
-from treadle.synthesis.trees.tight_cuts.closed_forms.dealing import Units
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 
 MOST_DELIVERIES = 2**22
 """Deliveries by others that are listed one by one."""
@@ -21,7 +21,7 @@ _TRIES = 16
 
 @dataclass(frozen=True)
 class Deliveries:
-    """A block of trees of a root that reaches a child by another one; columns as in `PlaneExchange`."""
+    """A block of trees of a root that reaches a child by another one; columns as in `PlaneTrees`."""
 
     root: Int32Array
     block: Int64Array
@@ -111,7 +111,7 @@ def _spread(blocks: Int64Array, lack: Int64Array) -> Int64Array | Refusal:
     cycle, number = np.divmod(turn, len(targets))
     child = targets[number]
     # helpers take turns at one target after the other
-    helpers = Units.of(np.zeros(n, dtype=np.int64), np.arange(n), np.maximum(-lack, 0), mixed=True).run
+    helpers = UnitPool.of(np.zeros(n, dtype=np.int64), np.arange(n), np.maximum(-lack, 0), mixed=True).run
     by = helpers[number * cycle[-1] + np.minimum(number, given % len(targets) or len(targets)) + cycle]
     for shift in range(1, _TRIES):
         wrong = np.flatnonzero(_wrong(root, child, n))

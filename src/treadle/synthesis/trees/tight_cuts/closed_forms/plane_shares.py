@@ -28,7 +28,7 @@ _GOLDEN = 0.6180339887498949  # fractional parts of its multiples are spread eve
 
 @dataclass(frozen=True)
 class Shares:
-    """n_s(x, y), columns as in `treadle.schedules.factored.planes.PlaneExchange`."""
+    """n_s(x, y), columns as in `treadle.schedules.factored.plane_trees.PlaneTrees`."""
 
     group: Int32Array
     group_units: Int64Array
@@ -158,7 +158,7 @@ def _ratio(wanted: Floats, found: Floats) -> Floats:
 
 
 def _rounded(parts: _Parts, fitted: Floats) -> Int64Array:
-    """`group_units` of a `PlaneExchange`: what one of the narrow group has with the whole wide one.
+    """`group_units` of a `PlaneTrees`: what one of the narrow group has with the whole wide one.
 
     What rounding adds to a child's sums is taken off where it next meets a group, smaller ones first.
     """

@@ -8,11 +8,11 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.refusal import Refusal
-from treadle.schedules.factored import Piece, RelayExchange, RelayPlanes
-from treadle.synthesis.trees.tight_cuts.closed_forms.dealing import Units
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import Side, tree_groups
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import UnitRuns, unit_runs
-from treadle.synthesis.trees.tight_cuts.closed_forms.relay_exchange import exchange_on_one_relay
+from treadle.schedules.factored import Piece, RelayPlanes, RelayTrees
+from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns, border_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import trees_on_one_relay
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import Side, tree_groups
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
 from treadle.synthesis.watch import UNWATCHED, Watch
 
@@ -27,7 +27,7 @@ def relay_planes(
     Parameters
     ----------
     piece, cutting, solved, block, watch
-        As of `treadle.synthesis.trees.tight_cuts.closed_forms.exchanges.circulant_exchange`.
+        As of `treadle.synthesis.trees.tight_cuts.closed_forms.equal_children.circulant_trees`.
 
     Notes
     -----
@@ -39,7 +39,7 @@ def relay_planes(
         return Refusal("it is not the outermost piece")
     if np.any((piece.tails < n) & (piece.heads < n)):
         return Refusal("some links join two children")
-    runs = [unit_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
+    runs = [border_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
     planes = np.unique(np.concatenate([side.plane for side in runs]))
     out, into = (_by_plane(side, planes, n) for side in runs)
     if np.any(into.sum(axis=0) % (n - 1)) or np.any(into.sum(axis=1) != piece.native.sum() - piece.native):
@@ -54,7 +54,7 @@ def relay_planes(
         watch.beat("planes", number, len(planes))
         leaving, entering = (Side.of(_only(side, plane), n) for side in runs)
         part = replace(piece, native=trees[:, number])
-        found = exchange_on_one_relay(
+        found = trees_on_one_relay(
             part, block, leaving, entering, [g // block for g in groups[number]], watch
         )
         if isinstance(found, Refusal):
@@ -67,19 +67,19 @@ def relay_planes(
     return _joined(parts, place)
 
 
-def _by_plane(runs: UnitRuns, planes: Int64Array, n: int) -> Int64Array:
+def _by_plane(runs: BorderRuns, planes: Int64Array, n: int) -> Int64Array:
     sums = np.zeros((n, len(planes)), dtype=np.int64)
     np.add.at(sums, (runs.owner, np.searchsorted(planes, runs.plane)), runs.units)
     return sums
 
 
-def _only(runs: UnitRuns, plane: int) -> UnitRuns:
+def _only(runs: BorderRuns, plane: int) -> BorderRuns:
     mine = runs.plane == plane
-    return UnitRuns(**{key: column[mine] for key, column in vars(runs).items()})
+    return BorderRuns(**{key: column[mine] for key, column in vars(runs).items()})
 
 
 def _placed(
-    groups: list[Int64Array], out: UnitRuns, trees: Int64Array, planes: Int64Array
+    groups: list[Int64Array], out: BorderRuns, trees: Int64Array, planes: Int64Array
 ) -> tuple[Int64Array, list[list[Int64Array]]]:
     """The plane of each unit tree, its own rank's where it can be; trees of each rank by plane and child."""
     n, width = len(groups), max(len(group) for group in groups)
@@ -88,14 +88,14 @@ def _placed(
     owner = np.repeat(np.arange(n), [int(group.sum()) for group in groups])
     rank = np.concatenate([np.repeat(np.arange(len(group)), group) for group in groups])
     cells = np.repeat(np.arange(n), len(planes)), np.tile(np.arange(len(planes)), n)
-    units = Units.of(*cells, trees.ravel())
-    plane = units.kind[units.deal(owner, np.argmax(sent, axis=1)[owner * width + rank])]
+    units = UnitPool.of(*cells, trees.ravel())
+    plane = units.kind[units.assign(owner, np.argmax(sent, axis=1)[owner * width + rank])]
     counts = np.zeros((len(planes), n, width), dtype=np.int64)
     np.add.at(counts, (plane, owner, rank), 1)
     return plane, [[row[: len(group)] for row, group in zip(table, groups, strict=True)] for table in counts]
 
 
-def _joined(parts: list[RelayExchange], place: Int64Array) -> RelayPlanes:
+def _joined(parts: list[RelayTrees], place: Int64Array) -> RelayPlanes:
     """Exchanges of the same children, one for each plane."""
     firsts = {}
     for side in ("out_first", "in_first"):

@@ -11,10 +11,10 @@ from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, TableTrees
 from treadle.synthesis.core_values.trees import TreeRows
 from treadle.synthesis.engine import core, run_watched
-from treadle.synthesis.trees.tight_cuts.closed_forms.dealing import Units
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import tree_groups
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import UnitRuns, unit_runs
-from treadle.synthesis.trees.tight_cuts.closed_forms.gravity import gravity_table
+from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns, border_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.proportional_fitting import fitted_table
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import tree_groups
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
 from treadle.synthesis.watch import UNWATCHED, Watch
 
@@ -29,7 +29,7 @@ _LEAST_WORK = 10**7
 class _Border:
     """Runs of units that leave or enter children, all sizes in bundles, with the relays numbered from 0."""
 
-    runs: UnitRuns
+    runs: BorderRuns
     sums: Int64Array  # by child and relay
 
 
@@ -41,7 +41,7 @@ def relayed_stars(
     Parameters
     ----------
     piece, cutting, solved, block
-        As of `treadle.synthesis.trees.tight_cuts.closed_forms.exchanges.circulant_exchange`.
+        As of `treadle.synthesis.trees.tight_cuts.closed_forms.equal_children.circulant_trees`.
     watch : Watch
 
     Raises
@@ -52,7 +52,7 @@ def relayed_stars(
     Notes
     -----
     Source: docs/algorithms/decomposition.md, section 6. What children send each other by a relay is in
-    proportion to what both have there (`gravity_table`); then every child's suppliers are matched to trees.
+    proportion to what both have there (`fitted_table`); then every child's suppliers are matched to trees.
     A failure says nothing about whether there is such a forest.
     """
     n = piece.n_children
@@ -61,7 +61,7 @@ def relayed_stars(
     if np.any((piece.tails < n) & (piece.heads < n)):
         return Refusal("some links join two children")
     groups = tree_groups(cutting, solved, piece.native, 1)
-    sides = [unit_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
+    sides = [border_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
     bundle = int(np.gcd.reduce(np.concatenate([[block], *(side.units for side in sides)])))
     trees = piece.native // bundle
     if int(trees.sum()) * n > MOST_CELLS:
@@ -73,7 +73,7 @@ def relayed_stars(
         return Refusal("some child cannot be entered by all trees of others")
     tables = []
     for leaving, entering in zip(out.sums.T, into.sums.T, strict=True):
-        table = gravity_table(leaving, entering, watch)
+        table = fitted_table(leaving, entering, watch)
         if table is None:
             return Refusal("a relay has too much capacity to one child")
         tables.append(table)
@@ -85,13 +85,13 @@ def relayed_stars(
     return _table(*found, shares, out, into, [group // bundle for group in groups], bundle)
 
 
-def _border(runs: UnitRuns, piece: LocalPiece, bundle: int) -> _Border:
+def _border(runs: BorderRuns, piece: LocalPiece, bundle: int) -> _Border:
     relays = np.unique(np.maximum(piece.tails, piece.heads))
     plane = np.searchsorted(relays, runs.plane)
     sums = np.zeros((piece.n_children, len(relays)), dtype=np.int64)
     np.add.at(sums, (runs.owner, plane), runs.units // bundle)
     columns = {**vars(runs), "plane": plane, "units": runs.units // bundle}
-    return _Border(UnitRuns(**columns), sums)
+    return _Border(BorderRuns(**columns), sums)
 
 
 def _packed(trees: Int64Array, capacity: Int64Array, watch: Watch) -> tuple[Int32Array, Int32Array] | Refusal:
@@ -138,14 +138,14 @@ def _table(
     pair = above * n + child
     share = shares.reshape(relays, -1)
     cells = np.tile(np.arange(n * n), relays)
-    by_relay = Units.of(cells, np.repeat(np.arange(relays), n * n), share.ravel())
+    by_relay = UnitPool.of(cells, np.repeat(np.arange(relays), n * n), share.ravel())
     # not every rank that has trees need supply or be entered
     width = max(*(1 + int(side.runs.supplier.max(initial=0)) for side in (out, into)), *map(len, groups))
     usual = _usual_relay(out, width)
     passed = np.empty(len(tree), dtype=np.int64)
     entry = np.empty(len(tree), dtype=np.int64)
     leaving = np.empty(len(tree), dtype=np.int64)
-    entries = Units.of(
+    entries = UnitPool.of(
         into.runs.owner * relays + into.runs.plane, into.runs.supplier, into.runs.units, mixed=True
     )
     leaving[direct] = home[tree[direct]]
@@ -156,11 +156,11 @@ def _table(
             place[tree[direct], child[direct]] = into.runs.supplier[entries.run[entry[direct]]]
             leaving[some] = place[tree[some], above[some]]
         wanted = usual[above[some] * width + leaving[some]]
-        passed[some] = by_relay.kind[by_relay.deal(pair[some], wanted)]
+        passed[some] = by_relay.kind[by_relay.assign(pair[some], wanted)]
         group = child[some] * relays + passed[some]
-        entry[some] = entries.deal(group, np.zeros(len(some), dtype=np.int64) + width)
-    exits = Units.of(out.runs.owner * relays + out.runs.plane, out.runs.supplier, out.runs.units)
-    exit_ = exits.deal(above * relays + passed, leaving)
+        entry[some] = entries.assign(group, np.zeros(len(some), dtype=np.int64) + width)
+    exits = UnitPool.of(out.runs.owner * relays + out.runs.plane, out.runs.supplier, out.runs.units)
+    exit_ = exits.assign(above * relays + passed, leaving)
     return _rows(root, parent, (tree, child), (out, exits, exit_), (into, entries, entry), bundle)
 
 
@@ -177,16 +177,16 @@ def _rows(
     root: Int32Array,
     parent: Int32Array,
     cells: tuple[Int64Array, Int64Array],
-    leaves: tuple[_Border, Units, Int64Array],
-    enters: tuple[_Border, Units, Int64Array],
+    leaves: tuple[_Border, UnitPool, Int64Array],
+    enters: tuple[_Border, UnitPool, Int64Array],
     bundle: int,
 ) -> TableTrees:
     """A row for each tree; paths are pairs of links."""
     links, units = [], []
-    for border, dealt, of in (leaves, enters):
-        run = dealt.run[of]
+    for border, assigned, of in (leaves, enters):
+        run = assigned.run[of]
         links.append(border.runs.link[run])
-        units.append(border.runs.offset[run] + dealt.place[of] * bundle)
+        units.append(border.runs.offset[run] + assigned.place[of] * bundle)
     code = links[0] * (int(links[1].max(initial=0)) + 1) + links[1]
     names, first, path = np.unique(code, return_index=True, return_inverse=True)
     table = {key: np.full(parent.shape, -1, dtype=np.int64) for key in ("first", "last", "path")}

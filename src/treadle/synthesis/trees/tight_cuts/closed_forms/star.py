@@ -54,7 +54,7 @@ def star_graph(piece: LocalPiece) -> LogicalGraph | None:
     tail, head = np.concatenate([tail, np.arange(n), away]), np.concatenate([head, away, np.arange(n)])
     sizes = np.concatenate([np.repeat(units + entered, n - 1), left, entered])
     some = np.flatnonzero(sizes)
-    arc, first, last, size = _dealt(piece, relay, tail[some], head[some], sizes[some])
+    arc, first, last, size = _assigned(piece, relay, tail[some], head[some], sizes[some])
     return _graph(
         np.concatenate([tail[some][arc], piece.tails[crossing]]),
         np.concatenate([head[some][arc], piece.heads[crossing]]),
@@ -100,7 +100,7 @@ def _shared_border(
     return (left, entered) if left.sum() == leaving and entered.sum() == entering else None
 
 
-def _dealt(
+def _assigned(
     piece: LocalPiece, relay: int, tail: Int64Array, head: Int64Array, units: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """Arcs through the relay cut into parts of one link there and one back: arc, both links, units."""

@@ -10,12 +10,12 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import UNIT_LIMIT, check_length, check_range, check_sum, freeze
-from treadle.schedules.factored.exchanges import ExchangeColumns
+from treadle.schedules.factored.formula_trees import FormulaTrees
 from treadle.schedules.factored.trees import TreeRows, check_roots, ragged
 
 
 @dataclass(frozen=True, eq=False)
-class RelayExchange(ExchangeColumns):
+class RelayTrees(FormulaTrees):
     """Children on one relay that send what they can themselves, and leave the rest to children with room.
 
     All trees come in blocks of g, unit tree b g + a is number a of block b; blocks are counted through, root
@@ -55,7 +55,7 @@ class RelayExchange(ExchangeColumns):
     relay_count: Int64Array
 
     def __post_init__(self) -> None:
-        what = "relay exchange"
+        what = "relay trees"
         freeze(
             self,
             what,
@@ -69,7 +69,7 @@ class RelayExchange(ExchangeColumns):
         )
         n, g = len(self.native_units), self.block
         if type(g) is not int or g < 1 or n < 2 or np.any(self.native_units % g):
-            raise ScheduleError(f"{what}: {n} children with blocks of {g} unit trees make no exchange")
+            raise ScheduleError(f"{what}: {n} children with blocks of {g} unit trees make no such trees")
         check_range(what, "native_units", self.native_units, 0, UNIT_LIMIT)
         check_sum(what, "native_units", self.native_units, UNIT_LIMIT // n)
         self._check_columns(what, n)
@@ -99,7 +99,7 @@ class RelayExchange(ExchangeColumns):
 
     @cached_property
     def depth(self) -> int:
-        """See `ExchangeColumns.depth`."""
+        """See `FormulaTrees.depth`."""
         if not len(self.relay_root):
             return 1
         given = self._given_by_row[self._last_row] - self._given_by_row[self._first_row]
@@ -166,7 +166,7 @@ class RelayExchange(ExchangeColumns):
 
     def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
         """See `PieceTrees.rows`."""
-        check_roots("relay exchange", roots, units, self.native_units)
+        check_roots("relay trees", roots, units, self.native_units)
         n, g = self.n_children, self.block
         number, within = np.divmod(units, g)
         parent, delivery = self._deliveries(roots, number)
@@ -255,7 +255,7 @@ class RelayExchange(ExchangeColumns):
         return parent, delivery * g + within, arrival * g + within
 
     def trees_out_of(self, child: int) -> tuple[Int64Array, Int64Array]:
-        """See `ExchangeColumns.trees_out_of`."""
+        """See `FormulaTrees.trees_out_of`."""
         roots, units = super().trees_out_of(child)
         row = np.flatnonzero(self.relay_child == child)
         tree = (self.relay_block[row][:, None] * self.block + np.arange(self.block)).ravel()

@@ -11,8 +11,8 @@ import pytest
 from treadle.schedules.factored import no_crossings
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.synthesis.trees.switch_removal import LogicalGraph
-from treadle.synthesis.trees.tight_cuts.alignment import NOBODY, Doors, aligned_rows
-from treadle.synthesis.trees.tight_cuts.closed_forms.evening import evened
+from treadle.synthesis.trees.tight_cuts.alignment import NOBODY, Gateways, aligned_rows
+from treadle.synthesis.trees.tight_cuts.closed_forms.link_balancing import balanced_over_links
 
 
 def parallel_graph(seed: int) -> tuple[LogicalGraph, np.ndarray, np.ndarray]:
@@ -62,7 +62,7 @@ def uses(graph: LogicalGraph) -> Counter[tuple[int, tuple[int, ...]]]:
 @pytest.mark.parametrize("seed", range(20))
 def test_parallel_links_are_shared_in_proportion(seed: int) -> None:
     graph, tails, heads = parallel_graph(seed)
-    before, after = uses(graph), uses(evened(graph, tails, heads))
+    before, after = uses(graph), uses(balanced_over_links(graph, tails, heads))
     load, routes = [Counter[int](), Counter[int]()], [Counter[object](), Counter[object]()]
     for side, found in enumerate((before, after)):
         for (arc, links), units in found.items():
@@ -85,7 +85,7 @@ def test_parallel_links_are_shared_in_proportion(seed: int) -> None:
                 assert mine >= units * of_link[link] // total
 
 
-def two_children(native: list[int], starts: list[int], units: list[int]) -> tuple[Forest, Doors]:
+def two_children(native: list[int], starts: list[int], units: list[int]) -> tuple[Forest, Gateways]:
     """A tree from child 0 to child 1 over paths that start at members of child 0."""
     forest = Forest(
         direction=Direction.BROADCAST,
@@ -101,12 +101,12 @@ def two_children(native: list[int], starts: list[int], units: list[int]) -> tupl
     )
     leaves = np.array(starts, dtype=np.int32)
     none = np.zeros(0, dtype=np.int64)
-    return forest, Doors(leaves, np.full(len(units), NOBODY, dtype=np.int32), (np.array(native), none))
+    return forest, Gateways(leaves, np.full(len(units), NOBODY, dtype=np.int32), (np.array(native), none))
 
 
 def test_trees_leave_by_the_member_that_is_their_root() -> None:
-    forest, doors = two_children([3, 4], starts=[1, 0], units=[4, 3])
-    roots, units, parents, paths = aligned_rows(forest, doors, no_crossings())
+    forest, gateways = two_children([3, 4], starts=[1, 0], units=[4, 3])
+    roots, units, parents, paths = aligned_rows(forest, gateways, no_crossings())
     assert roots.tolist() == [0, 0]
     assert units.tolist() == [3, 4]
     assert parents.tolist() == [[-1, 0], [-1, 0]]
@@ -114,7 +114,7 @@ def test_trees_leave_by_the_member_that_is_their_root() -> None:
 
 
 def test_trees_whose_member_has_no_path_left_take_the_member_with_most() -> None:
-    forest, doors = two_children([6, 0, 0], starts=[1, 2, 2], units=[2, 1, 3])
-    _, units, _, paths = aligned_rows(forest, doors, no_crossings())
+    forest, gateways = two_children([6, 0, 0], starts=[1, 2, 2], units=[2, 1, 3])
+    _, units, _, paths = aligned_rows(forest, gateways, no_crossings())
     # member 2 has two paths, of which the wider one goes first; then both members have one, and 1 comes first
     assert list(zip(paths[:, 1].tolist(), units.tolist(), strict=True)) == [(2, 3), (0, 2), (1, 1)]

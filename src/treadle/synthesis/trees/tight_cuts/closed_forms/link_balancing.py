@@ -15,8 +15,8 @@ _MOST_SEGMENTS = 2**15
 _MOST_CELLS = 2**18
 
 
-def evened(graph: LogicalGraph, tails: Int32Array, heads: Int32Array) -> LogicalGraph:
-    """The same arcs over paths whose first and last links are dealt out evenly.
+def balanced_over_links(graph: LogicalGraph, tails: Int32Array, heads: Int32Array) -> LogicalGraph:
+    """The same arcs over paths whose first and last links are spread evenly.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def evened(graph: LogicalGraph, tails: Int32Array, heads: Int32Array) -> Logical
 
     Notes
     -----
-    Paths that leave a node for the same relay may exchange their first links, and paths that come to a node
+    Paths that leave a node for the same relay may swap their first links, and paths that come to a node
     from the same relay their last ones: no link's load and no arc's capacity changes. What an arc has there
     is spread over the links in proportion to what they carry.
     """

@@ -12,12 +12,16 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.refusal import Refusal
-from treadle.schedules.factored import Piece, PlaneExchange
+from treadle.schedules.factored import Piece, PlaneTrees
 from treadle.schedules.factored.trees import ragged
 from treadle.synthesis.trees.instance import Instance
+from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import (
+    BorderRuns,
+    border_columns,
+    border_runs,
+)
 from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, class_shares
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import tree_groups
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import UnitRuns, unit_columns, unit_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import tree_groups
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece, children_of
 from treadle.synthesis.trees.tight_cuts.proportion import quotas
@@ -79,7 +83,7 @@ def spread_on_planes(
     if isinstance(shares, Refusal):
         return shares
     if len(shares.class_units) == 1:
-        return Refusal("its children are all alike")  # a circulant exchange needs no room to spare
+        return Refusal("its children are all alike")  # circulant trees need no room to spare
     lowered = capacities.copy()
     lowered[(tail < 0) & (head < 0)] = 0
     for (links, owner, plane), total, used in zip(sides, sums, shares.sums(), strict=True):
@@ -140,20 +144,20 @@ def _balance(problem: Instance, child: Int32Array, lowered: Int64Array, whole: I
     return None
 
 
-def class_exchange(
+def class_trees(
     piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], shares: ClassShares
-) -> PlaneExchange:
+) -> PlaneTrees:
     """The trees of the outermost piece whose capacities are those of `spread_on_planes`.
 
     Parameters
     ----------
     piece, cutting, solved
-        As of `treadle.synthesis.trees.tight_cuts.closed_forms.exchanges.circulant_exchange`.
+        As of `treadle.synthesis.trees.tight_cuts.closed_forms.equal_children.circulant_trees`.
     shares : ClassShares
     """
     n = piece.n_children
-    sides = [unit_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
-    columns = [unit_columns(side, n, plane_first=True) for side in sides]
+    sides = [border_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
+    columns = [border_columns(side, n, plane_first=True) for side in sides]
     (out_links, out_first, out_offset, _), (in_links, in_first, in_offset, _) = columns
     groups = tree_groups(cutting, solved, piece.native, 1)
     counts = np.bincount(shares.class_of)
@@ -167,7 +171,7 @@ def class_exchange(
     order = np.lexsort((pair_child, pair_root))
     pair_root, pair_child = pair_root[order], pair_child[order]
     blocks = piece.native[root] // shares.block
-    return PlaneExchange(
+    return PlaneTrees(
         out_links=out_links,
         in_links=in_links,
         out_first=out_first,
@@ -189,7 +193,7 @@ def class_exchange(
     )
 
 
-def _places(out: UnitRuns, child: int, sizes: Int64Array) -> Int64Array:
+def _places(out: BorderRuns, child: int, sizes: Int64Array) -> Int64Array:
     """Places of a child's trees: those of ranks that mostly send by the first plane come first, and so on."""
     mine = np.flatnonzero(out.owner == child)
     planes, plane = np.unique(out.plane[mine], return_inverse=True)

@@ -1,4 +1,4 @@
-"""Capable switches and groups as stations: spanning trees that visit them, pruned to trees of the ranks."""
+"""Capable switches and groups as terminals: spanning trees that visit them, pruned to trees of the ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Entries = Sequence[tuple[tuple[int, ...], int]]
 """(links, units) in the order of the units."""
 
 
-def station_network(network: Network) -> Network:
+def terminal_network(network: Network) -> Network:
     """The network whose ranks are ranks, then branching switches, then groups; no switch is capable."""
     return replace(
         network,
@@ -37,10 +37,10 @@ def station_network(network: Network) -> Network:
     )
 
 
-def station_fabric(
+def terminal_fabric(
     topology: Topology, collective: Collective, visiting: Network
 ) -> tuple[Topology, Collective, Network]:
-    """The fabric with stations as compute nodes, the allreduce on them too, and the network of that fabric.
+    """The fabric with terminals as compute nodes, the allreduce on them too, and the network of that fabric.
 
     A group is a node of its own behind the links from and to its members that `_operations` lists.
 
@@ -49,12 +49,12 @@ def station_fabric(
     topology : Topology
     collective : Collective
     visiting : Network
-        From `station_network`.
+        From `terminal_network`.
     """
     extra, ends = len(visiting.groups), _operations(visiting)
     is_compute = np.concatenate([topology.is_compute, np.ones(extra, dtype=np.bool_)])
-    stations = visiting.ranks[collective.n_ranks :]
-    is_compute[list(stations)] = True
+    terminals = visiting.ranks[collective.n_ranks :]
+    is_compute[list(terminals)] = True
     fabric = Topology(
         name=topology.name,
         node_names=(*topology.node_names, *_new_names(topology, extra)),
@@ -72,11 +72,11 @@ def station_fabric(
         links=(*visiting.links, *((topology.n_links + i,) for i in range(len(ends)))),
         groups=(),
     )
-    return fabric, replace(collective, ranks=(*collective.ranks, *stations)), network
+    return fabric, replace(collective, ranks=(*collective.ranks, *terminals)), network
 
 
-def station_shares(topology: Topology, visiting: Network, found: LpOptimum) -> Shares:
-    """What trees that visit stations may use of the network of `station_fabric`.
+def terminal_shares(topology: Topology, visiting: Network, found: LpOptimum) -> Shares:
+    """What trees that visit terminals may use of the network of `terminal_fabric`.
 
     Every tree visits every group once, and then its data cross the links from the group to all members, or
     to it from all members: so much is set aside there. Each rank's operations divide among its parallel
@@ -115,28 +115,28 @@ def _new_names(topology: Topology, count: int) -> list[str]:
     return list(islice((name for name in names if name not in taken), count))
 
 
-def leave_stations(
+def prune_to_ranks(
     schedule: ForestSchedule,
     n_ranks: int,
     *,
     topology: Topology | None = None,
     visiting: Network | None = None,
 ) -> ForestSchedule:
-    """Prune trees on ranks and stations to trees of the first `n_ranks` ranks.
+    """Prune trees on ranks and terminals to trees of the first `n_ranks` ranks.
 
     Parameters
     ----------
     schedule : ForestSchedule
-        An allreduce; no tree is rooted at a station.
+        An allreduce; no tree is rooted at a terminal.
     n_ranks : int
     topology : Topology, optional
-        The fabric without stations, and
+        The fabric without terminals, and
     visiting : Network, optional
-        from `station_network`, where some stations are groups.
+        from `terminal_network`, where some terminals are groups.
 
     Notes
     -----
-    Stations that serve no rank drop out. At the others the first child continues the path that arrives from
+    Terminals that serve no rank drop out. At the others the first child continues the path that arrives from
     the parent; other children's paths begin there (broadcasting, the switch multicasts) or end there
     (reducing, the switch aggregates). At a group the links that stand for operations become those between
     switch and ranks. Loads never rise above what was set aside.
@@ -155,26 +155,28 @@ def _operation_lanes(topology: Topology, visiting: Network) -> Mapping[int, tupl
 def _pruned(
     topology: Topology | None, forest: Forest, n_ranks: int, lanes: Mapping[int, tuple[int, ...]]
 ) -> Forest:
-    dealer = _LaneDealer.of(topology, forest, lanes)
+    assignment = _LaneAssignment.of(topology, forest, lanes)
     specs = [
-        _prune_tree(forest, tree, n_ranks, dealer) for root in range(n_ranks) for tree in forest.trees(root)
+        _prune_tree(forest, tree, n_ranks, assignment)
+        for root in range(n_ranks)
+        for tree in forest.trees(root)
     ]
     return forest_from_trees(forest.direction, n_ranks, specs)
 
 
 @dataclass
-class _LaneDealer:
+class _LaneAssignment:
     """Divides each rank's operations among its parallel links to the switch, in proportion to bandwidth."""
 
     lanes: Mapping[int, tuple[int, ...]]
     ends: dict[int, list[int]]
     """For each link that operations are asked over, where each lane's units end."""
-    dealt: dict[int, int]
+    assigned: dict[int, int]
 
     @classmethod
     def of(
         cls, topology: Topology | None, forest: Forest, lanes: Mapping[int, tuple[int, ...]]
-    ) -> _LaneDealer:
+    ) -> _LaneAssignment:
         if topology is None:
             return cls(lanes, {}, {})
         units = np.zeros(forest.n_paths, dtype=np.int64)
@@ -190,24 +192,24 @@ class _LaneDealer:
             ends[link] = [total * width // widths[-1] for width in widths]
         return cls(lanes, ends, dict.fromkeys(asked, 0))
 
-    def deal(self, link: int, units: int) -> list[tuple[int, int]]:
+    def assign(self, link: int, units: int) -> list[tuple[int, int]]:
         """Places among parallel links, each with its units, for operations that are asked over `link`."""
         found = []
         for place, end in enumerate(self.ends[link]):
-            part = min(units, max(0, end - self.dealt[link]))
+            part = min(units, max(0, end - self.assigned[link]))
             if part:
                 found.append((place, part))
-                self.dealt[link] += part
+                self.assigned[link] += part
                 units -= part
         return found
 
     def along(self, link: int, places: Sequence[tuple[int, int]]) -> Entries:
-        """The paths that stand behind `link` for units dealt out so."""
+        """The paths that stand behind `link` for units assigned so."""
         lanes = self.lanes[link]
         return [((lanes[place % len(lanes)],), units) for place, units in places]
 
 
-def _prune_tree(forest: Forest, tree: Tree, n_ranks: int, dealer: _LaneDealer) -> TreeSpec:
+def _prune_tree(forest: Forest, tree: Tree, n_ranks: int, assignment: _LaneAssignment) -> TreeSpec:
     children = _serving_children(tree, n_ranks)
     parent = [-1] * n_ranks
     paths: dict[int, Entries] = {}
@@ -219,13 +221,13 @@ def _prune_tree(forest: Forest, tree: Tree, n_ranks: int, dealer: _LaneDealer) -
                 parent[node], paths[node] = ancestor, arriving
             ancestor, arriving = node, ()
         places: Sequence[tuple[int, int]] = ()
-        if arriving and (asked := arriving[0][0][0]) in dealer.lanes:
-            places = dealer.deal(asked, tree.multiplicity)
-            arriving = dealer.along(asked, places)
+        if arriving and (asked := arriving[0][0][0]) in assignment.lanes:
+            places = assignment.assign(asked, tree.multiplicity)
+            arriving = assignment.along(asked, places)
         for child in children.get(node, ()):
             own = _entries(forest, tree, child)
             if places:
-                own = dealer.along(own[0][0][0], places)
+                own = assignment.along(own[0][0][0], places)
             stack.append((child, ancestor, _joined(arriving, own, forest.direction) if arriving else own))
             if node >= n_ranks:
                 arriving = ()
@@ -233,7 +235,7 @@ def _prune_tree(forest: Forest, tree: Tree, n_ranks: int, dealer: _LaneDealer) -
 
 
 def _serving_children(tree: Tree, n_ranks: int) -> Mapping[int, list[int]]:
-    """Children of each node, without stations below which there is no rank."""
+    """Children of each node, without terminals below which there is no rank."""
     serves = {*range(n_ranks)}
     for rank in range(n_ranks):
         node = int(tree.parent[rank])
@@ -253,7 +255,7 @@ def _entries(forest: Forest, tree: Tree, node: int) -> Entries:
 
 
 def _joined(upper: Entries, lower: Entries, direction: Direction) -> Entries:
-    """Join the paths above and below a station, unit by unit."""
+    """Join the paths above and below a terminal, unit by unit."""
     joined = []
     above, below = iter(upper), iter(lower)
     (high, many), (low, some) = next(above), next(below)

@@ -14,7 +14,7 @@ from treadle.schedules.factored.trees import TreeRows, check_roots
 
 
 @dataclass(frozen=True, eq=False)
-class PlaneExchange(PlanePairs):
+class PlaneTrees(PlanePairs):
     """Every child sends its unit trees straight to all others, but for some that a third child delivers.
 
     The unit trees of a child stand in *places* 0, 1, ...; g places are a block. Rows of relays say which
@@ -82,7 +82,7 @@ class PlaneExchange(PlanePairs):
 
     def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
         """See `PieceTrees.rows`."""
-        check_roots("plane exchange", roots, units, self.root_units)
+        check_roots("plane trees", roots, units, self.root_units)
         n, g = self.n_children, self.block
         root, place = roots[:, None], self._places(roots, units)[:, None]
         number, within = np.divmod(place, g)
@@ -193,7 +193,7 @@ class PlaneExchange(PlanePairs):
         return total
 
     def trees_out_of(self, child: int) -> tuple[Int64Array, Int64Array]:
-        """See `ExchangeColumns.trees_out_of`."""
+        """See `FormulaTrees.trees_out_of`."""
         roots, units = super().trees_out_of(child)
         row = np.flatnonzero(self.relay_by == child)
         places = (self.relay_block[row][:, None] * self.block + np.arange(self.block)).ravel()

@@ -25,7 +25,7 @@ _MOST_RANKS = 1536
 """Beyond, trees written out take too much time and memory."""
 
 
-def lower_whole(
+def regrow_whole(
     problem: Instance,
     forest: FactoredForest,
     kinds: tuple[KindReport, ...],

@@ -13,7 +13,7 @@ _ROUNDS = 200
 _NEAR = 1e-9
 
 
-def gravity_table(out: Int64Array, into: Int64Array, watch: Watch = UNWATCHED) -> Int64Array | None:
+def fitted_table(out: Int64Array, into: Int64Array, watch: Watch = UNWATCHED) -> Int64Array | None:
     """A table of these sums of rows and columns, near to u_x v_y, 0 on its diagonal; None if none is found.
 
     Parameters

@@ -8,14 +8,14 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.refusal import Refusal
-from treadle.schedules.factored import Piece, RelayExchange
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import (
+from treadle.schedules.factored import Piece, RelayTrees
+from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import border_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
     Recipe,
     Side,
     own_first,
     tree_groups,
 )
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import unit_runs
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
 from treadle.synthesis.watch import UNWATCHED, Watch
 
@@ -24,7 +24,7 @@ _BEAT = 1024  # steps between looks at the clock
 
 @dataclass(frozen=True)
 class Relays:
-    """Who makes the deliveries that blocks of trees give away; columns as in `RelayExchange`, sorted.
+    """Who makes the deliveries that blocks of trees give away; columns as in `RelayTrees`, sorted.
 
     Parameters
     ----------
@@ -37,15 +37,15 @@ class Relays:
     count: Int64Array
 
 
-def relay_exchange(
+def relay_trees(
     piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
-) -> RelayExchange | Refusal:
+) -> RelayTrees | Refusal:
     """The trees of the outermost piece if one relay joins its children, or why not.
 
     Parameters
     ----------
     piece, cutting, solved, block, watch
-        As of `treadle.synthesis.trees.tight_cuts.closed_forms.exchanges.circulant_exchange`.
+        As of `treadle.synthesis.trees.tight_cuts.closed_forms.equal_children.circulant_trees`.
 
     Notes
     -----
@@ -59,14 +59,16 @@ def relay_exchange(
         return Refusal("its links do not all join a child and a relay")
     if len(np.unique(np.maximum(piece.tails, piece.heads))) != 1:
         return Refusal("more than one relay joins its children")
-    out, into = (Side.of(unit_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False))
+    out, into = (
+        Side.of(border_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False)
+    )
     groups = tree_groups(cutting, solved, piece.native // block, block)
-    return exchange_on_one_relay(piece, block, out, into, groups, watch)
+    return trees_on_one_relay(piece, block, out, into, groups, watch)
 
 
-def exchange_on_one_relay(
+def trees_on_one_relay(
     piece: LocalPiece, block: int, out: Side, into: Side, groups: list[Int64Array], watch: Watch
-) -> RelayExchange | Refusal:
+) -> RelayTrees | Refusal:
     """The trees of children, as many as `piece.native`, by units that one relay joins, or why there are none.
 
     Parameters
@@ -89,7 +91,7 @@ def exchange_on_one_relay(
         return Refusal("some child cannot be left by all its trees, or too few units leave all of them")
     given = given_away(blocks, exits, groups, out.by_supplier(groups, block))
     relays = assign_relays(blocks, exits, given, watch)
-    return _exchange(piece, block, out, into, groups, relays, watch)
+    return _formula(piece, block, out, into, groups, relays, watch)
 
 
 def given_away(
@@ -191,7 +193,7 @@ def assign_relays(
     return Relays(*table[order].T)
 
 
-def _exchange(
+def _formula(
     piece: LocalPiece,
     block: int,
     out: Side,
@@ -199,7 +201,7 @@ def _exchange(
     groups: list[Int64Array],
     relays: Relays,
     watch: Watch,
-) -> RelayExchange:
+) -> RelayTrees:
     n = piece.n_children
     given = np.zeros(n, dtype=np.int64)
     np.add.at(given, relays.root, relays.count)
@@ -230,7 +232,7 @@ def _exchange(
         entering.append(plain.setdefault(units, [(run, 0, size) for run, size in enumerate(units)]))
     out_links, out_first, out_offset = out.columns(recipes, used)
     in_links, in_first, in_offset = into.columns(entering, piece.native.sum() - piece.native)
-    return RelayExchange(
+    return RelayTrees(
         out_links=out_links,
         in_links=in_links,
         out_first=out_first,

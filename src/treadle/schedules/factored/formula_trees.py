@@ -29,7 +29,7 @@ _COLUMNS: Columns = {
 
 
 @dataclass(frozen=True, eq=False)
-class ExchangeColumns:
+class FormulaTrees:
     """Which capacity units are the exit and entry units of n children, counted from 0 at each child.
 
     Parameters

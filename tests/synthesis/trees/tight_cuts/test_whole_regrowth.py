@@ -12,7 +12,7 @@ from treadle.synthesis.trees import decompose
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import instance_of
-from treadle.synthesis.trees.tight_cuts.low_whole import lower_whole
+from treadle.synthesis.trees.tight_cuts.whole_regrowth import regrow_whole
 from treadle.topologies import parse
 from treadle.verification.schedules import verify
 
@@ -28,7 +28,7 @@ def test_pieces_become_one_that_is_lower(kind: CollectiveKind) -> None:
     high = verify(topology, collective, found.schedule, claimed_algbw=found.algbw).height_max
     (part,) = found.parts
     problem = instance_of(topology, collective)
-    forest, reports = lower_whole(problem, part.forest, part.kinds, part.scale, times=1)
+    forest, reports = regrow_whole(problem, part.forest, part.kinds, part.scale, times=1)
     (report,) = reports
     assert (report.count, report.children) == (1, topology.n_nodes)
     assert len(part.kinds) > 1
@@ -52,7 +52,7 @@ def test_forests_that_are_low_enough_or_behind_switches_stay(name: str) -> None:
     assert not isinstance(found, Refusal), found
     (part,) = found.parts
     times = 0 if len(topology.switches) else 2
-    kept, kinds = lower_whole(
+    kept, kinds = regrow_whole(
         instance_of(topology, collective), part.forest, part.kinds, part.scale, times=times
     )
     assert kept is part.forest

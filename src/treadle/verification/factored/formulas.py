@@ -1,15 +1,15 @@
 """Check of the trees of an outermost piece that a formula gives: why they span, and which units they use.
 
-*Relay exchange.* A block with m deliveries given away makes D = n - 1 - m >= 1 itself, the rest is made by
+*Relay trees.* A block with m deliveries given away makes D = n - 1 - m >= 1 itself, the rest is made by
 its relays: n - 1 in all, dealt one to each other child. Relay i is served by the root if i <= D, else by
 relay i - 1, which makes at least one delivery and comes earlier. So every child has one supplier that has the
 data. Deliveries of a child are numbered without gaps, own ones first; blocks arrive at a child numbered
 without gaps. So it is enough that the numbers of exit and entry units are those of deliveries and arrivals.
 
-*Relay planes.* A tree is on one plane, where it is one of a relay exchange; what leaves and enters a child is
+*Relay planes.* A tree is on one plane, where it is one of relay trees; what leaves and enters a child is
 numbered plane by plane.
 
-*Plane exchange.* A block of trees reaches a child from its root, or by the one relay that a row names, to
+*Plane trees.* A block of trees reaches a child from its root, or by the one relay that a row names, to
 which the root sends itself. What a child sends to another, own trees and others, is numbered without gaps,
 and the planes divide it. What leaves (enters) a child by a plane is numbered without gaps, so the sums of
 rows (columns) of a plane's table must be the exit (entry) units that lead to its switch.
@@ -22,27 +22,27 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, offsets_of
-from treadle.schedules.factored import ExchangeColumns, PlaneExchange, RelayExchange, RelayPlanes
+from treadle.schedules.factored import FormulaTrees, PlaneTrees, RelayPlanes, RelayTrees
 
 
-def exchange_faults(trees: ExchangeColumns) -> list[str]:
-    """What is wrong with an exchange by itself; empty if its trees span and use each unit once."""
-    if isinstance(trees, RelayExchange):
+def formula_faults(trees: FormulaTrees) -> list[str]:
+    """What is wrong with trees by formula by themselves; empty if its trees span and use each unit once."""
+    if isinstance(trees, RelayTrees):
         return _relay_faults(trees)
-    if isinstance(trees, PlaneExchange):
+    if isinstance(trees, PlaneTrees):
         return _plane_faults(trees)
     if isinstance(trees, RelayPlanes):
         return _relay_planes_faults(trees)
     return [f"no proof is known for trees of type {type(trees).__name__}"]
 
 
-def exchange_depth(trees: ExchangeColumns) -> int:
-    """Tree edges from a root to the farthest child, at most; of a correct exchange."""
-    if isinstance(trees, PlaneExchange):
+def formula_depth(trees: FormulaTrees) -> int:
+    """Tree edges from a root to the farthest child, at most; of correct trees."""
+    if isinstance(trees, PlaneTrees):
         return 2 if len(trees.relay_root) else 1
     if isinstance(trees, RelayPlanes):
-        return max(map(exchange_depth, trees.parts))
-    if not isinstance(trees, RelayExchange) or not len(trees.relay_root):
+        return max(map(formula_depth, trees.parts))
+    if not isinstance(trees, RelayTrees) or not len(trees.relay_root):
         return 1
     _, group = _groups(trees)
     relays = np.bincount(group)
@@ -50,14 +50,14 @@ def exchange_depth(trees: ExchangeColumns) -> int:
     return int(np.where(relays <= direct, 2, relays - direct + 2).max())
 
 
-def _groups(trees: RelayExchange) -> tuple[Int64Array, Int64Array]:
+def _groups(trees: RelayTrees) -> tuple[Int64Array, Int64Array]:
     """The different (root, block) pairs that have relays, and which of them each row is for."""
     pairs = np.stack([trees.relay_root.astype(np.int64), trees.relay_block], axis=1)
     found, group = np.unique(pairs, axis=0, return_inverse=True)
     return found, group.ravel()
 
 
-def _relay_faults(trees: RelayExchange) -> list[str]:
+def _relay_faults(trees: RelayTrees) -> list[str]:
     n, g = len(trees.native_units), trees.block
     blocks = trees.native_units // g
     faults = []
@@ -98,7 +98,7 @@ def _relay_planes_faults(trees: RelayPlanes) -> list[str]:
         not np.array_equal(part.native_units, mine)
         for part, mine in zip(trees.parts, trees.plane_units, strict=True)
     ):
-        faults.append("the trees of a plane are not those of its exchange")
+        faults.append("the trees of a plane are not those of its formula")
     child = np.repeat(np.arange(n), units)
     pairs = np.unique(np.stack([child, trees.place], axis=1), axis=0)
     if len(trees.place) != units.sum() or len(pairs) < len(child) or np.any(trees.place >= units[child]):
@@ -112,7 +112,7 @@ def _relay_planes_faults(trees: RelayPlanes) -> list[str]:
     return faults
 
 
-def _plane_faults(trees: PlaneExchange) -> list[str]:
+def _plane_faults(trees: PlaneTrees) -> list[str]:
     n, r, g = len(trees.group), len(trees.place), trees.block
     native = trees.native_units
     faults = []
@@ -145,7 +145,7 @@ def _plane_faults(trees: PlaneExchange) -> list[str]:
     return faults
 
 
-def _delivery_faults(trees: PlaneExchange) -> list[str]:
+def _delivery_faults(trees: PlaneTrees) -> list[str]:
     """Whether each row of relays is a delivery of its own, by a child that the root sends to itself."""
     n = len(trees.group)
     root, child, by = (one.astype(np.int64) for one in (trees.relay_root, trees.relay_child, trees.relay_by))
@@ -166,7 +166,7 @@ def _delivery_faults(trees: PlaneExchange) -> list[str]:
     return faults
 
 
-def _sent_faults(trees: PlaneExchange) -> list[str]:
+def _sent_faults(trees: PlaneTrees) -> list[str]:
     """Whether planes divide what each child sends to each other, itself and for others."""
     n, g = len(trees.group), trees.block
     root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
@@ -186,14 +186,14 @@ def _sent_faults(trees: PlaneExchange) -> list[str]:
 
 
 def passage_faults(
-    trees: ExchangeColumns, heads: Int64Array, tails: Int64Array, passable: BoolArray
+    trees: FormulaTrees, heads: Int64Array, tails: Int64Array, passable: BoolArray
 ) -> list[str]:
     """Whether a unit that leaves a child and the one that enters the next meet at a switch, or why not.
 
     Parameters
     ----------
-    trees : ExchangeColumns
-        Without `exchange_faults`.
+    trees : FormulaTrees
+        Without `formula_faults`.
     heads, tails : arrays of int64
         Nodes of the fabric at the ends of local links.
     passable : array of bool
@@ -201,9 +201,9 @@ def passage_faults(
 
     Notes
     -----
-    All units of a relay exchange pass one switch, and so do all exit and entry units of a plane.
+    All units of relay trees pass one switch, and so do all exit and entry units of a plane.
     """
-    if isinstance(trees, PlaneExchange):
+    if isinstance(trees, PlaneTrees):
         sums = _plane_sums(trees)
     elif isinstance(trees, RelayPlanes):
         out, into = (
@@ -223,13 +223,13 @@ def passage_faults(
             high, low = stop[:, plane, None], (stop - shares)[:, plane, None]
             met.append(node[np.minimum(first[:, 1:], high) > np.maximum(first[:, :-1], low)])
     return [
-        f"not all units of plane {plane} of an exchange pass one switch"
+        f"not all units of plane {plane} pass one switch"
         for plane, met in enumerate(map(np.concatenate, nodes))
         if len(met) and (np.any(met != met[0]) or not passable[met[0]])
     ]
 
 
-def _plane_sums(trees: PlaneExchange) -> tuple[Int64Array, Int64Array]:
+def _plane_sums(trees: PlaneTrees) -> tuple[Int64Array, Int64Array]:
     """Units that leave and that enter each child by each plane, shape (n, planes)."""
     out, into = even_sums(trees, leaving=True), even_sums(trees, leaving=False)
     root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
@@ -240,7 +240,7 @@ def _plane_sums(trees: PlaneExchange) -> tuple[Int64Array, Int64Array]:
     return out, into
 
 
-def _members(trees: PlaneExchange) -> tuple[Int64Array, Int64Array]:
+def _members(trees: PlaneTrees) -> tuple[Int64Array, Int64Array]:
     """Sizes of groups, and the number of each child in its own."""
     sizes = np.bincount(trees.group, minlength=len(trees.group_units))
     number = np.empty(len(trees.group), dtype=np.int64)
@@ -254,7 +254,7 @@ def _turns(group: Int64Array | int, wide: Int64Array) -> Int64Array:
     return (group * 40503 % 65536) * wide // 65536
 
 
-def even_units(trees: PlaneExchange, root: Int64Array, child: Int64Array) -> Int64Array:
+def even_units(trees: PlaneTrees, root: Int64Array, child: Int64Array) -> Int64Array:
     """Units of pairs that are not given, by the formula: those by planes up to each, less those before it."""
     sizes, number = _members(trees)
     group = trees.group.astype(np.int64)
@@ -275,7 +275,7 @@ def even_units(trees: PlaneExchange, root: Int64Array, child: Int64Array) -> Int
     return units
 
 
-def even_sums(trees: PlaneExchange, *, leaving: bool) -> Int64Array:
+def even_sums(trees: PlaneTrees, *, leaving: bool) -> Int64Array:
     """Units that leave (enter) each child by each plane, were no pairs given.
 
     With all of a group that is not smaller a child has just what `group_units` says, with one of equal size

@@ -9,31 +9,31 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.refusal import Refusal
-from treadle.schedules.factored import Piece, PlaneExchange
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchange_columns import (
+from treadle.schedules.factored import Piece, PlaneTrees
+from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import border_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.plane_relays import Meetings, deliveries
+from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import Changes, plane_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
     Recipe,
     Side,
     own_first,
     tree_groups,
 )
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import unit_runs
-from treadle.synthesis.trees.tight_cuts.closed_forms.plane_relays import Meetings, deliveries
-from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import Changes, plane_shares
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 _MOST_UNUSUAL = 4  # at most every fourth child has another number of trees than most
 
 
-def plane_exchange(
+def plane_trees(
     piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
-) -> PlaneExchange | Refusal:
+) -> PlaneTrees | Refusal:
     """The trees of the outermost piece if most children have equally many and send straight, or why not.
 
     Parameters
     ----------
     piece, cutting, solved, block, watch
-        As of `treadle.synthesis.trees.tight_cuts.closed_forms.exchanges.circulant_exchange`.
+        As of `treadle.synthesis.trees.tight_cuts.closed_forms.equal_children.circulant_trees`.
 
     Notes
     -----
@@ -49,7 +49,9 @@ def plane_exchange(
         return Refusal("its children have unequal numbers of trees")
     if np.any((piece.tails < n) & (piece.heads < n)):
         return Refusal("some links join two children")
-    out, into = (Side.of(unit_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False))
+    out, into = (
+        Side.of(border_runs(piece, cutting, solved, leaving=leaving), n) for leaving in (True, False)
+    )
     total = int(piece.native.sum())
     if np.any(into.units != total - piece.native) or int(out.units.sum()) != total * (n - 1):
         return Refusal("its children do not need just what enters and leaves them")
@@ -78,7 +80,7 @@ def plane_exchange(
     needs = _needs(sums[0], sizes[turns])
     out_links, out_first, out_offset = out.columns(_recipes(out, planes, turns, needs), out.units)
     in_links, in_first, in_offset = into.columns(_recipes(into, planes, turns, 0 * needs), into.units)
-    return PlaneExchange(
+    return PlaneTrees(
         out_links=out_links,
         in_links=in_links,
         out_first=out_first,

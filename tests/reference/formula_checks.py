@@ -1,4 +1,4 @@
-"""Exchanges as schedules of a fabric of their own, and their lookups against their rows."""
+"""Trees by formula as schedules of a fabric of their own, and their lookups against their rows."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import (
-    CirculantExchange,
-    ExchangeColumns,
+    CirculantTrees,
     FactoredForest,
     FactoredSchedule,
+    FormulaTrees,
     Layer,
     Piece,
     no_crossings,
 )
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.verification.factored.exchanges import exchange_depth
+from treadle.verification.factored.formulas import formula_depth
 
 
-def one_piece(topology: Topology, trees: ExchangeColumns | CirculantExchange) -> FactoredSchedule:
-    """The exchange as a schedule; local links are those of the fabric, one byte/s a unit."""
+def one_piece(topology: Topology, trees: FormulaTrees | CirculantTrees) -> FactoredSchedule:
+    """Trees by formula as a schedule; local links are those of the fabric, one byte/s a unit."""
     n, m = trees.n_children, topology.n_links
     piece = Piece(topology.bandwidths, trees.root_units, trees, no_crossings(), no_crossings())
     layer = Layer(
@@ -37,7 +37,7 @@ def one_piece(topology: Topology, trees: ExchangeColumns | CirculantExchange) ->
     return FactoredSchedule(CollectiveKind.ALLGATHER, broadcast=forest)
 
 
-def check_lookups(trees: ExchangeColumns, links: int) -> None:
+def check_lookups(trees: FormulaTrees, links: int) -> None:
     """`owners` is the inverse of `rows`, and single edges are those of the rows."""
     units = trees.root_units
     roots = np.repeat(np.arange(len(units)), units)
@@ -53,7 +53,7 @@ def check_lookups(trees: ExchangeColumns, links: int) -> None:
         parent = np.take_along_axis(rows.parent, above, axis=1)
         depth += parent >= 0
         above = np.where(parent >= 0, parent, above)
-    assert depth.max() <= trees.depth <= exchange_depth(trees)
+    assert depth.max() <= trees.depth <= formula_depth(trees)
     for child in range(len(units)):
         others = np.flatnonzero(roots != child)
         edges = trees.edges_into(roots[others], numbers[others], child)

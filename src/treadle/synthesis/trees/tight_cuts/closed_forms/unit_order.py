@@ -1,4 +1,4 @@
-"""Exit and entry units of an outermost piece's children, in the order in which an exchange uses them."""
+"""Exit and entry units of an outermost piece's children, in the order in which trees by formula use them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.schedules.factored import Piece
-from treadle.synthesis.trees.tight_cuts.closed_forms.exchanges import UnitRuns
+from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting
 
 Recipe = list[tuple[int, int, int]]
@@ -17,26 +17,26 @@ Recipe = list[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Side:
-    """Runs of units that leave (or enter) n children, by owner, supplier and door.
+    """Runs of units that leave (or enter) n children, by owner, supplier and inner link.
 
     Parameters
     ----------
-    runs : UnitRuns
+    runs : BorderRuns
     start : array of int64, shape (n + 1,)
         First run of each owner.
     units : array of int64, shape (n,)
         Units of each owner.
     """
 
-    runs: UnitRuns
+    runs: BorderRuns
     start: Int64Array
     units: Int64Array
 
     @staticmethod
-    def of(runs: UnitRuns, n: int) -> Side:
+    def of(runs: BorderRuns, n: int) -> Side:
         """Runs in any order."""
-        order = np.lexsort((runs.offset, runs.link, runs.door, runs.supplier, runs.owner))
-        runs = UnitRuns(**{key: column[order] for key, column in vars(runs).items()})
+        order = np.lexsort((runs.offset, runs.link, runs.inner_link, runs.supplier, runs.owner))
+        runs = BorderRuns(**{key: column[order] for key, column in vars(runs).items()})
         start = np.searchsorted(runs.owner, np.arange(n + 1))
         before = offsets_of(runs.units)
         return Side(runs, start, np.diff(before[start]))

@@ -7,14 +7,14 @@ import random
 import numpy as np
 import pytest
 
-from reference.exchange_checks import check_lookups, one_piece, planes_star
+from reference.formula_checks import check_lookups, one_piece, planes_star
 from treadle.arrays import Int64Array
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.factored import PlaneExchange
+from treadle.schedules.factored import PlaneTrees
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.instance import instance_of
-from treadle.synthesis.trees.tight_cuts.closed_forms.class_exchange import class_exchange, spread_on_planes
+from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees, spread_on_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, class_shares
 from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
 from treadle.synthesis.trees.tight_cuts.family import Family
@@ -28,7 +28,7 @@ from treadle.verification.schedules import verify
 
 def star(
     units: list[int], out: list[list[int]], into: list[list[int]], block: int = 1, most: int = 99
-) -> tuple[Topology, Collective, PlaneExchange | Refusal]:
+) -> tuple[Topology, Collective, PlaneTrees | Refusal]:
     """Ranks around planes that may carry so much, cut down to what their classes send each other."""
     weights = np.array(units, dtype=np.int64) * block
     shares = class_shares(weights, np.array(out) * block, np.array(into) * block, block, most)
@@ -39,7 +39,7 @@ def star(
     problem = instance_of(topology, on_all(weights))
     family = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
     cutting = cut(problem, family, problem.bandwidths, weights)
-    return topology, on_all(weights), class_exchange(cutting.kinds[0], cutting, {}, shares)
+    return topology, on_all(weights), class_trees(cutting.kinds[0], cutting, {}, shares)
 
 
 def on_all(weights: Int64Array) -> Collective:
@@ -59,7 +59,7 @@ STARS = {
 @pytest.mark.parametrize("block", [1, 3])
 def test_classes_on_a_star_span_and_use_every_unit_once(name: str, block: int) -> None:
     topology, collective, trees = star(*STARS[name], block=block)
-    assert isinstance(trees, PlaneExchange)
+    assert isinstance(trees, PlaneTrees)
     assert trees.depth == (2 if name == "lone" else 1)
     schedule = one_piece(topology, trees)
     for form in (schedule, schedule.explicit()):
@@ -94,7 +94,7 @@ def test_random_classes() -> None:
 
 def test_planes_that_cannot_carry_it_are_refused() -> None:
     units, out, into = [2] * 4, [[3, 3]] * 4, [[3, 3]] * 4
-    assert isinstance(star(units, out, into)[2], PlaneExchange)
+    assert isinstance(star(units, out, into)[2], PlaneTrees)
     assert "cannot carry" in str(star(units, [[3, 2]] * 4, into)[2])
     assert "no child meets" in str(star([1, 1, 1, 1], [[9, 0], [0, 9]] * 2, [[9, 0], [0, 9]] * 2)[2])
     assert "of 4 classes" in str(star([1, 2, 3, 4], [[99, 99]] * 4, [[99, 99]] * 4, most=3)[2])
@@ -142,7 +142,7 @@ def test_lost_links_of_boxes(fabric: Topology, count: int, links: str, kind: Col
         found = decompose(topology, collective)
         assert not isinstance(found, Refusal)
         check_both_forms(topology, collective, found, 4)
-        closed += "by class exchange" in found.summary or fabric.name.startswith("dgx_a100_flat")
+        closed += "by class trees" in found.summary or fabric.name.startswith("dgx_a100_flat")
     assert closed
 
 
@@ -157,7 +157,7 @@ def test_boxes_of_two_sizes(sizes: list[int], planes: int) -> None:
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     found = decompose(topology, collective)
     assert not isinstance(found, Refusal)
-    assert "by class exchange" in found.summary
+    assert "by class trees" in found.summary
     report = verify(topology, collective, found.schedule, claimed_algbw=optimum(topology, collective).algbw)
     assert not report.violations
     assert report.height_max is not None

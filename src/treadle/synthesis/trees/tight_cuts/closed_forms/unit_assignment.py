@@ -1,4 +1,4 @@
-"""Deal out units of capacity to tree edges, each the ones that it prefers as far as they go."""
+"""Assign units of capacity to tree edges, each those that it prefers as far as they go."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from treadle.arrays import BoolArray, Int64Array
 
 
 @dataclass(frozen=True)
-class Units:
-    """Units that may be taken once each, by group and, within it, by kind; what was taken is marked.
+class UnitPool:
+    """UnitPool that may be taken once each, by group and, within it, by kind; what was taken is marked.
 
     Parameters
     ----------
@@ -28,16 +28,16 @@ class Units:
     taken: BoolArray
 
     @staticmethod
-    def of(group: Int64Array, kind: Int64Array, sizes: Int64Array, *, mixed: bool = False) -> Units:
+    def of(group: Int64Array, kind: Int64Array, sizes: Int64Array, *, mixed: bool = False) -> UnitPool:
         """The units of runs, by group: of runs in order, or (`mixed`) of all runs of a group in turn."""
         run = np.repeat(np.arange(len(sizes)), sizes)
         place = np.arange(len(run)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         turn = (place + 0.5) / np.repeat(np.maximum(sizes, 1), sizes) if mixed else run
         order = np.lexsort((turn, group[run]))
         run, place = run[order], place[order]
-        return Units(group[run], kind[run], run, place, np.zeros(len(run), dtype=bool))
+        return UnitPool(group[run], kind[run], run, place, np.zeros(len(run), dtype=bool))
 
-    def deal(self, group: Int64Array, kind: Int64Array) -> Int64Array:
+    def assign(self, group: Int64Array, kind: Int64Array) -> Int64Array:
         """A unit of its group for each item, one of its kind if there are enough.
 
         Parameters
@@ -46,17 +46,17 @@ class Units:
             At most as many items of a group as units of it that are left.
         """
         free = np.flatnonzero(~self.taken)
-        dealt = np.full(len(group), -1, dtype=np.int64)
+        assigned = np.full(len(group), -1, dtype=np.int64)
         kinds = int(max(self.kind.max(initial=0), kind.max(initial=0))) + 1
         item, unit = _paired(group * kinds + kind, self.group[free] * kinds + self.kind[free])
-        dealt[item] = free[unit]
+        assigned[item] = free[unit]
         self.taken[free[unit]] = True
-        late, free = np.flatnonzero(dealt < 0), np.flatnonzero(~self.taken)
+        late, free = np.flatnonzero(assigned < 0), np.flatnonzero(~self.taken)
         item, unit = _paired(group[late], self.group[free])
-        dealt[late[item]] = free[unit]
+        assigned[late[item]] = free[unit]
         self.taken[free[unit]] = True
-        assert dealt.min(initial=0) >= 0, "a group has fewer units than items"
-        return dealt
+        assert assigned.min(initial=0) >= 0, "a group has fewer units than items"
+        return assigned
 
 
 def _paired(items: Int64Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:

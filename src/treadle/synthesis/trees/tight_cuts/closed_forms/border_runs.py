@@ -1,0 +1,118 @@
+"""Runs of capacity units at the borders of an outermost piece's children."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array, distinct_rows, offsets_of
+from treadle.schedules.factored import Crossings, Piece
+from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
+
+
+@dataclass(frozen=True)
+class BorderRuns:
+    """Runs of capacity units that leave (or enter) the children of a piece, any order.
+
+    Parameters
+    ----------
+    owner : array of int64, shape (c,)
+        Child of the piece.
+    supplier : array of int64, shape (c,)
+        Child of that child which supplies them (or which they lead to).
+    inner_link : array of int64, shape (c,)
+        That child's own link on the way.
+    link : array of int64, shape (c,)
+        Local link of the piece.
+    offset, units : arrays of int64, shape (c,)
+    plane : array of int64, shape (c,)
+        Relay at the link's other end.
+    """
+
+    owner: Int64Array
+    supplier: Int64Array
+    inner_link: Int64Array
+    link: Int64Array
+    offset: Int64Array
+    units: Int64Array
+    plane: Int64Array
+
+
+def border_runs(
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], *, leaving: bool
+) -> BorderRuns:
+    """What leaves (enters) each child: of a rank its links whole, of a set its exits (entrances)."""
+    start, end = int(cutting.child_offset[0]), int(cutting.child_offset[1])
+    codes = cutting.children[start:end]
+    links = cutting.links[: int(cutting.link_offset[1])]
+    owners, suppliers, inner_links, locals_, offsets, units = [], [], [], [], [], []
+    ends = piece.tails if leaving else piece.heads
+    of_rank = np.flatnonzero(np.isin(ends, np.flatnonzero(codes >= 0)))
+    owners.append(ends[of_rank].astype(np.int64))
+    suppliers.append(np.zeros(len(of_rank), dtype=np.int64))
+    inner_links.append(np.zeros(len(of_rank), dtype=np.int64))
+    locals_.append(of_rank)
+    offsets.append(np.zeros(len(of_rank), dtype=np.int64))
+    units.append(piece.capacity[of_rank])
+    is_set = np.flatnonzero(codes < 0)
+    numbers = ~codes[is_set].astype(np.int64)
+    for kind in np.unique(cutting.kind[numbers]).tolist():
+        chosen = cutting.kind[numbers] == kind
+        rows: Crossings = solved[kind].exits if leaving else solved[kind].entrances
+        count = int(chosen.sum())
+        places = cutting.link_offset[numbers[chosen]][:, None] + rows.link
+        locals_.append(np.searchsorted(links, cutting.links[places]).ravel())
+        owners.append(np.repeat(is_set[chosen], len(rows.link)))
+        suppliers.append(np.tile(rows.child.astype(np.int64), count))
+        ends_at = rows.path_offset[rows.path] if leaving else rows.path_offset[rows.path + 1] - 1
+        inner_links.append(np.tile(rows.path_links[ends_at].astype(np.int64), count))
+        offsets.append(np.tile(rows.offset, count))
+        units.append(np.tile(rows.units, count))
+    link = np.concatenate(locals_)
+    return BorderRuns(
+        np.concatenate(owners),
+        np.concatenate(suppliers),
+        np.concatenate(inner_links),
+        link,
+        np.concatenate(offsets),
+        np.concatenate(units),
+        (piece.heads if leaving else piece.tails)[link].astype(np.int64),
+    )
+
+
+def border_columns(
+    runs: BorderRuns, n: int, *, plane_first: bool
+) -> tuple[Int32Array, Int64Array, Int64Array, set[tuple[tuple[int, int], ...]]]:
+    """Columns of each child: links, first units, offsets; and the different orders of planes."""
+    keys = [runs.offset, runs.link, runs.inner_link, runs.supplier, runs.owner]
+    if plane_first:
+        keys.insert(4, runs.plane)
+    order = np.lexsort(tuple(keys))
+    owner, units = runs.owner[order], runs.units[order]
+    counts = np.bincount(owner, minlength=n)
+    width = int(counts.max())
+    column = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
+    links = np.zeros((n, width), dtype=np.int32)
+    offsets, sizes, planes = (np.zeros((n, width), dtype=np.int64) for _ in range(3))
+    links[owner, column] = runs.link[order]
+    offsets[owner, column] = runs.offset[order]
+    sizes[owner, column] = units
+    planes[owner, column] = runs.plane[order]
+    first = offsets_of(sizes)
+    table = np.concatenate([sizes, planes], axis=1)
+    steps = {_steps(row[:width].tolist(), row[width:].tolist()) for row in table[distinct_rows(table)[0]]}
+    return links, first, offsets, steps
+
+
+def _steps(sizes: list[int], planes: list[int]) -> tuple[tuple[int, int], ...]:
+    """Runs of units on one plane: (plane, units), neighbours of one plane joined."""
+    joined: list[tuple[int, int]] = []
+    for size, plane in zip(sizes, planes, strict=True):
+        if not size:
+            continue
+        if joined and joined[-1][0] == plane:
+            joined[-1] = (plane, joined[-1][1] + size)
+        else:
+            joined.append((plane, size))
+    return tuple(joined)

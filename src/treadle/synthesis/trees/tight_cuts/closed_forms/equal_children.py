@@ -1,0 +1,116 @@
+"""Closed forms of the outermost piece: equal children that send straight to each other."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from treadle.refusal import Refusal
+from treadle.schedules.factored import CirculantTrees, Piece
+from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import (
+    BorderRuns,
+    border_columns,
+    border_runs,
+)
+from treadle.synthesis.trees.tight_cuts.near_exits import near_exits
+from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+
+def circulant_trees(
+    piece: LocalPiece, cutting: Cutting, solved: dict[int, Piece], block: int, watch: Watch = UNWATCHED
+) -> CirculantTrees | Refusal:
+    """The trees of the outermost piece if its children are equal and joined by relays alone, or why not.
+
+    Parameters
+    ----------
+    piece : LocalPiece
+        Kind of piece 0.
+    cutting : Cutting
+    solved : mapping of kind to Piece
+        Of the children that are sets.
+    block : int
+        Divides the native unit trees of every rank.
+    watch : Watch
+
+    Raises
+    ------
+    TimeLimitError
+        When the deadline passed.
+
+    Notes
+    -----
+    Units are ordered by the child's child that supplies them, so that a unit tree leaves a box, where it can,
+    by the rank that is its root, else by ranks near to it. If the planes (relays) do not agree in that order,
+    they come first.
+    """
+    n = piece.n_children
+    if piece.has_outside or n < 2 or len(np.unique(piece.native)) != 1:
+        return Refusal("its children have unequal numbers of trees")
+    native = int(piece.native[0])
+    if np.any((piece.tails < n) & (piece.heads < n)):  # links between relays are not needed
+        return Refusal("some links join two children")
+    out, into = (border_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False))
+    for runs in (out, into):
+        totals = np.bincount(runs.owner, weights=runs.units, minlength=n)
+        if np.any(totals != native * (n - 1)):
+            return Refusal("its children do not need just what enters and leaves them")
+        if not _same_planes(runs, n):
+            return Refusal("its planes serve the children unequally")
+    out, block = _near_first(out, cutting, solved, n - 1, block)
+    for plane_first in (False, True):
+        watch.beat("units of equal children", int(plane_first), 2)
+        tables = [border_columns(runs, n, plane_first=plane_first) for runs in (out, into)]
+        steps = {step for table in tables for step in table[3]}
+        if len(steps) == 1:
+            (out_links, out_first, out_offset, _), (in_links, in_first, in_offset, _) = tables
+            return CirculantTrees(
+                n, native, block, out_links, in_links, out_first, in_first, out_offset, in_offset
+            )
+    return Refusal("its planes serve the children unequally")
+
+
+def _near_first(
+    runs: BorderRuns, cutting: Cutting, solved: dict[int, Piece], deliveries: int, block: int
+) -> tuple[BorderRuns, int]:
+    """What leaves sets whose ranks do not all supply their own trees, in the order of `near_exits`.
+
+    `supplier` is the place in that order then, and blocks are as small as trees that differ ask for. The runs
+    are those of `border_runs`, in its order.
+    """
+    codes = cutting.children[: int(cutting.child_offset[1])]
+    kinds = cutting.kind[~codes[codes < 0].astype(np.int64)]
+    begin = len(runs.owner) - sum(len(solved[kind].exits.link) for kind in kinds.tolist())
+    whole = np.arange(begin)
+    parts = [np.stack([whole, np.zeros_like(whole), runs.units[:begin], runs.supplier[:begin]])]
+    for kind, count in zip(*(some.tolist() for some in np.unique(kinds, return_counts=True)), strict=True):
+        size = len(solved[kind].exits.link)
+        order = near_exits(solved[kind], deliveries)
+        rows = begin + size * np.arange(count)
+        if order is None:
+            row = np.arange(begin, begin + size * count)
+            parts.append(np.stack([row, np.zeros_like(row), runs.units[row], runs.supplier[row]]))
+        else:
+            row, skip, units = order[0].T
+            block = math.gcd(block, order[1])
+            place = np.tile(np.arange(len(row)), count)
+            parts.append(np.stack([(rows[:, None] + row).ravel(), *np.tile([skip, units], count), place]))
+        begin += size * count
+    row, skip, units, place = np.concatenate(parts, axis=1)
+    if len(row) == len(runs.owner) and not skip.any() and np.array_equal(place, runs.supplier):
+        return runs, block
+    offset = runs.offset[row] + skip
+    owner, inner, link, plane = (some[row] for some in (runs.owner, runs.inner_link, runs.link, runs.plane))
+    return BorderRuns(owner, place, inner, link, offset, units, plane), block
+
+
+def _same_planes(runs: BorderRuns, n: int) -> bool:
+    """Whether every child has as many units on each plane as the others."""
+    planes, place = np.unique(runs.plane, return_inverse=True)
+    if n * len(planes) > len(runs.owner):  # some child has no unit on some plane
+        return False
+    units = np.zeros(n * len(planes), dtype=np.int64)
+    np.add.at(units, runs.owner * len(planes) + place, runs.units)
+    table = units.reshape(n, len(planes))
+    return bool(np.all(table == table[0]))
