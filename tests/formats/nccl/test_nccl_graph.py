@@ -13,12 +13,8 @@ from samples.forest_samples import star
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
-from treadle.formats.nccl.writer import (
-    emit_nccl_graph,
-    find_rings,
-    joined_rings,
-    parse_nccl_graph,
-)
+from treadle.formats.nccl.reader import joined_rings, parse_nccl_graph
+from treadle.formats.nccl.writer import emit_nccl_graph, find_rings
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies.topology import TopologyBuilder

@@ -14,8 +14,8 @@ from samples.strategies import damaged, damages
 from treadle.errors import TreadleError
 from treadle.finder.workload import load_workload
 from treadle.formats.msccl.writer import Profile
-from treadle.formats.nccl.writer import parse_nccl_graph
-from treadle.formats.routes.writer import parse_route_json
+from treadle.formats.nccl.reader import parse_nccl_graph
+from treadle.formats.routes.reader import parse_route_json
 from treadle.planning.demand_files import read_demands
 from treadle.planning.designing.fabric import describe_fabric
 from treadle.planning.judging.texts import verify_text

@@ -1,4 +1,4 @@
-"""Route schedules as text: JSON, CSV and XML for tools that program adapters, and the JSON read back."""
+"""Route schedules as text: JSON, CSV and XML for tools that program adapters."""
 
 from __future__ import annotations
 
@@ -7,23 +7,14 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from lxml import etree
 
 from treadle.arrays import Int64Array
-from treadle.errors import FormatError, ScheduleError
-from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
+from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.plan_files.manifest_values import (
-    read_list,
-    read_object,
-    read_string,
-    read_whole,
-    read_wholes,
-)
-from treadle.topologies.files import parse_json
 from treadle.topologies.topology import Topology
 
 _VERSION = 1
@@ -206,65 +197,3 @@ def _ports(topology: Topology) -> Int64Array:
     ports: Int64Array = np.empty(topology.n_links, dtype=np.int64)
     ports[order] = np.arange(topology.n_links) - np.searchsorted(tails, tails)
     return ports
-
-
-def parse_route_json(
-    text: str, topology: Topology, collective: Collective, *, source: str = ""
-) -> RouteSchedule:
-    """Read what `emit_route_json` wrote.
-
-    Parameters
-    ----------
-    text : str
-    topology : Topology
-    collective : Collective
-        Ranks must have the names that the file gives.
-    source : str, optional
-        File name for messages.
-
-    Raises
-    ------
-    FormatError
-        If the text is malformed, or contradicts itself or the fabric. `verify_routes` checks the meaning.
-    """
-    try:
-        return _parse(parse_json(text, source=source), topology, collective)
-    except FormatError as error:
-        if error.line is not None or not source:
-            raise
-        raise FormatError(str(error), source=source) from None
-    except ScheduleError as error:
-        raise FormatError(str(error), source=source) from None
-
-
-def _parse(value: Any, topology: Topology, collective: Collective) -> RouteSchedule:
-    keys = {"treadle", "version", "fabric", "ranks", "n_chunks", "n_layers", "routes"}
-    file = read_object(value, "route file", keys)
-    if file["treadle"] != "routes" or file["version"] != _VERSION:
-        raise FormatError(f"route file: expected treadle routes, version {_VERSION}")
-    names = [read_string(name, "route file: ranks") for name in read_list(file["ranks"], "route file: ranks")]
-    expected = [topology.node_names[node] for node in collective.ranks]
-    if names != expected:
-        raise FormatError("route file: its ranks are not those of the collective on this fabric")
-    ports = _ports(topology).tolist()
-    routes = []
-    chunk: dict[tuple[int, int], tuple[int, int]] = {}
-    for number, item in enumerate(read_list(file["routes"], "route file: routes")):
-        place = f"route file: route {number}"
-        route = read_object(item, place, set(_COLUMNS) - {"source_node", "target_node", "hops"})
-        one, other = (read_whole(route[key], place) for key in ("source", "target"))
-        units, layer = (read_whole(route[key], place) for key in ("chunks", "layer"))
-        links = read_wholes(route["links"], place)
-        if any(not 0 <= link < topology.n_links for link in links):
-            raise FormatError(f"{place}: links must be 0 to {topology.n_links - 1}")
-        if list(read_wholes(route["ports"], place)) != [ports[link] for link in links]:
-            raise FormatError(f"{place}: ports and links disagree; the file is for another fabric")
-        index, first = chunk.get((one, other), (0, 0))
-        if (route["route"], route["first_chunk"]) != (index, first):
-            raise FormatError(f"{place}: expected route {index} of its pair, from chunk {first}")
-        chunk[one, other] = index + 1, first + units
-        routes.append((one, other, units, layer, links))
-    schedule = routes_from_paths(collective.n_ranks, read_whole(file["n_chunks"], "n_chunks"), routes)
-    if schedule.n_layers != file["n_layers"]:
-        raise FormatError(f"route file: {schedule.n_layers} layers are used, not {file['n_layers']}")
-    return schedule

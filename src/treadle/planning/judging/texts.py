@@ -13,7 +13,7 @@ from treadle.formats.cpu.reader import MAX_TEXT
 from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.msccl.writer import Profile
 from treadle.formats.mscclpp.judge import interpret_mscclpp_json
-from treadle.formats.nccl.writer import parse_nccl_graph
+from treadle.formats.nccl.reader import parse_nccl_graph
 
 _SIGNS = {"<algo": "msccl-xml", "<cpu": "cpu-xml", "<graphs": "nccl-graph", "{": "mscclpp-json"}
 """How each format begins, after comments; of JSON files only those with "gpus" are plans for MSCCL++."""

@@ -24,7 +24,8 @@ from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.msccl.writer import Profile, emit_msccl_xml
 from treadle.formats.mscclpp.judge import interpret_mscclpp_json
 from treadle.formats.mscclpp.writer import emit_mscclpp_json
-from treadle.formats.nccl.writer import emit_nccl_graph, find_rings, joined_rings, parse_nccl_graph
+from treadle.formats.nccl.reader import joined_rings, parse_nccl_graph
+from treadle.formats.nccl.writer import emit_nccl_graph, find_rings
 from treadle.formats.selection.grids import facts_of
 from treadle.formats.selection.served import Selector, served
 from treadle.planning.judging.point_to_point import Shortfall, shortfall

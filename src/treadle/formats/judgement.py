@@ -1,0 +1,125 @@
+"""What a format's judge is asked and what it answers: values alone, which judges of all formats share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from treadle.errors import FormatError
+from treadle.schedules.collective import Collective
+from treadle.schedules.schedule import Schedule
+from treadle.topologies.topology import Topology
+
+
+class Check(StrEnum):
+    """What a judge did with files that it had parsed."""
+
+    EXECUTED = "executed"
+    """Carried out every operation, by an interpreter that shares no code with the writer."""
+    COMPARED = "compared"
+    """Compared what they hold with the plan."""
+    PARSED = "parsed"
+    """Nothing more."""
+
+
+_WORDS = MappingProxyType(
+    {
+        Check.EXECUTED: "parsed back and executed by Treadle's own interpreter{}",
+        Check.COMPARED: "parsed back and compared with the plan{}; nothing executed",
+        Check.PARSED: "parsed back{}; nothing executed",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What files should hold.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    schedule : Schedule
+        As it is written.
+    boxes : tuple of tuple of int
+        The ranks of each box, in the order of their devices.
+    """
+
+    topology: Topology
+    collective: Collective
+    schedule: Schedule
+    boxes: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What files are judged by, besides their content.
+
+    Parameters
+    ----------
+    source : str
+        Name for messages; empty for that of the format.
+    profile : str, optional
+        Whose limits hold, where a format has several dialects; None: the first that fits.
+    root : int
+        Of a broadcast or reduce whose text does not name it.
+    rank : int, optional
+        The files are this rank's part alone.
+    planned : Planned, optional
+        What they should hold; None for somebody else's.
+    """
+
+    source: str = ""
+    profile: str | None = None
+    root: int = 0
+    rank: int | None = None
+    planned: Planned | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a judge found, and what it did to find it.
+
+    Parameters
+    ----------
+    check : Check
+    violations : tuple of str
+        What is wrong; empty if nothing is.
+    counts : tuple of (str, int)
+        What the files consist of: nouns and how many.
+    n_ranks : int
+    collective : str
+        Empty where the files serve several.
+    detail : str
+        What the words of `check` leave open, with the comma or colon that joins it to them.
+    variant : str
+        Which of the format's forms it is, as it is written after the format's name.
+    """
+
+    check: Check
+    violations: tuple[str, ...]
+    counts: tuple[tuple[str, int], ...]
+    n_ranks: int
+    collective: str = ""
+    detail: str = ""
+    variant: str = ""
+
+    @property
+    def words(self) -> str:
+        """What was done, for people.
+
+        Examples
+        --------
+        >>> Judgement(Check.PARSED, (), (), 2, detail=", rank 1 alone").words
+        'parsed back, rank 1 alone; nothing executed'
+        """
+        return _WORDS[self.check].format(self.detail)
+
+
+def decoded(data: bytes, source: str) -> str:
+    """A file's characters; FormatError if it is no UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"byte {error.start} is no UTF-8", source=source) from None

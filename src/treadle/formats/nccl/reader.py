@@ -1,0 +1,99 @@
+"""Reads NCCL graph files as NCCL does.
+
+Shares no code with the writer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lxml import etree
+
+from treadle.errors import FormatError
+
+MAX_CHANNELS = 32
+"""NCCL's MAXCHANNELS."""
+MAX_TEXT = 2**20
+_RING = 4
+"""NCCL_TOPO_PATTERN_RING."""
+
+
+@dataclass(frozen=True)
+class NcclGraph:
+    """A graph file as NCCL reads it.
+
+    Parameters
+    ----------
+    channels : tuple of tuple of int
+        For each channel the GPUs of a box (their device numbers), in the order that data pass.
+    cards : tuple of (int, int)
+        For each channel the network cards by which data come in and go out; empty within one box.
+    """
+
+    channels: tuple[tuple[int, ...], ...]
+    cards: tuple[tuple[int, int], ...]
+
+
+def parse_nccl_graph(text: str, *, source: str = "NCCL graph") -> NcclGraph:
+    """Read the ring graph of a graph file, as NCCL would; FormatError if it is malformed or hostile."""
+    if len(text) > MAX_TEXT or re.search(r"<!(?!--)", text):
+        raise FormatError(f"expected at most {MAX_TEXT} characters and no DTD or entity", source=source)
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    try:
+        top = etree.fromstring(text.encode(), parser)
+    except (etree.XMLSyntaxError, UnicodeEncodeError) as error:
+        raise FormatError(f"not well-formed ({error})".replace("\n", " "), source=source) from None
+    graphs = [child for child in top if child.tag == "graph" and child.get("id") == "0"]
+    if top.tag != "graphs" or len(graphs) != 1 or graphs[0].get("pattern") != str(_RING):
+        raise FormatError(f"expected <graphs> with one <graph id=0 pattern={_RING}>", source=source)
+    channels = [child for child in graphs[0] if child.tag == "channel"]
+    if graphs[0].get("nchannels") != str(len(channels)) or not 1 <= len(channels) <= MAX_CHANNELS:
+        raise FormatError(
+            f"{len(channels)} channels do not fit nchannels or 1 to {MAX_CHANNELS}", source=source
+        )
+    chains, cards = [], []
+    for channel in channels:
+        ends = {
+            tag: [_device(child, source) for child in channel if child.tag == tag] for tag in ("gpu", "net")
+        }
+        if not ends["gpu"] or len(set(ends["gpu"])) < len(ends["gpu"]) or len(ends["net"]) not in (0, 2):
+            raise FormatError("a channel needs each gpu once, and no net or two", source=source)
+        chains.append(tuple(ends["gpu"]))
+        cards += [(ends["net"][0], ends["net"][1])] if ends["net"] else []
+    if len({frozenset(chain) for chain in chains}) > 1 or len(cards) not in (0, len(chains)):
+        raise FormatError("channels differ in their gpus, or some have no net", source=source)
+    return NcclGraph(tuple(chains), tuple(cards))
+
+
+def _device(element: etree._Element, source: str) -> int:
+    value = element.get("dev", "")
+    if not re.fullmatch(r"[0-9a-f]{1,8}", value):
+        raise FormatError(f"dev={value[:20]!r}: expected a hexadecimal number", source=source)
+    return int(value, 16)
+
+
+def joined_rings(graphs: Sequence[NcclGraph]) -> list[tuple[int, ...]]:
+    """The rings that NCCL makes of the graphs of its boxes: box after box, each along its channel.
+
+    Ranks are counted box by box, in each by device; rings begin at rank 0. Data may leave a box by another
+    card than they enter the next by (`crossnic`): whether the network joins the two is the fabric's affair.
+
+    Raises
+    ------
+    FormatError
+        If boxes differ in their numbers of channels.
+    """
+    if len({len(graph.channels) for graph in graphs}) != 1:
+        raise FormatError("NCCL graph: the boxes differ in their numbers of channels")
+    rings = []
+    for number in range(len(graphs[0].channels)):
+        order: list[int] = []
+        for graph in graphs:
+            chain = graph.channels[number]
+            rank_of = {device: len(order) + rank for rank, device in enumerate(sorted(chain))}
+            order += [rank_of[device] for device in chain]
+        start = order.index(0)
+        rings.append((*order[start:], *order[:start]))
+    return rings

@@ -1,0 +1,118 @@
+"""Compares route files with the plan: every route of the one is a route of the other, link by link.
+
+What a card is told, ports and the nodes where hops set out, is held against the fabric's links. Whether the
+routes are right (they lead from source to target, no layer can deadlock) is the verifier's affair, which has
+judged the plan. Shares no code with the writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+
+from treadle.formats.judgement import Check, Judgement, Planned, Terms, decoded
+from treadle.formats.routes.reader import (
+    FileRoute,
+    RouteFile,
+    own_faults,
+    ports_of,
+    read_route_csv,
+    read_route_json,
+    read_route_xml,
+)
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+
+MAX_VIOLATIONS = 1000
+
+
+def read_json(data: bytes, terms: Terms) -> RouteFile:
+    """The JSON."""
+    return _read(read_route_json, data, terms)
+
+
+def read_csv(data: bytes, terms: Terms) -> RouteFile:
+    """The CSV."""
+    return _read(read_route_csv, data, terms)
+
+
+def read_xml(data: bytes, terms: Terms) -> RouteFile:
+    """The XML."""
+    return _read(read_route_xml, data, terms)
+
+
+def judge_json(files: Sequence[bytes], terms: Terms) -> Judgement:
+    """The JSON against the plan."""
+    return _judged(read_json(files[0], terms), terms)
+
+
+def judge_csv(files: Sequence[bytes], terms: Terms) -> Judgement:
+    """The CSV against the plan."""
+    return _judged(read_csv(files[0], terms), terms)
+
+
+def judge_xml(files: Sequence[bytes], terms: Terms) -> Judgement:
+    """The XML against the plan."""
+    return _judged(read_xml(files[0], terms), terms)
+
+
+def _read(reader: Callable[..., RouteFile], data: bytes, terms: Terms) -> RouteFile:
+    source = terms.source or "route file"
+    return reader(decoded(data, source), source=source)
+
+
+def _judged(file: RouteFile, terms: Terms) -> Judgement:
+    n_ranks = 1 + max((max(route.source, route.target) for route in file.routes), default=-1)
+    counts = (("route", len(file.routes)), ("hop", sum(len(route.links) for route in file.routes)))
+    faults = list(own_faults(file.routes))
+    planned = terms.planned
+    if planned is None:
+        return Judgement(Check.PARSED, _listed(faults), counts, n_ranks, "alltoall")
+    faults += _compared(file, planned)
+    detail = ", route by route"
+    return Judgement(Check.COMPARED, _listed(faults), counts, n_ranks, "alltoall", detail)
+
+
+def _listed(faults: list[str]) -> tuple[str, ...]:
+    more = len(faults) - MAX_VIOLATIONS
+    return (*faults[:MAX_VIOLATIONS], *((f"and {more} more",) if more > 0 else ()))
+
+
+def _compared(file: RouteFile, planned: Planned) -> Iterator[str]:
+    """Where file and plan differ."""
+    schedule, topology = planned.schedule, planned.topology
+    if isinstance(schedule, TimedRoutes):
+        schedule = schedule.routes
+    if not isinstance(schedule, RouteSchedule):
+        yield "the plan has no routes"
+        return
+    names = tuple(topology.node_names[node] for node in planned.collective.ranks)
+    if file.ranks not in (None, names):
+        yield "the ranks are not those of the plan"
+    for what, said, is_so in (
+        ("chunks", file.n_chunks, schedule.n_chunks),
+        ("layers", file.n_layers, schedule.n_layers),
+    ):
+        if said not in (None, is_so):
+            yield f"{said} {what}, the plan has {is_so}"
+    ports = ports_of(topology)
+    tails = topology.tails.tolist()
+    columns = (schedule.source, schedule.target, schedule.layer, schedule.units)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for place, (route, row) in enumerate(zip_longest(file.routes, rows)):
+        if route is None or row is None:
+            yield f"{len(file.routes)} routes, the plan has {schedule.n_paths}"
+            return
+        links = tuple(schedule.path(place).tolist())
+        if (route.source, route.target, route.layer, route.chunks, route.links) != (*row, links):
+            yield f"route {place}: differs from the plan's, {row[0]} to {row[1]} in layer {row[2]}"
+        elif list(route.ports) != [ports[link] for link in links]:
+            yield f"route {place}: ports {list(route.ports)} are not those of its links"
+        elif not _names_its_way(route, names, [topology.node_names[tails[link]] for link in links]):
+            yield f"route {place}: names nodes that are not on its way"
+
+
+def _names_its_way(route: FileRoute, ranks: Sequence[str], way: list[str]) -> bool:
+    """Whether the names are the ends', or those of the nodes where the hops set out; or there are none."""
+    ends = (ranks[route.source], ranks[route.target])
+    return not route.nodes or route.nodes in (ends, tuple(way))
