@@ -7,9 +7,11 @@ from treadle.lazy import load_lazily
 TYPE_CHECKING = False  # as typing's, which takes longer to load than everything else here
 if TYPE_CHECKING:
     from treadle._version import __version__ as __version__
+    from treadle.planning import Format as Format
     from treadle.planning import bound as bound
     from treadle.planning import compare as compare
     from treadle.planning import lower as lower
+    from treadle.planning import register_format as register_format
     from treadle.planning import repair as repair
     from treadle.planning import run as run
     from treadle.planning import solve as solve
@@ -26,7 +28,17 @@ else:
         __name__,
         {
             "treadle._version": ("__version__",),
-            "treadle.planning": ("bound", "compare", "lower", "repair", "run", "solve", "verify"),
+            "treadle.planning": (
+                "Format",
+                "bound",
+                "compare",
+                "lower",
+                "register_format",
+                "repair",
+                "run",
+                "solve",
+                "verify",
+            ),
             "treadle.schedules.collective": ("Collective", "CollectiveKind"),
             "treadle.schedules.plan_files.archive": ("load_plan", "save_plan"),
             "treadle.topologies": ("Topology", "TopologyBuilder", "parse"),

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from treadle.cli.main import main
-from treadle.formats.msccl.blocks import LIMITS, Profile
-from treadle.planning import TargetFormat
+from treadle.formats.msccl.blocks import LIMITS
+from treadle.formats.msccl.profile import Profile
+from treadle.planning import own_formats
 
 
 def page(repository: Path) -> str:
@@ -35,8 +36,16 @@ def test_commands_run(
 
 def test_every_format_and_limit_is_listed(repository: Path) -> None:
     text = page(repository)
-    for target in TargetFormat:
-        assert f"| `{target}` |" in text
+    for record in own_formats():
+        cells = (
+            f"`{record.name}`",
+            record.files,
+            record.readers,
+            record.collectives,
+            record.sizes,
+            record.check,
+        )
+        assert f"| {' | '.join(cells)} |" in text
     for name, values in (
         ("steps of a thread block", [LIMITS[profile].steps for profile in Profile]),
         ("thread blocks of a rank", [LIMITS[profile].thread_blocks for profile in Profile]),

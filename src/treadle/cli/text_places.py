@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.errors import FormatError
-from treadle.planning import Profile, TargetFormat
+from treadle.planning import Format, Profile
 
 _HEAD = 4096
-"""Bytes of a file in which an MSCCL text has begun."""
-_MSCCL_TEXT = re.compile(rb"\s*(?:<!--.*?-->\s*)*<algo[\s>]", re.DOTALL)
+"""Bytes of a file in which a text has begun."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +23,13 @@ class Place:
         Of the file, or the prefix of several.
     is_own_folder : bool
         Whether a folder was named, and the file's name follows from the plan's.
+    target : Format
+        Of the files.
     """
 
     path: Path
     is_own_folder: bool
+    target: Format
 
     def make_folder(self) -> None:
         """Make the folder that was named; FormatError if it cannot be."""
@@ -45,21 +46,21 @@ class Place:
         stem = path.with_suffix("") if path.suffix else path
         found = []
         for suffix, data in files:
-            ending = "" if suffix.endswith(".et") else path.suffix
+            ending = "" if suffix.endswith(self.target.extension) else path.suffix
             found.append((path if not suffix else stem.with_name(f"{stem.name}{suffix}{ending}"), data))
         return found
 
 
-def place_of(output: str, plan: Path, to: TargetFormat) -> Place:
+def place_of(output: str, plan: Path, target: Format) -> Place:
     """A file as it was named; in a folder, one that is named like the plan."""
     path = Path(output)
     if not (output.endswith(("/", os.sep)) or path.is_dir()):
-        return Place(path, is_own_folder=False)
-    ending = {TargetFormat.MSCCLPP_JSON: ".json", TargetFormat.CHAKRA: ""}.get(to, ".xml")
-    return Place(path / f"{plan.stem}{ending}", is_own_folder=True)
+        return Place(path, is_own_folder=False, target=target)
+    ending = "" if target.is_per_rank else target.extension
+    return Place(path / f"{plan.stem}{ending}", is_own_folder=True, target=target)
 
 
-def check_folder(place: Place, to: TargetFormat, profile: Profile | None) -> None:
+def check_folder(place: Place, profile: Profile | None) -> None:
     """Refuse a folder with files that MSCCL cannot parse: it would end at the first one.
 
     Raises
@@ -67,12 +68,12 @@ def check_folder(place: Place, to: TargetFormat, profile: Profile | None) -> Non
     FormatError
         Names the file. The legacy runtime takes files by name, and other runtimes read no folder.
     """
-    if not place.is_own_folder or to is not TargetFormat.MSCCL_XML or profile is Profile.LEGACY:
+    if not place.is_own_folder or not place.target.parses_folder or profile is Profile.LEGACY:
         return
     folder = place.path.parent
     try:
         others = [entry for entry in sorted(folder.iterdir()) if entry != place.path and entry.is_file()]
-        foreign = [entry for entry in others if not _is_msccl_text(entry)]
+        foreign = [entry for entry in others if not _is_of(place.target, entry)]
     except FileNotFoundError:
         return
     except OSError as error:
@@ -85,6 +86,6 @@ def check_folder(place: Place, to: TargetFormat, profile: Profile | None) -> Non
         )
 
 
-def _is_msccl_text(path: Path) -> bool:
+def _is_of(target: Format, path: Path) -> bool:
     with path.open("rb") as stream:
-        return _MSCCL_TEXT.match(stream.read(_HEAD)) is not None
+        return target.is_begun_by(stream.read(_HEAD).decode("utf-8", "replace"))

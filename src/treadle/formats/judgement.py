@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -42,14 +43,14 @@ class Planned:
     collective : Collective
     schedule : Schedule
         As it is written.
-    boxes : tuple of tuple of int
-        The ranks of each box, in the order of their devices.
+    boxes : callable
+        Finds the ranks of each box, in the order of their devices.
     """
 
     topology: Topology
     collective: Collective
     schedule: Schedule
-    boxes: tuple[tuple[int, ...], ...]
+    boxes: Callable[[], tuple[tuple[int, ...], ...]]
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,10 @@ class Judgement:
         What the words of `check` leave open, with the comma or colon that joins it to them.
     variant : str
         Which of the format's forms it is, as it is written after the format's name.
+    n_chunks : int, optional
+        Equal parts of the buffer that the files name.
+    is_part : bool
+        They hold one rank of several, which was judged alone.
     """
 
     check: Check
@@ -104,6 +109,8 @@ class Judgement:
     collective: str = ""
     detail: str = ""
     variant: str = ""
+    n_chunks: int | None = None
+    is_part: bool = False
 
     @property
     def words(self) -> str:

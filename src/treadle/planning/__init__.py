@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING
 from treadle.lazy import load_lazily
 
 if TYPE_CHECKING:
+    from treadle.formats.format import Format as Format
+    from treadle.formats.format import all_formats as all_formats
+    from treadle.formats.format import find_format as find_format
+    from treadle.formats.format import own_formats as own_formats
+    from treadle.formats.format import register_format as register_format
+    from treadle.formats.judgement import Check as Check
+    from treadle.formats.msccl.profile import Profile as Profile
     from treadle.planning.designing.design import DesignResult as DesignResult
     from treadle.planning.designing.design import DesignRow as DesignRow
     from treadle.planning.designing.design import design as design
@@ -68,6 +75,7 @@ if TYPE_CHECKING:
     from treadle.planning.solving.routing import RouteFormat as RouteFormat
     from treadle.planning.solving.routing import RoutesResult as RoutesResult
     from treadle.planning.solving.routing import routes as routes
+    from treadle.planning.solving.routing import routes_lowered as routes_lowered
     from treadle.planning.solving.routing import routes_of as routes_of
     from treadle.planning.solving.routing import routes_summary as routes_summary
     from treadle.planning.solving.routing import routes_text as routes_text
@@ -77,7 +85,6 @@ if TYPE_CHECKING:
     from treadle.planning.writing.lower import FriendlierTrees as FriendlierTrees
     from treadle.planning.writing.lower import Loading as Loading
     from treadle.planning.writing.lower import Lowered as Lowered
-    from treadle.planning.writing.lower import Profile as Profile
     from treadle.planning.writing.lower import TargetFormat as TargetFormat
     from treadle.planning.writing.lower import lower as lower
     from treadle.synthesis.alltoall.rate.certificate import RateResult as RateResult
@@ -87,6 +94,15 @@ else:
     __all__, __getattr__ = load_lazily(
         __name__,
         {
+            "treadle.formats.format": (
+                "Format",
+                "all_formats",
+                "find_format",
+                "own_formats",
+                "register_format",
+            ),
+            "treadle.formats.judgement": ("Check",),
+            "treadle.formats.msccl.profile": ("Profile",),
             "treadle.planning.solving.alltoall": ("uniform_bandwidth",),
             "treadle.planning.solving.bounds": ("Bound", "BoundResult", "bound"),
             "treadle.planning.solving.candidate": ("Form",),
@@ -119,7 +135,6 @@ else:
                 "FriendlierTrees",
                 "Loading",
                 "Lowered",
-                "Profile",
                 "TargetFormat",
                 "lower",
             ),
@@ -130,6 +145,7 @@ else:
                 "RouteFormat",
                 "RoutesResult",
                 "routes",
+                "routes_lowered",
                 "routes_of",
                 "routes_summary",
                 "routes_text",

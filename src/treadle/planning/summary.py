@@ -315,7 +315,11 @@ def shortfall_summary(lacking: Shortfall | None) -> dict[str, object]:
 
 def text_summary(result: Lowered) -> dict[str, object]:
     """What ``lower --json`` says of a text besides its contents: chunks, sizes, checks and loading."""
-    values: dict[str, object] = {"checked": result.checked, "interpreted": result.is_executed}
+    values: dict[str, object] = {
+        "judged": result.judgement.check.value,
+        "checked": result.checked,
+        "interpreted": result.is_executed,
+    }
     if result.n_operations is not None:
         values["operations"] = result.n_operations
     if result.n_chunks is not None:

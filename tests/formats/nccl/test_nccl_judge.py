@@ -23,7 +23,7 @@ def written(plan: Plan) -> list[bytes]:
 
 def judged(files: list[bytes], plan: Plan) -> Judgement:
     boxes = find_boxes(plan.topology, plan.collective)
-    planned = Planned(plan.topology, plan.collective, plan.entries[-1].schedule, boxes)
+    planned = Planned(plan.topology, plan.collective, plan.entries[-1].schedule, lambda: boxes)
     return judge(files, Terms(planned=planned))
 
 

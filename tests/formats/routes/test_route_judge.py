@@ -33,7 +33,7 @@ def text(form: str) -> str:
 
 def judged(form: str, content: str) -> Judgement:
     made = plan()
-    planned = Planned(made.topology, made.collective, made.entries[-1].schedule, ())
+    planned = Planned(made.topology, made.collective, made.entries[-1].schedule, tuple)
     return JUDGES[form]([content.encode()], Terms(planned=planned))
 
 

@@ -9,13 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from samples.format_samples import NAMES, taken, words
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import ScheduleError
 from treadle.formats.msccl.judge import interpret_msccl_xml
-from treadle.planning import Profile, TargetFormat
-from treadle.planning.judging.point_to_point import Asked, shortfall
+from treadle.formats.request import Asked
+from treadle.planning import Profile, TargetFormat, find_format
+from treadle.planning.judging.point_to_point import shortfall
 from treadle.program.lower import lower
+from treadle.schedules.plan_files.archive import save_plan
 
 
 @pytest.mark.parametrize("fabric", ["dgx_h100(2, nvls=True)", "dgx_a100(2)", "mi250(1)"])
@@ -90,21 +93,20 @@ def test_instances_multiply_chunks(target: TargetFormat) -> None:
     assert three.n_chunks == 3 * one.n_chunks
 
 
-@pytest.mark.parametrize("target", TargetFormat)
-def test_loading_is_told(target: TargetFormat, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan, out = str(tmp_path / "ring.plan"), str(tmp_path / "folder" / "ring.text")
+@pytest.mark.parametrize("name", NAMES)
+def test_loading_is_told(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = taken(name)[0][0]
+    path, out = str(tmp_path / "ring.plan"), str(tmp_path / "folder" / "ring.text")
     (tmp_path / "folder").mkdir()
-    sized = ["--size", "1MB"] if target is TargetFormat.CHAKRA else []
-    assert main(["solve", "ring(4)", "allgather", "--algorithm", "ring", "-o", plan, "-q"]) == 0
-    assert main(["lower", plan, "--to", target, "-o", out, *sized]) == 0
+    save_plan(tmp_path / "ring.plan", plan)
+    command = ["lower", path, "--to", name, "-o", out, *words(find_format(name), plan)]
+    assert main(command) == 0
     shown = capsys.readouterr().out
     for word in ("load ", "seen ", "left aside "):
         assert f"\n{word}" in shown
     assert str(tmp_path / "folder") in shown
-    assert main(["lower", plan, "--to", target, "-o", out, *sized, "--json"]) == 0
+    assert main([*command, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert values["interpreted"] == (target is not TargetFormat.NCCL_GRAPH)
-    assert not values["loaded_by_runtime"]
     assert str(tmp_path / "folder") in json.dumps([values["environment"], values["check"], values["code"]])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -12,23 +11,20 @@ from typing import Any
 
 import pytest
 
+from samples.format_samples import NAMES, needed
 from samples.program_cases import fabric
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.formats.format import all_formats, find_format
 from treadle.formats.mscclpp.writer import emit_mscclpp_json
-from treadle.planning import Profile, TargetFormat
+from treadle.planning import Profile
 from treadle.program.program import Operation, OperationKind, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
 
-ROOTLESS = (TargetFormat.MSCCL_XML, TargetFormat.MSCCLPP_JSON)
-
-
-def sized(target: TargetFormat) -> dict[str, Any]:
-    """What the format cannot do without."""
-    return {"size_bytes": 2**20} if target is TargetFormat.CHAKRA else {}
+ROOTLESS = tuple(record.name for record in all_formats() if "accept_any_root" in record.options)
 
 
 # --- options
@@ -60,18 +56,15 @@ def samples() -> list[Plan]:
     return [planning.solve(fabric, collective, **options).plan for fabric, collective, options in SAMPLES]
 
 
-@pytest.mark.parametrize("target", TargetFormat)
+@pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_option_makes_a_difference_or_is_refused(
-    option: str, target: TargetFormat, samples: list[Plan]
-) -> None:
+def test_an_option_makes_a_difference_or_is_refused(option: str, target: str, samples: list[Plan]) -> None:
     """The text of some plan differs, or every plan is refused by the option's name."""
     refused = differs = 0
     for plan, value in itertools.product(samples, OPTIONS[option]):
-        given = sized(target) | {option: value}
-        rooted = {"accept_any_root": True} if target in ROOTLESS and plan.collective.root is not None else {}
+        given = needed(find_format(target), plan)
         try:
-            other = planning.lower(plan, to=target, **(rooted | given)).files
+            other = planning.lower(plan, to=target, **(given | {option: value})).files
         except ScheduleError as error:
             name = "--" + option.removesuffix("_bytes").replace("_", "-")
             refused += str(error).startswith(f"{name} is for ")
@@ -79,7 +72,7 @@ def test_an_option_makes_a_difference_or_is_refused(
         except InfeasibleError:
             continue
         try:
-            differs += planning.lower(plan, to=target, **sized(target), **rooted).files != other
+            differs += planning.lower(plan, to=target, **given).files != other
         except (ScheduleError, InfeasibleError):
             differs += 1  # only with the option
     assert bool(refused) != bool(differs)
@@ -90,9 +83,9 @@ def test_channels_of_an_nccl_graph_are_refused(tmp_path: Path, capsys: pytest.Ca
     plan = str(tmp_path / "ring.plan")
     assert main(["solve", "ring(4)", "allgather", "--algorithm", "ring", "-o", plan, "-q"]) == 0
     for words, said in (
-        (["--channels", "4"], "--channels is for msccl-xml, cpu-xml and chakra; nccl-graph has nothing"),
+        (["--channels", "4"], "--channels is for chakra, cpu-xml and msccl-xml; nccl-graph has nothing"),
         (["--profile", "rccl"], "--profile is for msccl-xml; nccl-graph has nothing"),
-        (["--in-place"], "--in-place is for msccl-xml, mscclpp-json, cpu-xml and chakra"),
+        (["--in-place"], "--in-place is for chakra, cpu-xml, msccl-xml and mscclpp-json"),
         (["--chunks", "8"], "--chunks is for msccl-xml and mscclpp-json"),
     ):
         assert main(["lower", plan, "--to", "nccl-graph", *words]) == 2
@@ -127,7 +120,7 @@ def test_a_pipeline_that_nothing_flows_through_is_refused() -> None:
 
 @pytest.mark.parametrize("target", ROOTLESS)
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
-def test_roots_that_no_runtime_compares(collective: str, target: TargetFormat) -> None:
+def test_roots_that_no_runtime_compares(collective: str, target: str) -> None:
     plan = planning.solve("hypercube(2)", collective, root=3).plan
     with pytest.raises(
         ScheduleError, match=rf"the text of root 3 .* {collective} of any root .*--accept-any-root"
@@ -140,10 +133,11 @@ def test_roots_that_no_runtime_compares(collective: str, target: TargetFormat) -
 
 def test_formats_that_name_the_root_ask_nothing() -> None:
     plan = planning.solve("hypercube(2)", "broadcast", root=3).plan
-    for target in (TargetFormat.CPU_XML, TargetFormat.CHAKRA):
-        assert planning.lower(plan, to=target, **sized(target)).faults == ()
+    for target in ("cpu-xml", "chakra"):
+        options = needed(find_format(target), plan)
+        assert planning.lower(plan, to=target, **options).faults == ()
         with pytest.raises(ScheduleError, match=r"--accept-any-root is for msccl-xml and mscclpp-json"):
-            planning.lower(plan, to=target, accept_any_root=True, **sized(target))
+            planning.lower(plan, to=target, accept_any_root=True, **options)
     plan = planning.solve("hypercube(2)", "allgather").plan
     with pytest.raises(ScheduleError, match="allgather has no root"):
         planning.lower(plan, accept_any_root=True)
@@ -246,32 +240,14 @@ def test_a_folder_that_cannot_be_made(ring: Path, tmp_path: Path, capsys: pytest
 # --- what is printed
 
 
-@pytest.mark.parametrize("target", TargetFormat)
-def test_only_what_was_done_is_claimed(
-    target: TargetFormat, ring: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--size", "1MB"] if target is TargetFormat.CHAKRA else []
-    assert main(["lower", str(ring), "--to", target, "-o", f"{tmp_path}/texts/", *words]) == 0
-    (checked,) = re.findall(r"^checked .*$", capsys.readouterr().out, re.MULTILINE)
-    assert main(["lower", str(ring), "--to", target, "-o", f"{tmp_path}/texts/", *words, "--json"]) == 0
-    values = json.loads(capsys.readouterr().out)
-    assert values["checked"] in checked
-    executed = target not in (TargetFormat.NCCL_GRAPH, TargetFormat.CHAKRA)
-    assert ("executed by Treadle's own interpreter" in checked) == executed
-    assert values["interpreted"] == (target is not TargetFormat.NCCL_GRAPH)
-    # a graph is no program
-    assert ("operations" in values) == ("chunks" in values) == (target is not TargetFormat.NCCL_GRAPH)
-    assert ("nothing executed" in checked) == (target is TargetFormat.NCCL_GRAPH)
-
-
 def test_a_part_of_a_trace_is_read_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = str(tmp_path / "large.plan")
     assert main(["solve", "dgx_a100:3,4", "allgather", "--form", "factored", "-o", plan, "-q"]) == 0
     assert main(["lower", plan, "--to", "chakra", "--size", "1MB", "--rank", "1", "-o", f"{plan}.t"]) == 0
     said = capsys.readouterr().out
-    assert "rank 1 alone; nothing played" in said
+    assert "parsed back, rank 1 alone; nothing executed" in said
     assert main(["lower", plan, "--to", "cpu-xml", "--rank", "1", "-o", f"{plan}.xml"]) == 0
-    assert "played by Treadle's own interpreter, rank 1 alone" in capsys.readouterr().out
+    assert "executed by Treadle's own interpreter, rank 1 alone" in capsys.readouterr().out
 
 
 def test_sums_are_all_that_mscclpp_reduces_to() -> None:
@@ -279,7 +255,7 @@ def test_sums_are_all_that_mscclpp_reduces_to() -> None:
         plan = planning.solve("hypercube(2)", collective).plan
         for target in ROOTLESS:
             cautions = planning.lower(plan, to=target).cautions
-            assert bool(cautions) == (sums and target is TargetFormat.MSCCLPP_JSON)
+            assert bool(cautions) == (sums and target == "mscclpp-json")
 
 
 def test_plans_of_mscclpp_differ_in_name() -> None:

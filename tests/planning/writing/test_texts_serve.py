@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from types import SimpleNamespace
 
 import pytest
 from lxml import etree
@@ -14,11 +13,11 @@ from lxml import etree
 from reference.runtime_selection import POWERS, call_of, serves_msccl, serves_mscclpp
 from treadle import planning
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.formats.judgement import Check, Judgement
+from treadle.formats.options import TextOptions
+from treadle.formats.request import TextRequest
 from treadle.formats.selection.grids import MAX_LOSS, choose_grid, regrid
 from treadle.formats.selection.served import Selector, TextFacts, served_sizes
-from treadle.planning.writing import writers
-from treadle.planning.writing.options import TextOptions
-from treadle.planning.writing.request import TextRequest
 from treadle.program.lower import lower
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import SPANNING_KINDS
@@ -60,9 +59,9 @@ def test_two_boxes_of_mi250_serve_nearly_all_powers_of_two(
     collective: str, trees: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if collective != "allgather":  # what long texts do is other tests' business
-        seen = SimpleNamespace(violations=(), n_messages=0, n_steps=0, n_operations=0, n_thread_blocks=0)
-        for name in ("interpret_msccl_xml", "interpret_mscclpp_json"):
-            monkeypatch.setattr(writers, name, lambda *_, **__: seen)
+        found = Judgement(Check.EXECUTED, (), (), 16)
+        for name in ("msccl", "mscclpp"):
+            monkeypatch.setattr(f"treadle.formats.{name}.judge_text.judge", lambda *_: found)
     judge_two_boxes(plan_of("mi250:2", collective, trees), collective)
 
 

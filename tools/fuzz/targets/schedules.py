@@ -17,7 +17,6 @@ from samples.strategies import extreme_topologies, sparse_demands
 from treadle import planning
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.planning.problem import pose
-from treadle.planning.writing.options import HEEDED
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
@@ -270,13 +269,13 @@ def _check_round_trip(case: Case) -> None:
     if case["simulated"] >= LARGE and plan.optimal_algbw is not None:
         fastest = Fraction(case["simulated"]) / plan.optimal_algbw
         require(row.time >= fastest * (1 - TOLERANCE_OF_TIME), "faster than the bound", (row.time, fastest))
-    target = planning.TargetFormat(case["to"])
+    target = planning.find_format(case["to"])
     asked = {"in_place": case["in_place"], "channels": case["channels"], "size_bytes": 2**20}
-    heeded = {name: value for name, value in asked.items() if name in HEEDED[target]}
-    if plan.collective.root is not None and "accept_any_root" in HEEDED[target]:
+    heeded = {name: value for name, value in asked.items() if name in target.options}
+    if plan.collective.root is not None and "accept_any_root" in target.options:
         heeded["accept_any_root"] = True
     try:
-        made = planning.lower(plan, to=target, **heeded)
+        made = planning.lower(plan, to=target.name, **heeded)
     except (InfeasibleError, ScheduleError):
         return  # a format need not express everything
     require(not made.faults, "a text that its own judge rejects", made.faults[:3])

@@ -16,17 +16,21 @@ from treadle.cli.status import FAILED, put
 from treadle.cli.text_places import Place, check_folder, place_of
 from treadle.engine import announce
 from treadle.errors import ScheduleError
-from treadle.planning import Loading, Lowered, Profile, TargetFormat
+from treadle.planning import Format, Loading, Lowered, Profile, find_format, own_formats
 from treadle.planning.summary import shortfall_summary, text_summary, throughput
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.plan import Plan
 from treadle.units import parse_size
 
+_NAMES = ", ".join(record.name for record in own_formats())
+
 
 def command(
     plan: PlanArgument,
-    to: Annotated[TargetFormat, typer.Option(help="Format to write.")] = TargetFormat.MSCCL_XML,
+    to: Annotated[
+        str, typer.Option(help=f"Format to write: {_NAMES}, or a plug-in's.", metavar="FORMAT")
+    ] = "msccl-xml",
     output_path: Annotated[
         str | None,
         typer.Option("-o", "--output", help="File, or folder (one to be made ends in /); default stdout."),
@@ -77,11 +81,12 @@ def command(
 ) -> int:
     """Write a plan as text for a runtime, once that text has been read back and checked."""
     output = Output(json, quiet or output_path is None)
-    if output_path is None and to is TargetFormat.CHAKRA:
-        raise ScheduleError("Chakra traces are a file for each rank; name them by -o PREFIX")
-    place = None if output_path is None else place_of(output_path, plan, to)
+    target = find_format(to)
+    if output_path is None and target.is_per_rank:
+        raise ScheduleError(f"{target.title} are a file for each rank; name them by -o PREFIX")
+    place = None if output_path is None else place_of(output_path, plan, target)
     if place is not None:
-        check_folder(place, to, profile)
+        check_folder(place, profile)
     try:
         with ProgressLine(quiet=quiet or json) as progress:
             announce(progress, "reading")
@@ -113,21 +118,21 @@ def command(
         return FAILED
     if place is not None:
         place.make_folder()
-        for target, data in place.targets(result.files):
-            write_bytes(target, data)
+        for path, data in place.targets(result.files):
+            write_bytes(path, data)
     elif not (json or quiet):
         put(result.text)
         for caution in result.cautions:
             warn(caution)
         if result.shortfall is not None:
             warn(describe_shortfall(loaded, result.shortfall, "the text"))
-    _report(output, loaded, result, to, profile or Profile.AZURE, place)
+    _report(output, loaded, result, target, place)
     output.result(
         {
             **throughput(loaded),
             **shortfall_summary(result.shortfall),
-            "format": to.value,
-            **({"profile": (profile or Profile.AZURE).value} if to is TargetFormat.MSCCL_XML else {}),
+            "format": to,
+            **({"profile": result.dialect} if result.dialect else {}),
             "in_place": in_place,
             **{f"{noun.replace(' ', '_')}s": count for noun, count in result.counts},
             "instances": instances,
@@ -150,15 +155,12 @@ def _slice(pipeline: str | None) -> int:
     return slices
 
 
-def _report(
-    output: Output, plan: Plan, result: Lowered, to: TargetFormat, profile: Profile, place: Place | None
-) -> None:
+def _report(output: Output, plan: Plan, result: Lowered, target: Format, place: Place | None) -> None:
     """What was written, how it was checked, what it serves, how it is loaded, and what it leaves out."""
     contents = " in ".join(counted(count, noun) for noun, count in result.counts)
-    is_msccl = to is TargetFormat.MSCCL_XML
-    runtime = f"the {profile} runtime" if is_msccl else result.loading.runtime.split(" (")[0]
+    runtime = f"the {result.dialect} runtime" if result.dialect else result.loading.runtime.split(" (")[0]
     where = "" if place is None else place.path
-    output.line(f"written     {where}: {to} for {profile if is_msccl else runtime}, {contents}")
+    output.line(f"written     {where}: {target.name} for {result.dialect or runtime}, {contents}")
     output.line(f"checked     {result.checked}; never loaded by {runtime}")
     _tell_sizes(output, result)
     _tell_loading(output, result.loading)
@@ -166,7 +168,8 @@ def _report(
         output.line(f"beware      {caution}")
     if result.shortfall is not None:
         output.line(f"note        {describe_shortfall(plan, result.shortfall, 'the text')}")
-    if isinstance(plan.entries[-1].schedule, RouteSchedule | TimedRoutes):
+    has_routes = isinstance(plan.entries[-1].schedule, RouteSchedule | TimedRoutes)
+    if has_routes and not target.holds_routes:
         output.line("note        the text names no routes: cards need them too (treadle routes PLAN -o FILE)")
 
 

@@ -23,7 +23,7 @@ from treadle.cli.solving.report import (
 from treadle.cli.status import FAILED
 from treadle.engine import announce
 from treadle.errors import ScheduleError
-from treadle.planning import Profile
+from treadle.planning import Check, Profile
 from treadle.planning.judging.texts import TextVerification, read_text, verify_text
 from treadle.planning.summary import verify_summary
 from treadle.schedules.factored import FactoredSchedule
@@ -60,7 +60,7 @@ def command(
         if topology is not None:
             raise ScheduleError(f"{plan}: a text names no fabric, so --topology does not apply")
         with ProgressLine(quiet=quiet or json) as progress:
-            announce(progress, "executing")
+            announce(progress, "judging")
             found = verify_text(text, source=str(plan), profile=profile, root=root or 0)
         return _print_text(output, plan, found)
     if profile is not None or root is not None:
@@ -123,12 +123,12 @@ def _print_text(output: Output, path: Path, found: TextVerification) -> int:
     """Tell what executing a text showed."""
     contents = ", ".join(counted(count, noun) for noun, count in found.counts)
     output.line(f"text        {path}: {found.format}, {counted(found.n_ranks, 'rank')}, {contents}")
-    if found.is_part:
+    if found.check is not Check.EXECUTED:
+        output.line("parsed      as its runtime would; it holds no program, and nothing was executed")
+    elif found.is_part:
         output.line(f"played      {found.collective}, this rank alone, as if the others did their parts")
-    elif found.collective:
-        output.line(f"executed    {found.collective}, on integer contributions; never by the runtime itself")
     else:
-        output.line("read        as its runtime would; it holds no program that could be executed")
+        output.line(f"executed    {found.collective}, on integer contributions; never by the runtime itself")
     if not found.violations:
         output.line("verified    yes: no violations")
     else:
@@ -140,6 +140,7 @@ def _print_text(output: Output, path: Path, found: TextVerification) -> int:
     output.result(
         {
             "format": found.format,
+            "judged": found.check.value,
             **({"collective": found.collective} if found.collective else {}),
             "ranks": found.n_ranks,
             **{f"{noun.replace(' ', '_')}s": count for noun, count in found.counts},

@@ -95,11 +95,17 @@ def command(
         return FAILED
     values = planning.routes_summary(result)
     if output_path is not None and form is not None:
-        write_bytes(output_path, planning.routes_text(result, form).encode())
+        lowered = planning.routes_lowered(result, form, path=str(output_path))
+        for fault in lowered.faults[:20]:
+            warn(str(fault))
+        if lowered.faults:
+            return FAILED
+        write_bytes(output_path, lowered.text.encode())
+        values |= {"routes_file": str(output_path), "judged": lowered.judgement.check.value}
     _print(output, result)
     if output_path is not None:
         output.line(f"written     {output_path}; not loaded by any adapter")
-        values["routes_file"] = str(output_path)
+        output.line(f"checked     {lowered.checked}")
     if result.seconds:
         print_seconds(output, result.seconds)
     output.result(values)

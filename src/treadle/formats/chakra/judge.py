@@ -12,6 +12,7 @@ from typing import Any
 
 from treadle.errors import FormatError
 from treadle.formats.chakra.schema import decode_error, schema
+from treadle.formats.judgement import Check, Judgement, Terms
 
 MAX_BYTES = 2**30
 """Largest trace of a rank."""
@@ -51,6 +52,34 @@ class TraceInterpretation:
     n_messages: int
     bytes_between: dict[tuple[int, int], int]
     violations: tuple[str, ...]
+
+
+def read(data: bytes, terms: Terms) -> list[TraceNode]:
+    """One rank's trace."""
+    return parse_chakra(data, source=terms.source or "Chakra trace")
+
+
+def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
+    """Play the traces of all ranks; read that of one, whose messages have no other end.
+
+    Raises
+    ------
+    FormatError
+        If a trace is malformed or hostile, or protobuf cannot read it.
+    """
+    if terms.rank is not None:
+        nodes = read(files[0], terms)
+        counts = (("node", len(nodes)),)
+        detail = f", rank {terms.rank} alone"
+        return Judgement(Check.PARSED, (), counts, 1, detail=detail, is_part=True)
+    seen = interpret_chakra(files, source=terms.source or "Chakra trace")
+    return Judgement(
+        Check.EXECUTED,
+        seen.violations,
+        (("node", seen.n_nodes), ("message", seen.n_messages), ("file", seen.n_ranks)),
+        seen.n_ranks,
+        detail=": dependences, messages and bytes, no data",
+    )
 
 
 def interpret_chakra(traces: Sequence[bytes], *, source: str = "Chakra trace") -> TraceInterpretation:

@@ -8,6 +8,7 @@ import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.chakra.schema import schema
+from treadle.formats.request import TextRequest, Written
 from treadle.program.program import OperationKind, Program
 
 VERSION = "0.0.4"
@@ -174,3 +175,17 @@ def _varint(value: int) -> bytes:
         groups[-1] |= 128
         groups.append(value & 127)
     return bytes(np.array(groups, dtype=np.uint8))
+
+
+def write(request: TextRequest) -> Written:
+    """What was asked for as a trace of each rank, or of one."""
+    program = request.program(merge=True)
+    if request.options.size_bytes < 1:
+        raise FormatError("Chakra: traces hold sizes in bytes; give one (--size 64MB)")
+    only = request.options.rank
+    traces = emit_chakra(program, request.options.size_bytes, name=request.name, only=only)
+    ranks = range(program.n_ranks) if only is None else (only,)
+    return Written(
+        files=tuple((f".{rank}.et", trace) for rank, trace in zip(ranks, traces, strict=True)),
+        program=program,
+    )

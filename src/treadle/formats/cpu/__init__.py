@@ -1,1 +1,25 @@
-"""CPU XML."""
+"""CPU XML: what its writer, reader and judge are."""
+
+from __future__ import annotations
+
+from treadle.formats.format import PROGRAM_OPTIONS, Format
+from treadle.formats.judgement import Check
+
+FORMATS = (
+    Format(
+        name="cpu-xml",
+        title="CPU XML",
+        extension=".xml",
+        begins="<cpu",
+        check=Check.EXECUTED,
+        options=PROGRAM_OPTIONS | {"rank"},
+        write="treadle.formats.cpu.writer:write",
+        read="treadle.formats.cpu.judge_text:read",
+        judge="treadle.formats.cpu.judge_text:judge",
+        load="treadle.formats.cpu.loading:load",
+        files="one XML",
+        readers="interpreters over MPI or UCX; `treadle.runtime.mpi_text`",
+        collectives="all six",
+        sizes="all",
+    ),
+)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from lxml import etree
 
 from treadle.errors import ScheduleError
+from treadle.formats.request import TextRequest, Written
 from treadle.formats.text_arguments import check_heading
 from treadle.program.program import Buffer, OperationKind, Program
 
@@ -183,3 +184,16 @@ class _Rank:
             self._add("reduce", number, slot=str(slot), buf="ios"[target])
         self._pending.clear()
         self._sums.clear()
+
+
+def write(request: TextRequest) -> Written:
+    """What was asked for as one XML, of all ranks or of one."""
+    program = request.program(merge=True)
+    text = emit_cpu_xml(
+        program,
+        name=request.name,
+        min_bytes=request.entry.min_bytes,
+        max_bytes=request.max_bytes,
+        only=request.options.rank,
+    )
+    return Written(files=(("", text.encode()),), program=program)

@@ -1,1 +1,26 @@
-"""MSCCL XML."""
+"""MSCCL XML: what its writer, reader and judge are."""
+
+from __future__ import annotations
+
+from treadle.formats.format import PROGRAM_OPTIONS, Format
+from treadle.formats.judgement import Check
+
+FORMATS = (
+    Format(
+        name="msccl-xml",
+        title="MSCCL XML",
+        extension=".xml",
+        begins=r"<algo(\s|>|/|$)",
+        check=Check.EXECUTED,
+        options=PROGRAM_OPTIONS | {"profile", "consolidate", "chunks", "accept_any_root"},
+        write="treadle.formats.msccl.writer:write",
+        read="treadle.formats.msccl.judge_text:read",
+        judge="treadle.formats.msccl.judge_text:judge",
+        load="treadle.formats.msccl.loading:load",
+        parses_folder=True,
+        files="one XML",
+        readers="msccl-executor-nccl (`--profile azure`), msccl (`legacy`), RCCL (`rccl`)",
+        collectives="all six",
+        sizes="element counts that the chunks divide",
+    ),
+)

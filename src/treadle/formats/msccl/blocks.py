@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import pairwise
 
 from treadle.errors import ScheduleError
+from treadle.formats.msccl.profile import Profile
 from treadle.program.program import OperationKind, Program
-
-
-class Profile(StrEnum):
-    """The runtimes' dialects: msccl-executor-nccl, the older msccl runtime, and RCCL."""
-
-    AZURE = "azure"
-    LEGACY = "legacy"
-    RCCL = "rccl"
 
 
 @dataclass(frozen=True)

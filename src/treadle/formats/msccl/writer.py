@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.msccl.blocks import (
     LIMITS,
@@ -9,19 +12,21 @@ from treadle.formats.msccl.blocks import (
     Block,
     Limits,
     Pieces,
-    Profile,
     assign_channels,
     cut_pieces,
     form_blocks,
     form_steps,
 )
 from treadle.formats.msccl.consolidation import consolidate_messages
+from treadle.formats.msccl.profile import Profile
+from treadle.formats.request import TextRequest, Written, root_cautions
+from treadle.formats.selection.served import Selector
 from treadle.formats.text_arguments import check_equal_shards, check_heading
 from treadle.program.addresses import Addresses
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import CollectiveKind
 
-__all__ = ["LIMITS", "Limits", "Profile", "emit_msccl_xml"]
+__all__ = ["LIMITS", "Limits", "Profile", "emit_msccl_xml", "write"]
 
 _NAMES = {
     CollectiveKind.ALLGATHER: "allgather",
@@ -202,3 +207,38 @@ class _GpuWriter:
             return f'{side}buf="s" {side}off="{len(addresses.scratch) + staged[piece]}"'
         buffer = int(buffers[number])
         return f'{side}buf="{"ios"[buffer]}" {side}off="{addresses.offset(buffer, pieces.first[piece])}"'
+
+
+_SELECTORS: Mapping[Profile, tuple[Selector, ...]] = MappingProxyType(
+    {
+        Profile.AZURE: (Selector.AZURE, Selector.SCHEDULER),
+        Profile.LEGACY: (Selector.LEGACY,),
+        Profile.RCCL: (Selector.RCCL,),
+    }
+)
+"""Who selects in each runtime; the first unless told otherwise."""
+
+
+def write(request: TextRequest) -> Written:
+    """What was asked for as one XML."""
+    selectors = _SELECTORS[request.profile]
+
+    def emit(program: Program) -> str:
+        return emit_msccl_xml(
+            program,
+            profile=request.profile,
+            name=request.name,
+            min_bytes=request.entry.min_bytes,
+            max_bytes=request.max_bytes,
+            consolidate=request.options.consolidate,
+        )
+
+    grid, text = request.write(request.program(merge=True), selectors[0], emit)
+    return Written(
+        files=(("", text.encode()),),
+        program=grid.program,
+        grid=grid,
+        selectors=selectors,
+        dialect=request.profile.value,
+        cautions=root_cautions(grid.program),
+    )

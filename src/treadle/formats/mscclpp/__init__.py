@@ -1,1 +1,26 @@
-"""MSCCL++ execution plans."""
+"""MSCCL++ execution plans: what their writer, reader and judge are."""
+
+from __future__ import annotations
+
+from treadle.formats.format import PROGRAM_OPTIONS, Format
+from treadle.formats.judgement import Check
+
+FORMATS = (
+    Format(
+        name="mscclpp-json",
+        title="MSCCL++ execution plans",
+        extension=".json",
+        begins=r'\{(?=[\s\S]*"gpus")',
+        check=Check.EXECUTED,
+        # its thread blocks work in parallel whatever the channels of the program
+        options=PROGRAM_OPTIONS - {"channels"} | {"pipeline_bytes", "chunks", "accept_any_root"},
+        write="treadle.formats.mscclpp.writer:write",
+        read="treadle.formats.mscclpp.judge_text:read",
+        judge="treadle.formats.mscclpp.judge_text:judge",
+        load="treadle.formats.mscclpp.loading:load",
+        files="one JSON",
+        readers="MSCCL++: as NCCL, or its executor alone (reduce, all-to-all)",
+        collectives="all six",
+        sizes="chunks of whole 16 bytes, to 4 GiB",
+    ),
+)

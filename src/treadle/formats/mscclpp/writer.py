@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from treadle.formats.mscclpp.block_writer import form_lane
 from treadle.formats.mscclpp.blocks import Fabric, Gpu
 from treadle.formats.mscclpp.lanes import REMEDY, Operations, chunk_groups, list_operations, make_lanes
 from treadle.formats.mscclpp.recipe import MOST_BYTES
-from treadle.formats.selection.served import ALIGNMENT
+from treadle.formats.mscclpp.switch_channels import asked_in
+from treadle.formats.request import TextRequest, Written, root_cautions
+from treadle.formats.selection.served import ALIGNMENT, Selector
 from treadle.formats.text_arguments import check_equal_shards, check_heading
 from treadle.program.addresses import Addresses
 from treadle.program.passes import split_copies
@@ -20,7 +23,7 @@ from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
 
-__all__ = ["MscclppLimits", "emit_mscclpp_json"]
+__all__ = ["MscclppLimits", "emit_mscclpp_json", "write"]
 
 _NAMES = {
     CollectiveKind.ALLGATHER: "allgather",
@@ -209,3 +212,59 @@ def _check_arguments(
             f"MSCCL++: {len(domains)} domains, expected one for each of {program.n_ranks} ranks"
         )
     check_equal_shards("MSCCL++", program)
+
+
+def write(request: TextRequest) -> Written:
+    """What was asked for as one plan for the executor."""
+    plan, entry = request.plan, request.entry
+    domains = [0] * plan.collective.n_ranks
+    for number, box in enumerate(request.boxes):
+        for rank in box:
+            domains[rank] = number
+
+    def written(program: Program, *, switch_channels: bool) -> str:
+        return emit_mscclpp_json(
+            program,
+            plan.topology,
+            domains=domains,
+            name=request.name,
+            min_bytes=entry.min_bytes,
+            max_bytes=request.max_bytes,
+            pipeline_bytes=request.options.pipeline_bytes,
+            switch_channels=switch_channels,
+        )
+
+    def emit(program: Program) -> str:
+        text = written(program, switch_channels=True)
+        asked = asked_in(text)
+        rate = request.rate_without_switches(program, asked)
+        if rate is None or not asked.stores:
+            return text
+        # stores without the sums that belong to them may cost the askers' links more than they save
+        plain = written(program, switch_channels=False)
+        other = request.rate_without_switches(program, asked_in(plain))
+        return plain if other is not None and other > rate else text
+
+    # messages of several trees in one would tie the trees' thread blocks together
+    grid, text = request.write(request.program(merge=False), Selector.MSCCLPP, emit)
+    program = grid.program
+    text, name = (text, request.name) if request.options.name else _own_name(text, program)
+    cautions = root_cautions(program)
+    if program.kind.reduces:
+        cautions += ("the executor sums, whatever a call asks for: max, min and product would give sums",)
+    return Written(
+        files=(("", text.encode()),),
+        program=program,
+        grid=grid,
+        selectors=(Selector.MSCCLPP,),
+        name=name,
+        asked=asked_in(text),
+        cautions=cautions,
+    )
+
+
+def _own_name(text: str, program: Program) -> tuple[str, str]:
+    """The plan with a name that no other plan has, and the name: MSCCL++ keeps contexts by name."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    name = f"{program.kind}-{program.n_ranks}-{digest}"
+    return text.replace('"name": "treadle"', f'"name": "{name}"', 1), name

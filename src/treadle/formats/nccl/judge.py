@@ -51,7 +51,7 @@ def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
 
 def _compared(graphs: list[NcclGraph], planned: Planned, schedule: ForestSchedule) -> list[str]:
     """How the rings that NCCL would make differ from the plan's."""
-    boxes = planned.boxes
+    boxes = planned.boxes()
     if len(graphs) not in (1, len(boxes)):
         return [f"{len(graphs)} files for {len(boxes)} boxes"]
     graphs = graphs if len(graphs) > 1 else graphs * len(boxes)

@@ -10,6 +10,7 @@ from math import gcd
 from lxml import etree
 
 from treadle.errors import ScheduleError
+from treadle.formats.request import TextRequest, Written
 from treadle.schedules.trees.forest import ForestSchedule, Tree
 
 MAX_CHANNELS = 32
@@ -153,3 +154,16 @@ def _chains(ring: tuple[int, ...], boxes: Sequence[Sequence[int]]) -> list[tuple
             )
         chains.append(tuple(device for _, device in part))
     return chains
+
+
+def write(request: TextRequest) -> Written:
+    """A ring plan as one file, or one for each box where they differ."""
+    plan, schedule = request.plan, request.entry.schedule
+    if not isinstance(schedule, ForestSchedule) or plan.collective.kind.is_rooted:
+        raise ScheduleError(
+            "NCCL graph: NCCL takes rings of allgather, reduce-scatter or allreduce; solve with "
+            "--algorithm ring"
+        )
+    texts = emit_nccl_graph(schedule, request.boxes, plan.algbw)
+    suffixes = [""] if len(texts) == 1 else [f".box{box}" for box in range(len(texts))]
+    return Written(tuple((suffix, text.encode()) for suffix, text in zip(suffixes, texts, strict=True)))

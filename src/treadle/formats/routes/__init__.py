@@ -1,1 +1,31 @@
-"""Route files: JSON, CSV and XML."""
+"""Route files: what their writers, readers and judges are."""
+
+from __future__ import annotations
+
+from treadle.formats.format import Format
+from treadle.formats.judgement import Check
+
+FORMATS = tuple(
+    Format(
+        name=f"routes-{form}",
+        title=f"routes as {form.upper()}",
+        extension=f".{form}",
+        begins=begins,
+        check=Check.COMPARED,
+        options=frozenset(),
+        write=f"treadle.formats.routes.writer:write_{form}",
+        read=f"treadle.formats.routes.judge:read_{form}",
+        judge=f"treadle.formats.routes.judge:judge_{form}",
+        load="treadle.formats.routes.loading:load",
+        holds_routes=True,
+        files=f"one {form.upper()}",
+        readers="tools that program adapters",
+        collectives="plans of all-to-all with routes",
+        sizes="all",
+    )
+    for form, begins in (
+        ("json", r'\{\s*"treadle":\s*"routes"'),
+        ("csv", "source,target,source_node,target_node,"),
+        ("xml", "<routes"),
+    )
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,9 @@ from lxml import etree
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
+from treadle.formats.request import TextRequest, Written
 from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
 
@@ -197,3 +199,30 @@ def _ports(topology: Topology) -> Int64Array:
     ports: Int64Array = np.empty(topology.n_links, dtype=np.int64)
     ports[order] = np.arange(topology.n_links) - np.searchsorted(tails, tails)
     return ports
+
+
+def write_json(request: TextRequest) -> Written:
+    """A plan's routes as JSON."""
+    return _written(request, emit_route_json)
+
+
+def write_csv(request: TextRequest) -> Written:
+    """A plan's routes as CSV."""
+    return _written(request, emit_route_csv)
+
+
+def write_xml(request: TextRequest) -> Written:
+    """A plan's routes as XML."""
+    return _written(request, emit_route_xml)
+
+
+def _written(request: TextRequest, emit: Callable[[Topology, Collective, RouteSchedule], str]) -> Written:
+    plan, schedule = request.plan, request.entry.schedule
+    if isinstance(schedule, TimedRoutes):
+        schedule = schedule.routes
+    if not isinstance(schedule, RouteSchedule):
+        raise ScheduleError(
+            f"the plan ({plan.algorithm}) has no routes; expected one of treadle solve --algorithm routes"
+        )
+    text = emit(plan.topology, plan.collective, schedule)
+    return Written((("", text.encode()),))

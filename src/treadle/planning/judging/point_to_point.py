@@ -10,20 +10,13 @@ from functools import cache
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.formats.request import NOTHING_ASKED, Asked
 from treadle.program.in_network import in_network_sends
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.order import match_messages
 from treadle.schedules.collective import Collective
 from treadle.simulation.in_network import group_crossings, network_joins
 from treadle.topologies.topology import Topology
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Chunks for which a text asks switches as its plan does: (rank that asks, chunk)."""
-
-    stores: frozenset[tuple[int, int]] = frozenset()
-    sums: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -44,7 +37,7 @@ class Shortfall:
 
 
 def shortfall(
-    topology: Topology, collective: Collective, program: Program, asked: Asked = Asked()
+    topology: Topology, collective: Collective, program: Program, asked: Asked = NOTHING_ASKED
 ) -> Shortfall | None:
     """What point-to-point execution reaches, or None where the plan needs nothing more of the network.
 

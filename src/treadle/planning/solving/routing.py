@@ -9,12 +9,15 @@ from fractions import Fraction
 from typing import Unpack
 
 from treadle.errors import ScheduleError
-from treadle.formats.routes.writer import emit_route_csv, emit_route_json, emit_route_xml
+from treadle.formats.format import find_format
+from treadle.formats.options import TextOptions
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
 from treadle.planning.problem import ProblemOptions
 from treadle.planning.solving.route_candidates import ROUTES
 from treadle.planning.solving.solve import solve
 from treadle.planning.summary import exact_text, problem_summary, route_shape
+from treadle.planning.writing.lower import lower_verified
+from treadle.planning.writing.lowered import Lowered
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import CollectiveKind
@@ -154,12 +157,20 @@ def _routes_in(plan: Plan) -> RouteSchedule:
 
 def routes_text(result: RoutesResult, form: RouteFormat) -> str:
     """The routes in a text format."""
-    emit = {
-        RouteFormat.JSON: emit_route_json,
-        RouteFormat.CSV: emit_route_csv,
-        RouteFormat.XML: emit_route_xml,
-    }[form]
-    return emit(result.plan.topology, result.plan.collective, result.schedule)
+    return routes_lowered(result, form).text
+
+
+def routes_lowered(result: RoutesResult, form: RouteFormat, *, path: str = "") -> Lowered:
+    """The routes in a text format, read back and compared with the plan's.
+
+    Parameters
+    ----------
+    result : RoutesResult
+    form : RouteFormat
+    path : str
+        Where the text will lie.
+    """
+    return lower_verified(result.plan, find_format(f"routes-{form}"), TextOptions(), path=path)
 
 
 def routes_summary(result: RoutesResult) -> dict[str, object]:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
+from fractions import Fraction
 
 import numpy as np
 
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.formats.format import Format, find_format
+from treadle.formats.judgement import Planned, Terms
 from treadle.formats.loading import Loading
-from treadle.formats.msccl.writer import Profile
+from treadle.formats.msccl.profile import Profile
+from treadle.formats.options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions, check_chunks
+from treadle.formats.request import Asked, TextRequest
+from treadle.formats.selection.grids import facts_of
+from treadle.formats.selection.served import Selector, served
+from treadle.planning.judging.point_to_point import shortfall
 from treadle.planning.judging.verification import require_verified
+from treadle.planning.writing.friendlier import friendlier_trees
 from treadle.planning.writing.lowered import FriendlierTrees, Lowered, TargetFormat
-from treadle.planning.writing.options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions, check_options
-from treadle.planning.writing.request import TextRequest
-from treadle.planning.writing.writers import PART_WRITERS, WRITERS
+from treadle.program.program import Program
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.trees.forest import ForestSchedule
+from treadle.synthesis.trees.baselines.boxes import find_boxes
+from treadle.topologies.topology import Topology
 
 __all__ = [
     "AUTO_CHUNKS",
@@ -27,13 +35,9 @@ __all__ = [
     "FriendlierTrees",
     "Loading",
     "Lowered",
-    "Profile",
     "TargetFormat",
     "lower",
 ]
-
-_ROOTLESS = (TargetFormat.MSCCL_XML, TargetFormat.MSCCLPP_JSON)
-"""Formats whose runtimes choose a text by everything but the root."""
 
 
 def lower(
@@ -60,6 +64,7 @@ def lower(
     ----------
     plan : Plan
     to : TargetFormat or str
+        A name of the table of formats (`treadle.formats.format`).
     profile : Profile or str, optional
         MSCCL XML only: dialect and limits of the runtime. Default: azure.
     in_place : bool
@@ -102,9 +107,9 @@ def lower(
     InfeasibleError
         If the format cannot express the schedule within the runtime's limits.
     """
-    target = TargetFormat(_check_choice(to, TargetFormat, "format"))
+    record = find_format(str(to))
     options = TextOptions(
-        profile=None if profile is None else Profile(_check_choice(profile, Profile, "profile")),
+        profile=None if profile is None else _profile(profile),
         in_place=in_place,
         channels=channels,
         instances=instances,
@@ -116,38 +121,84 @@ def lower(
         chunks=chunks,
         accept_any_root=accept_any_root,
     )
-    check_options(target, options)
-    _check_root(target, plan.collective, accept_any_root=accept_any_root)
+    check_chunks(chunks)
+    record.check_options(options)
+    _check_root(record, plan.collective, accept_any_root=accept_any_root)
     require_verified(plan)
-    entry = plan.entries[-1]
-    if rank is None:
-        entry = replace(entry, schedule=written_out(entry.schedule))
-    elif not 0 <= rank < plan.collective.n_ranks:
-        raise ScheduleError(f"rank {rank}: expected 0 to {plan.collective.n_ranks - 1}")
-    _refuse_forwarders(plan, entry.schedule, target)
-    where = path or f"treadle.{'json' if target is TargetFormat.MSCCLPP_JSON else 'xml'}"
-    request = TextRequest(plan, entry, options, where, in_own_folder)
     try:
-        return (WRITERS if rank is None else PART_WRITERS)[target](request)
+        return lower_verified(plan, record, options, path=path, in_own_folder=in_own_folder)
     except ScheduleError as error:
         raise InfeasibleError(str(error)) from None
 
 
-def _check_root(target: TargetFormat, collective: Collective, *, accept_any_root: bool) -> None:
+def lower_verified(
+    plan: Plan, record: Format, options: TextOptions, *, path: str = "", in_own_folder: bool = False
+) -> Lowered:
+    """As `lower`, of a plan that was verified, with options that the format heeds; errors as its writer's."""
+    entry, rank = plan.entries[-1], options.rank
+    if rank is None:
+        entry = replace(entry, schedule=written_out(entry.schedule))
+    elif not 0 <= rank < plan.collective.n_ranks:
+        raise ScheduleError(f"rank {rank}: expected 0 to {plan.collective.n_ranks - 1}")
+    _refuse_forwarders(plan, entry.schedule, record.name)
+    where = path or f"treadle{record.extension}"
+    request = TextRequest(plan, entry, options, where, in_own_folder, find_boxes, _rate)
+    written = record.written(request)
+    planned = Planned(plan.topology, plan.collective, entry.schedule, lambda: request.boxes)
+    terms = Terms(
+        profile=written.dialect or None,
+        root=plan.collective.root or 0,
+        rank=rank,
+        planned=planned,
+    )
+    judgement = record.judged([data for _, data in written.files], terms)
+    made = Lowered(
+        written.files,
+        judgement,
+        record.loading(request, written, judgement),
+        dialect=written.dialect,
+        cautions=written.cautions,
+    )
+    program, grid = written.program, written.grid
+    if program is None:
+        return made
+    made = replace(made, n_operations=program.n_operations, n_chunks=program.n_chunks)
+    if rank is None:
+        lacking = shortfall(plan.topology, plan.collective, program, written.asked)
+        made = replace(made, shortfall=lacking)
+    if grid is not None:
+        made = replace(made, plan_chunks=grid.plan_chunks, rounding_loss=grid.loss)
+    if not written.selectors:
+        return made
+    facts = facts_of(program, entry.min_bytes, request.max_bytes)
+    asked = [one for one in written.selectors if one is not Selector.SCHEDULER or facts.is_by_shard]
+    return replace(
+        made,
+        served=tuple(served(facts, selector) for selector in asked),
+        friendlier=friendlier_trees(plan, entry.schedule, facts, asked[0]),
+    )
+
+
+def _rate(topology: Topology, collective: Collective, program: Program, asked: Asked) -> Fraction | None:
+    lacking = shortfall(topology, collective, program, asked)
+    return None if lacking is None else lacking.algbw
+
+
+def _check_root(record: Format, collective: Collective, *, accept_any_root: bool) -> None:
     """Refuse texts that runtimes would give calls of any root, unless that is accepted; ScheduleError."""
-    if target not in _ROOTLESS:
+    if "accept_any_root" not in record.options:
         return
     if collective.root is None and accept_any_root:
         raise ScheduleError(f"--accept-any-root is for broadcast and reduce; {collective.kind} has no root")
     if collective.root is not None and not accept_any_root:
         raise ScheduleError(
-            f"{target}: the runtime compares everything but the root, so the text of root {collective.root} "
-            f"would be chosen for a {collective.kind} of any root and give wrong data; where all calls have "
-            "that root, --accept-any-root"
+            f"{record.name}: the runtime compares everything but the root, so the text of root "
+            f"{collective.root} would be chosen for a {collective.kind} of any root and give wrong data; "
+            "where all calls have that root, --accept-any-root"
         )
 
 
-def _refuse_forwarders(plan: Plan, schedule: Schedule, target: TargetFormat) -> None:
+def _refuse_forwarders(plan: Plan, schedule: Schedule, target: str) -> None:
     """A forwarder is a process of its own, and the formats' collectives know only ranks."""
     if isinstance(schedule, ForestSchedule):
         links = np.concatenate([forest.path_links for forest in schedule.forests])
@@ -163,7 +214,7 @@ def _refuse_forwarders(plan: Plan, schedule: Schedule, target: TargetFormat) -> 
         )
 
 
-def _check_choice(value: str, choices: type[StrEnum], what: str) -> str:
-    if value not in list(choices):
-        raise ScheduleError(f"unknown {what} {value[:40]!r}; expected one of {', '.join(choices)}")
-    return value
+def _profile(value: str) -> Profile:
+    if value not in list(Profile):
+        raise ScheduleError(f"unknown profile {value[:40]!r}; expected one of {', '.join(Profile)}")
+    return Profile(value)

@@ -7,19 +7,23 @@ from enum import StrEnum
 from fractions import Fraction
 
 from treadle.errors import ScheduleError
+from treadle.formats.judgement import Check, Judgement
 from treadle.formats.loading import Loading
 from treadle.formats.selection.served import Served
 from treadle.planning.judging.point_to_point import Shortfall
 
 
 class TargetFormat(StrEnum):
-    """Formats that plans are written in, spelt as on the command line."""
+    """Names of the formats that come with Treadle: see `treadle.formats.format` for all of them."""
 
     MSCCL_XML = "msccl-xml"
     MSCCLPP_JSON = "mscclpp-json"
     CPU_XML = "cpu-xml"
     NCCL_GRAPH = "nccl-graph"
     CHAKRA = "chakra"
+    ROUTES_JSON = "routes-json"
+    ROUTES_CSV = "routes-csv"
+    ROUTES_XML = "routes-xml"
 
 
 @dataclass(frozen=True)
@@ -49,16 +53,12 @@ class Lowered:
     ----------
     files : tuple of (str, bytes)
         What to add to the name's stem, and the content; one file of the very name has the suffix "".
-    faults : tuple of str
-        What the check of the text found wrong; empty unless Treadle has a defect.
-    checked : str
-        What was done with the text after it was written.
-    is_executed : bool
-        Whether that was to execute it, by an interpreter that shares no code with the writer.
-    counts : tuple of (str, int)
-        What the text consists of: nouns and how many.
+    judgement : Judgement
+        What was done with the files after they were written, and what was found.
     loading : Loading
         How its runtime loads it, and how to see that it did.
+    dialect : str
+        Which of several the text is written in.
     n_operations : int, optional
         Of the program that it expresses; None where it expresses none.
     n_chunks : int, optional
@@ -78,11 +78,9 @@ class Lowered:
     """
 
     files: tuple[tuple[str, bytes], ...]
-    faults: tuple[str, ...]
-    checked: str
-    is_executed: bool
-    counts: tuple[tuple[str, int], ...]
+    judgement: Judgement
     loading: Loading
+    dialect: str = ""
     n_operations: int | None = None
     n_chunks: int | None = None
     plan_chunks: int | None = None
@@ -91,6 +89,26 @@ class Lowered:
     friendlier: FriendlierTrees | None = None
     cautions: tuple[str, ...] = ()
     shortfall: Shortfall | None = None
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What the judge found wrong; empty unless Treadle has a defect."""
+        return self.judgement.violations
+
+    @property
+    def checked(self) -> str:
+        """What was done with the files after they were written, in words."""
+        return self.judgement.words
+
+    @property
+    def is_executed(self) -> bool:
+        """Whether that was to execute them."""
+        return self.judgement.check is Check.EXECUTED
+
+    @property
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """What the files consist of: nouns and how many."""
+        return self.judgement.counts
 
     @property
     def text(self) -> str:

@@ -1,14 +1,14 @@
-"""What may be asked of a text, and which formats heed it."""
+"""What may be asked of a text; each format's record says which of it the format heeds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from treadle.errors import ScheduleError
-from treadle.formats.msccl.writer import Profile
-from treadle.planning.writing.lowered import TargetFormat
+
+if TYPE_CHECKING:
+    from treadle.formats.msccl.profile import Profile
 
 AUTO_CHUNKS = "auto"
 """The plan's chunks, or others that serve more sizes at next to no cost."""
@@ -61,37 +61,25 @@ class TextOptions:
     accept_any_root: bool = False
 
 
-_PROGRAM = frozenset({"in_place", "channels", "instances", "name"})
-HEEDED: Mapping[TargetFormat, frozenset[str]] = MappingProxyType(
-    {
-        TargetFormat.MSCCL_XML: _PROGRAM | {"profile", "consolidate", "chunks", "accept_any_root"},
-        # its thread blocks work in parallel whatever the channels of the program
-        TargetFormat.MSCCLPP_JSON: _PROGRAM - {"channels"} | {"pipeline_bytes", "chunks", "accept_any_root"},
-        TargetFormat.CPU_XML: _PROGRAM | {"rank"},
-        TargetFormat.NCCL_GRAPH: frozenset[str](),
-        TargetFormat.CHAKRA: _PROGRAM | {"rank", "size_bytes"},
-    }
-)
-"""The options that make a difference to each format's text."""
-
-
-def check_options(target: TargetFormat, options: TextOptions) -> None:
-    """Refuse options that a format does not heed, and chunks that cannot be; ScheduleError."""
-    chunks = options.chunks
+def check_chunks(chunks: int | str) -> None:
+    """Refuse chunks that cannot be; ScheduleError."""
     if chunks not in (AUTO_CHUNKS, PLAN_CHUNKS) and not (
         isinstance(chunks, int) and 1 <= chunks <= MAX_CHUNKS
     ):
         raise ScheduleError(
             f"--chunks {str(chunks)[:40]}: expected {AUTO_CHUNKS}, {PLAN_CHUNKS} or 1 to {MAX_CHUNKS}"
         )
-    for field in fields(options):
-        if getattr(options, field.name) == field.default or field.name in HEEDED[target]:
-            continue
-        *several, last = [str(other) for other in TargetFormat if field.name in HEEDED[other]]
-        heeding = f"{', '.join(several)} and {last}" if several else last
-        raise ScheduleError(
-            f"{spelt(field.name)} is for {heeding}; {target} has nothing that it could change"
-        )
+
+
+def given_options(options: TextOptions) -> tuple[str, ...]:
+    """Names of the fields that differ from their defaults.
+
+    Examples
+    --------
+    >>> given_options(TextOptions(channels=2, name="two"))
+    ('channels', 'name')
+    """
+    return tuple(field.name for field in fields(options) if getattr(options, field.name) != field.default)
 
 
 def spelt(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from treadle.planning.judging.point_to_point import Asked
+from treadle.formats.request import Asked
 
 
 def asked_in(text: str) -> Asked:

@@ -1,4 +1,4 @@
-"""A plan's entry with everything that was asked for."""
+"""What a writer is given, a plan's entry with everything that was asked for, and what it hands back."""
 
 from __future__ import annotations
 
@@ -7,19 +7,36 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.errors import ScheduleError
-from treadle.formats.msccl.writer import Profile
+from treadle.formats.msccl.profile import Profile
+from treadle.formats.options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions
 from treadle.formats.selection.grids import Grid, choose_grid, regrid
 from treadle.formats.selection.served import Selector
 from treadle.formats.text_arguments import has_equal_shards
-from treadle.planning.writing.options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions
 from treadle.program.lower import lower as lower_schedule
 from treadle.program.passes import replicate
 from treadle.program.program import Program
 from treadle.program.trees.factored_rank import lower_factored_rank
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.collective import Collective
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.steps.steps import StepSchedule
+from treadle.topologies.topology import Topology
+
+Boxes = tuple[tuple[int, ...], ...]
+"""The ranks of each box."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Chunks for which a text asks switches as its plan does: (rank that asks, chunk)."""
+
+    stores: frozenset[tuple[int, int]] = frozenset()
+    sums: frozenset[tuple[int, int]] = frozenset()
+
+
+NOTHING_ASKED = Asked()
+"""Of texts that do not know switches."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,11 @@ class TextRequest:
         Where the text will lie.
     in_own_folder : bool
         Whether nothing but such texts lies beside it.
+    find_boxes : callable, optional
+        From fabric and collective to the ranks of each box. Default: all ranks are one box.
+    rate : callable, optional
+        From fabric, collective, a program and what its text asks of switches to the algbw (bytes/s) where
+        ranks do the rest of what the plan leaves to switches; None: nothing is left, or it is not known.
     """
 
     plan: Plan
@@ -43,6 +65,19 @@ class TextRequest:
     options: TextOptions
     path: str
     in_own_folder: bool
+    find_boxes: Callable[[Topology, Collective], Boxes] | None = None
+    rate: Callable[[Topology, Collective, Program, Asked], Fraction | None] | None = None
+
+    @property
+    def boxes(self) -> Boxes:
+        """The ranks of each box, in the order of their devices."""
+        if self.find_boxes is None:
+            return (tuple(range(self.plan.collective.n_ranks)),)
+        return self.find_boxes(self.plan.topology, self.plan.collective)
+
+    def rate_without_switches(self, program: Program, asked: Asked) -> Fraction | None:
+        """The algbw of a text that asks switches for `asked` alone; None: nothing lacks, or it is unknown."""
+        return self.rate and self.rate(self.plan.topology, self.plan.collective, program, asked)
 
     @property
     def name(self) -> str:
@@ -118,3 +153,47 @@ class TextRequest:
                 by_step=by_step,
             )
         return regrid(program, int(chunks), topology, by_step=by_step)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a writer made of a request.
+
+    Parameters
+    ----------
+    files : tuple of (str, bytes)
+        What to add to the name's stem, and the content; one file of the very name has the suffix "".
+    program : Program, optional
+        What the files express, where they express a program.
+    grid : Grid, optional
+        Its chunks, where others than the plan's may be taken.
+    selectors : tuple of Selector
+        Who decides which calls the text is given; the first unless told otherwise.
+    name : str
+        The algorithm's, where the runtime shows it.
+    dialect : str
+        Which of several the text is written in.
+    asked : Asked
+        What the text leaves to switches.
+    cautions : tuple of str
+        Calls that the runtime gives to the text and that it does not serve.
+    """
+
+    files: tuple[tuple[str, bytes], ...]
+    program: Program | None = None
+    grid: Grid | None = None
+    selectors: tuple[Selector, ...] = ()
+    name: str = ""
+    dialect: str = ""
+    asked: Asked = NOTHING_ASKED
+    cautions: tuple[str, ...] = ()
+
+
+def root_cautions(program: Program) -> tuple[str, ...]:
+    """What to say of a text whose runtime does not compare the root."""
+    if program.root < 0:
+        return ()
+    return (
+        f"the runtime compares no root: a {program.kind} from another root than {program.root} would give "
+        "wrong data",
+    )

@@ -1,0 +1,31 @@
+"""How simulators load traces."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from treadle.formats.judgement import Judgement
+from treadle.formats.loading import Loading
+from treadle.formats.request import TextRequest, Written
+
+
+def load(request: TextRequest, _written: Written, _judgement: Judgement) -> Loading:
+    """Of traces that were written."""
+    return chakra_loading(request.path)
+
+
+def chakra_loading(path: str) -> Loading:
+    """How a simulator such as ASTRA-sim loads Chakra traces.
+
+    Examples
+    --------
+    >>> chakra_loading("ring").environment
+    ()
+    """
+    prefix = str(PurePath(path).with_suffix(""))
+    return Loading(
+        runtime="simulators that read Chakra execution traces (ASTRA-sim)",
+        environment=(),
+        check=f"--workload-configuration={prefix} (files {prefix}.RANK.et); every rank reports its end",
+        fallback="nothing: a trace that cannot be read is an error",
+    )

@@ -1,0 +1,273 @@
+"""Formats that plans are written in: one record each, and the table of them.
+
+A format is what writes its files, reads them back, judges what was written, and says how a runtime loads
+them; beside these the record holds what everything else asks of a format, so that nothing else knows formats
+by name. Ours are declared by the packages beside this module, each in `FORMATS`; others register theirs, or
+name them as entry points of the group `treadle.formats`. Functions may be given as ``"module:function"``:
+they are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import treadle.formats
+from treadle.errors import ScheduleError
+from treadle.formats.judgement import Check, Judgement, Terms
+from treadle.formats.options import TextOptions, given_options, spelt
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from treadle.formats.loading import Loading
+    from treadle.formats.request import TextRequest, Written
+
+GROUP = "treadle.formats"
+"""Of entry points: the name is the format's, the value its record."""
+PROGRAM_OPTIONS = frozenset({"in_place", "channels", "instances", "name"})
+"""Options that shape the program which most formats hold."""
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """One format.
+
+    Parameters
+    ----------
+    name : str
+        As on the command line: lower-case words with hyphens.
+    title : str
+        As people call it.
+    extension : str
+        With its dot, such as ``.xml``.
+    check : Check
+        What the judge does with whole files that were written from a plan.
+    options : frozenset of str
+        Fields of `TextOptions` that make a difference. A format that heeds ``accept_any_root`` is read by a
+        runtime that does not compare the root; one that heeds ``rank`` can be written for one rank alone.
+    write : callable or str
+        From a `TextRequest` to `Written`. ScheduleError if the format cannot express the plan.
+    read : callable or str
+        From one file's bytes and `Terms` to a value of the format's own; FormatError if it is malformed.
+    judge : callable or str
+        From all files' bytes and `Terms` to a `Judgement`. Shares no code with the writer.
+    load : callable or str
+        From the request, what was written and the judgement to `Loading`: what a runtime needs.
+    begins : str
+        Pattern (of `re`) with which every such file begins, after comments of XML; empty where files are not
+        told by their content.
+    is_per_rank : bool
+        A file for each rank, whose suffixes end in the extension; what is named is their prefix.
+    parses_folder : bool
+        Some runtime parses every file of the folder, and ends at one that is none of this format.
+    holds_routes : bool
+        It holds routes for network cards, and no program.
+    files, readers, collectives, sizes : str
+        For people: what is written, who reads it, and what it serves.
+
+    Raises
+    ------
+    ScheduleError
+        If the name, an option or the extension cannot be.
+    """
+
+    name: str
+    title: str
+    extension: str
+    check: Check
+    options: frozenset[str]
+    write: Callable[[TextRequest], Written] | str
+    read: Callable[[bytes, Terms], Any] | str
+    judge: Callable[[Sequence[bytes], Terms], Judgement] | str
+    load: Callable[[TextRequest, Written, Judgement], Loading] | str
+    begins: str = ""
+    is_per_rank: bool = False
+    parses_folder: bool = False
+    holds_routes: bool = False
+    files: str = ""
+    readers: str = ""
+    collectives: str = ""
+    sizes: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ScheduleError(f"format {self.name[:40]!r}: expected lower-case words with hyphens")
+        if not re.fullmatch(r"\.[A-Za-z0-9]+", self.extension):
+            raise ScheduleError(f"format {self.name}: extension {self.extension!r}: expected such as '.xml'")
+        for option in sorted(self.options - set(TextOptions.__dataclass_fields__)):
+            raise ScheduleError(f"format {self.name}: option {option!r} is no field of TextOptions")
+
+    def written(self, request: TextRequest) -> Written:
+        """The files, by the format's writer."""
+        made: Written = _function(self.write)(request)
+        return made
+
+    def parsed(self, data: bytes, terms: Terms) -> Any:
+        """One file, by the format's reader."""
+        return _function(self.read)(data, terms)
+
+    def judged(self, files: Sequence[bytes], terms: Terms) -> Judgement:
+        """The verdict on files, by the format's judge."""
+        found: Judgement = _function(self.judge)(files, terms)
+        return found
+
+    def loading(self, request: TextRequest, written: Written, judgement: Judgement) -> Loading:
+        """How the files are loaded."""
+        told: Loading = _function(self.load)(request, written, judgement)
+        return told
+
+    def is_begun_by(self, head: str) -> bool:
+        """Whether a text, or its first part, begins as the format's files do."""
+        return bool(self.begins) and re.match(self.begins, _without_comments(head)) is not None
+
+    def check_options(self, options: TextOptions) -> None:
+        """Refuse options that make no difference here; ScheduleError, which names who heeds them."""
+        for option in given_options(options):
+            if option in self.options:
+                continue
+            *several, last = [other.name for other in all_formats() if option in other.options] or ["none"]
+            heeding = f"{', '.join(several)} and {last}" if several else last
+            raise ScheduleError(
+                f"{spelt(option)} is for {heeding}; {self.name} has nothing that it could change"
+            )
+
+
+def _without_comments(text: str) -> str:
+    """From the first character that is neither space nor part of a comment of XML."""
+    text = text.lstrip()
+    while text.startswith("<!--") and "-->" in text:
+        text = text.partition("-->")[2].lstrip()
+    return text
+
+
+@cache
+def _function(given: Callable[..., Any] | str) -> Callable[..., Any]:
+    if not isinstance(given, str):
+        return given
+    module, _, name = given.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
+
+
+_registered: dict[str, Format] = {}
+
+
+def register_format(record: Format) -> Format:
+    """Add a format to the table for as long as the process runs.
+
+    Parameters
+    ----------
+    record : Format
+
+    Returns
+    -------
+    Format
+        The record, so that a module can register what it names.
+
+    Raises
+    ------
+    ScheduleError
+        If another format has that name.
+    """
+    known = _own().get(record.name) or _registered.get(record.name)
+    if known is not None and known != record:
+        raise ScheduleError(f"format {record.name}: there is one of that name already ({known.title})")
+    _registered[record.name] = record
+    return record
+
+
+@cache
+def _own() -> Mapping[str, Format]:
+    """Those of the packages and modules beside this one."""
+    found: dict[str, Format] = {}
+    for module in pkgutil.iter_modules(treadle.formats.__path__, f"{treadle.formats.__name__}."):
+        if not module.ispkg:
+            continue
+        for record in getattr(import_module(module.name), "FORMATS", ()):
+            if record.name in found:
+                raise ScheduleError(f"format {record.name}: {module.name} declares it a second time")
+            found[record.name] = record
+    return MappingProxyType(found)
+
+
+@cache
+def _plug_ins() -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Formats that installed packages name, not yet loaded; none that has the name of one of ours."""
+    from importlib.metadata import entry_points  # here, because it takes longer to load than the table
+
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=GROUP):
+        if entry.name not in _own():
+            found.setdefault(entry.name, []).append(entry)
+    return MappingProxyType({name: tuple(entries) for name, entries in found.items()})
+
+
+def _plugged(name: str) -> Format:
+    """The record that a plug-in names; ScheduleError, in one line, if it is broken."""
+    entry, *others = _plug_ins()[name]
+    if others:
+        values = ", ".join(one.value for one in (entry, *others))
+        raise ScheduleError(f"format {name}: several plug-ins have that name ({values})")
+    try:
+        record = entry.load()
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
+        raise ScheduleError(f"format {name}: its plug-in {entry.value} cannot be loaded ({what})") from None
+    if not isinstance(record, Format) or record.name != name:
+        raise ScheduleError(f"format {name}: its plug-in {entry.value} is no record of that name")
+    return register_format(record)
+
+
+def format_names() -> tuple[str, ...]:
+    """Names of all formats: ours, registered ones, and those of plug-ins, loaded or not."""
+    return tuple(dict.fromkeys((*_own(), *_registered, *_plug_ins())))
+
+
+def find_format(name: str) -> Format:
+    """The record of a format.
+
+    Raises
+    ------
+    ScheduleError
+        If there is none of that name, or its plug-in is broken.
+    """
+    known = _own().get(name) or _registered.get(name)
+    if known is not None:
+        return known
+    if name in _plug_ins():
+        return _plugged(name)
+    raise ScheduleError(f"unknown format {name[:40]!r}; expected one of {', '.join(format_names())}")
+
+
+def all_formats() -> tuple[Format, ...]:
+    """All records that can be loaded, in the order of `format_names`."""
+    return tuple(_loadable(format_names()))
+
+
+def _loadable(names: Sequence[str]) -> Iterator[Format]:
+    for name in names:
+        try:
+            yield find_format(name)
+        except ScheduleError:  # told where that format is asked for
+            continue
+
+
+def own_formats() -> tuple[Format, ...]:
+    """Those that come with Treadle, in the order of their packages."""
+    return tuple(_own().values())
+
+
+def told_format(head: str) -> Format | None:
+    """The format that a text, or its first part, begins as; None if it is of none."""
+    for record in own_formats():
+        if record.is_begun_by(head):
+            return record
+    return next((record for record in all_formats() if record.is_begun_by(head)), None)

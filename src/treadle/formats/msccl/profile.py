@@ -1,0 +1,13 @@
+"""The dialects of MSCCL XML."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Profile(StrEnum):
+    """The runtimes' dialects: msccl-executor-nccl, the older msccl runtime, and RCCL."""
+
+    AZURE = "azure"
+    LEGACY = "legacy"
+    RCCL = "rccl"
