@@ -8,7 +8,7 @@ import typer
 
 from treadle import planning
 from treadle.cli.measuring.work import ClusterOption, JobsOption
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, late
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, late
 from treadle.cli.quantities import parse_seconds
 from treadle.cli.solving.problem import (
     CollectiveArgument,
@@ -34,9 +34,20 @@ def command(
     root: RootOption = None,
     weights: WeightsOption = None,
     demands: DemandsOption = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="All-to-all by a published method, to compare: link-mcf, decomposed-mcf, fleischer, cut "
+            "or bisection.",
+            metavar="NAME",
+        ),
+    ] = None,
     gap: Annotated[
         float | None,
-        typer.Option(help="How close to come to an all-to-all's optimum; default 0.001.", metavar="SHARE"),
+        typer.Option(
+            help="How close to come to an all-to-all's optimum; default 0.001, of fleischer 0.05.",
+            metavar="SHARE",
+        ),
     ] = None,
     file_format: FormatOption = None,
     time_limit: Annotated[
@@ -48,6 +59,7 @@ def command(
     ] = None,
     jobs: JobsOption = None,
     cluster: ClusterOption = None,
+    seed: SeedOption = 0,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -58,7 +70,9 @@ def command(
             result = planning.bound(
                 topology,
                 collective,
+                method=method,
                 gap=gap,
+                seed=seed,
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,
                 **problem_options(ranks, forward, root, weights, file_format, demands),

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from treadle.errors import ScheduleError
 from treadle.planning.problem import Problem
 from treadle.synthesis import alltoall
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 if TYPE_CHECKING:
+    from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
     from treadle.synthesis.alltoall import RateResult
+    from treadle.synthesis.alltoall.rate.methods import RateMethod
 
 DEFAULT_GAP = 1e-3
+FLEISCHER_GAP = 0.05
+"""Fleischer's scheme takes minutes where 0.001 is asked of it."""
 
 
 def alltoall_rate(problem: Problem, *, gap: float | None = None, watch: Watch = UNWATCHED) -> RateResult:
@@ -36,6 +41,42 @@ def alltoall_rate(problem: Problem, *, gap: float | None = None, watch: Watch = 
         gap=DEFAULT_GAP if gap is None else gap,
         time_limit_s=left,
         progress=watch.progress,
+    )
+
+
+def rate_by_method(
+    problem: Problem, method: RateMethod, *, gap: float | None = None, seed: int = 0, watch: Watch = UNWATCHED
+) -> RateResult | DistanceWitness:
+    """Both sides of the optimum by a published method; of a cut the lengths that prove the upper side.
+
+    Parameters
+    ----------
+    problem : Problem
+    method : RateMethod
+    gap : float, optional
+        Of Fleischer's scheme; default 0.05.
+    seed : int
+        Of the search for cuts.
+    watch : Watch
+
+    Raises
+    ------
+    ScheduleError
+        If a gap is asked of another method, or the instance is too large for it.
+    """
+    from treadle.synthesis.alltoall.rate.methods import cut_witness, rate_by  # bring solvers
+
+    if gap is not None and method != "fleischer":
+        raise ScheduleError(f"gap: {method} takes none; it is for fleischer and the default")
+    topology, collective = problem.topology, problem.collective
+    if method.is_cut:
+        return cut_witness(topology, collective, method, seed=seed)
+    return rate_by(
+        topology,
+        collective,
+        method,
+        gap=FLEISCHER_GAP if gap is None else gap,
+        time_limit_s=None if watch.deadline is None else max(0.0, watch.deadline - monotonic()),
     )
 
 

@@ -17,7 +17,7 @@ from treadle.verification.violations import Report
 _LARGE = 64
 """Ranks beyond which the slow ones have to be named to be run."""
 
-_SLOW = (TSMCF, ROUTES, "ilp-disjoint", "ilp-shortest")
+_SLOW = (TSMCF, ROUTES, "ilp-disjoint", "ilp-shortest", "mcf-extp", "path-mcf")
 _STEPS = (*ALLTOALL_ALGORITHMS, "pairwise", *(name for name in ALLTOALL_BASELINES if "exchange" in name))
 """Store and forward: not for switches."""
 

@@ -18,8 +18,10 @@ from treadle.synthesis.alltoall.baselines import (
     dimension_order,
     equal_weight_loads,
     equal_weight_shortest_paths,
+    mcf_extp,
     native_round_times,
     native_routes,
+    path_mcf_disjoint,
     route_algbw,
     route_loads,
     route_time,
@@ -27,6 +29,7 @@ from treadle.synthesis.alltoall.baselines import (
     with_layers,
 )
 from treadle.synthesis.alltoall.baselines.grids import find_grid
+from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.catalogue.graphs import complete_bipartite, hypercube, mesh, ring, torus
@@ -259,3 +262,28 @@ def test_unreachable_ranks_are_named() -> None:
     for generate in (equal_weight_shortest_paths, single_source_shortest_paths, native_routes):
         with pytest.raises(InfeasibleError, match="n1"):
             generate(fabric, everyone(fabric))
+
+
+@settings(max_examples=10)
+@given(problem=exchanges())
+def test_fractional_routes_keep_their_rates(problem: tuple[Topology, Collective]) -> None:
+    """MCF-extP loses what whole chunks lose; path MCF is beyond no optimum, and beyond one path a pair."""
+    fabric, collective = problem
+    best = optimal_rate(fabric, collective)
+    units = collective.pair_demands.buffer_units
+    found = {}
+    for make in (mcf_extp, path_mcf_disjoint):
+        report = verify_routes(fabric, collective, make(fabric, collective))
+        assert report.is_ok, report.violations
+        assert report.algbw is not None
+        assert report.algbw <= best.upper * units
+        found[make] = float(report.algbw)
+    assert found[mcf_extp] >= float(best.upper * units) * 0.999
+    assert found[path_mcf_disjoint] > 0
+
+
+def test_link_disjoint_paths_are_split_as_well_as_can_be() -> None:
+    """Two ways round a ring of 5: three links of one and two of the other; all of them end up alike."""
+    fabric = ring(5)
+    schedule = path_mcf_disjoint(fabric, everyone(fabric))
+    assert route_time(fabric, everyone(fabric), schedule) == 3

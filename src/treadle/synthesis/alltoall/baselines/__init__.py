@@ -14,6 +14,7 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.bruck import bruck_exchange
 from treadle.synthesis.alltoall.baselines.dimension_order import dimension_order
 from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_loads, equal_weight_shortest_paths
+from treadle.synthesis.alltoall.baselines.fractional_routes import mcf_extp, path_mcf_disjoint
 from treadle.synthesis.alltoall.baselines.hypercube_exchange import hypercube_exchange
 from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.mesh_exchange import mesh_exchange
@@ -64,6 +65,8 @@ ALLTOALL_BASELINES: Mapping[str, Baseline] = MappingProxyType(
         "native": _native,
         "ilp-disjoint": _ilp_disjoint,
         "ilp-shortest": _ilp_shortest,
+        "mcf-extp": mcf_extp,
+        "path-mcf": path_mcf_disjoint,
         "pairwise": pairwise_exchange,
         "bruck-exchange": bruck_exchange,
         "hypercube-exchange": hypercube_exchange,
@@ -85,10 +88,12 @@ __all__ = [
     "hypercube_exchange",
     "ilp_disjoint",
     "ilp_shortest",
+    "mcf_extp",
     "mesh_exchange",
     "native_round_times",
     "native_routes",
     "pairwise_exchange",
+    "path_mcf_disjoint",
     "route_algbw",
     "route_loads",
     "route_time",

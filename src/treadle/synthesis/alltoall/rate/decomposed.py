@@ -37,10 +37,13 @@ class MasterFlow:
         F, bytes/s per unit of demand.
     flow : ConcurrentFlow
         Per rank at one unit of rate; links at most full at F. (8) may drop data on the way.
+    lengths : array of float64, shape (m,)
+        Prices of (7): link lengths that bound F from above.
     """
 
     rate: float
     flow: ConcurrentFlow
+    lengths: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +107,12 @@ def master_mcf(
     )
     check_reachable(instance)
     unit = float(instance.bandwidths.max())
-    values = solve_flow_program("master MCF", _master(instance, unit), time_limit_s=time_limit_s)
+    solution = solve_flow_program("master MCF", _master(instance, unit), time_limit_s=time_limit_s)
+    values, lengths = solution.values, np.zeros(topology.n_links)
+    lengths[instance.links] = solution.prices[:k]
     by_source = np.zeros((collective.n_ranks, topology.n_links))
     by_source[instance.senders[:, None], instance.links] = values[1:].reshape(s, k) / values[0]
-    return MasterFlow(float(values[0] * unit), ConcurrentFlow(by_source))
+    return MasterFlow(float(values[0] * unit), ConcurrentFlow(by_source), lengths)
 
 
 def _master(instance: FlowInstance, unit: float) -> FlowProgram:
@@ -220,7 +225,7 @@ def _solved(
     check_variables(f"child MCF of {topology.name}", len(targets) * len(used), MAX_VARIABLES, remedy)
     start = collective.ranks[source]
     program = _child(instance, used, flow[instance.links[used]], start, targets, demands)
-    values = solve_flow_program("child MCF", program, time_limit_s=time_limit_s)
+    values = solve_flow_program("child MCF", program, time_limit_s=time_limit_s).values
     flows = np.zeros((len(targets), topology.n_links))
     flows[:, instance.links[used]] = values.reshape(len(targets), len(used)) * total
     rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)

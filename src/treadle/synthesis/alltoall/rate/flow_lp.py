@@ -49,14 +49,29 @@ class FlowProgram:
     maximise: bool
 
 
+@dataclass(frozen=True, eq=False)
+class FlowSolution:
+    """An optimal basic solution.
+
+    Parameters
+    ----------
+    values : array of float64, shape (columns,)
+    prices : array of float64, shape (rows,)
+        What one more unit of a row's limit is worth, without its sign.
+    """
+
+    values: FloatArray
+    prices: FloatArray
+
+
 def check_variables(what: str, variables: int, limit: int, remedy: str) -> None:
     """Refuse a program of too many variables in one line."""
     if variables > limit:
         raise ScheduleError(f"{what}: {variables} flow variables, expected at most {limit}; {remedy}")
 
 
-def solve_flow_program(what: str, program: FlowProgram, *, time_limit_s: float | None = None) -> FloatArray:
-    """Values of an optimal solution, shape (columns,).
+def solve_flow_program(what: str, program: FlowProgram, *, time_limit_s: float | None = None) -> FlowSolution:
+    """An optimal solution and its prices.
 
     Parameters
     ----------
@@ -109,5 +124,5 @@ def solve_flow_program(what: str, program: FlowProgram, *, time_limit_s: float |
         raise TimeLimitError(what)
     if status != highspy.HighsModelStatus.kOptimal:
         raise InfeasibleError(f"{what}: solver ended with {status.name}, expected an optimum")
-    solution: FloatArray = np.maximum(np.array(solver.getSolution().col_value), 0.0)
-    return solution
+    solution = solver.getSolution()
+    return FlowSolution(np.maximum(np.array(solution.col_value), 0.0), np.abs(np.array(solution.row_dual)))

@@ -30,12 +30,15 @@ class PairFlows:
     flows : array of float64, shape (p, m)
         Bytes/s of each pair over each link of the fabric. At least rate * demand enters the target; (3)
         allows a node to drop what it cannot use.
+    lengths : array of float64, shape (m,)
+        Prices of (2): link lengths that bound F from above.
     """
 
     rate: float
     source: Int64Array
     target: Int64Array
     flows: FloatArray
+    lengths: FloatArray
 
     def by_source(self, collective: Collective) -> ConcurrentFlow:
         """Flows of each rank's data at one unit of rate, as `check_flow` takes them."""
@@ -84,7 +87,9 @@ def link_mcf(topology: Topology, collective: Collective, *, time_limit_s: float 
     check_variables(f"link MCF of {topology.name}", p * k, MAX_VARIABLES, remedy)
     check_reachable(instance)
     program, unit = _program(instance, source, target)
-    values = solve_flow_program("link MCF", program, time_limit_s=time_limit_s)
+    solution = solve_flow_program("link MCF", program, time_limit_s=time_limit_s)
+    values, lengths = solution.values, np.zeros(topology.n_links)
+    lengths[instance.links] = solution.prices[:k]
     flows = np.zeros((p, topology.n_links))
     flows[:, instance.links] = values[1:].reshape(p, k) * unit
     rank_of = np.full(topology.n_nodes, -1, dtype=np.int64)
@@ -94,6 +99,7 @@ def link_mcf(topology: Topology, collective: Collective, *, time_limit_s: float 
         source=instance.senders[source].astype(np.int64),
         target=rank_of[target],
         flows=flows,
+        lengths=lengths,
     )
 
 

@@ -1,0 +1,129 @@
+"""The published ways to an all-to-all's rate, each with a flow and link lengths that certify both sides.
+
+`rate.optimal_rate` is quicker and closer than all of them; they are here to be compared with. Sources: link
+MCF (1)-(5) and decomposed MCF (6)-(9) of the all-to-all paper; Fleischer's approximation scheme; cuts as
+published bounds on all-to-alls have them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+
+from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.rate.bisection import best_cut
+from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
+from treadle.synthesis.alltoall.rate.decomposed import master_mcf
+from treadle.synthesis.alltoall.rate.fleischer import fleischer_rate
+from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, FloatArray, check_flow
+from treadle.synthesis.alltoall.rate.host_caps import folded
+from treadle.synthesis.alltoall.rate.link_mcf import link_mcf
+from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
+
+
+class RateMethod(StrEnum):
+    """Published methods, spelt as on the command line."""
+
+    LINK_MCF = "link-mcf"
+    DECOMPOSED_MCF = "decomposed-mcf"
+    FLEISCHER = "fleischer"
+    CUT = "cut"
+    BISECTION = "bisection"
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it bounds the rate from above only."""
+        return self in (RateMethod.CUT, RateMethod.BISECTION)
+
+
+def rate_by(
+    topology: Topology,
+    collective: Collective,
+    method: RateMethod,
+    *,
+    gap: float,
+    time_limit_s: float | None = None,
+) -> RateResult:
+    """Both sides of the optimum by a method that is no cut.
+
+    Parameters
+    ----------
+    topology : Topology
+        Any fabric; every node forwards, and what it forwards counts against its injection cap.
+    collective : Collective
+        An all-to-all.
+    method : RateMethod
+    gap : float
+        Where Fleischer's scheme stops; linear programs are solved to 1e-9.
+    time_limit_s : float, optional
+
+    Raises
+    ------
+    ScheduleError
+        If the instance is too large for the method.
+    InfeasibleError
+        If a rank has data for one that it cannot reach.
+    TimeLimitError
+        If time is up before a linear program is solved.
+    """
+    if topology.injection_bytes_per_s.any():
+        whole = rate_by(
+            with_host_bottleneck(topology), collective, method, gap=gap, time_limit_s=time_limit_s
+        )
+        return folded(whole, topology)
+    if method is RateMethod.FLEISCHER:
+        return fleischer_rate(topology, collective, epsilon=gap, time_limit_s=time_limit_s)
+    began = time.process_time()
+    flow, lengths = _PROGRAMS[method](topology, collective, time_limit_s)
+    witness = rounded_witness(lengths)
+    return RateResult(
+        topology=topology,
+        collective=collective,
+        rate=check_flow(topology, collective, flow),
+        upper=witness.pair_rate_bound(topology, collective),
+        exact=None,
+        loads=flow.loads,
+        make_flow=lambda: flow,
+        witness=witness,
+        method=method.value,
+        seconds=time.process_time() - began,
+    )
+
+
+def cut_witness(
+    topology: Topology, collective: Collective, method: RateMethod, *, seed: int
+) -> DistanceWitness:
+    """The lengths of the best cut, or bisection, that is found.
+
+    Raises
+    ------
+    ScheduleError
+        If the fabric is too large, or no such cut has demand across it.
+    """
+    best = best_cut(topology, collective, is_balanced=method is RateMethod.BISECTION, seed=seed)
+    return best.witness(topology)
+
+
+def _by_pair(
+    topology: Topology, collective: Collective, time_limit_s: float | None
+) -> tuple[ConcurrentFlow, FloatArray]:
+    found = link_mcf(topology, collective, time_limit_s=time_limit_s)
+    return found.by_source(collective), found.lengths
+
+
+def _by_source(
+    topology: Topology, collective: Collective, time_limit_s: float | None
+) -> tuple[ConcurrentFlow, FloatArray]:
+    found = master_mcf(topology, collective, time_limit_s=time_limit_s)
+    return found.flow, found.lengths
+
+
+_Program = Callable[[Topology, Collective, float | None], tuple[ConcurrentFlow, FloatArray]]
+
+_PROGRAMS: dict[RateMethod, _Program] = {
+    RateMethod.LINK_MCF: _by_pair,
+    RateMethod.DECOMPOSED_MCF: _by_source,
+}
