@@ -284,3 +284,16 @@ def test_the_parser_speaks_plain_words(plan: Path, refused: Callable[..., str]) 
         assert "Value error" not in message
         assert "Input should" not in message
         assert argv[0] in message
+
+
+def test_options_are_no_values(
+    refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = refused("solve", "ring:4", "allgather", "-o", "--json")
+    assert "'-o' / '--output': expected a value, found the option --json (./--json is a file" in message
+    assert "found the option --dtype" in refused("run", "absent", "--size", "--dtype")
+    assert "found the option -o" in refused("topology", "export", "ring:4", "-o", "-o")
+    assert not [path for path in tmp_path.iterdir() if path.is_file()]
+    assert main(["solve", "ring:4", "allgather", "-q", "-o", "./--json"]) == 0
+    assert (tmp_path / "--json").exists()

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import treadle
+from treadle.cli.command import Command
 from treadle.cli.status import (
     EXIT_STATUS,
     INFEASIBLE,
@@ -115,7 +116,7 @@ def load_command(name: str) -> Any:
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name)
     else:
-        app.command(name)(module.command)
+        app.command(name, cls=Command)(module.command)
     return cast(TyperGroup, get_command(app)).commands[name]
 
 

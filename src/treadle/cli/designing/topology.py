@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from treadle.atomic import write_bytes
+from treadle.cli.command import Command
 from treadle.cli.designing.fabric import fact_lines
 from treadle.cli.output import JsonOption, Output, QuietOption
 from treadle.cli.status import put
@@ -39,7 +40,7 @@ TopologyArgument = Annotated[
 FormatOption = Annotated[str | None, typer.Option("--format", help="Format of a topology file: json.")]
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_command(
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="Only entries with this in name, group or summary.")
@@ -79,7 +80,7 @@ def _matches(entry: CatalogueEntry, text: str) -> bool:
     return all(word in where for word in words.split())
 
 
-@app.command("show")
+@app.command("show", cls=Command)
 def show_command(
     topology: TopologyArgument,
     file_format: FormatOption = None,
@@ -110,7 +111,7 @@ def show_command(
     return 0
 
 
-@app.command("export")
+@app.command("export", cls=Command)
 def export_command(
     topology: TopologyArgument,
     path: Annotated[Path | None, typer.Option("-o", "--output", help="File; default stdout.")] = None,
