@@ -84,3 +84,21 @@ def test_a_broken_plug_in_is_one_line(text: str, said: str, repository: Path, tm
     )
     assert status == 0
     assert "verified    yes" in shown
+
+
+def test_a_platform_in_one_function(repository: Path, tmp_path: Path) -> None:
+    text = module_of(repository, "A platform in one function")
+    install(tmp_path, "quad", text, "treadle.platforms", "quad = quad:quad")
+    files = (
+        "tests/topologies/catalogue/test_every_platform.py",
+        "tests/topologies/catalogue/test_catalogue_names.py",
+    )
+    for file, least in zip(files, (1, 2), strict=True):
+        status, shown = outcome_of(tmp_path, repository, file, "quad")
+        assert status == 0, shown
+        assert int(re.findall(r"(\d+) passed", shown)[0]) >= least
+    # one whose switches give out more than they take in is found out
+    lame = text.replace("builder.duplex(switch, top, 4 * link_bandwidth)", "builder.link(switch, top, 4)")
+    assert lame != text
+    install(tmp_path, "quad", lame, "treadle.platforms", "quad = quad:quad")
+    assert outcome_of(tmp_path, repository, files[0], "quad")[0] == 1

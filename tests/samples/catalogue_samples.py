@@ -1,6 +1,6 @@
 """Small fabrics of every function of the catalogue, by the function's name.
 
-At least one value per function, with keywords where it has any of its own.
+At least one value per function, with keywords where it has any of its own. Platforms bring theirs.
 """
 
 from __future__ import annotations
@@ -8,15 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from treadle import topologies as t
+from treadle.topologies.registry import all_platforms
 
 SAMPLES: Mapping[str, Sequence[t.Topology]] = {
-    "dgx_a100": [t.dgx_a100(2), t.dgx_a100(1, 4, pcie=True)],
-    "dgx_a100_flat": [t.dgx_a100_flat(1)],
-    "dgx_h100": [t.dgx_h100(2, nvls=True, sharp=True)],
-    "dgx1_v100": [t.dgx1_v100()],
-    "gb200_nvl72": [t.gb200_nvl72(1, 4), t.gb200_nvl72(2, 2, nvls=True, sharp=True)],
-    "mi250": [t.mi250(2, 8)],
-    "mi300x": [t.mi300x(1)],
+    **{one.function.__name__: [t.parse(text) for text in one.samples] for one in all_platforms()},
     "leaf_spine": [t.leaf_spine(2, 2, gpus_per_leaf=3)],
     "fat_tree": [t.fat_tree(4)],
     "rail_optimized": [t.rail_optimized(2, 4, spines=1)],

@@ -50,6 +50,7 @@ from treadle.topologies.catalogue.kautz import (
     modified_de_bruijn,
 )
 from treadle.topologies.catalogue.low_diameter import dragonfly, slimfly
+from treadle.topologies.catalogue.platform_table import platform
 from treadle.topologies.catalogue.platforms import (
     dgx1_v100,
     dgx_a100,
@@ -200,6 +201,7 @@ __all__ = [
     "path",
     "petersen_line",
     "plane_cayley",
+    "platform",
     "pods",
     "projective_plane",
     "punctured",

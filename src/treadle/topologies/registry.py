@@ -5,19 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
+from treadle.errors import TopologyError
 from treadle.topologies.catalogue import (
     cayley,
     circulants,
     clusters,
     graphs,
     low_diameter,
-    platforms,
     random_graphs,
     rings,
     twisted,
 )
+from treadle.topologies.catalogue import platforms as _own_platforms  # noqa: F401  declares them
 from treadle.topologies.catalogue.distance_regular import (
     affine_plane,
     crown,
@@ -42,6 +42,7 @@ from treadle.topologies.catalogue.kautz import (
     kautz,
     modified_de_bruijn,
 )
+from treadle.topologies.catalogue.platform_table import Catalogue, Platform, platforms, plug_ins, plugged
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms import changes as transforms
 from treadle.topologies.transforms import expansions
@@ -49,13 +50,7 @@ from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
 from treadle.units import format_link_bandwidth
 
 _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
-    (
-        "platforms",
-        (
-            *(platforms.dgx_a100, platforms.dgx_a100_flat, platforms.dgx_h100, platforms.dgx1_v100),
-            *(platforms.gb200_nvl72, platforms.mi250, platforms.mi300x),
-        ),
-    ),
+    ("platforms", tuple(one.function for one in platforms().values())),
     ("clusters", (clusters.leaf_spine, clusters.fat_tree, clusters.rail_optimized, clusters.pods)),
     (
         "graphs",
@@ -110,9 +105,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
         ),
     ),
 )
-_CATALOGUE: Mapping[str, Callable[..., Topology]] = MappingProxyType(
-    {function.__name__: function for _, functions in _GROUPS for function in functions}
-)
+_CATALOGUE = Catalogue({function.__name__: function for _, functions in _GROUPS for function in functions})
 
 
 @dataclass(frozen=True)
@@ -138,8 +131,19 @@ def catalogue() -> Mapping[str, Callable[..., Topology]]:
     return _CATALOGUE
 
 
+def all_platforms() -> tuple[Platform, ...]:
+    """Platforms, those of plug-ins that can be loaded too."""
+    for name in plug_ins():
+        try:
+            plugged(name)
+        except TopologyError:  # told where that name is typed
+            continue
+    return tuple(platforms().values())
+
+
 def catalogue_entries() -> tuple[CatalogueEntry, ...]:
     """What the catalogue offers, group by group, for people to read."""
+    groups = (("platforms", tuple(one.function for one in all_platforms())), *_GROUPS[1:])
     return tuple(
         CatalogueEntry(
             name=function.__name__,
@@ -147,7 +151,7 @@ def catalogue_entries() -> tuple[CatalogueEntry, ...]:
             signature=call_signature(function),
             summary=(inspect.getdoc(function) or "").partition("\n")[0],
         )
-        for group, functions in _GROUPS
+        for group, functions in groups
         for function in functions
     )
 

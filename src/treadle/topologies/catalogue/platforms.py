@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from treadle.errors import TopologyError
+from treadle.topologies.catalogue.platform_table import platform
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.naming import expression
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -72,6 +73,10 @@ def _boxes_on_one_switch(
     return builder.build()
 
 
+@platform(
+    source="ForestColl dissertation, 4.6.2 (A100 testbed)",
+    samples=("dgx_a100(2)", "dgx_a100(1, 4, pcie=True)"),
+)
 def dgx_a100(
     boxes: int,
     gpus_per_box: int = 8,
@@ -152,6 +157,7 @@ def _add_nics(
         builder.duplex(port, rails[i % 2], nic)
 
 
+@platform(source="ForestColl dissertation, figure 4.1 and 4.6.2", samples=("dgx_a100_flat(1)",))
 def dgx_a100_flat(
     boxes: int,
     gpus_per_box: int = 8,
@@ -189,6 +195,7 @@ def dgx_a100_flat(
     return _boxes_on_one_switch(name, (boxes, gpus_per_box), nvlink_bandwidth, nic_bandwidth)
 
 
+@platform(source="ForestColl dissertation, 4.6.3", samples=("dgx_h100(2, nvls=True, sharp=True)",))
 def dgx_h100(
     boxes: int,
     gpus_per_box: int = 8,
@@ -237,6 +244,10 @@ def dgx_h100(
     )
 
 
+@platform(
+    source="NVIDIA's product page of the GB200 NVL72",
+    samples=("gb200_nvl72(1, 4)", "gb200_nvl72(2, 2, nvls=True, sharp=True)"),
+)
 def gb200_nvl72(
     racks: int,
     gpus_per_rack: int = 72,
@@ -289,6 +300,7 @@ def gb200_nvl72(
     )
 
 
+@platform(source="NVIDIA DGX-1 with Tesla V100 white paper", samples=("dgx1_v100()",))
 def dgx1_v100(*, nvlink_bandwidth: int = 25 * GB_PER_S) -> Topology:
     """NVIDIA DGX-1 with V100: eight GPUs in a hybrid cube mesh, six NVLinks each, some pairs doubled.
 
@@ -309,6 +321,7 @@ def dgx1_v100(*, nvlink_bandwidth: int = 25 * GB_PER_S) -> Topology:
     return builder.build()
 
 
+@platform(source="ForestColl dissertation, figure 4.9(a) and 4.6.2", samples=("mi250(2, 8)",))
 def mi250(
     boxes: int,
     gpus_per_box: int = 16,
@@ -369,6 +382,7 @@ def _join(builder: TopologyBuilder, gpus: list[list[str]], bandwidth: int) -> No
                 builder.duplex(gpu, top, bandwidth)
 
 
+@platform(source="AMD CDNA 3 white paper", samples=("mi300x(1)",))
 def mi300x(
     boxes: int,
     gpus_per_box: int = 8,
