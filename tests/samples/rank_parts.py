@@ -1,4 +1,4 @@
-"""What a rank does in trees written out, and programs of single ranks put together."""
+"""Programs of single ranks put together."""
 
 from __future__ import annotations
 
@@ -8,45 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from treadle.program.program import Program
-from treadle.program.trees.rank_program import RankPhase, TreeEdges
-from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Tree
-
-
-def phases_of(schedule: ForestSchedule, rank: int) -> tuple[RankPhase, ...]:
-    """A rank's edges, tree by tree and path entry by path entry."""
-    return tuple(
-        RankPhase(
-            forest.direction is Direction.REDUCE, *(_edges(forest, rank, above) for above in (True, False))
-        )
-        for forest in schedule.forests
-    )
-
-
-def _edges(forest: Forest, rank: int, is_above: bool) -> TreeEdges:
-    rows, links = [], []
-    for root in range(forest.n_ranks):
-        start = 0
-        for tree in forest.trees(root):
-            children = [rank] if is_above else np.flatnonzero(tree.parent == rank).tolist()
-            for child in children:
-                peer = int(tree.parent[child]) if is_above else child
-                unit = start
-                for entry in range(int(tree.entry_offset[child]), int(tree.entry_offset[child + 1])):
-                    units = int(tree.entry_units[entry])
-                    rows.append((root, unit, units, peer, _depth(tree, child)))
-                    links.append(forest.path(int(tree.entry_path[entry])))
-                    unit += units
-            start += tree.multiplicity
-    columns = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-    return TreeEdges(
-        *columns,
-        path_offset=np.cumsum([0, *(len(path) for path in links)]),
-        path_links=np.concatenate([np.zeros(0, dtype=np.int32), *links]),
-    )
-
-
-def _depth(tree: Tree, rank: int) -> int:
-    return 0 if tree.parent[rank] < 0 else 1 + _depth(tree, int(tree.parent[rank]))
 
 
 def union(programs: Sequence[Program]) -> Program:

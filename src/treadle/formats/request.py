@@ -15,7 +15,7 @@ from treadle.formats.text_arguments import has_equal_shards
 from treadle.program.lower import lower as lower_schedule
 from treadle.program.passes import replicate
 from treadle.program.program import Program
-from treadle.program.trees.factored_rank import lower_factored_rank
+from treadle.program.trees.forest_program import lower as lower_trees
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.factored import FactoredSchedule
@@ -115,11 +115,11 @@ class TextRequest:
             raise ScheduleError(
                 "--rank is for factored plans (solve --form factored); this one is lowered as a whole"
             )
-        return lower_factored_rank(
+        return lower_trees(
             self.plan.topology,
             self.plan.collective,
             schedule,
-            rank,
+            rank=rank,
             in_place=self.options.in_place,
             channels=self.options.channels,
         )

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from math import gcd
-
 import numpy as np
 import pytest
 
 from reference.program_check import check_program
 from samples.program_cases import random_case, reference_errors
-from samples.rank_parts import phases_of, union
+from samples.rank_parts import union
 from treadle.errors import ScheduleError
 from treadle.program.program import OperationKind, Program
-from treadle.program.trees.factored_rank import lower_factored_rank
 from treadle.program.trees.forest_program import lower
-from treadle.program.trees.rank_program import lower_rank
 from treadle.refusal import Refusal
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import FactoredSchedule
@@ -57,15 +53,7 @@ def test_parts_of_random_forests_make_correct_programs(kind: CollectiveKind, in_
     for seed in range(12):
         topology, collective, schedule = random_case(seed, kind)
         parts = [
-            lower_rank(
-                topology,
-                collective,
-                schedule.root_multiplicity,
-                phases_of(schedule, rank),
-                rank,
-                channels=1 + seed % 3,
-                in_place=in_place,
-            )
+            lower(topology, collective, schedule, rank=rank, channels=1 + seed % 3, in_place=in_place)
             for rank in range(collective.n_ranks)
         ]
         program = union(parts)
@@ -79,13 +67,8 @@ def test_parts_move_the_same_data_as_the_whole() -> None:
         for kind in (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE):
             topology, collective, schedule = random_case(seed, kind)
             whole = lower(topology, collective, schedule)
-            phases = [phases_of(schedule, rank) for rank in range(collective.n_ranks)]
-            grain = schedule.total_units // whole.n_chunks
             parts = union(
-                [
-                    lower_rank(topology, collective, schedule.root_multiplicity, phase, rank, grain=grain)
-                    for rank, phase in enumerate(phases)
-                ]
+                [lower(topology, collective, schedule, rank=rank) for rank in range(collective.n_ranks)]
             )
             assert moved(parts) == moved(whole)
             assert np.array_equal(parts.shard_offset, whole.shard_offset)
@@ -93,23 +76,18 @@ def test_parts_move_the_same_data_as_the_whole() -> None:
 
 def test_a_part_has_the_operations_of_one_rank() -> None:
     topology, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
-    program = lower_rank(topology, collective, schedule.root_multiplicity, phases_of(schedule, 1), 1)
+    program = lower(topology, collective, schedule, rank=1)
     assert program.n_ranks == collective.n_ranks
     assert [len(program.operations(rank)) > 0 for rank in range(program.n_ranks)] == [
         rank == 1 for rank in range(program.n_ranks)
     ]
 
 
-def test_grain_must_divide() -> None:
+def test_channels_must_be_at_least_one() -> None:
     topology, collective, schedule = random_case(1, CollectiveKind.ALLGATHER)
-    coarse = 1 + gcd(*schedule.root_multiplicity.tolist())
-    for grain in (0, coarse):
-        with pytest.raises(ScheduleError, match="do not divide"):
-            lower_rank(
-                topology, collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, grain=grain
-            )
-    with pytest.raises(ScheduleError, match="at least 1"):
-        lower_rank(topology, collective, schedule.root_multiplicity, phases_of(schedule, 0), 0, channels=0)
+    for rank in (None, 0):
+        with pytest.raises(ScheduleError, match="at least 1"):
+            lower(topology, collective, schedule, rank=rank, channels=0)
 
 
 FACTORED = [
@@ -131,14 +109,15 @@ def test_parts_of_factored_schedules_make_correct_programs(
 ) -> None:
     topology, collective, schedule = factored(fabric, kind, trees)
     parts = [
-        lower_factored_rank(topology, collective, schedule, rank, channels=channels, in_place=in_place)
+        lower(topology, collective, schedule, rank=rank, channels=channels, in_place=in_place)
         for rank in range(collective.n_ranks)
     ]
     program = union(parts)
     assert check_program(program) == ()
     assert reference_errors(program) == []
     if channels == 1:
-        whole = lower(topology, collective, schedule.explicit())
+        whole = lower(topology, collective, schedule)
+        assert whole == lower(topology, collective, schedule.explicit())
         scale = program.n_chunks // whole.n_chunks
         assert {(*row[:3], row[3] // scale, row[4]) for row in moved(program)} == moved(whole)
 
@@ -146,8 +125,9 @@ def test_parts_of_factored_schedules_make_correct_programs(
 def test_ranks_that_do_not_exist_and_schedules_that_do_not_fit() -> None:
     topology, collective, schedule = factored("dgx_a100(2, gpus_per_box=2)", "allgather", None)
     for rank in (-1, 4):
-        with pytest.raises(ScheduleError, match="expected 0 to 3"):
-            lower_factored_rank(topology, collective, schedule, rank)
+        for one in (schedule, schedule.explicit()):
+            with pytest.raises(ScheduleError, match="expected 0 to 3"):
+                lower(topology, collective, one, rank=rank)
     other = on_all_ranks(topology, CollectiveKind.REDUCE_SCATTER)
-    with pytest.raises(ScheduleError, match="the schedule is for allgather of 4 ranks"):
-        lower_factored_rank(topology, other, schedule, 0)
+    with pytest.raises(ScheduleError, match="is for allgather, the collective is reduce-scatter"):
+        lower(topology, other, schedule, rank=0)

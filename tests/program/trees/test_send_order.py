@@ -13,7 +13,7 @@ from treadle import planning
 from treadle.planning import Form, SimulationOptions
 from treadle.program.lower import lower as lower_any
 from treadle.program.program import OperationKind, Program
-from treadle.program.trees.factored_rank import lower_factored_rank
+from treadle.program.trees.forest_program import lower as lower_trees
 from treadle.program.trees.send_order import turns_of
 from treadle.runtime.order import match_messages
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
@@ -60,7 +60,7 @@ def test_parts_of_ranks_have_the_same_order(fabric: str, kind: str, least: float
     assert isinstance(schedule, FactoredSchedule)
     topology, collective = plan.topology, plan.collective
     whole = lower_any(topology, collective, schedule)
-    parts = union([lower_factored_rank(topology, collective, schedule, i) for i in range(whole.n_ranks)])
+    parts = union([lower_trees(topology, collective, schedule, rank=i) for i in range(whole.n_ranks)])
     assert plan.optimal_algbw is not None
     for program in (whole, parts):
         time = simulate_program(topology, program, GIB, SimulationOptions(slices=4)).time

@@ -7,15 +7,14 @@ import pytest
 
 from samples import factored_samples as samples
 from treadle.errors import ScheduleError
-from treadle.schedules.factored import FactoredForest
-from treadle.schedules.factored.roles import RoleEdges, roles
-from treadle.schedules.trees.forest import Tree
+from treadle.schedules.trees.forest import Tree, Trees
+from treadle.schedules.trees.roles import RoleEdges
 
 Edge = tuple[int, int, int, tuple[int, ...]]
 """Root, unit, peer, links."""
 
 
-def _unit_edges(tree: Tree, forest: FactoredForest, first: int) -> dict[int, list[Edge]]:
+def _unit_edges(tree: Tree, forest: Trees, first: int) -> dict[int, list[Edge]]:
     """For each rank but the root: its edges to the parent, with the parent as peer, unit by unit."""
     found: dict[int, list[Edge]] = {}
     for rank in np.flatnonzero(tree.parent >= 0).tolist():
@@ -27,7 +26,7 @@ def _unit_edges(tree: Tree, forest: FactoredForest, first: int) -> dict[int, lis
     return found
 
 
-def _expected(forest: FactoredForest) -> tuple[list[set[Edge]], list[set[Edge]]]:
+def _expected(forest: Trees) -> tuple[list[set[Edge]], list[set[Edge]]]:
     """Edges up and down of every rank, by the trees written out."""
     up: list[set[Edge]] = [set() for _ in range(forest.n_ranks)]
     down: list[set[Edge]] = [set() for _ in range(forest.n_ranks)]
@@ -42,32 +41,42 @@ def _expected(forest: FactoredForest) -> tuple[list[set[Edge]], list[set[Edge]]]
     return up, down
 
 
-def _listed(edges: RoleEdges, forest: FactoredForest) -> list[Edge]:
+def _listed(edges: RoleEdges, forest: Trees) -> list[Edge]:
     return [
         (root, unit + i, peer, tuple(forest.path(path).tolist()))
         for root, unit, units, peer, path in zip(
-            *(column.tolist() for column in vars(edges).values()), strict=True
+            *(column.tolist() for column in list(vars(edges).values())[:5]), strict=True
         )
         for i in range(units)
     ]
 
 
-def _check(forest: FactoredForest) -> None:
+def _check(forest: Trees) -> None:
     up, down = _expected(forest)
+    depths: dict[tuple[int, int, int, int], set[int]] = {}
     for rank in range(forest.n_ranks):
-        found = roles(forest, rank)
+        found = forest.roles(rank)
         for edges, expected in ((found.up, up[rank]), (found.down, down[rank])):
             listed = _listed(edges, forest)
             assert len(listed) == len(set(listed))
             assert set(listed) == expected
             keys = list(zip(edges.root.tolist(), edges.unit.tolist(), edges.peer.tolist(), strict=True))
             assert keys == sorted(keys)
+            for (root, unit, peer, _), depth in zip(listed, np.repeat(edges.depth, edges.units), strict=True):
+                child, parent = (rank, peer) if edges is found.up else (peer, rank)
+                depths.setdefault((root, unit, child, parent), set()).add(int(depth))
+    # both ends of an edge say the same, and the edge above has less
+    assert all(len(found) == 1 for found in depths.values())
+    reached = {(root, unit, child): depth for (root, unit, child, _), (depth,) in depths.items()}
+    for (root, unit, _, parent), (depth,) in depths.items():
+        assert depth > (0 if parent == root else reached[root, unit, parent])
 
 
 @pytest.mark.parametrize("name", samples.SAMPLES)
 def test_roles_are_those_of_the_trees(name: str) -> None:
     for forest in samples.SAMPLES[name]()[2].forests:
         _check(forest)
+        _check(forest.explicit())
 
 
 @pytest.mark.parametrize("seed", range(0, 20, 5))
@@ -76,11 +85,12 @@ def test_roles_of_random_forests(seed: int) -> None:
     assert found
     for _, _, schedule in found:
         _check(schedule.forests[0])
+        _check(schedule.forests[0].explicit())
 
 
 def test_equal_edges_of_consecutive_units_are_one_row() -> None:
     forest = samples.single_root()[2].forests[0]
-    edges = [roles(forest, rank).up for rank in range(4)]
+    edges = [forest.roles(rank).up for rank in range(4)]
     assert edges[0].units.sum() == 0
     assert all(one.units.sum() == 4 for one in edges[1:])
     assert any(one.units.max() > 1 for one in edges[1:])
@@ -88,4 +98,4 @@ def test_equal_edges_of_consecutive_units_are_one_row() -> None:
 
 def test_only_ranks_have_roles() -> None:
     with pytest.raises(ScheduleError, match="expected 0 to 3"):
-        roles(samples.single_root()[2].forests[0], 4)
+        samples.single_root()[2].forests[0].roles(4)

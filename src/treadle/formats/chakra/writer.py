@@ -35,7 +35,8 @@ def emit_chakra(
         Begins the nodes' names.
     only : int, optional
         Write this rank's trace alone. The program may lack the other ranks' lists if it orders the messages
-        between two ranks alike at both ends, on all channels together, as `rank_program.lower_rank` does.
+        between two ranks alike at both ends, on all channels together, as the lowering of one rank's trees
+        does.
 
     Returns
     -------

@@ -15,7 +15,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.collective import Collective
-from treadle.schedules.trees.forest import Direction, Forest, Tree
+from treadle.schedules.trees.forest import Direction, Tree
 from treadle.topologies.topology import Topology
 
 _FINENESS = 2**10
@@ -113,17 +113,19 @@ def path_times(topology: Topology, path_offset: Int64Array, path_links: Int32Arr
     return times
 
 
-def ways_to_go(forest: Forest, tree: Tree, depth: Int64Array, times: Int64Array) -> tuple[Int64Array, int]:
+def ways_to_go(
+    direction: Direction, tree: Tree, depth: Int64Array, times: Int64Array
+) -> tuple[Int64Array, int]:
     """Time from the start of each path entry of a tree to the tree's end, and that of the whole tree.
 
     Parameters
     ----------
-    forest : Forest
+    direction : Direction
     tree : Tree
     depth : array of int64, shape (N,)
         Edges from the root to each rank.
-    times : array of int64
-        Of the forest's paths: `path_times`.
+    times : array of int64, shape (entries,)
+        Of each entry's path: `path_times`.
 
     Returns
     -------
@@ -132,15 +134,14 @@ def ways_to_go(forest: Forest, tree: Tree, depth: Int64Array, times: Int64Array)
     """
     counts = np.diff(tree.entry_offset)
     child = np.repeat(np.arange(len(counts)), counts)
-    own = times[tree.entry_path]
     edge = np.zeros(len(counts), dtype=np.int64)
-    np.maximum.at(edge, child, own)
+    np.maximum.at(edge, child, times)
     way = np.zeros(len(counts), dtype=np.int64)
     levels = [np.flatnonzero(depth == level) for level in range(1, int(depth.max(initial=0)) + 1)]
-    if forest.direction is Direction.REDUCE:
+    if direction is Direction.REDUCE:
         for ranks in levels:
             way[ranks] = edge[ranks] + way[tree.parent[ranks]]
-        return own + way[tree.parent[child]], int(way.max(initial=0))
+        return times + way[tree.parent[child]], int(way.max(initial=0))
     for ranks in reversed(levels):
         np.maximum.at(way, tree.parent[ranks], edge[ranks] + way[ranks])
-    return own + way[child], int(way[tree.root])
+    return times + way[child], int(way[tree.root])

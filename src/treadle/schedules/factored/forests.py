@@ -26,7 +26,10 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored.checks import UNIT_LIMIT, check_range, check_sum, freeze
 from treadle.schedules.factored.expansion import Expansion
 from treadle.schedules.factored.layers import Layer
+from treadle.schedules.factored.slots import roles_of
+from treadle.schedules.factored.trees import CirculantTrees, TableTrees
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Tree, check_phases
+from treadle.schedules.trees.roles import Roles
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +108,36 @@ class FactoredForest:
     def paths(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
         """Offsets and links of paths, whose numbers rise, in the order the data takes them."""
         return self._expansion.paths(numbers)
+
+    @cached_property
+    def grain(self) -> int:
+        """Unit trees that no piece tells apart: a divisor of all that is counted in unit trees."""
+        units = [self.root_multiplicity]
+        for piece in (kind for layer in self.layers for kind in layer.pieces):
+            trees = piece.trees
+            units.append(piece.native)
+            for side in (piece.entrances, piece.exits):
+                units += [side.offset, side.units, side.inner, side.root_unit]
+            if isinstance(trees, TableTrees):
+                units += [trees.units, trees.first[trees.first >= 0], trees.last[trees.last >= 0]]
+            elif isinstance(trees, CirculantTrees):
+                units += [np.array([trees.native_units, trees.block])]
+                units += [trees.out_first, trees.in_first, trees.out_offset, trees.in_offset]
+            else:
+                return 1
+        return int(np.gcd.reduce(np.concatenate([column.ravel() for column in units])))
+
+    def roles(self, rank: int) -> Roles:
+        """Parents and children of a rank in all unit trees; depths are `slots`.
+
+        Raises
+        ------
+        ScheduleError
+            If there is no such rank, the pieces do not fit together, or a layer has 2**27 unit trees or more.
+        """
+        if not 0 <= rank < self.n_ranks:
+            raise ScheduleError(f"factored forest: rank {rank}, expected 0 to {self.n_ranks - 1}")
+        return roles_of(self._expansion, self.root_multiplicity, rank)
 
     def explicit(self) -> Forest:
         """The explicit form; ScheduleError beyond 2**27 tree-times-rank cells."""

@@ -8,9 +8,8 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.factored import FactoredForest
 from treadle.schedules.factored.edges import PieceEdges, edges_into, edges_out_of, unit_trees
-from treadle.schedules.factored.expansion import LayerExpansion, path_ends
+from treadle.schedules.factored.expansion import Expansion, LayerExpansion, path_ends
 from treadle.schedules.factored.index import LayerIndex
 from treadle.schedules.factored.layers import Crossings, Layer, Piece
 from treadle.schedules.factored.trees import UnitRuns, ragged
@@ -19,20 +18,8 @@ _MAX_UNITS = 2**27  # unit trees that are looked at one by one
 
 
 @dataclass(frozen=True, eq=False)
-class RoleEdges:
-    """Tree edges at one rank, sorted by (root, unit, peer): arrays of one length.
-
-    Parameters
-    ----------
-    root : array of int64
-        Root of the unit trees.
-    unit, units : arrays of int64
-        Unit trees unit, ..., unit + units - 1 of that root have the edge, by the same path.
-    peer : array of int64
-        Rank at the other end.
-    path : array of int64
-        Number of the path, see `FactoredForest.path`.
-    """
+class UnitEdges:
+    """Tree edges at one rank, as `treadle.schedules.trees.roles.RoleEdges`, their depths yet unknown."""
 
     root: Int64Array
     unit: Int64Array
@@ -41,26 +28,8 @@ class RoleEdges:
     path: Int64Array
 
 
-@dataclass(frozen=True, eq=False)
-class Roles:
-    """The edges of all trees at one rank.
-
-    Parameters
-    ----------
-    rank : int
-    up : RoleEdges
-        To parents: one for each unit tree that is not rooted at the rank. BROADCAST: it receives by them.
-    down : RoleEdges
-        To children. BROADCAST: it sends by them.
-    """
-
-    rank: int
-    up: RoleEdges
-    down: RoleEdges
-
-
-def roles(forest: FactoredForest, rank: int) -> Roles:
-    """Parents and children of a rank in all unit trees.
+def edges_at(expansion: Expansion, rank: int) -> tuple[UnitEdges, UnitEdges]:
+    """Edges to the parents and to the children of a rank in all unit trees.
 
     Time and memory are in proportion to the unit trees, and to their edges at the rank and at the pieces
     around it; not to trees times ranks.
@@ -68,20 +37,18 @@ def roles(forest: FactoredForest, rank: int) -> Roles:
     Raises
     ------
     ScheduleError
-        If there is no such rank, the pieces do not fit together, or a layer has 2**27 unit trees or more.
+        If the pieces do not fit together, or a layer has 2**27 unit trees or more.
     """
-    if not 0 <= rank < forest.n_ranks:
-        raise ScheduleError(f"factored forest: rank {rank}, expected 0 to {forest.n_ranks - 1}")
     up, down = [], []
-    for layer, before, base in forest._expansion.parts():
+    for layer, before, base in expansion.parts():
         view = RankView(layer, rank)
         up.append(_shifted(view.up(), before, base))
         down.append(_shifted(view.down(), before, base))
-    return Roles(rank, _grouped(up), _grouped(down))
+    return _grouped(up), _grouped(down)
 
 
 _Columns = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array]
-"""Root, unit, units, peer and path, as of `RoleEdges`."""
+"""Root, unit, units, peer and path, as of `UnitEdges`."""
 
 
 def _shifted(columns: _Columns, before: Int64Array, base: int) -> _Columns:
@@ -90,7 +57,7 @@ def _shifted(columns: _Columns, before: Int64Array, base: int) -> _Columns:
     return root, unit + before[root], units, peer, path + base
 
 
-def _grouped(parts: list[_Columns]) -> RoleEdges:
+def _grouped(parts: list[_Columns]) -> UnitEdges:
     """Sorted, with consecutive unit trees that have the same edge put together."""
     root, unit, units, peer, path = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((unit, path, peer, root))
@@ -101,7 +68,7 @@ def _grouped(parts: list[_Columns]) -> RoleEdges:
     total = np.add.reduceat(units, first) if len(first) else units
     root, unit, peer, path = root[first], unit[first], peer[first], path[first]
     order = np.lexsort((peer, unit, root))
-    return RoleEdges(root[order], unit[order], total[order], peer[order], path[order])
+    return UnitEdges(root[order], unit[order], total[order], peer[order], path[order])
 
 
 class _Place:

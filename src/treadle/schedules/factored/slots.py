@@ -10,23 +10,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array
-from treadle.schedules.factored import FactoredForest
+from treadle.arrays import Int64Array, offsets_of
 from treadle.schedules.factored.edges import edges_into, unit_trees
+from treadle.schedules.factored.expansion import Expansion
 from treadle.schedules.factored.formula_trees import FormulaTrees
 from treadle.schedules.factored.layers import Layer
-from treadle.schedules.factored.roles import RankView, RoleEdges, Roles
+from treadle.schedules.factored.roles import RankView, UnitEdges, edges_at
 from treadle.schedules.factored.trees import CirculantTrees, PieceTrees, TableTrees, ragged
+from treadle.schedules.trees.roles import RoleEdges, Roles
 
 
-def with_slots(forest: FactoredForest, found: Roles) -> tuple[tuple[RoleEdges, Int64Array], ...]:
-    """The edges up and down of a rank, runs cut where the slot changes, and the slot of each run.
+def roles_of(expansion: Expansion, root_multiplicity: Int64Array, rank: int) -> Roles:
+    """What a rank does in all unit trees; runs of edges are cut where the slot, their depth, changes.
 
     Parameters
     ----------
-    forest : FactoredForest
-    found : Roles
-        Of that forest: `treadle.schedules.factored.roles.roles`.
+    expansion : Expansion
+    root_multiplicity : array of int64, shape (N,)
+        Of its forest.
+    rank : int
 
     Notes
     -----
@@ -34,11 +36,12 @@ def with_slots(forest: FactoredForest, found: Roles) -> tuple[tuple[RoleEdges, I
     rank is reached in slot ``sum of j(P) w(P)`` over the pieces P around it. Time is linear in the unit
     trees.
     """
-    base = np.cumsum(forest.root_multiplicity) - forest.root_multiplicity
-    views = [(RankView(layer, found.rank), before) for layer, before, _ in forest._expansion.parts()]
+    up, down = edges_at(expansion, rank)
+    base = offsets_of(root_multiplicity)
+    views = [(RankView(layer, rank), before) for layer, before, _ in expansion.parts()]
     levels = max(len(view.places) for view, _ in views)
-    reached = np.zeros((levels, forest.total_units), dtype=np.int64)
-    layer_of = np.zeros(forest.total_units, dtype=np.int64)
+    reached = np.zeros((levels, int(base[-1])), dtype=np.int64)
+    layer_of = np.zeros(int(base[-1]), dtype=np.int64)
     widths = np.zeros((len(views), levels), dtype=np.int64)
     for number, (view, before) in enumerate(views):
         width = _widths(view.layer)[[place.piece for place in view.places]]
@@ -47,15 +50,14 @@ def with_slots(forest: FactoredForest, found: Roles) -> tuple[tuple[RoleEdges, I
         place = base[roots] + before[roots] + units
         reached[: len(slots), place] = slots
         layer_of[place] = number
-    above = _cut(found.up, reached[0], base)
-    unit = ragged(base[found.down.root] + found.down.unit, found.down.units)
-    run = np.repeat(np.arange(len(found.down.root)), found.down.units)
+    run, unit = _by_unit(up, base)
+    above = _cut_runs(up, run, reached[0, unit])
+    run, unit = _by_unit(down, base)
     level = np.zeros(len(run), dtype=np.int64)
     for number, (view, _) in enumerate(views):
         mine = layer_of[unit] == number
-        level[mine] = view.common_level(found.down.peer)[run[mine]]
-    slots = reached[level, unit] + widths[layer_of[unit], level]
-    return above, _cut_runs(found.down, run, slots)
+        level[mine] = view.common_level(down.peer)[run[mine]]
+    return Roles(rank, above, _cut_runs(down, run, reached[level, unit] + widths[layer_of[unit], level]))
 
 
 def _reached(view: RankView, width: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
@@ -129,20 +131,20 @@ def _widths(layer: Layer) -> Int64Array:
     return width
 
 
-def _cut(edges: RoleEdges, slots: Int64Array, base: Int64Array) -> tuple[RoleEdges, Int64Array]:
+def _by_unit(edges: UnitEdges, base: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Run of each unit tree of each run, and its number among all unit trees."""
     run = np.repeat(np.arange(len(edges.root)), edges.units)
-    return _cut_runs(edges, run, slots[ragged(base[edges.root] + edges.unit, edges.units)])
+    return run, ragged(base[edges.root] + edges.unit, edges.units)
 
 
-def _cut_runs(edges: RoleEdges, run: Int64Array, slots: Int64Array) -> tuple[RoleEdges, Int64Array]:
+def _cut_runs(edges: UnitEdges, run: Int64Array, slots: Int64Array) -> RoleEdges:
     """Runs cut where the slots of their unit trees change; `run` and `slots` go by unit tree."""
     is_new = np.ones(len(run), dtype=bool)
     is_new[1:] = (run[1:] != run[:-1]) | (slots[1:] != slots[:-1])
     begin = np.flatnonzero(is_new)
     row = run[begin]
-    start = np.cumsum(edges.units) - edges.units
+    unit = edges.unit[row] + begin - (np.cumsum(edges.units) - edges.units)[row]
     units = np.diff(np.append(begin, len(run)))
-    cut = RoleEdges(
-        edges.root[row], edges.unit[row] + begin - start[row], units, edges.peer[row], edges.path[row]
-    )
-    return cut, slots[begin]
+    columns = edges.root[row], unit, units, edges.peer[row], edges.path[row], slots[begin]
+    order = np.lexsort((edges.peer[row], unit, edges.root[row]))
+    return RoleEdges(*(column[order] for column in columns))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.trees.roles import Roles, roles_in
 
 
 class Direction(StrEnum):
@@ -54,12 +56,59 @@ class Tree:
     entry_units: Int64Array
 
 
+class Trees(Protocol):
+    """Weighted spanning trees of N ranks in one direction: what readers of any form of them use."""
+
+    @property
+    def direction(self) -> Direction:
+        """Which way data flows."""
+
+    @property
+    def root_multiplicity(self) -> Int64Array:
+        """r(v): unit trees of each root, shape (N,)."""
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks N."""
+
+    @property
+    def grain(self) -> int:
+        """Unit trees that are always used together: a divisor of all that is counted in unit trees."""
+
+    def trees(self, root: int) -> Iterator[Tree]:
+        """The weighted trees rooted at rank `root`, in order of units."""
+
+    def path(self, number: int) -> Int32Array:
+        """Link numbers of a path, in the order the data takes them."""
+
+    def paths(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
+        """Offsets and links of paths, whose numbers rise."""
+
+    def roles(self, rank: int) -> Roles:
+        """Parents and children of a rank in all unit trees; ScheduleError if there is no such rank."""
+
+
+class TreeSchedule(Protocol):
+    """A collective as trees: in-trees, out-trees, or in-trees followed by out-trees (allreduce)."""
+
+    @property
+    def kind(self) -> CollectiveKind:
+        """The collective."""
+
+    @property
+    def forests(self) -> Sequence[Trees]:
+        """The forests in the order they run."""
+
+    @property
+    def root_multiplicity(self) -> Int64Array:
+        """r(v), shape (N,), of all forests."""
+
+
 @dataclass(frozen=True, eq=False)
 class Forest:
     """Spanning trees of N ranks in one direction; the explicit form.
 
-    Readers use only `direction`, `n_ranks`, `root_multiplicity`, `trees(root)`, `path(i)` and `n_paths`,
-    so that other representations can stand in.
+    Readers use what `Trees` offers, so that other representations can stand in.
 
     Parameters
     ----------
@@ -162,6 +211,24 @@ class Forest:
         """Link numbers of a path, in the order the data takes them."""
         return self.path_links[int(self.path_offset[number]) : int(self.path_offset[number + 1])]
 
+    def paths(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
+        """Offsets and links of paths, in the order the data takes them."""
+        starts = self.path_offset[numbers]
+        offset = offsets_of(self.path_offset[numbers + 1] - starts)
+        places = np.arange(offset[-1]) + np.repeat(starts - offset[:-1], np.diff(offset))
+        return offset, self.path_links[places]
+
+    @cached_property
+    def grain(self) -> int:
+        """Unit trees that are always used together: the greatest divisor of all that is counted in them."""
+        return int(np.gcd.reduce(np.concatenate([self.root_multiplicity, self.entry_units])))
+
+    def roles(self, rank: int) -> Roles:
+        """Parents and children of a rank in all unit trees; ScheduleError if there is no such rank."""
+        if not 0 <= rank < self.n_ranks:
+            raise ScheduleError(f"forest: rank {rank}, expected 0 to {self.n_ranks - 1}")
+        return roles_in(chain.from_iterable(map(self.trees, range(self.n_ranks))), rank)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Forest):
             return NotImplemented
@@ -252,19 +319,7 @@ def forest_from_trees(direction: Direction, n_ranks: int, trees: Iterable[TreeSp
     )
 
 
-class RootedTrees(Protocol):
-    """What forests in any form tell of their trees."""
-
-    @property
-    def direction(self) -> Direction:
-        """Which way data flows."""
-
-    @property
-    def root_multiplicity(self) -> Int64Array:
-        """r(v), shape (N,)."""
-
-
-def check_phases(kind: CollectiveKind, reduce: RootedTrees | None, broadcast: RootedTrees | None) -> None:
+def check_phases(kind: CollectiveKind, reduce: Trees | None, broadcast: Trees | None) -> None:
     """Raise ScheduleError unless a collective has just these forests, the right way and of equal roots."""
     for needed, forest, name in (
         (kind.reduces, reduce, "in-trees"),
