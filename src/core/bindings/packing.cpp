@@ -74,13 +74,25 @@ auto regrow_forest(int n_nodes, const ArcsIn& arcs, const TreeRowsIn& trees, con
                                            counts.splits, counts.work));
 }
 
+// What the assignment of paths reads: no capacities, and paths by their numbers alone; copies of large forests cost.
+LogicalGraph to_segments(const LogicalArcsIn& given) {
+    const auto& [tail, head, capacity, segment_offset, segment_path, segment_units, path_offset, path_links] = given;
+    LogicalGraph graph;
+    graph.tail = to_vector<int>(tail);
+    graph.head = to_vector<int>(head);
+    graph.segment_offset = to_vector<std::int64_t>(segment_offset);
+    graph.segment_path = to_vector<int>(segment_path);
+    graph.segment_units = to_vector<std::int64_t>(segment_units);
+    return graph;
+}
+
 auto assign_tree_paths(int n_nodes, const LogicalArcsIn& arcs, const TreeRowsIn& trees) {
     TreePaths found;
     Status status;
     {
         nb::gil_scoped_release release;
         const auto& [root, multiplicity, parent] = trees;
-        status = assign_paths(n_nodes, to_logical_graph(arcs), parent.data(), to_vector<std::int64_t>(multiplicity),
+        status = assign_paths(n_nodes, to_segments(arcs), parent.data(), to_vector<std::int64_t>(multiplicity),
                               found);
     }
     return std::make_tuple(static_cast<int>(status),
