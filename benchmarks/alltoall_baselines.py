@@ -10,16 +10,21 @@ import argparse
 import time
 
 from treadle.errors import TreadleError
+from treadle.planning.solving.schedulers import find_scheduler
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_algbw
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import optimal_rate
-from treadle.synthesis.alltoall.baselines import ALLTOALL_BASELINES, route_algbw
+from treadle.synthesis.alltoall.baselines import route_algbw
 from treadle.synthesis.alltoall.rate.bisection import best_cut
 from treadle.synthesis.alltoall.rate.fleischer import fleischer_rate
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 
+BASELINES = (
+    *("ewsp", "sssp", "dor", "native", "ilp-disjoint", "ilp-shortest", "pairwise"),
+    *("bruck-exchange", "hypercube-exchange", "mesh-exchange", "torus-exchange"),
+)
 FABRICS = (
     "complete_bipartite(4, 4)",
     "hypercube(3)",
@@ -41,7 +46,7 @@ def baseline(fabric: Topology, name: str, rate: float) -> str:
     everyone = on_all_ranks(fabric, CollectiveKind.ALLTOALL)
     start = time.process_time()
     try:
-        schedule = ALLTOALL_BASELINES[name](fabric, everyone)
+        schedule = find_scheduler(name).load()(fabric, everyone)
     except TreadleError:
         return f"{'-':>8}"
     seconds = time.process_time() - start
@@ -68,7 +73,7 @@ def main() -> None:
         print(
             f"{name}: F = {best.rate:.7g}, gap {best.gap:.1e}, {time.process_time() - start:.2f}s", flush=True
         )
-        for key in ALLTOALL_BASELINES:
+        for key in BASELINES:
             print(f"  {key:20}{baseline(fabric, key, best.rate)}", flush=True)
         start = time.process_time()
         bound = float(best_cut(fabric, everyone).pair_rate)

@@ -10,9 +10,9 @@ import argparse
 import time
 from collections.abc import Callable
 
+from treadle.planning.solving.schedulers import find_scheduler
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest_cost import algbw
-from treadle.synthesis.trees.baselines import BASELINES
 from treadle.synthesis.trees.optimality import optimum
 from treadle.topologies.catalogue.platforms import dgx_a100, dgx_a100_flat, mi250
 from treadle.topologies.topology import Topology
@@ -29,7 +29,7 @@ SCHEDULERS = ("multitree", "ring", "hierarchical-ring", "halving-doubling")
 def measure(topology: Topology, name: str) -> tuple[float, float]:
     """(GB/s, CPU seconds) of one baseline."""
     start = time.process_time()
-    schedule = BASELINES[name](topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
+    schedule = find_scheduler(name).load()(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER))
     return float(algbw(topology, schedule)) / 1e9, time.process_time() - start
 
 

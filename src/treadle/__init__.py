@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from treadle.planning import register_format as register_format
     from treadle.planning import repair as repair
     from treadle.planning import run as run
+    from treadle.planning import scheduler as scheduler
     from treadle.planning import solve as solve
     from treadle.planning import verify as verify
     from treadle.schedules.collective import Collective as Collective
@@ -36,6 +37,7 @@ else:
                 "register_format",
                 "repair",
                 "run",
+                "scheduler",
                 "solve",
                 "verify",
             ),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import treadle
 from samples import strategies as own
+from samples.table import table_restored
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
 from treadle.planning import (
     RejectedError,
@@ -21,14 +22,15 @@ from treadle.planning import (
     compare,
     pose,
     program_of,
+    scheduler,
     solve,
     verify,
 )
-from treadle.planning.solving import candidate as candidates
-from treadle.planning.solving import generation
+from treadle.planning.solving import forests, generation
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.schedules.plan import PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule
+from treadle.synthesis.trees.allreduce import solve_allreduce
 from treadle.synthesis.watch import Watch
 from treadle.topologies import (
     Topology,
@@ -117,8 +119,11 @@ def test_what_stands_in_when_late_is_the_fastest_of_the_quick_schedules() -> Non
 
 def test_a_late_allreduce_keeps_its_two_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     """The deadline passes after reduce-scatter and allgather were packed, within the linear program."""
-    past = property(lambda self: Watch(None, 0.0))
-    monkeypatch.setattr(candidates.Options, "watch", past)
+
+    def past(*problem: Any, watch: Watch, **others: Any) -> Any:
+        return solve_allreduce(*problem, watch=Watch(None, 0.0), **others)
+
+    monkeypatch.setattr(forests.allreduce, "solve_allreduce", past)
     result = solve("dgx_a100:2", "allreduce", time_limit_s=60)
     assert result.is_late
     assert result.report.is_ok
@@ -136,7 +141,7 @@ def test_a_late_bound_is_an_exception() -> None:
     assert stages
 
 
-def test_a_wrong_generator_yields_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_generator_yields_no_plan() -> None:
     def wrong(topology: Topology, collective: Any) -> ForestSchedule:
         good = solve(topology, collective).plan.entries[0].schedule
         assert good.broadcast is not None
@@ -144,10 +149,11 @@ def test_a_wrong_generator_yields_no_plan(monkeypatch: pytest.MonkeyPatch) -> No
         parent[0][parent[0] >= 0] = 1
         return dataclasses.replace(good, broadcast=dataclasses.replace(good.broadcast, parent=parent))
 
-    monkeypatch.setattr(generation, "BASELINES", {"wrong": wrong})
-    with pytest.raises(RejectedError, match="fails verification"):
-        solve("ring:4", "allgather", algorithm="wrong")
-    [row] = compare("ring:4", "allgather", algorithms=["wrong"]).rows
+    with table_restored():
+        scheduler("wrong", form="trees", collectives=["allgather"])(wrong)
+        with pytest.raises(RejectedError, match=f"fails verification.*defect of {__name__}"):
+            solve("ring:4", "allgather", algorithm="wrong")
+        [row] = compare("ring:4", "allgather", algorithms=["wrong"]).rows
     assert row.report is not None
     assert not row.report.is_ok
     assert row.algbw is None
@@ -157,7 +163,7 @@ def test_algorithms_by_name() -> None:
     assert algorithm_names()[:2] == ("forestcoll", "rs-ag")
     with pytest.raises(FormatError, match="expected one of forestcoll"):
         solve("ring:4", "allgather", algorithm="magic")
-    with pytest.raises(ScheduleError, match="serves allreduce only"):
+    with pytest.raises(ScheduleError, match="rs-ag: allgather is not supported; it knows allreduce"):
         solve("ring:4", "allgather", algorithm="rs-ag")
 
 

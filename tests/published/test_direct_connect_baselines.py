@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from samples.step_samples import sends_of
+from samples.table import STEP_BASELINES
 from treadle.finder.bases import least_circulant_diameter
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import runtime_s, t_b
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.baselines import (
-    STEP_BASELINES,
     best_chunk_count,
     double_binary_tree_steps,
     double_binary_tree_time_s,

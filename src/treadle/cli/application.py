@@ -61,6 +61,7 @@ SUMMARIES = {
     "model.",
     "calibrate": "Fit latency and bandwidth of the alpha-beta model to measured times.",
     "compare": "Show schedulers side by side, each schedule verified, beside the optimum.",
+    "algorithms": "List all schedulers, those of plug-ins too: form, collectives, needs, options, source.",
     "pareto": "Show all Pareto-optimal schedules of a small fabric in steps and rounds per chunk (extra: "
     "exact).",
     "routes": "Route an all-to-all over weighted paths, free of deadlock, near the optimal rate; or write a "
@@ -71,7 +72,7 @@ SUMMARIES = {
 """First lines of the commands' own descriptions."""
 
 _ROOMS = {
-    "solving": ("solve", "bound", "repair", "compare", "pareto", "routes"),
+    "solving": ("solve", "bound", "repair", "compare", "algorithms", "pareto", "routes"),
     "judging": ("verify", "lower"),
     "designing": ("design", "topology"),
     "measuring": ("run", "simulate", "testbed", "calibrate"),

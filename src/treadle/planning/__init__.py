@@ -63,13 +63,11 @@ if TYPE_CHECKING:
     from treadle.planning.solving.bounds import Bound as Bound
     from treadle.planning.solving.bounds import BoundResult as BoundResult
     from treadle.planning.solving.bounds import bound as bound
-    from treadle.planning.solving.candidate import Form as Form
     from treadle.planning.solving.comparison import Comparison as Comparison
     from treadle.planning.solving.comparison import ComparisonRow as ComparisonRow
     from treadle.planning.solving.comparison import compare as compare
     from treadle.planning.solving.exact_synthesis import DEFAULT_TIME_LIMIT_S as DEFAULT_TIME_LIMIT_S
     from treadle.planning.solving.exact_synthesis import exact_front as exact_front
-    from treadle.planning.solving.generation import algorithm_names as algorithm_names
     from treadle.planning.solving.repair import RepairResult as RepairResult
     from treadle.planning.solving.repair import repair as repair
     from treadle.planning.solving.routing import RouteFormat as RouteFormat
@@ -79,6 +77,10 @@ if TYPE_CHECKING:
     from treadle.planning.solving.routing import routes_of as routes_of
     from treadle.planning.solving.routing import routes_summary as routes_summary
     from treadle.planning.solving.routing import routes_text as routes_text
+    from treadle.planning.solving.schedulers import algorithm_names as algorithm_names
+    from treadle.planning.solving.schedulers import plug_in_faults as plug_in_faults
+    from treadle.planning.solving.schedulers import scheduler as scheduler
+    from treadle.planning.solving.schedulers import schedulers as schedulers
     from treadle.planning.solving.solve import RejectedError as RejectedError
     from treadle.planning.solving.solve import SolveResult as SolveResult
     from treadle.planning.solving.solve import solve as solve
@@ -89,6 +91,13 @@ if TYPE_CHECKING:
     from treadle.planning.writing.lower import lower as lower
     from treadle.synthesis.alltoall.rate.certificate import RateResult as RateResult
     from treadle.synthesis.engine import TimeLimitError as TimeLimitError
+    from treadle.synthesis.scheduler_options import AlltoallOptions as AlltoallOptions
+    from treadle.synthesis.scheduler_options import Form as Form
+    from treadle.synthesis.scheduler_options import RouteOptions as RouteOptions
+    from treadle.synthesis.scheduler_options import SchedulerOptions as SchedulerOptions
+    from treadle.synthesis.scheduler_options import SizeRequest as SizeRequest
+    from treadle.synthesis.scheduler_options import StepOptions as StepOptions
+    from treadle.synthesis.scheduler_options import TreeOptions as TreeOptions
     from treadle.synthesis.trees import Packer as Packer
 else:
     __all__, __getattr__ = load_lazily(
@@ -105,7 +114,6 @@ else:
             "treadle.formats.msccl.profile": ("Profile",),
             "treadle.planning.solving.alltoall": ("uniform_bandwidth",),
             "treadle.planning.solving.bounds": ("Bound", "BoundResult", "bound"),
-            "treadle.planning.solving.candidate": ("Form",),
             "treadle.planning.solving.comparison": ("Comparison", "ComparisonRow", "compare"),
             "treadle.planning.designing.design": ("DesignResult", "DesignRow", "design", "design_plan"),
             "treadle.planning.solving.exact_synthesis": ("DEFAULT_TIME_LIMIT_S", "exact_front"),
@@ -130,7 +138,6 @@ else:
                 "describe_fabric",
             ),
             "treadle.planning.designing.fabric_facts": ("fabric_summary",),
-            "treadle.planning.solving.generation": ("algorithm_names",),
             "treadle.planning.writing.lower": (
                 "FriendlierTrees",
                 "Loading",
@@ -171,10 +178,25 @@ else:
                 "simulate",
                 "utilisation_picture",
             ),
+            "treadle.planning.solving.schedulers": (
+                "algorithm_names",
+                "plug_in_faults",
+                "scheduler",
+                "schedulers",
+            ),
             "treadle.planning.solving.solve": ("RejectedError", "SolveResult", "solve"),
             "treadle.planning.judging.verification": ("UnverifiedPlanError", "VerifyResult", "verify"),
             "treadle.synthesis.alltoall.rate.certificate": ("RateResult",),
             "treadle.synthesis.engine": ("TimeLimitError",),
+            "treadle.synthesis.scheduler_options": (
+                "AlltoallOptions",
+                "Form",
+                "RouteOptions",
+                "SchedulerOptions",
+                "SizeRequest",
+                "StepOptions",
+                "TreeOptions",
+            ),
             "treadle.synthesis.trees": ("Packer",),
         },
     )

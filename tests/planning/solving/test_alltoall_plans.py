@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from samples.table import GENERAL_STEPS
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import InfeasibleError
-from treadle.planning.solving.alltoall_candidates import ALLTOALL_ALGORITHMS
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_runtime_s
 from treadle.schedules.plan_files.archive import load_plan
@@ -36,7 +36,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *argv: str, status: int) -> str:
     return err
 
 
-@pytest.mark.parametrize("algorithm", ALLTOALL_ALGORITHMS)
+@pytest.mark.parametrize("algorithm", GENERAL_STEPS)
 def test_from_a_fabric_to_moved_data(
     algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,7 +114,7 @@ def test_switched_fabrics_get_routes(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_what_does_not_fit_is_refused_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     said = refusal(capsys, "solve", "hypercube:3", "allgather", "--algorithm", "tsmcf", status=2)
-    assert "tsmcf is for alltoall" in said
+    assert "tsmcf: allgather is not supported; it knows alltoall" in said
     said = refusal(capsys, "solve", "dgx_a100:1", "alltoall", "--algorithm", "pipelined", status=2)
     assert "steps store and forward, which the switches of dgx_a100(1) cannot" in said
     said = refusal(
@@ -180,9 +180,9 @@ def test_sizes_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str]) ->
     assert "at least 1 byte" in refusal(capsys, *cube, "--for-size", "0B", status=2)
     assert "one of the two" in refusal(capsys, *cube, "--for-size", "1KB", "--rounds", "4", status=2)
     said = refusal(capsys, *cube, "--for-size", "1KB", "--algorithm", "tsmcf", status=2)
-    assert "only pipelined and shortest-paths" in said
+    assert "--for-size is for --algorithm bfb, pipelined or shortest-paths" in said
     said = refusal(capsys, "solve", "hypercube:3", "allgather", "--for-size", "1KB", status=2)
-    assert "only pipelined and shortest-paths" in said
+    assert "--for-size is for --algorithm bfb, pipelined or shortest-paths" in said
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_summaries_tell_the_pieces() -> None:
         ("ring:4", {"form": "factored"}, "no factored forest: no set of several ranks"),
         (SMALL, {"form": "pieces"}, "unknown form 'pieces'; expected one of auto, explicit, factored"),
         (SMALL, {"form": "factored", "packer": "growth"}, "is for trees written out"),
-        (SMALL, {"form": "factored", "algorithm": "ring"}, "--form is for forestcoll and rs-ag"),
+        (SMALL, {"form": "factored", "algorithm": "ring"}, "--form is for --algorithm forestcoll or rs-ag"),
         ("dgx_h100(2, nvls=True)", {"form": "factored", "multicast": True}, "have to stay whole"),
     ],
 )

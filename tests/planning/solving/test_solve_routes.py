@@ -15,8 +15,8 @@ from samples import route_samples as samples
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.planning import RouteOptions
 from treadle.planning.problem import pose
-from treadle.planning.solving.candidate import Options, RouteRequest
 from treadle.planning.solving.generation import fall_back
 from treadle.planning.solving.transfer import transfer_schedule
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -159,8 +159,8 @@ def test_a_time_limit_leaves_routes_that_were_at_hand(
 
 def test_quick_routes_keep_the_limits() -> None:
     problem = pose("jellyfish:32,4", "alltoall")
-    limits = RouteRequest(max_layers=4, max_routes=1, max_flows=2)
-    found = fall_back(problem, "routes", Options(routes=limits))
+    limits = RouteOptions(max_layers=4, max_routes=1, max_flows=2)
+    found = fall_back(problem, limits)
     assert found.algorithm == "up-down"
     schedule = found.schedule
     assert isinstance(schedule, TimedRoutes)
@@ -168,9 +168,9 @@ def test_quick_routes_keep_the_limits() -> None:
     assert schedule.routes.n_layers <= 4
     assert samples.is_correct(problem.topology, problem.collective, schedule)
     one_way = pose("generalized_kautz:4,27", "alltoall")
-    assert fall_back(one_way, "routes", Options(routes=RouteRequest(max_layers=3))).algorithm == "sssp"
+    assert fall_back(one_way, RouteOptions(max_layers=3)).algorithm == "sssp"
     with pytest.raises(InfeasibleError, match="quick routes do not fit into 1; allow more time or layers"):
-        fall_back(one_way, "routes", Options(routes=RouteRequest(max_layers=1)))
+        fall_back(one_way, RouteOptions(max_layers=1))
 
 
 def test_notes_say_what_limits_cost(capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,12 +193,12 @@ def test_notes_say_what_limits_cost(capsys: pytest.CaptureFixture[str]) -> None:
         (["ring:4", "alltoall", "--max-routes", "0"], 2, "at most 0 routes a pair, expected at least 1"),
         (["ring:4", "alltoall", "--max-flows", "0"], 2, "at most 0 flows per host, expected at least 1"),
         (["ring:4", "alltoall", "--chunks", "0"], 2, "expected 1 to 2**24"),
-        (["ring:4", "allgather"], 2, "routes is for alltoall"),
+        (["ring:4", "allgather"], 2, "routes: allgather is not supported; it knows alltoall"),
         (["with_failed_links(path(3), 'n1->n2')", "alltoall"], 3, "n2"),
         (
             ["ring:4", "alltoall", "--algorithm", "pipelined", "--layers", "2"],
             2,
-            "are for --algorithm routes",
+            "--layers is for --algorithm routes, hierarchical-routes, ",
         ),
         (["ring:4", "allgather", "--algorithm", "forestcoll", "--max-flows", "2"], 2, "--algorithm routes"),
     ],

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from reference.exact_rates import alltoall_rate
 from samples.strategies import digraphs, symmetric_topologies, wide_bandwidths
+from samples.table import GENERAL_ROUTES, GENERAL_STEPS
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import bound, compare, routes, solve
-from treadle.planning.solving.alltoall_candidates import ALLTOALL_ALGORITHMS
-from treadle.planning.solving.route_candidates import ROUTE_ALGORITHMS
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies import Topology, TopologyBuilder, parse
@@ -44,7 +43,7 @@ def sparse(draw: Callable[..., Any], n: int) -> list[list[int]]:
 
 def test_round_off_at_a_rank_that_gets_nothing_is_no_error() -> None:
     fabric = parse("complete:4")
-    for algorithm in (None, *ALLTOALL_ALGORITHMS, *ROUTE_ALGORITHMS):
+    for algorithm in (None, *GENERAL_STEPS, *GENERAL_ROUTES):
         result = solve(fabric, collective_of(fabric, ROUND_OFF), algorithm=algorithm)
         assert result.report.is_ok
 
@@ -57,7 +56,7 @@ def test_one_pair_is_served_by_every_algorithm(name: str) -> None:
     matrix[n - 1, 0] = 7
     collective = collective_of(fabric, matrix)
     best = bound(fabric, collective).algbw
-    names = ROUTE_ALGORITHMS if fabric.switches.size else {**ALLTOALL_ALGORITHMS, **ROUTE_ALGORITHMS}
+    names = GENERAL_ROUTES if fabric.switches.size else (*GENERAL_STEPS, *GENERAL_ROUTES)
     for algorithm in (None, *names):
         result = solve(fabric, collective, algorithm=algorithm)
         assert result.report.is_ok
@@ -81,7 +80,7 @@ def test_sparse_demands_are_served_on_fabrics_of_all_sorts(data: st.DataObject) 
     collective = collective_of(fabric, data.draw(sparse(len(fabric.compute_nodes))))
     best = bound(fabric, collective)
     assert best.algbw == collective.pair_demands.buffer_units * alltoall_rate(fabric, collective)
-    names = ROUTE_ALGORITHMS if fabric.switches.size else {**ALLTOALL_ALGORITHMS, **ROUTE_ALGORITHMS}
+    names = GENERAL_ROUTES if fabric.switches.size else (*GENERAL_STEPS, *GENERAL_ROUTES)
     for algorithm in (None, *names):
         result = solve(fabric, collective, algorithm=algorithm)
         assert result.report.is_ok
@@ -96,10 +95,10 @@ def test_ranks_need_not_reach_those_that_they_have_nothing_for() -> None:
         builder.link(tail, head, 5)
     fabric = builder.build()
     matrix = [[0, 0, 0, 3], [0, 0, 0, 2], [0, 0, 0, 1], [0, 0, 0, 0]]
-    for algorithm in (None, *ALLTOALL_ALGORITHMS, *ROUTE_ALGORITHMS):
+    for algorithm in (None, *GENERAL_STEPS, *GENERAL_ROUTES):
         assert solve(fabric, collective_of(fabric, matrix), algorithm=algorithm).report.is_ok
     matrix[3][0] = 1
-    for algorithm in (None, *ALLTOALL_ALGORITHMS, *ROUTE_ALGORITHMS):
+    for algorithm in (None, *GENERAL_STEPS, *GENERAL_ROUTES):
         with pytest.raises(InfeasibleError, match="d"):
             solve(fabric, collective_of(fabric, matrix), algorithm=algorithm)
 

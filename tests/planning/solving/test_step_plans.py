@@ -13,10 +13,9 @@ import pytest
 from samples import greedy_steps as samples
 from treadle.cli.main import main
 from treadle.errors import InfeasibleError
-from treadle.planning import run, verify
+from treadle.planning import SizeRequest, run, verify
 from treadle.planning.judging.verification import UnverifiedPlanError
 from treadle.planning.solving.asked_options import asked_options
-from treadle.planning.solving.candidate import SizeRequest
 from treadle.planning.writing.lower import lower
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan, PlanEntry

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from samples.step_samples import is_correct, slow_algbw
 from samples.strategies import digraphs
+from samples.table import BASELINES, STEP_BASELINES
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
-from treadle.planning import solve
-from treadle.planning.solving.generation import algorithm_names
+from treadle.planning import algorithm_names, solve
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import algbw, bandwidth_time, reduction_time, runtime_s, t_b
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.baselines import (
-    STEP_BASELINES,
     best_chunk_count,
     double_binary_tree_steps,
     double_binary_tree_time_s,
@@ -31,7 +30,6 @@ from treadle.synthesis.steps.baselines import (
     traditional_torus,
 )
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_schedule
-from treadle.synthesis.trees.baselines import BASELINES
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.catalogue.rings import two_trees

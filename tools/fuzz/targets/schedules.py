@@ -22,6 +22,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
 from treadle.synthesis.alltoall import RateResult
+from treadle.synthesis.scheduler import Comparing, Scheduler
 from treadle.topologies.files import dump_topology, topology_from_json
 from treadle.topologies.topology import Topology
 
@@ -116,11 +117,16 @@ def _spanning_cases(draw: Any) -> Case:
         case 4:
             how["trim"] = True
         case 5:
-            names = [name for name in planning.algorithm_names() if name not in ("exact", *ALLTOALL_NAMES)]
+            names = [one.name for one in planning.schedulers(plug_ins=False) if _spans(one)]
             how["algorithm"] = draw(st.sampled_from(names))
         case 6:
             how["form"] = draw(st.sampled_from(["explicit", "factored"]))
     return {**case, "how": how}
+
+
+def _spans(scheduler: Scheduler) -> bool:
+    """Whether it is for trees or steps, and quick."""
+    return "alltoall" not in scheduler.collectives and scheduler.comparing is not Comparing.NAMED
 
 
 def _check_spanning(case: Case) -> None:

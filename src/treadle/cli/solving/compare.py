@@ -16,6 +16,7 @@ from treadle.cli.output import (
     SeedOption,
     TimeLimitOption,
     late,
+    warn,
 )
 from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.solving.problem import (
@@ -75,6 +76,8 @@ def command(
             progress=progress,
             **problem_options(ranks, forward, root, weights, file_format, demands),
         )
+    for fault in planning.plug_in_faults():
+        warn(fault)
     print_problem(output, result.topology, result.collective)
     print_bound(output, result.topology, result.collective, result.bound)
     output.line()

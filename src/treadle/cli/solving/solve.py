@@ -44,7 +44,6 @@ from treadle.cli.solving.report import (
 from treadle.cli.status import FAILED
 from treadle.engine import announce
 from treadle.errors import FormatError
-from treadle.planning.solving.candidate import SizeRequest
 from treadle.planning.summary import solve_summary
 from treadle.planning.workers import workers
 from treadle.schedules.plan_files.archive import save_plan
@@ -57,7 +56,11 @@ def command(
     plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
     algorithm: Annotated[
         str | None,
-        typer.Option(help=f"One of {', '.join(planning.algorithm_names())}.", metavar="NAME"),
+        typer.Option(
+            help=f"One of {', '.join(planning.algorithm_names(plug_ins=False))}, "
+            "or of a plug-in (treadle algorithms).",
+            metavar="NAME",
+        ),
     ] = None,
     trees: Annotated[int | None, typer.Option(help="Just so many trees per root.", metavar="K")] = None,
     max_trees: Annotated[
@@ -178,7 +181,7 @@ def command(
     return late(STOPGAP) if result.is_late else 0
 
 
-def _size(for_size: str | None, alpha: str | None) -> SizeRequest | None:
+def _size(for_size: str | None, alpha: str | None) -> planning.SizeRequest | None:
     """What --for-size and --alpha ask for."""
     if for_size is None:
         if alpha is not None:
@@ -187,4 +190,4 @@ def _size(for_size: str | None, alpha: str | None) -> SizeRequest | None:
     size = parse_size(for_size)
     if size < 1:
         raise FormatError(f"--for-size {for_size}: expected at least 1 byte")
-    return SizeRequest(size, None if alpha is None else parse_time_ns(alpha) / 10**9)
+    return planning.SizeRequest(size, None if alpha is None else parse_time_ns(alpha) / 10**9)

@@ -20,7 +20,6 @@ from treadle.planning.designing.design_limits import Limits, design_limits
 from treadle.planning.designing.store import cached_plan, default_directory
 from treadle.planning.problem import Problem
 from treadle.planning.solving.candidate import Candidate as Proposal
-from treadle.planning.solving.candidate import Options
 from treadle.planning.solving.repair_candidates import JUDGED_AT
 from treadle.planning.solving.solve import judged
 from treadle.planning.solving.step_candidates import bound_beside
@@ -423,6 +422,6 @@ def _plan(topology: Topology, option: Option, kind: CollectiveKind) -> Plan:
             parts[name] = build(option.candidate.construction, direction)[1]
     schedule = StepSchedule(kind, **parts)
     problem = Problem(topology, on_all_ranks(topology, kind))
-    bound = bound_beside(problem, schedule, Options())
+    bound = bound_beside(problem, schedule)
     plan, _ = judged(problem, Proposal(f"finder: {option.notation}", schedule, bound))
     return replace(plan, provenance={"version": __version__, "construction": option.expression})

@@ -5,36 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypedDict, cast
+from typing import cast
 
 from treadle.errors import FormatError
-from treadle.planning.solving.candidate import Form, Options, SizeRequest
 from treadle.schedules.plan import Plan, Scalar
-from treadle.synthesis.trees import Packer
+from treadle.synthesis.scheduler_options import OptionKeywords, SchedulerOptions, SizeRequest
 
 _PREFIX = "asked_"
 _ROUNDS = re.compile(r"\d{1,9}(,\d{1,9}){0,999}")
-
-
-class SolveOptions(TypedDict, total=False):
-    """Keyword arguments of `solve` that say how, not what."""
-
-    trees: int | None
-    max_trees: int | None
-    exact: bool
-    packer: Packer | str | None
-    form: Form | str
-    trim: bool
-    multicast: bool
-    chunks: int | None
-    rounds: Sequence[int] | None
-    steps: int | None
-    symmetric: bool
-    seed: int
-    max_layers: int | None
-    max_routes: int | None
-    max_flows: int | None
-    size: SizeRequest | None
 
 
 def _whole(value: Scalar) -> int:
@@ -79,44 +57,32 @@ _READERS: Mapping[str, Callable[[Scalar], object]] = MappingProxyType(
 )
 
 
-def record_asked(options: Options, *, multicast: bool) -> dict[str, Scalar]:
-    """Provenance of what was asked for; nothing of what was left at its default.
-
-    Parameters
-    ----------
-    options : Options
-    multicast : bool
-        Whether trees were pruned at switches.
-    """
-    budget, exact, routes, size = options.budget, options.exact, options.routes, options.size
-    values: dict[str, Scalar | None] = {
-        "trees": budget.trees,
-        "max_trees": budget.max_trees,
-        "exact": int(budget.exact),
-        "packer": None if options.packer is None else options.packer.value,
-        "form": None if options.form is Form.AUTO else options.form.value,
-        "trim": int(options.trim),
-        "multicast": int(multicast),
-        "chunks": options.chunks,
-        "rounds": None if exact.rounds is None else ",".join(map(str, exact.rounds)),
-        "steps": exact.steps,
-        "symmetric": int(exact.symmetric),
-        "seed": exact.seed or None,
-        "max_layers": routes.max_layers,
-        "max_routes": routes.max_routes,
-        "max_flows": routes.max_flows,
-        "size_bytes": None if size is None else size.size_bytes,
-        "alpha_s": None if size is None else size.alpha_s,
-    }
-    flags = ("exact", "trim", "multicast", "symmetric")
-    return {
-        _PREFIX + name: value
-        for name, value in values.items()
-        if value is not None and not (name in flags and not value)
-    }
+_ORDER = (
+    *("trees", "max_trees", "exact", "packer", "form", "trim", "multicast", "chunks", "rounds", "steps"),
+    *("symmetric", "seed", "max_layers", "max_routes", "max_flows", "size"),
+)
+"""As plans have always had them, whatever the form."""
 
 
-def asked_options(plan: Plan) -> SolveOptions:
+def record_asked(options: SchedulerOptions) -> dict[str, Scalar]:
+    """Provenance of what was asked for; nothing of what was left at its default."""
+    asked, values = options.asked(), dict[str, Scalar]()
+    for name in sorted(asked, key=_ORDER.index):
+        value = asked[name]
+        if isinstance(value, SizeRequest):
+            values["size_bytes"] = value.size_bytes
+            if value.alpha_s is not None:
+                values["alpha_s"] = value.alpha_s
+        elif isinstance(value, str):
+            values[name] = str(value)
+        elif isinstance(value, Sequence):
+            values[name] = ",".join(map(str, value))
+        elif isinstance(value, int):
+            values[name] = int(value)
+    return {_PREFIX + name: value for name, value in values.items()}
+
+
+def asked_options(plan: Plan) -> OptionKeywords:
     """What a plan's provenance says that `solve` was asked for.
 
     Raises
@@ -138,4 +104,4 @@ def asked_options(plan: Plan) -> SolveOptions:
     size_bytes, alpha_s = read.pop("size_bytes", None), read.pop("alpha_s", None)
     if isinstance(size_bytes, int) and isinstance(alpha_s, float | None):
         read["size"] = SizeRequest(size_bytes, alpha_s)
-    return cast(SolveOptions, read)  # the readers are of these types
+    return cast(OptionKeywords, read)  # the readers are of these types

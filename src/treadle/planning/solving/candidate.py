@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from fractions import Fraction
+from typing import NamedTuple
 
-from treadle.errors import ScheduleError
 from treadle.planning.solving.bounds import Bound
-from treadle.planning.solving.exact_synthesis import ExactRequest
-from treadle.schedules.alltoall.routes import MAX_UNITS
 from treadle.schedules.schedule import Schedule
-from treadle.synthesis.engine import Progress
+from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import DYADIC_LOSS, Packer, PackingAttempt, TreeBudget
-from treadle.synthesis.watch import Watch
-
-MAX_LAYERS = 2**8
-"""Work and memory of routing in layers grow with their number."""
-
-
-class Form(StrEnum):
-    """How forests are held in plans, spelt as on the command line."""
-
-    AUTO = "auto"
-    EXPLICIT = "explicit"
-    FACTORED = "factored"
+from treadle.synthesis.watch import UNWATCHED, Watch
 
 
 def tree_budget(*, trees: int | None = None, max_trees: int | None = None, exact: bool = False) -> TreeBudget:
@@ -98,88 +84,42 @@ class Candidate:
     alternatives: tuple[Alternative, ...] = ()
 
 
-@dataclass(frozen=True)
-class RouteRequest:
-    """Limits that routes keep.
+class Built(NamedTuple):
+    """A schedule and what was learnt on the way, by a function that leaves the rest to `generate`.
 
     Parameters
     ----------
-    max_layers : int, optional
-        Layers (virtual channels) of the adapters, 256 at most; paths and layers are then chosen together.
-    max_routes : int, optional
-        Most paths from a rank to another.
-    max_flows : int, optional
-        Chunks set out in rounds, at most so many out of and into a host in each.
-
-    Raises
-    ------
-    ScheduleError
-        If a limit is not positive, or too many layers are allowed.
+    schedule : Schedule
+    bound : Bound, optional
+        If one was found.
+    notes : tuple of str
+    is_late : bool
+        Time ran out before it was the wanted one.
     """
 
-    max_layers: int | None = None
-    max_routes: int | None = None
-    max_flows: int | None = None
-
-    def __post_init__(self) -> None:
-        for limit, what in (
-            (self.max_layers, "layers: at most {}"),
-            (self.max_routes, "routes: at most {} routes a pair"),
-            (self.max_flows, "rounds: at most {} flows per host"),
-        ):
-            if limit is not None and limit < 1:
-                raise ScheduleError(f"{what.format(limit)}, expected at least 1")
-        if self.max_layers is not None and self.max_layers > MAX_LAYERS:
-            raise ScheduleError(
-                f"layers: at most {self.max_layers}, expected 1 to {MAX_LAYERS}; adapters have up to 16"
-            )
+    schedule: Schedule
+    bound: Bound | None = None
+    notes: tuple[str, ...] = ()
+    is_late: bool = False
 
 
 @dataclass(frozen=True)
-class SizeRequest:
-    """The size that steps are to be fastest at.
-
-    Parameters
-    ----------
-    size_bytes : int
-        The larger per-rank buffer.
-    alpha_s : float, optional
-        Seconds that a step takes besides its bytes and the latencies of its links; default as simulations
-        have it: 10 us, or none on a fabric whose links have latencies.
-    """
-
-    size_bytes: int
-    alpha_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Options:
-    """What generators are told.
+class ForestRequest:
+    """What ForestColl is told.
 
     Parameters
     ----------
     budget : TreeBudget
-        Trees per root; ForestColl's. Default: `tree_budget`.
+        Trees per root. Default: `tree_budget`.
     packer : Packer, optional
-        Of ForestColl's trees; default the first that succeeds.
+        Default the first that succeeds.
     form : Form
-        Of ForestColl's trees.
+        How the trees are held.
     trim : bool
         Build on the fabric without its surplus bandwidth (where nodes are not Eulerian), for the whole one.
     bound : Bound, optional
         If it is known already.
-    chunks : int, optional
-        Most chunks per shard of a breadth-first broadcast; pieces of each half in double binary trees.
-    exact : ExactRequest
-        For exact synthesis.
-    routes : RouteRequest
-        For routes.
-    size : SizeRequest, optional
-        For the steps of an all-to-all, and breadth-first broadcast; default as large as can be.
-    progress : callable, optional
-        progress(stage, done, total).
-    deadline : float, optional
-        Value of time.monotonic() after which to give up.
+    watch : Watch
     """
 
     budget: TreeBudget = field(default_factory=tree_budget)
@@ -187,20 +127,4 @@ class Options:
     form: Form = Form.AUTO
     trim: bool = False
     bound: Bound | None = None
-    chunks: int | None = None
-    exact: ExactRequest = field(default_factory=ExactRequest)
-    routes: RouteRequest = field(default_factory=RouteRequest)
-    size: SizeRequest | None = None
-    progress: Progress | None = None
-    deadline: float | None = None
-
-    @property
-    def watch(self) -> Watch:
-        """Progress and deadline for work done in Python."""
-        return Watch(self.progress, self.deadline)
-
-
-def check_chunks(options: Options) -> None:
-    """ScheduleError unless the chunks asked for can be those of an all-to-all's shards."""
-    if options.chunks is not None and not 1 <= options.chunks <= MAX_UNITS:
-        raise ScheduleError(f"chunks: {str(options.chunks)[:20]} per shard, expected 1 to 2**24")
+    watch: Watch = UNWATCHED

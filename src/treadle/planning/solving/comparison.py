@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from time import monotonic, process_time, time
 from typing import Unpack
 
 from treadle.errors import TreadleError
 from treadle.planning.problem import Problem, ProblemOptions, pose
-from treadle.planning.solving.alltoall_candidates import ALLTOALL_ALGORITHMS
-from treadle.planning.solving.alltoall_comparison import COMPARED_ONLY, fitting_names, judged_alltoall
 from treadle.planning.solving.bounds import Bound, find_bound
-from treadle.planning.solving.candidate import Options
-from treadle.planning.solving.generation import RS_AG, algorithm_names, check_algorithm, generate
-from treadle.planning.solving.route_candidates import ROUTE_ALGORITHMS
-from treadle.planning.solving.step_candidates import EXACT, STEP_ALGORITHMS
+from treadle.planning.solving.generation import generate
+from treadle.planning.solving.schedulers import find_scheduler, schedulers
 from treadle.planning.stages import seconds_left
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.parallel import map_blocks, runs_apart
+from treadle.synthesis.scheduler import Comparing, Scheduler, no_switches
+from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, TreeOptions
 from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
+
+_LARGE = 64
+"""Ranks beyond which the slow ones have to be named to be run."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ def compare(
     topology, collective, **problem_options
         See `treadle.planning.problem.pose`.
     algorithms : sequence of str, optional
-        Default: all that are known but exact synthesis, without step schedules where there are switches.
+        Default: all for such a collective but those that have to be named (exact synthesis), slow ones where
+        there are many ranks, and step schedules where there are switches.
     trim : bool
         Where nodes are not Eulerian, let ForestColl leave surplus bandwidth unused; baselines need no such
         thing.
@@ -115,60 +117,70 @@ def compare(
     Each scheduler is a task of its own where workers are processes (`planning.workers`). In threads they
     would share an interpreter, and CPU seconds could not be told apart.
     """
-    for name in algorithms or ():
-        if name not in COMPARED_ONLY:
-            check_algorithm(name)
+    named = [find_scheduler(name) for name in algorithms or ()]
     problem = pose(topology, collective, **problem_options)
     bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
-    options = Options(trim=trim, bound=bound, progress=progress, deadline=seconds_left(time_limit_s))
-    names = algorithms or _fitting(problem)
-    rows = _rows(problem, names, bound, options)
+    watch = Watch(progress, seconds_left(time_limit_s))
+    rows = _rows(
+        problem, [(one, _options(one, trim=trim)) for one in named or _fitting(problem)], bound, watch
+    )
     rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
     return Comparison(problem.topology, problem.collective, bound, tuple(rows))
 
 
-def _fitting(problem: Problem) -> list[str]:
-    """Algorithms that are made for such a problem."""
-    if problem.collective.kind is CollectiveKind.ALLTOALL:
-        return fitting_names(problem)
-    is_allreduce = problem.collective.kind is CollectiveKind.ALLREDUCE
+def _options(scheduler: Scheduler, *, trim: bool) -> SchedulerOptions:
+    """Trimming for those that heed it; the others need no such thing."""
+    if trim and "trim" in scheduler.heeded:
+        return TreeOptions(trim=True)
+    return OPTIONS_OF[scheduler.form]()
+
+
+def _fitting(problem: Problem) -> list[Scheduler]:
+    """Those worth a row: for such collectives and such fabrics, the slow ones for small fabrics only.
+
+    Those that refuse for another reason than switches have a line that says so.
+    """
+    is_alltoall = problem.collective.kind is CollectiveKind.ALLTOALL
     has_switches = bool(problem.topology.switches.size)
+    wanted = {
+        Comparing.ALWAYS: True,
+        Comparing.SMALL: problem.collective.n_ranks <= _LARGE,
+        Comparing.SWITCHED: has_switches,
+        Comparing.NAMED: False,
+    }
     return [
-        name
-        for name in algorithm_names()
-        if (name != RS_AG or is_allreduce)
-        and not (has_switches and name in STEP_ALGORITHMS)
-        and name not in (*ALLTOALL_ALGORITHMS, *ROUTE_ALGORITHMS)
-        and name != EXACT  # it may take hours; name it to have it
+        scheduler
+        for scheduler in schedulers()
+        if (CollectiveKind.ALLTOALL in scheduler.collectives) == is_alltoall
+        and not (has_switches and no_switches in scheduler.needs)
+        and wanted[scheduler.comparing]
     ]
 
 
-def _rows(problem: Problem, names: Sequence[str], bound: Bound, options: Options) -> list[ComparisonRow]:
-    """A row for every name, in order."""
+_Asked = tuple[Scheduler, SchedulerOptions]
+
+
+def _rows(problem: Problem, asked: Sequence[_Asked], bound: Bound, watch: Watch) -> list[ComparisonRow]:
+    """A row for every scheduler, in order."""
     if not runs_apart():
-        return [_row(problem, name, bound, options) for name in names]
-    alone = replace(options, progress=None, deadline=None)
+        return [_row(problem, one, bound, watch) for one in asked]
     # machines share the time of day, no other clock
-    end_s = None if options.deadline is None else time() + options.deadline - monotonic()
-    blocks = [(problem, name, bound, alone, end_s) for name in names]
-    return map_blocks("algorithms", _row_elsewhere, blocks, watch=Watch(options.progress))
+    end_s = None if watch.deadline is None else time() + watch.deadline - monotonic()
+    blocks = [(problem, one, bound, end_s) for one in asked]
+    return map_blocks("algorithms", _row_elsewhere, blocks, watch=Watch(watch.progress))
 
 
-def _row_elsewhere(
-    problem: Problem, name: str, bound: Bound, options: Options, end_s: float | None
-) -> ComparisonRow:
+def _row_elsewhere(problem: Problem, asked: _Asked, bound: Bound, end_s: float | None) -> ComparisonRow:
     """The row, by a worker; `end_s`: time of day at which to give up."""
     deadline = None if end_s is None else monotonic() + end_s - time()
-    return _row(problem, name, bound, replace(options, deadline=deadline))
+    return _row(problem, asked, bound, Watch(None, deadline))
 
 
-def _row(problem: Problem, name: str, bound: Bound, options: Options) -> ComparisonRow:
-    start = process_time()
+def _row(problem: Problem, asked: _Asked, bound: Bound, watch: Watch) -> ComparisonRow:
+    scheduler, options = asked
+    name, start = scheduler.name, process_time()
     try:
-        if name in COMPARED_ONLY:
-            report, seconds = judged_alltoall(problem, name, bound)
-            return ComparisonRow(name, report, None, seconds)
-        found = generate(problem, name, options)
+        found = generate(problem, scheduler, options, bound=bound, watch=watch)
     except TimeLimitError:
         return ComparisonRow(
             name, None, None, process_time() - start, "the time limit was reached", is_late=True

@@ -8,10 +8,11 @@ from time import process_time
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound
-from treadle.planning.solving.candidate import Candidate, Form, Options
+from treadle.planning.solving.candidate import Candidate, ForestRequest
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import instance_of
@@ -24,7 +25,7 @@ MAX_BOUNDED_RANKS = 2**14
 """Beyond, no bound of the height is looked for: at 65,536 ranks it would take as long as the verifier."""
 
 
-def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candidate | Refusal:
+def factored_forest(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate | Refusal:
     """A factored forest schedule, or why the trees are to be written out.
 
     Parameters
@@ -33,7 +34,7 @@ def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candi
         Not of an all-to-all.
     algorithm : str
         Of ForestColl or its two phases: the candidate's name.
-    options : Options
+    request : ForestRequest
 
     Raises
     ------
@@ -44,14 +45,14 @@ def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candi
     TimeLimitError
         If the deadline passed.
     """
-    is_wanted = options.form is Form.FACTORED
-    if options.packer is not None:
+    is_wanted = request.form is Form.FACTORED
+    if request.packer is not None:
         if is_wanted:
             raise ScheduleError(
-                f"{algorithm}: --packer {options.packer} is for trees written out, not for factored ones"
+                f"{algorithm}: --packer {request.packer} is for trees written out, not for factored ones"
             )
         return Refusal("not tried: a packer was asked for")
-    if options.form is Form.EXPLICIT:
+    if request.form is Form.EXPLICIT:
         return Refusal("not tried: the explicit form was asked for")
     if not is_wanted and problem.collective.n_ranks <= MAX_EXPLICIT_RANKS:
         return Refusal("")  # the packers tell of tight cuts themselves
@@ -62,9 +63,9 @@ def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candi
     found = decompose(
         problem.topology,
         problem.collective,
-        budget=options.budget,
-        progress=options.progress,
-        deadline=options.deadline,
+        budget=request.budget,
+        progress=request.watch.progress,
+        deadline=request.watch.deadline,
     )
     if isinstance(found, Refusal):
         if is_wanted:
@@ -86,7 +87,7 @@ def factored_forest(problem: Problem, algorithm: str, options: Options) -> Candi
     note = (
         "built as reduce-scatter + allgather, each the best of its kind; the allreduce bound is not computed"
     )
-    return replace(candidate, bound=options.bound, notes=(note,))
+    return replace(candidate, bound=request.bound, notes=(note,))
 
 
 def _height_bound(problem: Problem, found: FactoredSynthesis) -> int:

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from time import process_time
+from typing import cast
 
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
-from treadle.planning.solving.asked_options import SolveOptions, asked_options
-from treadle.planning.solving.candidate import Form
-from treadle.planning.solving.generation import algorithm_names
+from treadle.planning.solving.asked_options import asked_options
 from treadle.planning.solving.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
+from treadle.planning.solving.schedulers import algorithm_names, find_scheduler, is_scheduler
 from treadle.planning.solving.solve import SolveResult, solve
 from treadle.planning.stages import Stopwatch
 from treadle.schedules.alltoall.demands import Demands
@@ -24,6 +24,7 @@ from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.engine import Progress
+from treadle.synthesis.scheduler_options import Form, OptionKeywords
 from treadle.topologies import reached, with_failed_links, with_failed_nodes
 from treadle.topologies.topology import Topology
 
@@ -206,7 +207,7 @@ def _judged_at(
             )
         return size_bytes
     recorded = plan.provenance.get(JUDGED_AT)
-    if is_told or (recorded is None and plan.algorithm in algorithm_names()):
+    if is_told or (recorded is None and is_scheduler(plan.algorithm)):
         return None
     return recorded if isinstance(recorded, int) and recorded > 0 else DEFAULT_SIZE
 
@@ -214,7 +215,7 @@ def _judged_at(
 def _as_before(
     fabric: Topology,
     collective: Collective,
-    how: tuple[str, SolveOptions],
+    how: tuple[str, OptionKeywords],
     form: Form | str | None,
     limits: _Limits,
 ) -> SolveResult:
@@ -231,7 +232,7 @@ def _as_before(
 
 
 def _solved(
-    fabric: Topology, collective: Collective, name: str, options: SolveOptions, limits: _Limits
+    fabric: Topology, collective: Collective, name: str, options: OptionKeywords, limits: _Limits
 ) -> SolveResult:
     return solve(
         fabric,
@@ -356,15 +357,18 @@ def _some(names: list[str]) -> str:
 
 def _how(
     plan: Plan, algorithm: str | None, form: Form | str | None, *, trim: bool
-) -> tuple[str, SolveOptions]:
+) -> tuple[str, OptionKeywords]:
     """The algorithm and its options: those of the plan, but for what is asked for now."""
     name = algorithm or plan.algorithm
-    if name not in algorithm_names():
+    if not is_scheduler(name):
         raise ScheduleError(
             f"algorithm {name[:60]!r}: there is none; name one that can be run (--algorithm), of "
             f"{', '.join(algorithm_names())}"
         )
-    options = asked_options(plan) if name == plan.algorithm else SolveOptions()
+    heeded = (*find_scheduler(name).heeded, "seed")
+    options = asked_options(plan) if name == plan.algorithm else OptionKeywords()
+    # plans of before schedulers refused what they do not heed may record such options
+    options = cast(OptionKeywords, {key: value for key, value in options.items() if key in heeded})
     if form is not None:
         options["form"] = form
     if trim:

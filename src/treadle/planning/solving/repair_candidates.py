@@ -9,15 +9,13 @@ from time import monotonic
 from treadle.errors import ScheduleError, TreadleError
 from treadle.planning.measuring.simulation import simulate
 from treadle.planning.problem import Problem
-from treadle.planning.solving.asked_options import SolveOptions
 from treadle.planning.solving.candidate import Candidate
-from treadle.planning.solving.generation import FORESTCOLL, RS_AG
 from treadle.planning.solving.solve import SolveResult, judged, solve
-from treadle.planning.solving.step_candidates import BFB, EXACT
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.simulation.options import SimulationOptions, default_alpha_ns
 from treadle.synthesis.engine import Progress
+from treadle.synthesis.scheduler_options import OptionKeywords
 from treadle.topologies.topology import Topology
 
 JUDGED_AT = "judged_at_bytes"
@@ -28,6 +26,9 @@ DEFAULT_SIZE = 2**20
 
 _TIME_LIMIT_S = 60.0
 """Of a contender, where no other limit is given."""
+
+FORESTCOLL, RS_AG, BFB, EXACT = "forestcoll", "rs-ag", "bfb", "exact"
+"""Who takes part."""
 
 _MOST_EXACT_RANKS = 8
 _EXACT_TIME_LIMIT_S = 10.0
@@ -141,14 +142,14 @@ def best_for(
     return _with_least_bound(best, [one for _, one in made], size_bytes), contest
 
 
-def _algorithms(collective: Collective) -> list[tuple[str, SolveOptions]]:
+def _algorithms(collective: Collective) -> list[tuple[str, OptionKeywords]]:
     """Who takes part, with options."""
-    one_tree = SolveOptions(trees=1)
-    contenders = [(BFB, SolveOptions()), (FORESTCOLL, one_tree), (FORESTCOLL, SolveOptions())]
+    one_tree = OptionKeywords(trees=1)
+    contenders = [(BFB, OptionKeywords()), (FORESTCOLL, one_tree), (FORESTCOLL, OptionKeywords())]
     if collective.kind is CollectiveKind.ALLREDUCE:
-        contenders.insert(1, (RS_AG, SolveOptions()))
+        contenders.insert(1, (RS_AG, OptionKeywords()))
     if collective.n_ranks <= _MOST_EXACT_RANKS:
-        contenders.append((EXACT, SolveOptions()))
+        contenders.append((EXACT, OptionKeywords()))
     return contenders
 
 

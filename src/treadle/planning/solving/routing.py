@@ -13,7 +13,7 @@ from treadle.formats.format import find_format
 from treadle.formats.options import TextOptions
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
 from treadle.planning.problem import ProblemOptions
-from treadle.planning.solving.route_candidates import ROUTES
+from treadle.planning.solving.schedulers import ROUTES
 from treadle.planning.solving.solve import solve
 from treadle.planning.summary import exact_text, problem_summary, route_shape
 from treadle.planning.writing.lower import lower_verified

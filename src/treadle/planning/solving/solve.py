@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Unpack
+from typing import Unpack, cast
 
 from treadle._version import __version__
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import ScheduleError
 from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.solving.asked_options import record_asked
 from treadle.planning.solving.bounds import Bound
-from treadle.planning.solving.candidate import (
-    Alternative,
-    Candidate,
-    Form,
-    Options,
-    RouteRequest,
-    SizeRequest,
-    tree_budget,
-)
-from treadle.planning.solving.exact_synthesis import ExactRequest
-from treadle.planning.solving.fitting import check_fit
-from treadle.planning.solving.generation import FORESTCOLL, RS_AG, default_algorithm, fall_back, generate
+from treadle.planning.solving.candidate import Alternative, Candidate
+from treadle.planning.solving.generation import fall_back, generate, options_for
+from treadle.planning.solving.schedulers import default_algorithm, find_scheduler
 from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -31,7 +22,14 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.engine import Progress, TimeLimitError
-from treadle.synthesis.trees import Packer, PackingAttempt, Pruning, prune_for_switches
+from treadle.synthesis.scheduler_options import (
+    OptionKeywords,
+    RouteOptions,
+    SchedulerOptions,
+    TreeOptions,
+)
+from treadle.synthesis.trees import PackingAttempt, Pruning, prune_for_switches
+from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 from treadle.verification.routes.routes import verify_routes
 from treadle.verification.routes.timed_routes import verify_timed_routes
@@ -46,13 +44,15 @@ class RejectedError(ScheduleError):
     ----------
     algorithm : str
     report : Report
+    maker : str
+        Whose generator it is; "" for ours.
     """
 
-    def __init__(self, algorithm: str, report: Report) -> None:
+    def __init__(self, algorithm: str, report: Report, maker: str = "") -> None:
         first = report.violations[0] if report.violations else "no throughput"
         super().__init__(
             f"{algorithm}: fails verification (violations: {report.n_violations}; first: {first}); "
-            f"nothing was written; this is a defect of Treadle, please report it"
+            f"nothing was written; this is a defect of {maker or 'Treadle'}, please report it"
         )
         self.report = report
 
@@ -126,69 +126,36 @@ class SolveResult:
         return False if self.bound.is_tight else None
 
 
+class SolveKeywords(ProblemOptions, OptionKeywords):
+    """Keyword arguments of `solve` that say what, and how."""
+
+
 def solve(
     topology: Topology | str,
     collective: Collective | CollectiveKind | str,
     *,
     algorithm: str | None = None,
-    trees: int | None = None,
-    max_trees: int | None = None,
-    exact: bool = False,
-    packer: Packer | str | None = None,
-    form: Form | str = Form.AUTO,
-    trim: bool = False,
-    multicast: bool = False,
-    chunks: int | None = None,
-    rounds: Sequence[int] | None = None,
-    steps: int | None = None,
-    symmetric: bool = False,
-    seed: int = 0,
-    max_layers: int | None = None,
-    max_routes: int | None = None,
-    max_flows: int | None = None,
-    size: SizeRequest | None = None,
+    options: SchedulerOptions | None = None,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
-    **options: Unpack[ProblemOptions],
+    **keywords: Unpack[SolveKeywords],
 ) -> SolveResult:
     """Synthesise a schedule, verify it independently, and put it into a plan.
 
     Parameters
     ----------
-    topology, collective, **options
-        See `treadle.planning.problem.pose`.
+    topology, collective
+        See `treadle.planning.problem.pose`, also for the keywords that say which problem: `ranks`, `forward`,
+        `root`, `weights`, `file_format`, `demands`.
     algorithm : str
-        One of `algorithm_names`; default ForestColl, for an all-to-all pipelined routes of an optimal flow.
-    trees, max_trees : int, optional
-        Just so many trees per root; the best number up to so many (beyond 4096 only the one that attains the
-        optimum is looked for). An allreduce whose roots are free may
-        have as many in all as that makes for all ranks.
-    exact : bool
-        The optimum, however many trees per root it takes. By default: the optimum if it cuts the data into
-        a power of two of chunks, at most 64 per rank, which texts for runtimes serve at sizes of a power of
-        two; else, of a power of two of ranks, the fewest chunks of that kind, at most 16 per rank, that lose
-        less than 1%; else the optimum if it takes at most 64 trees per rank; else the best number up to that.
-    packer : Packer or str, optional
-        Of ForestColl's trees: try this one first, then growth; default all of them in order.
-    form : Form or str
-        Of ForestColl's trees: ``explicit`` writes out every tree, ``factored`` cuts the fabric into pieces
-        that are solved once each; default explicit up to 256 ranks, then factored if the fabric allows it.
-    trim : bool
-        Where nodes are not Eulerian, leave surplus bandwidth unused.
-    multicast : bool
-        Prune trees at switches that multicast or aggregate.
-    chunks : int, optional
-        Chunks per shard: the most that breadth-first broadcast may use (default as many as it needs), or the
-        number that exact synthesis (default 2) and pipelined double binary trees (default 16) are to use.
-    rounds, steps, symmetric, seed
-        Of exact synthesis: chunks a link may carry in each step; or the number of steps; search symmetric
-        schedules only; the solver's seed, and that of the search for layers.
-    max_layers, max_routes, max_flows : int, optional
-        Of routes: at most so many layers (virtual channels), paths from a rank to another, and flows of a
-        host at a time, which then set out in rounds.
-    size : SizeRequest, optional
-        Of an all-to-all in steps: choose how finely to pipeline for this size, not for the largest; of
-        breadth-first broadcast: leave out links whose latency does not pay at this size.
+        A scheduler's name (`algorithm_names`); default ForestColl, for an all-to-all pipelined routes of an
+        optimal flow.
+    options : SchedulerOptions, optional
+        What the scheduler is told, in the type of its form: `TreeOptions`, `StepOptions`, `AlltoallOptions`,
+        `RouteOptions`.
+    **keywords
+        The problem's, and any fields of those types by themselves: ``max_trees=4``. One that the scheduler
+        does not heed is refused.
     time_limit_s : float, optional
         Seconds after which a quick schedule takes the place of the wanted one.
     progress : callable, optional
@@ -210,39 +177,28 @@ def solve(
     >>> result.report.is_ok, result.is_optimal
     (True, True)
     """
-    watch, deadline = Stopwatch(progress), seconds_left(time_limit_s)
+    watch, limit = Stopwatch(progress), Watch(progress, seconds_left(time_limit_s))
+    posed, asked = _apart(keywords)
     with watch.stage("fabric"):
-        problem = pose(topology, collective, **options)
-    late, name = False, algorithm or default_algorithm(problem)
-    how = Options(
-        budget=tree_budget(trees=trees, max_trees=max_trees, exact=exact),
-        packer=_packer(packer),
-        form=_form(form, name, multicast=multicast),
-        trim=trim,
-        chunks=chunks,
-        exact=ExactRequest(chunks or 2, rounds, steps, symmetric, seed),
-        routes=RouteRequest(max_layers, max_routes, max_flows),
-        size=size,
-        progress=progress,
-        deadline=deadline,
-    )
-    check_fit(name, how, multicast=multicast)
+        problem = pose(topology, collective, **posed)
+    scheduler = find_scheduler(algorithm or default_algorithm(problem))
+    how = options_for(scheduler, options, asked)
     try:
-        found = generate(problem, name, how)
+        found = generate(problem, scheduler, how, watch=limit)
         watch.include(found.seconds)
         late = found.is_late
     except TimeLimitError:
-        found, late = fall_back(problem, name, how), True
+        found, late = fall_back(problem, how), True
     traffic: Pruning | None = None
-    if multicast and isinstance(found.schedule, ForestSchedule):
+    if isinstance(how, TreeOptions) and how.multicast and isinstance(found.schedule, ForestSchedule):
         with watch.stage("multicast"):
             traffic = prune_for_switches(problem.topology, found.schedule)
             found = replace(found, schedule=traffic.schedule)
     with watch.stage("verify"):
-        plan, report = judged(problem, found, how.routes)
-    asked = record_asked(how, multicast=multicast) if found.algorithm == name else {}
+        plan, report = judged(problem, found, how, maker=scheduler.origin)
+    provenance = record_asked(how) if found.algorithm == scheduler.name else {}
     return SolveResult(
-        plan=replace(plan, provenance={**plan.provenance, **asked}),
+        plan=replace(plan, provenance={**plan.provenance, **provenance}),
         report=report,
         bound=found.bound,
         trees_per_root=found.trees_per_root,
@@ -260,33 +216,39 @@ def solve(
     )
 
 
-def _packer(name: Packer | str | None) -> Packer | None:
-    """The packer of that name."""
-    if name is None:
-        return None
-    if name not in tuple(Packer):
-        raise FormatError(f"unknown packer {name[:40]!r}; expected one of {', '.join(Packer)}")
-    return Packer(name)
+def _apart(keywords: SolveKeywords) -> tuple[ProblemOptions, OptionKeywords]:
+    """The keywords of the problem, and those of schedulers; TypeError for any other."""
+    posed = {name: value for name, value in keywords.items() if name in ProblemOptions.__annotations__}
+    asked = {name: value for name, value in keywords.items() if name in OptionKeywords.__annotations__}
+    for name in keywords:
+        if name not in posed and name not in asked:
+            raise TypeError(f"solve() got an unexpected keyword argument {name!r}")
+    return cast(ProblemOptions, posed), cast(OptionKeywords, asked)
 
 
-def _form(name: Form | str, algorithm: str, *, multicast: bool) -> Form:
-    """The form of that name, if the algorithm and the pruning of trees allow it."""
-    if name not in tuple(Form):
-        raise FormatError(f"unknown form {name[:40]!r}; expected one of {', '.join(Form)}")
-    form = Form(name)
-    if form is not Form.AUTO and algorithm not in (FORESTCOLL, RS_AG):
-        raise ScheduleError(f"{algorithm}: --form is for {FORESTCOLL} and {RS_AG}")
-    if multicast and form is Form.FACTORED:
-        raise ScheduleError("--multicast prunes trees written out; factored ones have to stay whole")
-    return Form.EXPLICIT if multicast else form
+def judged(
+    problem: Problem, found: Candidate, options: SchedulerOptions | None = None, *, maker: str = ""
+) -> tuple[Plan, Report]:
+    """The plan with the algbw that the verifier computes, and the verifier's report.
 
+    Parameters
+    ----------
+    problem : Problem
+    found : Candidate
+    options : SchedulerOptions, optional
+        Of routes: the limits that they are to keep.
+    maker : str
+        Whose scheduler it is; "" for ours.
 
-def judged(problem: Problem, found: Candidate, request: RouteRequest | None = None) -> tuple[Plan, Report]:
-    """The plan with the algbw that the verifier computes, and the verifier's report."""
+    Raises
+    ------
+    RejectedError
+        If the schedule does not verify.
+    """
     limit = found.bound
-    report = _report(problem, found, request or RouteRequest())
+    report = _report(problem, found, options if isinstance(options, RouteOptions) else RouteOptions())
     if not report.is_ok or report.algbw is None:
-        raise RejectedError(found.algorithm, report)
+        raise RejectedError(found.algorithm, report, maker)
     plan = Plan(
         topology=problem.topology,
         collective=problem.collective,
@@ -300,7 +262,7 @@ def judged(problem: Problem, found: Candidate, request: RouteRequest | None = No
     return plan, report
 
 
-def _report(problem: Problem, found: Candidate, request: RouteRequest) -> Report:
+def _report(problem: Problem, found: Candidate, request: RouteOptions) -> Report:
     """What the verifier says of a schedule, its bound and, of routes, the limits asked for."""
     topology, collective, schedule = problem.topology, problem.collective, found.schedule
     optimal = None if found.bound is None else found.bound.algbw

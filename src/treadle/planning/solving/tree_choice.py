@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from treadle.planning.problem import Problem
-from treadle.planning.solving.candidate import Alternative, Candidate, Options
+from treadle.planning.solving.candidate import Alternative, Candidate, ForestRequest
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.trees.forest import ForestSchedule
@@ -17,13 +17,13 @@ _MOST_RANKS = 256
 """Beyond, other numbers of trees are not worked out just to tell of them."""
 
 
-def with_tree_choice(problem: Problem, options: Options, made: Candidate, algbw: Fraction) -> Candidate:
+def with_tree_choice(problem: Problem, request: ForestRequest, made: Candidate, algbw: Fraction) -> Candidate:
     """The candidate with notes on its number of trees, and the alternatives that they name.
 
     Parameters
     ----------
     problem : Problem
-    options : Options
+    request : ForestRequest
         Its budget: what was asked for.
     made : Candidate
         A forest with its bound; `exact_trees_per_root` or `exact_trees` tell what the bound takes.
@@ -31,9 +31,9 @@ def with_tree_choice(problem: Problem, options: Options, made: Candidate, algbw:
         Of its schedule, bytes/s.
     """
     schedule, bound = made.schedule, made.bound
-    if options.budget.exact or bound is None or not isinstance(schedule, ForestSchedule | FactoredSchedule):
+    if request.budget.exact or bound is None or not isinstance(schedule, ForestSchedule | FactoredSchedule):
         return made
-    is_default, chunks = options.budget.is_default, schedule.total_units
+    is_default, chunks = request.budget.is_default, schedule.total_units
     told: list[tuple[str, Alternative | None]] = []
     if algbw < bound.algbw and (made.exact_trees_per_root or made.exact_trees):
         told.append(_exact(made, _share(1 - algbw / bound.algbw), chunks, is_default=is_default))

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samples.strategies import digraphs
+from samples.table import ALLTOALL_BASELINES
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_algbw, step_times
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.baselines import (
-    ALLTOALL_BASELINES,
     bruck_exchange,
     hypercube_exchange,
     mesh_exchange,

@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from samples.table import BASELINES
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import algbw
-from treadle.synthesis.trees.baselines import BASELINES
 from treadle.synthesis.trees.baselines.blink import blink
 from treadle.synthesis.trees.baselines.boxes import find_boxes, hamiltonian_order
 from treadle.synthesis.trees.baselines.double_binary_tree import double_tree

@@ -8,10 +8,10 @@ from itertools import product
 import pytest
 
 from reference.unwound_switches import Shape, unwind
+from samples.table import BASELINES
 from treadle.errors import TopologyError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest_cost import algbw
-from treadle.synthesis.trees.baselines import BASELINES
 from treadle.synthesis.trees.optimality import optimum
 from treadle.topologies.catalogue import graphs, platforms
 from treadle.topologies.topology import Topology, TopologyBuilder

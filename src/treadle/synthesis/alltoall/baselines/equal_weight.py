@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.route_cost import route_algbw
+from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.route_values import routes_of
 from treadle.synthesis.alltoall.routes.paths import (
     Float64Array,
@@ -21,6 +23,7 @@ from treadle.synthesis.alltoall.routes.paths import (
     path_set,
 )
 from treadle.synthesis.alltoall.routes.route_units import ChunkedRoutes
+from treadle.synthesis.scheduler import scheduler
 from treadle.topologies.topology import Topology
 
 MAX_CHUNKS = 5040
@@ -32,6 +35,20 @@ MAX_HOPS = 2**26
 _COARSE = (64, 32, 16, 8, 4, 2, 1)
 _COARSE_HOPS = 2**22
 _BLOCK = 2**18  # paths walked at once
+
+
+@scheduler(
+    "ewsp",
+    form="routes",
+    collectives=("alltoall",),
+    options=("chunks",),
+    source="equal-weight shortest paths: the all-to-all paper, section 5.2",
+)
+def ewsp_routes(topology: Topology, collective: Collective, *, chunks: int | None = None) -> RouteSchedule:
+    """Equal shares of all shortest paths, in layers without deadlock; `equal_weight_shortest_paths`."""
+    return with_layers(
+        topology, equal_weight_shortest_paths(topology, collective, max_chunks=chunks).schedule
+    )
 
 
 def equal_weight_shortest_paths(

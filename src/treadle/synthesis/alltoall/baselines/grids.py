@@ -10,6 +10,9 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
+from treadle.schedules.collective import Collective
+from treadle.synthesis.scheduler import refusal_of
 from treadle.topologies.topology import Topology
 
 
@@ -39,6 +42,11 @@ class Grid:
     def n_axes(self) -> int:
         """Number of dimensions."""
         return len(self.sides)
+
+
+def mesh_torus_or_hypercube(topology: Topology, _: Collective) -> Refusal | None:
+    """Just the links of a grid, nodes in row-major order."""
+    return refusal_of(find_grid, topology, "grid")
 
 
 def find_grid(topology: Topology, name: str) -> Grid:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.grid_phases import grid_exchange
-from treadle.synthesis.alltoall.baselines.grids import find_grid
+from treadle.synthesis.alltoall.baselines.grids import Grid, find_grid
+from treadle.synthesis.scheduler import no_switches, refusal_of, scheduler
 from treadle.topologies.topology import Topology
 
 _NAME = "hypercube-exchange"
 
 
+def hypercube_in_order_of_addresses(topology: Topology, _: Collective) -> Refusal | None:
+    """Just the links of such a fabric."""
+    return refusal_of(_grid, topology)
+
+
+@scheduler(
+    _NAME,
+    form="alltoall-steps",
+    collectives=("alltoall",),
+    needs=(no_switches, hypercube_in_order_of_addresses),
+    source="Johnsson and Ho (IEEE TC 38, 1989)",
+)
 def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
     """One dimension after another, d orders at once: part c of every shard takes dimension c + t in step t.
 
@@ -50,7 +64,13 @@ def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSc
     >>> schedule.n_steps, exchange_algbw(cube, everyone, schedule)
     (3, Fraction(2, 1))
     """
+    grid = _grid(topology)
+    return grid_exchange(_NAME, grid, collective)
+
+
+def _grid(topology: Topology) -> Grid:
+    """The hypercube; ScheduleError for any other fabric."""
     grid = find_grid(topology, _NAME)
     if set(grid.sides) != {2}:
         raise ScheduleError(f"{_NAME}: {topology.name} has sides {grid.sides}, expected 2 everywhere")
-    return grid_exchange(_NAME, grid, collective)
+    return grid

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.grid_phases import grid_exchange
-from treadle.synthesis.alltoall.baselines.grids import find_grid
+from treadle.synthesis.alltoall.baselines.grids import Grid, find_grid
+from treadle.synthesis.scheduler import no_switches, refusal_of, scheduler
 from treadle.topologies.topology import Topology
 
 _NAME = "mesh-exchange"
 
 
+def mesh_in_row_major_order(topology: Topology, _: Collective) -> Refusal | None:
+    """Just the links of such a fabric."""
+    return refusal_of(_grid, topology)
+
+
+@scheduler(
+    _NAME,
+    form="alltoall-steps",
+    collectives=("alltoall",),
+    needs=(no_switches, mesh_in_row_major_order),
+    source="Scott (DMCC 1991), as store and forward",
+)
 def mesh_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
     """Exchanges along rows and columns at once, farthest first, each with a part of the data; then swapped.
 
@@ -49,7 +63,13 @@ def mesh_exchange(topology: Topology, collective: Collective) -> ExchangeSchedul
     >>> schedule.n_steps, 16 / exchange_algbw(fabric, everyone, schedule)
     (6, Fraction(16, 1))
     """
+    grid = _grid(topology)
+    return grid_exchange(_NAME, grid, collective)
+
+
+def _grid(topology: Topology) -> Grid:
+    """The mesh; ScheduleError for any other fabric."""
     grid = find_grid(topology, _NAME)
     if any(grid.wraps):
         raise ScheduleError(f"{_NAME}: {topology.name} wraps around, expected a mesh; use torus-exchange")
-    return grid_exchange(_NAME, grid, collective)
+    return grid

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from time import monotonic
 from typing import Any
 
 import highspy
@@ -16,10 +17,13 @@ from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.route_cost import slowest
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.path_choice import PathChoice
 from treadle.synthesis.alltoall.baselines.route_values import single_routes
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.routes.paths import PathSet, check_paths, demanded_pairs
+from treadle.synthesis.scheduler import Comparing, scheduler
+from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
 
 TIME_LIMIT_S = 10.0
@@ -55,6 +59,45 @@ class SinglePathResult:
     def gap(self) -> float:
         """By what share of `time` the best choice may be faster."""
         return max(0.0, 1 - self.bound / float(self.time))
+
+
+@scheduler(
+    "ilp-disjoint",
+    form="routes",
+    collectives=("alltoall",),
+    options=("seed",),
+    source="ILP over link-disjoint paths: the all-to-all paper, section 5.2",
+    comparing=Comparing.SMALL,
+)
+def disjoint_routes(
+    topology: Topology, collective: Collective, *, seed: int = 0, watch: Watch = UNWATCHED
+) -> RouteSchedule:
+    """The best of link-disjoint paths, in layers without deadlock; `ilp_disjoint`."""
+    found = ilp_disjoint(topology, collective, time_limit_s=_seconds(watch), seed=seed)
+    return with_layers(topology, found.schedule)
+
+
+@scheduler(
+    "ilp-shortest",
+    form="routes",
+    collectives=("alltoall",),
+    options=("seed",),
+    source="ILP over shortest paths: the all-to-all paper, section 5.2",
+    comparing=Comparing.SMALL,
+)
+def shortest_routes(
+    topology: Topology, collective: Collective, *, seed: int = 0, watch: Watch = UNWATCHED
+) -> RouteSchedule:
+    """The best of shortest paths, in layers without deadlock; `ilp_shortest`."""
+    found = ilp_shortest(topology, collective, time_limit_s=_seconds(watch), seed=seed)
+    return with_layers(topology, found.schedule)
+
+
+def _seconds(watch: Watch) -> float:
+    """For the integer program: local search alone if there are none left."""
+    return (
+        TIME_LIMIT_S if watch.deadline is None else min(TIME_LIMIT_S, max(0.0, watch.deadline - monotonic()))
+    )
 
 
 def ilp_disjoint(

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.grid_phases import grid_exchange
-from treadle.synthesis.alltoall.baselines.grids import find_grid
+from treadle.synthesis.alltoall.baselines.grids import Grid, find_grid
+from treadle.synthesis.scheduler import no_switches, refusal_of, scheduler
 from treadle.topologies.topology import Topology
 
 _NAME = "torus-exchange"
 
 
+def torus_in_row_major_order(topology: Topology, _: Collective) -> Refusal | None:
+    """Just the links of such a fabric."""
+    return refusal_of(_grid, topology)
+
+
+@scheduler(
+    _NAME,
+    form="alltoall-steps",
+    collectives=("alltoall",),
+    needs=(no_switches, torus_in_row_major_order),
+    source="Suh and Yalamanchili (IEEE TPDS 9, 1998), as store and forward",
+)
 def torus_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
     """Exchanges along the rings of one axis after another, with combined messages, on n rotated orders.
 
@@ -50,7 +64,13 @@ def torus_exchange(topology: Topology, collective: Collective) -> ExchangeSchedu
     >>> schedule.n_steps, 27 / exchange_algbw(fabric, everyone, schedule)
     (3, Fraction(9, 1))
     """
+    grid = _grid(topology)
+    return grid_exchange(_NAME, grid, collective)
+
+
+def _grid(topology: Topology) -> Grid:
+    """The torus; ScheduleError for any other fabric."""
     grid = find_grid(topology, _NAME)
     if any(side > 2 and not wraps for side, wraps in zip(grid.sides, grid.wraps, strict=True)):
         raise ScheduleError(f"{_NAME}: {topology.name} does not wrap on every axis; use mesh-exchange")
-    return grid_exchange(_NAME, grid, collective)
+    return grid

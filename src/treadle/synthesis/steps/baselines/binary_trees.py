@@ -9,16 +9,38 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.steps.baselines.both_ways import MAX_SENDS, check_collective, gathered
+from treadle.synthesis.scheduler import refusal_of, scheduler
+from treadle.synthesis.steps.baselines.both_ways import (
+    MAX_SENDS,
+    WHOLE_FABRIC,
+    check_collective,
+    gathered,
+)
 from treadle.topologies.catalogue.rings import two_trees
 from treadle.topologies.topology import Topology
 
 DEFAULT_CHUNKS = 16
 
 
+def links_of_two_binary_trees(topology: Topology, _: Collective) -> Refusal | None:
+    """Both trees have links of their own."""
+    parents = two_trees(topology.n_nodes)
+    tree, child = np.nonzero(parents >= 0)
+    return refusal_of(_links, topology, parents[tree, child].astype(np.int64), child)
+
+
+@scheduler(
+    "double-binary-tree-steps",
+    form="steps",
+    collectives=(CollectiveKind.ALLREDUCE,),
+    needs=(*WHOLE_FABRIC, links_of_two_binary_trees),
+    options=("chunks",),
+    source="Sanders, Speck and Traeff, Parallel Computing 35 (2009)",
+)
 def double_binary_tree_steps(
     topology: Topology, collective: Collective, *, chunks: int = DEFAULT_CHUNKS
 ) -> StepSchedule:

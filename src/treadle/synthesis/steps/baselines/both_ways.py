@@ -6,16 +6,29 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.synthesis.scheduler import equal_shards, no_forwarders, no_switches
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
 MAX_SENDS = 5 * 10**7
 """Most sends of a phase: some 4 GB of memory while they are made."""
 
-_GATHERING = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
+GATHERING = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
+
+
+def all_nodes_in_order(topology: Topology, collective: Collective) -> Refusal | None:
+    """Rank i is node i, and shards are equal."""
+    if collective.weights is None and collective.ranks == tuple(range(topology.n_nodes)):
+        return None
+    return Refusal("serves all nodes, in order and with equal shards; use bfb or forestcoll")
+
+
+WHOLE_FABRIC = (no_switches, no_forwarders, equal_shards, all_nodes_in_order)
+"""What the classic algorithms need of a problem."""
 
 
 def both_ways(
@@ -39,7 +52,7 @@ def both_ways(
         If the collective is none of allgather, reduce-scatter and allreduce, or not on all nodes in order.
     """
     kind = collective.kind
-    check_collective(name, topology, collective, _GATHERING)
+    check_collective(name, topology, collective, GATHERING)
     return StepSchedule(
         kind,
         reduce=gathered(topology, spread) if kind.reduces else None,
@@ -63,10 +76,8 @@ def check_collective(
         raise ScheduleError(f"{name}: serves {', '.join(kinds)}, not {collective.kind}")
     if topology.switches.size:
         raise ScheduleError(f"{name}: {topology.name} has switches; expected compute nodes only")
-    if collective.weights is not None or collective.ranks != tuple(range(topology.n_nodes)):
-        raise ScheduleError(
-            f"{name}: serves all nodes, in order and with equal shards; use bfb or forestcoll"
-        )
+    if (refusal := all_nodes_in_order(topology, collective)) is not None:
+        raise ScheduleError(f"{name}: {refusal}")
 
 
 def check_sends(name: str, topology: Topology, parts: int = 1) -> None:

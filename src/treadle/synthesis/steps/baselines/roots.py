@@ -5,14 +5,36 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.synthesis.steps.baselines.both_ways import check_collective, check_connected, check_sends
+from treadle.synthesis.scheduler import scheduler
+from treadle.synthesis.steps.baselines.both_ways import (
+    WHOLE_FABRIC,
+    check_collective,
+    check_connected,
+    check_sends,
+)
 from treadle.synthesis.steps.bfb import bfb_broadcast, bfb_reduce_scatter, bfb_schedule
 from treadle.topologies.distances import eccentricities
 from treadle.topologies.topology import Topology
 
 
+def links_of_one_bandwidth(topology: Topology, _: Collective) -> Refusal | None:
+    """All links but self-loops are equally fast."""
+    carries = topology.bandwidths[topology.tails != topology.heads]
+    if not carries.size or carries.min() == carries.max():
+        return None
+    return Refusal(f"{topology.name} has links of different bandwidths; use bfb")
+
+
+@scheduler(
+    "one-diameter",
+    form="steps",
+    collectives=(CollectiveKind.ALLREDUCE,),
+    needs=WHOLE_FABRIC,
+    source="dissertation, A.3.3",
+)
 def one_diameter(topology: Topology, collective: Collective) -> StepSchedule:
     """Allreduce within one diameter: every node gets the whole buffer of every other, breadth first.
 
@@ -51,6 +73,13 @@ def one_diameter(topology: Topology, collective: Collective) -> StepSchedule:
     return StepSchedule(CollectiveKind.ALLREDUCE, reduce=bfb_reduce_scatter(topology))
 
 
+@scheduler(
+    "reduce-broadcast",
+    form="steps",
+    collectives=(CollectiveKind.ALLREDUCE,),
+    needs=(*WHOLE_FABRIC, links_of_one_bandwidth),
+    source="dissertation, A.3.3",
+)
 def reduce_broadcast(topology: Topology, collective: Collective) -> StepSchedule:
     """Allreduce within twice the radius: reduce to a central node, broadcast from there.
 
@@ -74,9 +103,8 @@ def reduce_broadcast(topology: Topology, collective: Collective) -> StepSchedule
     these. Poor in bandwidth time: the whole buffer goes through the links of one node, step after step.
     """
     check_collective("reduce-broadcast", topology, collective, (CollectiveKind.ALLREDUCE,))
-    carries = topology.bandwidths[topology.tails != topology.heads]
-    if carries.size and carries.min() != carries.max():
-        raise ScheduleError(f"reduce-broadcast: {topology.name} has links of different bandwidths; use bfb")
+    if (refusal := links_of_one_bandwidth(topology, collective)) is not None:
+        raise ScheduleError(f"reduce-broadcast: {refusal}")
     check_sends("reduce-broadcast", topology)  # not that many, but as many distances
     centre = int(np.argmin(eccentricities(topology) + eccentricities(topology.transpose())))
     to_centre = bfb_schedule(topology, CollectiveKind.REDUCE, root=centre)

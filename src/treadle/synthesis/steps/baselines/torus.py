@@ -8,16 +8,30 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.step_transforms import combine
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.steps.baselines.both_ways import both_ways, check_sends
+from treadle.synthesis.scheduler import refusal_of, scheduler
+from treadle.synthesis.steps.baselines.both_ways import GATHERING, WHOLE_FABRIC, both_ways, check_sends
 from treadle.topologies.topology import Topology
 
 _NAME = "traditional-torus"
 
 
+def torus_in_row_major_order(topology: Topology, _: Collective) -> Refusal | None:
+    """Just the links of a torus."""
+    return refusal_of(lambda: _out_links(topology, _sides(topology)))
+
+
+@scheduler(
+    _NAME,
+    form="steps",
+    collectives=GATHERING,
+    needs=(*WHOLE_FABRIC, torus_in_row_major_order),
+    source="Sack and Gropp (ACM TOPC 1, 2015); dissertation, 3.6.2",
+)
 def traditional_torus(topology: Topology, collective: Collective) -> StepSchedule:
     """Ring allgathers along one dimension after another, on all ports: one part of each shard per port.
 

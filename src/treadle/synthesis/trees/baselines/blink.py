@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.embedding import check_supported, compose
 from treadle.synthesis.trees.budget import TreeBudget
 from treadle.synthesis.trees.optimality import optimum
@@ -20,6 +21,12 @@ Packer = Callable[[Topology, Collective], Forest]
 """Packs out-trees for a broadcast from the collective's root."""
 
 
+@scheduler(
+    "blink",
+    form="trees",
+    collectives=_KINDS,
+    source="Wang et al., Blink (MLSys 2020), with switch removal: dissertation, 4.6.2",
+)
 def blink(topology: Topology, collective: Collective, *, pack: Packer | None = None) -> ForestSchedule:
     """Reduce to one root and broadcast from it, each along a maximum packing of spanning trees.
 

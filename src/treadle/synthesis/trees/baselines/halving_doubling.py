@@ -5,14 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
 from treadle.topologies.topology import Topology
 
 _KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 
 
+def power_of_two_ranks(_: Topology, collective: Collective) -> Refusal | None:
+    """Ranks swap in pairs at every power of two."""
+    n = collective.n_ranks
+    return Refusal(f"expected a power of two ranks, found {n}; use ring instead") if n & (n - 1) else None
+
+
+@scheduler(
+    "halving-doubling",
+    form="trees",
+    collectives=_KINDS,
+    needs=(power_of_two_ranks,),
+    source="Rabenseifner (ICCS 2004); common practice (MPI)",
+)
 def halving_doubling(topology: Topology, collective: Collective) -> ForestSchedule:
     """Allgather by recursive doubling, reduce-scatter by recursive halving, allreduce by both.
 
@@ -40,9 +55,8 @@ def halving_doubling(topology: Topology, collective: Collective) -> ForestSchedu
     than its `algbw`.
     """
     check_supported("halving-doubling", topology, collective, _KINDS)
-    n = collective.n_ranks
-    if n & (n - 1):
-        raise ScheduleError(f"halving-doubling: expected a power of two ranks, found {n}; use ring instead")
+    if (refusal := power_of_two_ranks(topology, collective)) is not None:
+        raise ScheduleError(f"halving-doubling: {refusal}")
     return compose(topology, collective, _binomial_forest)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.boxes import direct_arcs, find_boxes
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
 from treadle.synthesis.trees.baselines.ring import Order, box_cycles, ring
@@ -15,6 +17,21 @@ from treadle.topologies.topology import Topology
 _KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 
 
+def boxes_of_one_size(topology: Topology, collective: Collective) -> Refusal | None:
+    """A ring across boxes has a rank of the same place in each."""
+    sizes = sorted({len(box) for box in find_boxes(topology, collective)})
+    if len(sizes) == 1:
+        return None
+    return Refusal(f"expected boxes of one size, found {sizes}; use ring instead")
+
+
+@scheduler(
+    "hierarchical-ring",
+    form="trees",
+    collectives=_KINDS,
+    needs=(boxes_of_one_size,),
+    source="Cho et al., BlueConnect (MLSys 2019)",
+)
 def hierarchical_ring(topology: Topology, collective: Collective) -> ForestSchedule:
     """Two levels of rings: the allgather goes across boxes among ranks of equal place, then inside each box.
 
@@ -41,10 +58,9 @@ def hierarchical_ring(topology: Topology, collective: Collective) -> ForestSched
     allgathers along the levels of the fabric.
     """
     check_supported("hierarchical-ring", topology, collective, _KINDS)
-    sizes = sorted({len(box) for box in find_boxes(topology, collective)})
-    if len(sizes) > 1:
-        raise ScheduleError(f"hierarchical-ring: expected boxes of one size, found {sizes}; use ring instead")
-    if sizes[0] == collective.n_ranks:
+    if (refusal := boxes_of_one_size(topology, collective)) is not None:
+        raise ScheduleError(f"hierarchical-ring: {refusal}")
+    if len(find_boxes(topology, collective)) == 1:
         return ring(topology, collective)
     return compose(topology, collective, _two_level_forest)
 

@@ -1,0 +1,250 @@
+"""ForestColl and its two-phase allreduce, as the table of schedulers names them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import process_time
+from typing import TypedDict, Unpack
+
+import numpy as np
+
+from treadle.arrays import exact_sum
+from treadle.errors import FormatError, InfeasibleError
+from treadle.planning.problem import Problem
+from treadle.planning.solving.bounds import Bound, bound_of_allreduce, find_bound
+from treadle.planning.solving.candidate import Candidate, ForestRequest, tree_budget
+from treadle.planning.solving.factored_candidates import factored_forest
+from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
+from treadle.planning.solving.tree_choice import with_tree_choice
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.synthesis import trees as packing
+from treadle.synthesis.engine import TimeLimitError
+from treadle.synthesis.scheduler_options import Form
+from treadle.synthesis.trees import Packer, allreduce
+from treadle.synthesis.trees.budget import MAX_DYADIC_TREES, MAX_TREES, TreeBudget, is_dyadic
+from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.topologies import with_bandwidths
+from treadle.topologies.topology import Topology
+from treadle.units import format_bandwidth
+
+FORESTCOLL = "forestcoll"
+RS_AG = "rs-ag"
+MAX_WRITTEN_OUT = 2**14
+"""Ranks of an allgather and the like beyond which trees, N**2 parents and more, are not written out."""
+
+
+class ForestKeywords(TypedDict, total=False):
+    """What ForestColl heeds of `TreeOptions`; pruning at switches comes after it."""
+
+    trees: int | None
+    max_trees: int | None
+    exact: bool
+    packer: str | None
+    form: Form | str
+    trim: bool
+
+
+def forestcoll(
+    topology: Topology,
+    collective: Collective,
+    *,
+    bound: Bound | None = None,
+    watch: Watch = UNWATCHED,
+    **asked: Unpack[ForestKeywords],
+) -> Candidate:
+    """Throughput-optimal spanning trees; of an allreduce the best construction that is known.
+
+    Parameters
+    ----------
+    topology, collective
+    bound : Bound, optional
+        If it is known already.
+    watch : Watch
+    **asked
+        See `TreeOptions`.
+
+    Raises
+    ------
+    InfeasibleError, ScheduleError
+        If there are no such trees.
+    TimeLimitError
+        If the deadline passed.
+    """
+    return _forest(Problem(topology, collective), FORESTCOLL, _request(bound, watch, **asked))
+
+
+def rs_ag(
+    topology: Topology,
+    collective: Collective,
+    *,
+    bound: Bound | None = None,
+    watch: Watch = UNWATCHED,
+    **asked: Unpack[ForestKeywords],
+) -> Candidate:
+    """An allreduce as ForestColl's reduce-scatter and then its allgather; see `forestcoll`."""
+    return _forest(Problem(topology, collective), RS_AG, _request(bound, watch, **asked))
+
+
+def _request(
+    bound: Bound | None,
+    watch: Watch,
+    *,
+    trees: int | None = None,
+    max_trees: int | None = None,
+    exact: bool = False,
+    packer: str | None = None,
+    form: Form | str = Form.AUTO,
+    trim: bool = False,
+) -> ForestRequest:
+    """What was asked for, in the types of the trade."""
+    if packer is not None and packer not in tuple(Packer):
+        raise FormatError(f"unknown packer {packer[:40]!r}; expected one of {', '.join(Packer)}")
+    if form not in tuple(Form):
+        raise FormatError(f"unknown form {form[:40]!r}; expected one of {', '.join(Form)}")
+    budget = tree_budget(trees=trees, max_trees=max_trees, exact=exact)
+    return ForestRequest(budget, None if packer is None else Packer(packer), Form(form), trim, bound, watch)
+
+
+def _forest(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate:
+    """Trees by name of the algorithm."""
+    topology, collective = problem.topology, problem.collective
+    if request.trim:
+        return _on_trimmed(problem, algorithm, request)
+    factored = factored_forest(problem, algorithm, request)
+    if isinstance(factored, Candidate):
+        return factored
+    if collective.n_ranks > MAX_WRITTEN_OUT and not collective.kind.is_rooted:
+        why = f"; decomposition by tight cuts: {factored}" if factored.reason else ""
+        raise InfeasibleError(
+            f"{topology.name}: trees of {collective.n_ranks} ranks are too many to be written out (at most "
+            f"{MAX_WRITTEN_OUT} ranks){why}"
+        )
+    return replace(_explicit(problem, algorithm, request), decomposition=factored.reason)
+
+
+def _explicit(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate:
+    """A forest with all trees written out."""
+    topology, collective = problem.topology, problem.collective
+    if collective.kind is CollectiveKind.ALLREDUCE:
+        return _allreduce(problem, algorithm, request)
+    built = packing.synthesise(
+        topology,
+        collective,
+        budget=request.budget,
+        packer=request.packer,
+        progress=request.watch.progress,
+        deadline=request.watch.deadline,
+    )
+    made = Candidate(
+        algorithm,
+        built.schedule,
+        Bound(built.optimum.algbw, built.optimum.witness),
+        trees_per_root=built.trees_per_root,
+        exact_trees_per_root=built.exact_trees_per_root,
+        seconds=built.seconds,
+        notes=(built.note,) if built.note else (),
+        packer=built.packer,
+        packing=built.attempts,
+        height_bound=built.height_bound,
+    )
+    return with_tree_choice(problem, request, made, built.algbw)
+
+
+def _allreduce(
+    problem: Problem,
+    algorithm: str,
+    request: ForestRequest,
+) -> Candidate:
+    """Reduce-scatter + allgather where that meets the bound or is asked for; else what is better."""
+    topology, collective = problem.topology, problem.collective
+    phases = packing.synthesise(
+        topology,
+        collective,
+        budget=request.budget,
+        packer=request.packer,
+        progress=request.watch.progress,
+        deadline=request.watch.deadline,
+    )
+    notes = (phases.note,) if phases.note else ()
+    base = Candidate(
+        algorithm,
+        phases.schedule,
+        None,
+        trees_per_root=phases.trees_per_root,
+        exact_trees_per_root=phases.exact_trees_per_root,
+        seconds=phases.seconds,
+        notes=(*notes, f"built as {allreduce.Construction.PHASES}"),
+        packer=phases.packer,
+        packing=phases.attempts,
+        height_bound=phases.height_bound,
+    )
+    start = process_time()
+    try:
+        if algorithm == RS_AG:
+            bound = request.bound or find_bound(problem, request.watch)
+            best = None
+        else:
+            best = allreduce.solve_allreduce(
+                topology,
+                collective,
+                rs_ag=phases.schedule,
+                pack=packing.pack_forest,
+                limits=_unit_limits(collective, request.budget),
+                watch=request.watch,
+            )
+            bound = bound_of_allreduce(problem, best.bound)
+    except TimeLimitError:
+        return replace(base, bound=request.bound, is_late=True)
+    seconds = {**phases.seconds, "allreduce": process_time() - start}
+    exact = phases.exact_trees_per_root if phases.exact_algbw == bound.algbw else None
+    base = replace(base, bound=bound, seconds=seconds, exact_trees_per_root=exact)
+    if best is None:
+        return with_tree_choice(problem, request, base, phases.algbw)
+    if exact is None:
+        base = replace(base, exact_trees=best.exact_units)
+    if best.construction is not allreduce.Construction.PHASES:
+        base = Candidate(
+            algorithm,
+            best.schedule,
+            bound,
+            exact_trees_per_root=exact,
+            exact_trees=base.exact_trees,
+            seconds=seconds,
+            notes=(*notes, f"built as {best.construction}"),
+        )
+    return with_tree_choice(problem, request, base, best.algbw)
+
+
+def _unit_limits(collective: Collective, budget: TreeBudget) -> allreduce.UnitLimits | None:
+    """What a budget per root allows all roots together."""
+    if budget.exact:
+        return None
+    ranks = collective.n_ranks
+    if not budget.is_default:
+        most = (budget.trees or 0) + (budget.max_trees or 0)
+        return allreduce.UnitLimits(most * ranks, is_fixed=budget.trees is not None)
+    dyadic = MAX_DYADIC_TREES * ranks if budget.dyadic_loss and is_dyadic(ranks) else 0
+    return allreduce.UnitLimits(MAX_TREES * ranks, dyadic=dyadic, dyadic_loss=budget.dyadic_loss)
+
+
+def _on_trimmed(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate:
+    whole = problem.topology
+    trimming = packing.best_trimming(whole, problem.collective, progress=request.watch.progress)
+    widths = whole.bandwidths * trimming.scale
+    if np.array_equal(trimming.bandwidths, widths):
+        return _forest(problem, algorithm, replace(request, trim=False))
+    # multiples of all bandwidths change no schedule
+    small, links = with_bandwidths(whole, trimming.bandwidths, f"trimmed({whole.name})")
+    inner = Problem(small, transfer_collective(problem.collective, whole, small))
+    built = _forest(inner, algorithm, replace(request, trim=False, bound=None))
+    lost = (exact_sum(widths) - exact_sum(trimming.bandwidths)) // trimming.scale
+    note = f"{format_bandwidth(lost)} of surplus bandwidth were left unused to balance every switch"
+    note += " and forwarder" if problem.collective.forwarders else ""
+    if trimming.share < 1:
+        note += f", which leaves {float(trimming.share):.2%} of the rate at most"
+    return replace(
+        built,
+        schedule=transfer_schedule(built.schedule, small, whole, links),
+        bound=request.bound or find_bound(problem, request.watch),
+        notes=(*built.notes, note),
+    )

@@ -1,0 +1,307 @@
+"""One record per scheduler, and the table of them all.
+
+A scheduler is a function from a fabric and a collective to a schedule, and what has to be known of it before
+it is called. Whatever runs, lists or tests schedulers reads the table; nothing else knows their names. A
+record may name its function instead of holding it: then its module is loaded when it is first called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from inspect import Parameter, signature
+from typing import Any, TypeVar
+
+from treadle.errors import FormatError, ScheduleError
+from treadle.refusal import Refusal
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.synthesis.scheduler_options import COMMON_OPTIONS, OPTIONS_OF, ScheduleForm
+from treadle.topologies.topology import Topology
+
+Need = Callable[[Topology, Collective], Refusal | None]
+"""What must hold of a problem, named by what it asks for: ``no_switches``; why it does not hold, or None."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_HOME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+class Comparing(StrEnum):
+    """When `compare` runs a scheduler that nobody named."""
+
+    ALWAYS = "always"
+    SMALL = "up to 64 ranks"
+    SWITCHED = "with switches"
+    NAMED = "when named"
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """A way to make a schedule.
+
+    Parameters
+    ----------
+    name : str
+        As on the command line: lower case, digits, single hyphens.
+    form : ScheduleForm
+        Of its schedules.
+    collectives : tuple of CollectiveKind
+        Which it serves.
+    function : callable or str
+        ``function(topology, collective)``, with the options that it heeds by keyword where they were asked
+        for; returns a schedule of `form`, raises ScheduleError or InfeasibleError where it cannot serve the
+        problem. A parameter called ``watch`` gets progress and deadline (`synthesis.watch.Watch`), one called
+        ``bound`` the bound if it is known already. As text: ``package.module:name``.
+    needs : tuple of callable
+        What must hold besides. Not all that a function refuses can be told without running it.
+    options : tuple of str
+        Fields of its form's options that it heeds.
+    source : str
+        Paper and section.
+    origin : str
+        Who brought it: the module or the distribution; "" for Treadle.
+    comparing : Comparing
+
+    Raises
+    ------
+    FormatError
+        If the record is malformed: its name, or an option that its form has not or its function not takes.
+    """
+
+    name: str
+    form: ScheduleForm
+    collectives: tuple[CollectiveKind, ...]
+    function: Callable[..., Any] | str
+    needs: tuple[Need, ...] = ()
+    options: tuple[str, ...] = ()
+    source: str = ""
+    origin: str = ""
+    comparing: Comparing = Comparing.ALWAYS
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise FormatError(
+                f"scheduler {str(self.name)[:40]!r}: expected lower-case letters, digits and hyphens"
+            )
+        known = {field.name for field in OPTIONS_OF[self.form].fields()}
+        for option in self.options:
+            if option not in known:
+                raise FormatError(
+                    f"scheduler {self.name}: {self.form} have no option {option!r}; expected some of "
+                    f"{', '.join(sorted(known))}"
+                )
+        if not self.collectives:
+            raise FormatError(f"scheduler {self.name}: expected at least one collective that it serves")
+        if isinstance(self.function, str):
+            if not _HOME.fullmatch(self.function):
+                raise FormatError(f"scheduler {self.name}: {self.function!r}: expected package.module:name")
+        else:
+            _check_keywords(self.name, self.function, self.options)
+
+    @property
+    def heeded(self) -> tuple[str, ...]:
+        """Fields of its form's options that have a meaning for it, those that planning sees to among them."""
+        return tuple(dict.fromkeys((*self.options, *COMMON_OPTIONS[self.form])))
+
+    @property
+    def needs_in_words(self) -> tuple[str, ...]:
+        """What must hold of a problem, a few words each."""
+        return tuple(need.__name__.strip("_").replace("_", " ") for need in self.needs)
+
+    def refusal(self, topology: Topology, collective: Collective) -> Refusal | None:
+        """Why it does not serve a problem, as far as that is known without running it."""
+        if collective.kind not in self.collectives:
+            return Refusal(f"{collective.kind} is not supported; it knows {', '.join(self.collectives)}")
+        for need in self.needs:
+            if (found := need(topology, collective)) is not None:
+                return found
+        return None
+
+    def load(self) -> Callable[..., Any]:
+        """The function itself."""
+        if not isinstance(self.function, str):
+            return self.function
+        module, _, name = self.function.partition(":")
+        function: Callable[..., Any] = getattr(import_module(module), name)
+        return function
+
+    def make(
+        self, topology: Topology, collective: Collective, options: Mapping[str, object], **context: object
+    ) -> Any:
+        """What the function returns.
+
+        Parameters
+        ----------
+        topology, collective
+        options : mapping
+            Those asked for, by field.
+        **context
+            `watch`, `bound`: handed on if the function has parameters of these names.
+        """
+        function = self.load()
+        wanted = signature(function).parameters
+        handed = {name: value for name, value in context.items() if name in wanted}
+        return function(topology, collective, **options, **handed)
+
+
+def _check_keywords(name: str, function: Callable[..., Any], options: Iterable[str]) -> None:
+    """FormatError unless a function takes its options by keyword."""
+    if not callable(function):
+        raise FormatError(f"scheduler {name}: {function!r} is no function")
+    taken = signature(function).parameters
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in taken.values()):
+        return
+    for option in options:
+        if option not in taken or taken[option].kind is Parameter.POSITIONAL_ONLY:
+            raise FormatError(
+                f"scheduler {name}: heeds {option!r}, so its function must take it: "
+                f"(topology, collective, *, {option}=...)"
+            )
+
+
+class SchedulerTable:
+    """Schedulers by name; each name once."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, Scheduler] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._records
+
+    def __iter__(self) -> Iterator[Scheduler]:
+        return iter(tuple(self._records.values()))
+
+    def __getitem__(self, name: str) -> Scheduler:
+        return self._records[name]
+
+    def register(self, record: Scheduler) -> Scheduler:
+        """Take up a scheduler.
+
+        Raises
+        ------
+        FormatError
+            If its name is taken.
+        """
+        if (other := self._records.get(record.name)) is not None:
+            raise FormatError(
+                f"scheduler {record.name!r}: the name is taken by {_home(other)}; give {_home(record)} "
+                f"another"
+            )
+        self._records[record.name] = record
+        return record
+
+    def withdraw(self, name: str) -> Scheduler:
+        """Take a scheduler out of the table; KeyError if there is none."""
+        return self._records.pop(name)
+
+
+TABLE = SchedulerTable()
+"""All schedulers whose modules are loaded; `planning.solving.schedulers` loads them."""
+
+
+def scheduler(
+    name: str,
+    *,
+    form: ScheduleForm | str,
+    collectives: Iterable[CollectiveKind | str],
+    needs: Iterable[Need] = (),
+    options: Iterable[str] = (),
+    source: str = "",
+    comparing: Comparing = Comparing.ALWAYS,
+    table: SchedulerTable = TABLE,
+) -> Callable[[Function], Function]:
+    """Register the function below as a scheduler; the function stays what it is.
+
+    Parameters
+    ----------
+    name, form, collectives, needs, options, source, comparing
+        See `Scheduler`.
+    table : SchedulerTable
+        Where to.
+
+    Raises
+    ------
+    FormatError
+        If the record is malformed, or the name is taken.
+
+    Examples
+    --------
+    >>> table = SchedulerTable()
+    >>> @scheduler("idle", form="trees", collectives=["allgather"], table=table)
+    ... def idle(topology, collective): ...
+    >>> table["idle"].form, table["idle"].collectives
+    (<ScheduleForm.TREES: 'trees'>, (<CollectiveKind.ALLGATHER: 'allgather'>,))
+    """
+    try:
+        shape, kinds = ScheduleForm(form), tuple(CollectiveKind(kind) for kind in collectives)
+    except ValueError as error:
+        expected = f"{', '.join(ScheduleForm)}; {', '.join(CollectiveKind)}"
+        raise FormatError(f"scheduler {name}: {error}; expected form and collectives of {expected}") from None
+
+    def register(function: Function) -> Function:
+        module = getattr(function, "__module__", "") or ""
+        is_own = module == "treadle" or module.startswith("treadle.")
+        origin = "" if is_own else module
+        record = Scheduler(
+            name, shape, kinds, function, tuple(needs), tuple(options), source, origin, comparing
+        )
+        table.register(record)
+        return function
+
+    return register
+
+
+def _home(record: Scheduler) -> str:
+    """Where a scheduler's function is, for messages."""
+    if isinstance(record.function, str):
+        return record.function
+    return f"{record.function.__module__}:{getattr(record.function, '__qualname__', 'a function')}"
+
+
+def refusal_of(check: Callable[..., object], *arguments: object) -> Refusal | None:
+    """What a check that raises ScheduleError finds wrong, as a need says it."""
+    try:
+        check(*arguments)
+    except ScheduleError as error:
+        name, _, reason = str(error).partition(": ")
+        return Refusal(reason if reason and _NAME.fullmatch(name) else str(error))
+    return None
+
+
+def no_switches(topology: Topology, collective: Collective) -> Refusal | None:
+    """Steps are of compute nodes, which store and forward."""
+    if not topology.switches.size:
+        return None
+    if collective.kind is CollectiveKind.ALLTOALL:
+        return Refusal(
+            f"steps store and forward, which the switches of {topology.name} cannot; expected a "
+            f"direct-connect fabric, or --algorithm routes"
+        )
+    return _not_direct(topology, "switches")
+
+
+def no_forwarders(topology: Topology, collective: Collective) -> Refusal | None:
+    """Every compute node is a rank, or absent."""
+    if not collective.forwarders:
+        return None
+    return _not_direct(topology, "compute nodes that only forward")
+
+
+def equal_shards(_: Topology, collective: Collective) -> Refusal | None:
+    """No weights."""
+    if collective.weights is None:
+        return None
+    return Refusal(
+        "step schedules have shards of one size; leave out the weights or use --algorithm forestcoll"
+    )
+
+
+def _not_direct(topology: Topology, what: str) -> Refusal:
+    return Refusal(
+        f"step schedules are for direct-connect fabrics, and {topology.name} comes with {what}; use "
+        f"--algorithm forestcoll"
+    )

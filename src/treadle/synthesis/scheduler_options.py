@@ -1,0 +1,273 @@
+"""What schedulers can be told, a typed value per form of schedule.
+
+A field is what its scheduler takes by keyword. A value at its default was not asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, fields
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, TypedDict
+
+from treadle.errors import ScheduleError
+from treadle.schedules.alltoall.routes import MAX_UNITS
+
+MAX_LAYERS = 2**8
+"""Work and memory of routing in layers grow with their number."""
+
+
+class ScheduleForm(StrEnum):
+    """Forms of schedules, as the table of schedulers has them."""
+
+    TREES = "trees"
+    STEPS = "steps"
+    ALLTOALL_STEPS = "alltoall-steps"
+    ROUTES = "routes"
+
+
+class Form(StrEnum):
+    """How forests are held in plans, spelt as on the command line."""
+
+    AUTO = "auto"
+    EXPLICIT = "explicit"
+    FACTORED = "factored"
+
+
+@dataclass(frozen=True)
+class SizeRequest:
+    """The size that steps are to be fastest at.
+
+    Parameters
+    ----------
+    size_bytes : int
+        The larger per-rank buffer.
+    alpha_s : float, optional
+        Seconds that a step takes besides its bytes and the latencies of its links; default as simulations
+        have it: 10 us, or none on a fabric whose links have latencies.
+    """
+
+    size_bytes: int
+    alpha_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerOptions:
+    """Options of every form.
+
+    Parameters
+    ----------
+    seed : int
+        Of searches with chance in them; the others heed none.
+    """
+
+    seed: int = 0
+
+    @classmethod
+    def fields(cls) -> tuple[Field[Any], ...]:
+        """Its fields, in order."""
+        return fields(cls)
+
+    def asked(self) -> dict[str, object]:
+        """Values by field of what is not at its default."""
+        return {
+            field.name: value
+            for field in self.fields()
+            if (value := getattr(self, field.name)) != field.default
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeOptions(SchedulerOptions):
+    """Options of spanning trees.
+
+    Parameters
+    ----------
+    trees, max_trees : int, optional
+        Just so many trees per root; the best number up to so many (beyond 4096 only the one that attains the
+        optimum is looked for). An allreduce whose roots are free may have as many in all as that makes for
+        all ranks.
+    exact : bool
+        The optimum, however many trees per root it takes. By default: the optimum if it cuts the data into
+        a power of two of chunks, at most 64 per rank, which texts for runtimes serve at sizes of a power of
+        two; else, of a power of two of ranks, the fewest chunks of that kind, at most 16 per rank, that lose
+        less than 1%; else the optimum if it takes at most 64 trees per rank; else the best number up to that.
+    packer : Packer or str, optional
+        Try this one first, then growth; default all of them in order.
+    form : Form or str
+        ``explicit`` writes out every tree, ``factored`` cuts the fabric into pieces that are solved once
+        each; default explicit up to 256 ranks, then factored if the fabric allows it.
+    trim : bool
+        Where nodes are not Eulerian, leave surplus bandwidth unused.
+    multicast : bool
+        Prune trees at switches that multicast or aggregate; of any scheduler's trees.
+    """
+
+    trees: int | None = None
+    max_trees: int | None = None
+    exact: bool = False
+    packer: str | None = None
+    form: Form | str = Form.AUTO
+    trim: bool = False
+    multicast: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepOptions(SchedulerOptions):
+    """Options of step schedules.
+
+    Parameters
+    ----------
+    chunks : int, optional
+        Chunks per shard: the most that breadth-first broadcast may use (default as many as it needs), or the
+        number that exact synthesis (default 2) and pipelined double binary trees (default 16) are to use.
+    rounds : sequence of int, optional
+        Of exact synthesis: chunks a link may carry in each step.
+    steps : int, optional
+        Of exact synthesis without `rounds`.
+    symmetric : bool
+        Of exact synthesis: search symmetric schedules only.
+    size : SizeRequest, optional
+        Of breadth-first broadcast: leave out links whose latency does not pay at this size.
+    """
+
+    chunks: int | None = None
+    rounds: Sequence[int] | None = None
+    steps: int | None = None
+    symmetric: bool = False
+    size: SizeRequest | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlltoallOptions(SchedulerOptions):
+    """Options of the steps of an all-to-all.
+
+    Parameters
+    ----------
+    chunks : int, optional
+        Most chunks per shard.
+    rounds : sequence of int, optional
+        One number: into how many rounds routes are cut.
+    steps : int, optional
+        Of a time-stepped flow.
+    size : SizeRequest, optional
+        Choose how finely to pipeline for this size, not for the largest.
+
+    Raises
+    ------
+    ScheduleError
+        If the number of chunks is out of range.
+    """
+
+    chunks: int | None = None
+    rounds: Sequence[int] | None = None
+    steps: int | None = None
+    size: SizeRequest | None = None
+
+    def __post_init__(self) -> None:
+        _check_chunks(self.chunks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteOptions(SchedulerOptions):
+    """Options of routes.
+
+    Parameters
+    ----------
+    chunks : int, optional
+        Most chunks per unit of demand.
+    max_layers : int, optional
+        Layers (virtual channels) of the adapters, 256 at most; `routes` chooses paths and layers together.
+    max_routes : int, optional
+        Most paths from a rank to another.
+    max_flows : int, optional
+        Chunks set out in rounds, at most so many out of and into a host in each.
+
+    Raises
+    ------
+    ScheduleError
+        If a number is out of range.
+    """
+
+    chunks: int | None = None
+    max_layers: int | None = None
+    max_routes: int | None = None
+    max_flows: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_chunks(self.chunks)
+        for limit, what in (
+            (self.max_layers, "layers: at most {}"),
+            (self.max_routes, "routes: at most {} routes a pair"),
+            (self.max_flows, "rounds: at most {} flows per host"),
+        ):
+            if limit is not None and limit < 1:
+                raise ScheduleError(f"{what.format(limit)}, expected at least 1")
+        if self.max_layers is not None and self.max_layers > MAX_LAYERS:
+            raise ScheduleError(
+                f"layers: at most {self.max_layers}, expected 1 to {MAX_LAYERS}; adapters have up to 16"
+            )
+
+
+def _check_chunks(chunks: int | None) -> None:
+    """ScheduleError unless the chunks asked for can be those of an all-to-all's shards."""
+    if chunks is not None and not 1 <= chunks <= MAX_UNITS:
+        raise ScheduleError(f"chunks: {str(chunks)[:20]} per shard, expected 1 to 2**24")
+
+
+class OptionKeywords(TypedDict, total=False):
+    """Fields of all forms' options, as `solve` takes them by keyword."""
+
+    trees: int | None
+    max_trees: int | None
+    exact: bool
+    packer: str | None
+    form: Form | str
+    trim: bool
+    multicast: bool
+    chunks: int | None
+    rounds: Sequence[int] | None
+    steps: int | None
+    symmetric: bool
+    seed: int
+    max_layers: int | None
+    max_routes: int | None
+    max_flows: int | None
+    size: SizeRequest | None
+
+
+OPTIONS_OF: Mapping[ScheduleForm, type[SchedulerOptions]] = MappingProxyType(
+    {
+        ScheduleForm.TREES: TreeOptions,
+        ScheduleForm.STEPS: StepOptions,
+        ScheduleForm.ALLTOALL_STEPS: AlltoallOptions,
+        ScheduleForm.ROUTES: RouteOptions,
+    }
+)
+
+COMMON_OPTIONS: Mapping[ScheduleForm, tuple[str, ...]] = MappingProxyType(
+    {
+        ScheduleForm.TREES: ("multicast",),
+        ScheduleForm.STEPS: (),
+        ScheduleForm.ALLTOALL_STEPS: (),
+        ScheduleForm.ROUTES: ("max_layers", "max_routes", "max_flows"),
+    }
+)
+"""What planning sees to for every scheduler of a form: pruning at switches, limits, rounds."""
+
+_DEFAULTS: Mapping[str, object] = MappingProxyType(
+    {field.name: field.default for options in OPTIONS_OF.values() for field in options.fields()}
+)
+
+_FLAGS: Mapping[str, str] = MappingProxyType({"max_layers": "--layers", "size": "--for-size"})
+
+
+def flag_of(option: str) -> str:
+    """The option of the command line that sets a field."""
+    return _FLAGS.get(option, f"--{option.replace('_', '-')}")
+
+
+def asked_of(keywords: OptionKeywords) -> dict[str, object]:
+    """The keywords that are not at their defaults."""
+    return {name: value for name, value in keywords.items() if value != _DEFAULTS[name]}
