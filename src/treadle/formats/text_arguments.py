@@ -10,6 +10,9 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
 
+MOST_CHUNKS = 4 * 10**6
+"""Most chunks in all buffers of all ranks for which MSCCL XML and MSCCL++ plans are written."""
+
 _WITH_SHARDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL)
 
 
@@ -43,4 +46,12 @@ def check_equal_shards(what: str, program: Program) -> None:
         raise ScheduleError(
             f"{what}: {program.kind} with unequal shards ({sizes.min()} to {sizes.max()} chunks) cannot be "
             "expressed: the format has no weights; solve without them, or execute the plan by treadle run"
+        )
+
+
+def check_chunk_count(what: str, chunks: int, remedy: str) -> None:
+    """Refuse texts of so many chunks that readers refuse them; ScheduleError."""
+    if chunks > MOST_CHUNKS:
+        raise ScheduleError(
+            f"{what}: {chunks} chunks in all buffers together, expected at most {MOST_CHUNKS}; {remedy}"
         )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 
 from samples.exchange_samples import alltoall, over_shortest_paths
 from samples.program_cases import random_case
 from treadle import planning
-from treadle.errors import ScheduleError
+from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.msccl.blocks import (
     Block,
     Limits,
@@ -30,6 +31,7 @@ from treadle.program.program import Operation, OperationKind, Program, program_f
 from treadle.program.steps.exchange_lowering import lower_exchange
 from treadle.program.trees.forest_program import lower
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
+from treadle.topologies import TopologyBuilder
 from treadle.topologies.catalogue.graphs import torus
 
 
@@ -235,3 +237,41 @@ def test_blocks_that_would_be_too_long_are_not_paired() -> None:
     pieces = cut_pieces(long_stream(4), LIMITS[Profile.AZURE])
     blocks = [Block(0, 1, -1, [0, 1]), Block(0, -1, 1, [2, 3])]
     assert len(pair_blocks(pieces, blocks, limits)) == 2
+
+
+def test_parts_wait_for_the_parts_that_they_share_chunks_with() -> None:
+    """By the definition, part by part."""
+    n_partial = 0
+    for seed in range(6):
+        program = lower(*random_case(seed, CollectiveKind.ALLREDUCE), merge=True)
+        finer = replace(
+            program,
+            n_chunks=3 * program.n_chunks,
+            shard_offset=3 * program.shard_offset,
+            first=3 * program.first,
+            count=3 * program.count,
+        )
+        pieces = cut_pieces(finer, Limits(steps=64, thread_blocks=64, channels=64, chunks=2))
+        places = [range(low, low + count) for low, count in zip(pieces.first, pieces.count, strict=True)]
+        for piece, operation in enumerate(pieces.operation):
+            wanted = []
+            for wait in finer.waits_of(operation).tolist():
+                own = [other for other, number in enumerate(pieces.operation) if number == wait]
+                sharing = [other for other in own if set(places[other]) & set(places[piece])]
+                n_partial += 0 < len(sharing) < len(own)
+                wanted += sharing or own
+            assert pieces.waits[piece] == wanted
+    assert n_partial > 100
+
+
+@pytest.mark.parametrize("target", ["msccl-xml", "mscclpp-json"])
+def test_no_text_is_written_that_readers_refuse(target: str) -> None:
+    fabric = TopologyBuilder("far apart")
+    ranks = [fabric.compute(f"gpu{rank}") for rank in range(3)]
+    for one, other, width in ((0, 1, 7_000_000), (1, 2, 1), (0, 2, 7_000_001)):
+        fabric.duplex(ranks[one], ranks[other], width)
+    plan = planning.solve(fabric.build(), "allgather", exact=True).plan
+    with pytest.raises(
+        InfeasibleError, match=r"chunks in all buffers together, expected at most 4000000; solve"
+    ):
+        planning.lower(plan, to=target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -125,17 +126,18 @@ def cut_pieces(program: Program, limits: Limits) -> Pieces:
             for low, high in pairwise(bounds):
                 waits: list[int] = []
                 for wait in program.waits_of(number).tolist():
-                    touching = [piece for piece in own[wait] if _overlap(pieces, piece, low, high)]
-                    waits.extend(touching or own[wait])
+                    waits.extend(_touching(pieces, own[wait], low, high) or own[wait])
                 pieces.append(number, kind, low, high - low, waits)
             own.append(range(start, len(pieces.operation)))
         pieces.rank_pieces.append(range(begin, len(pieces.operation)))
     return pieces
 
 
-def _overlap(pieces: Pieces, piece: int, low: int, high: int) -> bool:
-    """Whether a piece shares chunks with [low, high)."""
-    return pieces.first[piece] < high and low < pieces.first[piece] + pieces.count[piece]
+def _touching(pieces: Pieces, span: range, low: int, high: int) -> list[int]:
+    """Pieces of one operation, whose chunks rise, that share some with [low, high)."""
+    past = bisect_left(pieces.first, high, span.start, span.stop)
+    begin = max(span.start, bisect_right(pieces.first, low, span.start, span.stop) - 1)
+    return [piece for piece in range(begin, past) if low < pieces.first[piece] + pieces.count[piece]]
 
 
 def assign_channels(pieces: Pieces, limits: Limits) -> None:

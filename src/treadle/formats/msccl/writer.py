@@ -21,7 +21,7 @@ from treadle.formats.msccl.consolidation import consolidate_messages
 from treadle.formats.msccl.profile import Profile
 from treadle.formats.request import TextRequest, Written, root_cautions
 from treadle.formats.selection.served import Selector
-from treadle.formats.text_arguments import check_equal_shards, check_heading
+from treadle.formats.text_arguments import check_chunk_count, check_equal_shards, check_heading
 from treadle.program.addresses import Addresses
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import CollectiveKind
@@ -121,6 +121,7 @@ def _check_arguments(program: Program, name: str, protocol: str, min_bytes: int,
     if protocol not in ("Simple", "LL", "LL128"):
         raise FormatError(f"MSCCL XML: protocol {protocol!r}: expected Simple, LL or LL128")
     check_equal_shards("MSCCL XML", program)
+    check_chunk_count("MSCCL XML", program.n_ranks * program.n_chunks, REMEDY)
 
 
 def _legacy_end(min_bytes: int, max_bytes: int, uses_scratch: bool) -> int:

@@ -99,6 +99,11 @@ class Gpu:
         self._scratch = len(self.addresses.scratch)
         self._groups: set[tuple[str, tuple[int, ...]]] = set()
 
+    @property
+    def n_chunks(self) -> int:
+        """Chunks of all its buffers."""
+        return self.addresses.input_chunks + self.addresses.output_chunks + self._scratch
+
     def stage(self, count: int) -> int:
         """Room for `count` chunks in scratch; its place."""
         self._scratch += count

@@ -16,7 +16,7 @@ from treadle.formats.mscclpp.recipe import MOST_BYTES
 from treadle.formats.mscclpp.switch_channels import asked_in
 from treadle.formats.request import TextRequest, Written, root_cautions
 from treadle.formats.selection.served import ALIGNMENT, Selector
-from treadle.formats.text_arguments import check_equal_shards, check_heading
+from treadle.formats.text_arguments import check_chunk_count, check_equal_shards, check_heading
 from treadle.program.addresses import Addresses
 from treadle.program.passes import split_copies
 from treadle.program.program import Program
@@ -128,6 +128,7 @@ def emit_mscclpp_json(
                 f"{REMEDY}"
             )
         room = max(1, room * limits.operations // (longest + 1))
+    check_chunk_count("MSCCL++", sum(gpu.n_chunks for gpu in gpus), REMEDY)
     if pipeline_bytes and not any(block.has_pipeline for gpu in gpus for block in gpu.blocks):
         raise ScheduleError(
             "MSCCL++: --pipeline would change nothing: every thread block's operations move unequal amounts"
