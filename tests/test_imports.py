@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import treadle
+from treadle.formats.format import Format, own_formats
 
 PACKAGE = Path(treadle.__file__).parent
 
@@ -161,6 +162,29 @@ def test_judges_share_no_code_with_writers() -> None:
             assert not name.startswith(("treadle.formats", "treadle.program")) or is_reading, (
                 f"{path}:{line}: imports {name}"
             )
+
+
+def reached(module: str) -> set[str]:
+    """Modules of formats that a module imports, directly or not."""
+    found, following = {module}, [module]
+    while following:
+        path = PACKAGE.joinpath(*following.pop().split(".")[1:])
+        for name, _ in imports_of(path.with_suffix(".py") if not path.is_dir() else path / "__init__.py"):
+            place = PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py")
+            if name.startswith("treadle.formats.") and place.is_file() and name not in found:
+                found.add(name)
+                following.append(name)
+    return found
+
+
+@pytest.mark.parametrize("record", own_formats(), ids=lambda record: record.name)
+def test_writer_and_judge_of_a_format_never_meet(record: Format) -> None:
+    """Neither reaches a module of formats that the other does, but for the schema of a third party."""
+    written, judged, read = (
+        reached(str(function).partition(":")[0]) for function in (record.write, record.judge, record.read)
+    )
+    assert written & (judged | read) <= {"treadle.formats.chakra.schema"}
+    assert len(judged) > 1
 
 
 @pytest.mark.parametrize("where", [name for name in packages() if name != "cli"])

@@ -1,0 +1,106 @@
+"""The table of formats: what a record may say, names that are taken, and plug-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from treadle import planning, register_format
+from treadle.errors import ScheduleError
+from treadle.formats import format as table
+from treadle.formats.format import Format, all_formats, find_format, format_names, told_format
+from treadle.formats.judgement import Check, Judgement
+from treadle.formats.loading import Loading
+from treadle.formats.request import Written
+
+NOTHING = Format(
+    name="nothing",
+    title="Nothing",
+    extension=".none",
+    begins="nothing",
+    check=Check.PARSED,
+    options=frozenset({"name"}),
+    write=lambda request: Written((("", f"nothing of {request.name}".encode()),)),
+    read=lambda data, terms: data,
+    judge=lambda files, terms: Judgement(Check.PARSED, (), (("byte", len(files[0])),), 1),
+    load=lambda request, written, judgement: Loading("nobody", (), "look", "all"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(table, "_registered", {})
+    table._plug_ins.cache_clear()
+    yield
+    table._plug_ins.cache_clear()
+
+
+def test_a_registered_format_is_one_of_all() -> None:
+    plan = planning.solve("ring(3)", "allgather").plan
+    with pytest.raises(ScheduleError, match="unknown format 'nothing'; expected one of chakra, cpu-xml, "):
+        planning.lower(plan, to="nothing")
+    assert register_format(NOTHING) is register_format(NOTHING) is find_format("nothing")
+    assert format_names()[-1] == "nothing"
+    made = planning.lower(plan, to="nothing", name="mine")
+    assert (made.text, made.checked) == ("nothing of mine", "parsed back; nothing executed")
+    assert told_format(made.text) is NOTHING
+    with pytest.raises(
+        ScheduleError, match="--name is for chakra, cpu-xml, msccl-xml, mscclpp-json and nothing;"
+    ):
+        planning.lower(plan, to="nccl-graph", name="mine")
+    with pytest.raises(
+        ScheduleError, match=r"--channels is for .*; nothing has nothing that it could change"
+    ):
+        planning.lower(plan, to="nothing", channels=2)
+
+
+def test_a_name_twice_is_refused() -> None:
+    register_format(NOTHING)
+    for other in (replace(NOTHING, title="Other"), replace(NOTHING, name="cpu-xml")):
+        with pytest.raises(ScheduleError, match=f"format {other.name}: there is one of that name already"):
+            register_format(other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": "No Name"}, "expected lower-case words with hyphens"),
+        ({"extension": "none"}, "expected such as '.xml'"),
+        ({"options": frozenset({"speed"})}, "option 'speed' is no field of TextOptions"),
+    ],
+)
+def test_what_a_record_cannot_say(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        replace(NOTHING, **changes)
+
+
+@pytest.fixture
+def plugged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes names of entry points with what they name."""
+
+    def plug(*rows: tuple[str, str]) -> None:
+        entries = [EntryPoint(name, value, table.GROUP) for name, value in rows]
+        monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)
+        table._plug_ins.cache_clear()
+
+    return plug
+
+
+def test_plug_ins_are_loaded_when_they_are_asked_for(plugged: Callable[..., None]) -> None:
+    plugged(("nothing", f"{__name__}:NOTHING"), ("broken", "no.such.module:FORMAT"), ("cpu-xml", "no:way"))
+    assert format_names()[-2:] == ("nothing", "broken")
+    assert "nothing" not in table._registered
+    assert find_format("nothing").title == "Nothing"
+    assert find_format("cpu-xml").title == "CPU XML"  # ours, whatever a plug-in calls itself
+    with pytest.raises(
+        ScheduleError, match=r"format broken: its plug-in no.such.module:FORMAT cannot be loaded"
+    ):
+        find_format("broken")
+    assert [record.name for record in all_formats()][-1] == "nothing"
+    plugged(("twice", "one:FORMAT"), ("twice", "two:FORMAT"))
+    with pytest.raises(ScheduleError, match=r"several plug-ins have that name \(one:FORMAT, two:FORMAT\)"):
+        find_format("twice")
