@@ -62,7 +62,7 @@ def test_a_rank_is_lowered_and_verified(
     ("words", "status", "said"),
     [
         (["--to", "cpu-xml", "--rank", "12"], 2, "rank 12: expected 0 to 11"),
-        (["--to", "msccl-xml", "--rank", "0"], 2, "--rank is for cpu-xml and chakra"),
+        (["--to", "msccl-xml", "--rank", "0"], 2, "--rank is for chakra and cpu-xml"),
         (["--to", "cpu-xml", "--rank", "-1"], 2, "--rank"),
     ],
 )

@@ -125,6 +125,8 @@ def lower(
     record.check_options(options)
     _check_root(record, plan.collective, accept_any_root=accept_any_root)
     require_verified(plan)
+    if rank is not None and not 0 <= rank < plan.collective.n_ranks:
+        raise ScheduleError(f"rank {rank}: expected 0 to {plan.collective.n_ranks - 1}")
     try:
         return lower_verified(plan, record, options, path=path, in_own_folder=in_own_folder)
     except ScheduleError as error:
@@ -138,8 +140,6 @@ def lower_verified(
     entry, rank = plan.entries[-1], options.rank
     if rank is None:
         entry = replace(entry, schedule=written_out(entry.schedule))
-    elif not 0 <= rank < plan.collective.n_ranks:
-        raise ScheduleError(f"rank {rank}: expected 0 to {plan.collective.n_ranks - 1}")
     _refuse_forwarders(plan, entry.schedule, record.name)
     where = path or f"treadle{record.extension}"
     request = TextRequest(plan, entry, options, where, in_own_folder, find_boxes, _rate)
