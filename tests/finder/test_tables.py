@@ -5,10 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from tools.finder.base_figures import DEGREES, JELLYFISH_SEED, MAX_NODES
 
 from treadle.finder.bases import closed_form_bases
 from treadle.finder.construction import Base, Scheduler
-from treadle.finder.searches.compute_tables import DEGREES, JELLYFISH_SEED, MAX_NODES, figures_of
+from treadle.finder.measure import figures_of
 from treadle.finder.tables import shipped_tables
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import Topology, de_bruijn, generalized_kautz, jellyfish, parse

@@ -36,6 +36,12 @@ def is_quick_breadth_first(nodes: int, degree: int) -> bool:
     return nodes**2 * (degree + 16) <= _BREADTH_FIRST_WORK
 
 
+def figures_of(topology: Topology) -> tuple[int, Fraction, Fraction]:
+    """Steps, T_B of the allgather and T_B of the reduce-scatter in M/B, by breadth-first broadcast."""
+    forward, backward = bfb_value(topology), bfb_reduce_scatter_value(topology)
+    return forward.diameter, forward.t_b, backward.t_b
+
+
 @dataclass(frozen=True)
 class FlowRate:
     """What an all-to-all over all nodes of a fabric attains.

@@ -1,4 +1,4 @@
-"""Figures of bases without a closed form, shipped as data; `searches.compute_tables` makes the file."""
+"""Figures of bases without a closed form, shipped as data; `tools/finder/base_figures.py` makes the file."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def shipped_tables(*, line_graphs: bool = True) -> Tables:
     text = resources.files("treadle.finder").joinpath("data", _FILE).read_text("utf-8")
     library: dict[tuple[int, int], list[Candidate]] = {}
     for entry in load_library():
-        library.setdefault((entry.nodes, entry.degree), []).append(_from_library(entry))
+        library.setdefault((entry.nodes, entry.degree), []).append(candidate_of_cayley(entry))
     for found in load_line_graphs() if line_graphs else ():
-        library.setdefault((found.nodes, found.degree), []).append(_from_line_graphs(found))
+        library.setdefault((found.nodes, found.degree), []).append(candidate_of_line_graph(found))
     return Tables(_decode(json.loads(text)), library)
 
 
-def _from_library(entry: LibraryEntry) -> Candidate:
+def candidate_of_cayley(entry: LibraryEntry) -> Candidate:
     """A Cayley digraph that search found; the entry's T_B is that of the worse direction."""
     n, d = entry.nodes, entry.degree
     generators = re.findall(r"\d+", entry.expression)[-d:]
@@ -107,7 +107,7 @@ def _from_library(entry: LibraryEntry) -> Candidate:
     return Candidate(base, figures, figures, symmetric)
 
 
-def _from_line_graphs(entry: LineGraphEntry) -> Candidate:
+def candidate_of_line_graph(entry: LineGraphEntry) -> Candidate:
     """A searched line graph of a Cayley digraph with breadth-first broadcast of its own; exact both ways."""
     gather = Performance(
         nodes=entry.nodes,

@@ -215,6 +215,12 @@ def design_summary(result: DesignResult, chosen: DesignRow) -> dict[str, object]
             "workload_s": found.seconds,
             "changes": found.changes,
         }
+    if result.efforts:
+        values["searched"] = [
+            {"kind": effort.kind, "generator_sets": effort.tried, "found": len(effort.found)}
+            for effort in result.efforts
+        ]
+        values["found_now"] = [row.option.expression for row in result.rows if result.is_fresh(row)]
     return {**values, "seconds": dict(result.seconds)}
 
 

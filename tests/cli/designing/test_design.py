@@ -247,3 +247,20 @@ def test_groups_must_fit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert main(["design", "--nodes", "10", "--degree", "2", "--workload", str(job)]) == 2
     assert "do not divide 10 nodes" in capsys.readouterr().err
     assert main(["design", "--nodes", "8", "--degree", "2", "--workload", str(job), "--size", "1MB"]) == 2
+
+
+def test_better_graphs_are_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """90 nodes of degree 4 are no size of the library."""
+    words = ["design", "--nodes", "90", "--degree", "4", "--alltoall", "bound", "--no-cache"]
+    assert main([*words, "--search", "5000"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("searched    Cayley digraphs: ")
+    assert lines[1] == "found       row 1, better than the library"
+    assert main([*words, "--search", "5000", "--json"]) == 0
+    first = capsys.readouterr().out
+    values = json.loads(first)
+    assert values["found_now"] == [values["best"]]
+    assert values["searched"][0]["generator_sets"] > 0
+    assert main([*words, "--search", "100ms", "-q"]) == 0
+    assert main([*words, "--search", "0"]) == 2
+    assert "expected a time or a number of sets" in capsys.readouterr().err

@@ -9,11 +9,12 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from tools.finder import line_graph_library as maker
+from tools.finder.line_graph_library import unknown_entries
 
 from treadle.errors import FormatError, TopologyError
 from treadle.finder.construction import expression
 from treadle.finder.search import Finder
-from treadle.finder.searches import line_graph_search
 from treadle.finder.searches.cayley_groups import groups_of_order
 from treadle.finder.searches.cayley_value import cayley_value
 from treadle.finder.searches.line_graph_library import (
@@ -24,7 +25,7 @@ from treadle.finder.searches.line_graph_library import (
     pareto_entries,
     read_entries,
 )
-from treadle.finder.searches.line_graph_search import search_line_graphs, unknown_entries
+from treadle.finder.searches.line_graph_search import search_line_graphs
 from treadle.finder.searches.line_graph_value import line_graph_value
 from treadle.finder.tables import shipped_tables
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
@@ -146,8 +147,7 @@ def test_the_file_is_in_normal_form() -> None:
     assert {entry.degree for entry in LIBRARY} == {2, 3, 4, 6, 8}
     assert {entry.power for entry in LIBRARY} <= {1, 2, 3}
     assert all(
-        entry.command.startswith("python -m treadle.finder.searches.line_graph_search --degree ")
-        for entry in LIBRARY
+        entry.command.startswith("python -m tools.finder.line_graph_library --degree ") for entry in LIBRARY
     )
     assert len(library_text(LIBRARY)) < 300_000
     assert read_entries(library_text(LIBRARY)) == LIBRARY
@@ -210,7 +210,7 @@ def test_512_nodes_built_and_verified_both_ways() -> None:
 
 
 def test_only_what_the_finder_lacks_is_kept() -> None:
-    found = search_line_graphs(512, 4, trials=20_000)
+    found = search_line_graphs(512, 4, trials=20_000).entries
     best = found[0]
     assert (best.t_l, best.t_b) == (5, Fraction(511, 512))
     worse = replace(best, nodes=32, t_l=4, base="x")  # the finder has 3 steps at T_B = 31/32
@@ -219,8 +219,8 @@ def test_only_what_the_finder_lacks_is_kept() -> None:
 
 def test_the_search_depends_on_its_arguments_only() -> None:
     for power in (1, 2):
-        one = search_line_graphs(72, 3, trials=3000, seed=5, power=power)
-        assert one == search_line_graphs(72, 3, trials=3000, seed=5, power=power)
+        one = search_line_graphs(72, 3, trials=3000, seed=5, power=power).entries
+        assert one == search_line_graphs(72, 3, trials=3000, seed=5, power=power).entries
         assert one
         for entry in one:
             check_entry(entry)
@@ -239,7 +239,7 @@ def test_the_shipped_commands_find_their_entries(degree: int, power: int) -> Non
         seed=int(options.get("--seed", 0)),
         power=int(options.get("--power", 1)),
     )
-    assert entry in [one.made_with(entry.command) for one in found]
+    assert entry in [one.made_with(entry.command) for one in found.entries]
 
 
 def test_equals_and_dominated_entries_are_dropped() -> None:
@@ -252,11 +252,11 @@ def test_equals_and_dominated_entries_are_dropped() -> None:
 
 def test_the_stated_command_reproduces_entries(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--degree", "2", "--sizes", "7-12,16", "--trials", "500", "--seed", "3"]
-    assert line_graph_search.main(arguments) == 0
+    assert maker.main(arguments) == 0
     text = capsys.readouterr().out
     found = read_entries(text)
     assert {entry.nodes for entry in found} == {8, 10, 12, 16}  # 7, 9 and 11 are no multiples of 2
-    assert found[0].command == f"python -m treadle.finder.searches.line_graph_search {' '.join(arguments)}"
+    assert found[0].command == f"python -m tools.finder.line_graph_library {' '.join(arguments)}"
     assert json.loads(text)["columns"][0] == "degree"
 
 
@@ -273,7 +273,7 @@ def test_the_stated_command_reproduces_entries(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_bad_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert line_graph_search.main(arguments) == 2
+    assert maker.main(arguments) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 

@@ -16,6 +16,7 @@ from treadle.cli.solving.report import print_seconds
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.finder.cabling import cables, cabling_csv
+from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.workload import Network, Workload, allreduce_of, load_workload
 from treadle.planning.designing.design_flow import AlltoallFigures
 from treadle.planning.summary import design_summary, plan_summary
@@ -58,6 +59,14 @@ def command(
             help="Time of an all-to-all: of an optimal flow where that takes seconds, or its bound."
         ),
     ] = AlltoallFigures.FLOW,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            help="Look for better graphs first: for this time, or this number of sets of each kind, which "
+            "gives the same graphs each time.",
+            metavar="TIME|SETS",
+        ),
+    ] = None,
     collective: Annotated[
         str, typer.Option(help="Of the plan: allreduce, allgather or reduce-scatter.", metavar="NAME")
     ] = "allreduce",
@@ -69,7 +78,6 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Find the best topologies for N nodes of degree D, and their schedules."""
-    del seed  # the search is exhaustive
     output = Output(json, quiet)
     if plan is not None and cabling is not None and plan.resolve() == cabling.resolve():
         raise FormatError(f"--output and --cabling are both {plan}; expected two files")
@@ -85,12 +93,15 @@ def command(
             bidirectional=bidirectional,
             reconfiguration_delay_s=delay,
             alltoall=alltoall,
+            search=None if search is None else _limit(search),
+            seed=seed,
             use_cache=cache,
             progress=progress,
         )
     if pick is not None and not 1 <= pick <= len(result.rows):
         raise FormatError(f"--pick {pick}: the frontier has {counted(len(result.rows), 'row')}")
     chosen = result.best if pick is None else result.rows[pick - 1]
+    _print_efforts(output, result)
     _print_frontier(output, result, chosen)
     if delay is not None:
         _print_reconfiguration(output, result)
@@ -128,6 +139,25 @@ def _problem(
         alpha_s=10e-6 if alpha_s is None else alpha_s,
         bandwidth_bytes_per_s=parse_bandwidth("100Gbit/s") if rate is None else rate,
     )
+
+
+def _limit(text: str) -> SearchLimit:
+    """A bare number counts sets, anything else is a time."""
+    if text.isascii() and text.isdigit() and len(text) < 12:
+        return SearchLimit(sets=int(text))
+    return SearchLimit(seconds=parse_time_ns(text) / 10**9)
+
+
+def _print_efforts(output: Output, result: planning.DesignResult) -> None:
+    """What was searched, and what of it the library does not have."""
+    for effort in result.efforts:
+        output.line(f"searched    {effort.kind}: {counted(effort.tried, 'generator set')}")
+    if not result.efforts:
+        return
+    fresh = [place for place, row in enumerate(result.rows, start=1) if result.is_fresh(row)]
+    rows = f"{'row' if len(fresh) == 1 else 'rows'} {', '.join(map(str, fresh))}"
+    output.line(f"found       {rows}, better than the library" if fresh else "found       nothing better")
+    output.line()
 
 
 def _size(text: str) -> int:

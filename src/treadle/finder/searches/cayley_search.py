@@ -1,51 +1,50 @@
-"""Search for Cayley digraphs with few steps and little traffic: random sets, then changes of the best ones.
-
-``python -m treadle.finder.searches.cayley_search --degree 4 --sizes 32,64 --trials 20000 --seed 0
-[--bidirectional]`` prints the entries found, as JSON; ``--merge FILE ...`` combines such outputs into the
-library.
-"""
+"""Search for Cayley digraphs of few steps and little traffic: random sets, then changes of the best ones."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import TopologyError
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs, batch_distances
 from treadle.finder.searches.cayley_groups import groups_of_order
-from treadle.finder.searches.cayley_library import LibraryEntry, library_text, pareto_entries, read_entries
+from treadle.finder.searches.cayley_library import LibraryEntry, pareto_entries
 from treadle.finder.searches.cayley_value import load_scale
 from treadle.finder.searches.contenders import (
     FAR,
     NONE,
     Contender,
     GroupTables,
+    Searched,
     bars,
+    is_over,
     offer,
-    parse_sizes,
     scores,
 )
+from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.limits import check_count
 
 MAX_ORDER = 4096
 """Largest group searched: its tables take 64 MB."""
 
-_MAX_SEARCH_DEGREE = 8
+MAX_SEARCH_DEGREE = 8
 _TABLE_BYTES = 2**28
 _SPANS: Mapping[tuple[int, bool], int] = MappingProxyType({(2, False): 12, (3, False): 8, (3, True): 10})
 
 
 def search_cayley(
-    n: int, degree: int, *, trials: int, seed: int = 0, bidirectional: bool = False
-) -> tuple[LibraryEntry, ...]:
+    n: int,
+    degree: int,
+    *,
+    trials: int,
+    seed: int = 0,
+    bidirectional: bool = False,
+    watch: Watch = UNWATCHED,
+) -> Searched[LibraryEntry]:
     """Pareto front over (T_L, worse T_B of both directions) of the Cayley digraphs tried.
 
     Parameters
@@ -57,22 +56,24 @@ def search_cayley(
     trials : int
         Generator sets to try, rounded up to whole blocks; fewer when both lower bounds are met.
     seed : int
-        The result depends on the arguments only, never on time.
     bidirectional : bool
         Only sets closed under inverses.
+    watch : Watch
+        At its deadline the search ends with what it has. Without one the result depends on the other
+        arguments only.
 
     Returns
     -------
-    tuple of LibraryEntry
-        By rising T_L and falling T_B; empty if none of the sets tried connects the nodes within the steps
-        considered.
+    Searched
+        Entries by rising T_L and falling T_B; none if none of the sets tried connects the nodes within the
+        steps considered.
     """
     check_count("search_cayley", "n", n, least=2, most=MAX_ORDER)
-    check_count("search_cayley", "degree", degree, most=_MAX_SEARCH_DEGREE)
+    check_count("search_cayley", "degree", degree, most=MAX_SEARCH_DEGREE)
     check_count("search_cayley", "trials", trials, most=10**9)
     search = _Search(n, degree, seed, bidirectional)
-    search.run(trials)
-    return search.front()
+    search.run(trials, watch)
+    return Searched(search.front(), search.tried)
 
 
 def least_steps(n: int, degree: int, *, bidirectional: bool = False) -> int:
@@ -98,19 +99,20 @@ class _Search:
         self.optimum = Fraction((n - 1) * load_scale(degree), degree)
         self.block = max(64, min(1024, 65536 // (n * degree)))
         self.tables = GroupTables(self.groups, _TABLE_BYTES)
+        self.tried = 0
 
-    def run(self, trials: int) -> None:
+    def run(self, trials: int, watch: Watch) -> None:
         order = self.rng.permutation(len(self.groups))
-        done = blocks = 0
-        while done < trials and self.targets:
-            if blocks < len(order) and done < 0.5 * trials:
+        blocks = 0
+        while self.tried < trials and self.targets and not (blocks and is_over(watch)):
+            if blocks < len(order) and self.tried < 0.5 * trials:
                 group = int(order[blocks])
                 generators = self._random_sets(group)
             else:
                 group, generators = self._next_block()
             if generators.size:
                 self._try(group, generators)
-            done, blocks = done + self.block, blocks + 1
+            self.tried, blocks = self.tried + self.block, blocks + 1
 
     def front(self) -> tuple[LibraryEntry, ...]:
         found = [
@@ -223,40 +225,3 @@ def _unit_starts(single: Sequence[bool]) -> Iterator[int]:
     while i < len(single):
         yield i
         i += 1 if single[i] else 2
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line: search and print entries, or merge outputs; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m treadle.finder.searches.cayley_search", description=__doc__
-    )
-    parser.add_argument("--degree", type=int)
-    parser.add_argument("--sizes", help="node counts joined by commas; A-B is a range")
-    parser.add_argument("--trials", type=int, default=20000, help="generator sets per size")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--bidirectional", action="store_true")
-    parser.add_argument("--merge", nargs="+", metavar="FILE", help="outputs to combine into a library")
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    given = parser.parse_args(words)
-    try:
-        if given.merge:
-            parts = [read_entries(Path(name).read_text(encoding="utf-8")) for name in given.merge]
-            sys.stdout.write(library_text([entry for part in parts for entry in part]))
-            return 0
-        if given.degree is None or given.sizes is None:
-            parser.error("--degree and --sizes are needed")
-        command = f"python -m treadle.finder.searches.cayley_search {' '.join(words)}"
-        found: list[LibraryEntry] = []
-        for n in parse_sizes(given.sizes):
-            found += search_cayley(
-                n, given.degree, trials=given.trials, seed=given.seed, bidirectional=given.bidirectional
-            )
-        sys.stdout.write(library_text([entry.made_with(command) for entry in found]))
-    except (TopologyError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

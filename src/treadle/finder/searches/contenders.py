@@ -1,17 +1,19 @@
-"""What the searches of Cayley digraphs share: pools of contenders per target T_L, group tables, sizes."""
+"""What the searches of Cayley digraphs share: pools of contenders per target T_L, group tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.errors import TopologyError
 from treadle.finder.searches.cayley_batch import GroupTable
 from treadle.finder.searches.cayley_groups import NamedGroup
+from treadle.synthesis.watch import Watch
 
 POOL = 8
 """Contenders kept per target."""
@@ -48,6 +50,29 @@ class Contender:
 
 
 Pool = list[Contender]
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True)
+class Searched(Generic[Entry]):
+    """What a search came to.
+
+    Parameters
+    ----------
+    entries : tuple
+        The Pareto front of what was tried.
+    tried : int
+        Generator sets; with the search's arguments it decides what the entries are.
+    """
+
+    entries: tuple[Entry, ...]
+    tried: int
+
+
+def is_over(watch: Watch) -> bool:
+    """Whether a search has to end with what it has."""
+    return watch.deadline is not None and monotonic() > watch.deadline
 
 
 def scores(distance: NDArray[np.integer], target: int, costs: Int64Array) -> Int64Array:
@@ -112,20 +137,3 @@ class GroupTables:
             self._tables.pop(next(iter(self._tables)))
         self._tables[number] = table
         return table
-
-
-def parse_sizes(text: str) -> list[int]:
-    """Sizes of ``2-64,128``; TopologyError for anything else.
-
-    Examples
-    --------
-    >>> parse_sizes("2-4,8")
-    [2, 3, 4, 8]
-    """
-    sizes: list[int] = []
-    for word in text.split(","):
-        first, _, last = word.partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()):
-            raise TopologyError(f"--sizes: expected numbers and ranges such as 2-64,128, found {text!r}")
-        sizes += range(int(first), int(last or first) + 1)
-    return sizes

@@ -1,24 +1,14 @@
-"""Search for Cayley digraphs whose line graphs cost less than Theorem 7 says: random sets, then changes.
-
-``python -m treadle.finder.searches.line_graph_search --degree 4 --sizes 128,512 --trials 20000 --seed 0
-[--power n]`` prints the line graphs found, as JSON; sizes are those of L^n, those that d^n does not divide
-are skipped.
-``--merge FILE ...`` combines such outputs into the library, keeping what the finder does not know without it.
-"""
+"""Search for Cayley digraphs whose line graphs cost less than Theorem 7 says: random sets, then changes."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import TopologyError, TreadleError
-from treadle.finder.search import Candidate, Finder
+from treadle.errors import TopologyError
 from treadle.finder.searches.cayley_batch import GroupTable, Int16Array, batch_costs, batch_distances
 from treadle.finder.searches.cayley_groups import groups_of_order
 from treadle.finder.searches.cayley_search import least_steps
@@ -28,19 +18,15 @@ from treadle.finder.searches.contenders import (
     NONE,
     Contender,
     GroupTables,
+    Searched,
     bars,
+    is_over,
     offer,
-    parse_sizes,
     scores,
 )
-from treadle.finder.searches.line_graph_library import (
-    LineGraphEntry,
-    library_text,
-    pareto_entries,
-    read_entries,
-)
+from treadle.finder.searches.line_graph_library import LineGraphEntry, pareto_entries
 from treadle.finder.searches.line_graph_value import batch_line_graph_costs, check_power, line_graph_value
-from treadle.finder.tables import shipped_tables
+from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.limits import check_count
 
@@ -54,8 +40,8 @@ _TABLE_BYTES = 2**27
 
 
 def search_line_graphs(
-    n: int, degree: int, *, trials: int, seed: int = 0, power: int = 1
-) -> tuple[LineGraphEntry, ...]:
+    n: int, degree: int, *, trials: int, seed: int = 0, power: int = 1, watch: Watch = UNWATCHED
+) -> Searched[LineGraphEntry]:
     """Pareto front over (T_L, worse T_B of both directions) of L^power of the Cayley digraphs tried.
 
     Parameters
@@ -67,15 +53,17 @@ def search_line_graphs(
     trials : int
         Generator sets to try, rounded up to whole blocks; fewer when both lower bounds are met.
     seed : int
-        The result depends on the arguments only, never on time.
     power : int
         n of L^n, 1 to 3.
+    watch : Watch
+        At its deadline the search ends with what it has. Without one the result depends on the other
+        arguments only.
 
     Returns
     -------
-    tuple of LineGraphEntry
-        By rising T_L and falling T_B; empty if none of the sets tried connects the nodes within the steps
-        considered.
+    Searched
+        Entries by rising T_L and falling T_B; none if none of the sets tried connects the nodes within the
+        steps considered.
     """
     check_power(power, degree)
     check_count("search_line_graphs", "trials", trials, most=10**9)
@@ -84,8 +72,8 @@ def search_line_graphs(
         raise TopologyError(f"search_line_graphs: expected a multiple of {degree**power} nodes, found {n}")
     check_count("search_line_graphs", "nodes of the base", base, least=2, most=MAX_BASE_ORDER)
     search = _Search(base, degree, power, seed)
-    search.run(trials)
-    return search.front()
+    search.run(trials, watch)
+    return Searched(search.front(), search.tried)
 
 
 class _Search:
@@ -102,13 +90,15 @@ class _Search:
         self.optimum = Fraction((n * degree**power - 1) * load_scale(degree), degree)
         self.block = max(64, min(1024, 65536 // (n * degree)))
         self.tables = GroupTables(self.groups, _TABLE_BYTES)
+        self.tried = 0
 
-    def run(self, trials: int) -> None:
+    def run(self, trials: int, watch: Watch) -> None:
         order: list[int] = []
         groups: list[int] = []
         for block, _ in enumerate(range(0, trials, self.block)):
-            if not self.targets:
+            if not self.targets or (block and is_over(watch)):
                 break
+            self.tried += self.block
             phase = block % _ROUND
             if phase == 0:
                 while len(order) < _GROUPS:
@@ -191,68 +181,3 @@ class _Search:
         found = np.full(len(sets), NONE, dtype=np.int64)
         found[alive] = worse
         return found
-
-
-def unknown_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, ...]:
-    """Those that beat, in T_L or T_B, all that the finder predicts without the line graph library.
-
-    Measured, some of its own line graphs may turn out as good; but as bases of further expansions, and when
-    it discards, only predictions count.
-    """
-    tables = shipped_tables(line_graphs=False)
-    finder = Finder(tables.bases)
-    known: dict[tuple[int, int], list[Candidate]] = {}
-    kept: list[LineGraphEntry] = []
-    for entry in pareto_entries(entries):
-        place = entry.nodes, entry.degree
-        if place not in known:
-            known[place] = finder.frontier(*place)
-        both = entry.gather_t_b + entry.reduce_t_b
-        if not any(c.steps <= entry.t_l and c.t_b_both <= both for c in known[place]):
-            kept.append(entry)
-    return tuple(kept)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line: search and print entries, or merge outputs; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m treadle.finder.searches.line_graph_search", description=__doc__
-    )
-    parser.add_argument("--degree", type=int)
-    parser.add_argument("--sizes", help="nodes of the line graphs, joined by commas; A-B is a range")
-    parser.add_argument("--trials", type=int, default=20000, help="generator sets per size")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--power", type=int, default=1, help="n of L^n, 1 to 3")
-    parser.add_argument("--merge", nargs="+", metavar="FILE", help="outputs to combine into a library")
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    given = parser.parse_args(words)
-    try:
-        if given.merge:
-            parts = [
-                read_entries(Path(name).read_text(encoding="utf-8"), source=name) for name in given.merge
-            ]
-            sys.stdout.write(library_text(unknown_entries(entry for part in parts for entry in part)))
-            return 0
-        if given.degree is None or given.sizes is None:
-            parser.error("--degree and --sizes are needed")
-        check_power(given.power, given.degree)
-        command = f"python -m treadle.finder.searches.line_graph_search {' '.join(words)}"
-        found: list[LineGraphEntry] = []
-        for n in _base_multiples(given.sizes, given.degree**given.power):
-            found += search_line_graphs(
-                n, given.degree, trials=given.trials, seed=given.seed, power=given.power
-            )
-        sys.stdout.write(library_text(entry.made_with(command) for entry in found))
-    except (TreadleError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    return 0
-
-
-def _base_multiples(text: str, multiple_of: int) -> list[int]:
-    """Sizes that a line graph can have."""
-    return [size for size in parse_sizes(text) if size % multiple_of == 0 and size // multiple_of > 1]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

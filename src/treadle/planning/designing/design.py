@@ -10,11 +10,14 @@ from treadle._version import __version__
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.build import build
 from treadle.finder.evaluate import GroupFigures, call_seconds, cheapest_sequence, group_figures
-from treadle.finder.measure import LARGEST_MEASURED, Option, is_quick_breadth_first, measured_options
-from treadle.finder.search import Bases, Finder
-from treadle.finder.searches.compute_tables import figures_of
-from treadle.finder.tables import Tables, shipped_tables
+from treadle.finder.measure import (
+    LARGEST_MEASURED,
+    Option,
+)
+from treadle.finder.search import Finder
+from treadle.finder.searches.fresh import Effort, SearchLimit, search_now
 from treadle.finder.workload import Call, Exchange, Network, Workload
+from treadle.planning.designing.candidates import frontier_options, improving, known_bases
 from treadle.planning.designing.design_flow import AlltoallFigures, with_flow
 from treadle.planning.designing.design_limits import Limits, design_limits
 from treadle.planning.designing.store import cached_plan, default_directory
@@ -29,14 +32,13 @@ from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.engine import Progress
-from treadle.topologies import generalized_kautz, with_links
+from treadle.synthesis.watch import Watch
+from treadle.topologies import with_links
 from treadle.topologies.limits import check_count
 from treadle.topologies.topology import Topology
 
 MAX_NODES = 100_000
 MAX_DEGREE = 64
-_SURELY_MEASURED = 2048
-"""Nodes up to which candidates that only may be good are measured too: at most a few seconds."""
 _MAX_GROUP_PAIRS = 2**20
 """Ordered pairs of nodes within groups up to which trees are built for them: some ten seconds a fabric."""
 
@@ -104,6 +106,8 @@ class DesignResult:
     reconfiguration : Reconfiguration, optional
         If asked for, and the time of every call is known on some fabric.
     seconds : mapping of stage to CPU seconds
+    efforts : tuple of Effort
+        What was searched now, with what was found that beats the library; empty if nothing was asked.
     """
 
     nodes: int
@@ -117,6 +121,12 @@ class DesignResult:
     limits: Limits
     reconfiguration: Reconfiguration | None
     seconds: Mapping[str, float]
+    efforts: tuple[Effort, ...] = ()
+
+    def is_fresh(self, row: DesignRow) -> bool:
+        """Whether a row's graph was found by the search asked for: the library has none as good."""
+        made = row.option.candidate.construction
+        return any(made == found.construction for effort in self.efforts for found in effort.found)
 
     def topology(self, row: DesignRow | None = None) -> Topology:
         """A row's fabric (default the best), its links with the network's bandwidth and latency.
@@ -139,6 +149,8 @@ def design(
     bidirectional: bool = False,
     reconfiguration_delay_s: float | None = None,
     alltoall: AlltoallFigures = AlltoallFigures.FLOW,
+    search: SearchLimit | None = None,
+    seed: int = 0,
     cache: Path | None = None,
     use_cache: bool = True,
     progress: Progress | None = None,
@@ -158,6 +170,10 @@ def design(
     alltoall : AlltoallFigures
         Whether to compute an optimal flow on each fabric of the frontier. All-to-alls of the workload over
         all nodes are told by the flows if every fabric has one, else by distances.
+    search : SearchLimit, optional
+        Look for better graphs of this size and degree first, beside the library.
+    seed : int
+        Of that search.
     cache : Path, optional
         Directory of kept rates; default the user's.
     use_cache : bool
@@ -183,9 +199,19 @@ def design(
     watch = Stopwatch(progress)
     for call in workload.calls:
         call.groups(nodes)
+    efforts: tuple[Effort, ...] = ()
+    if search is not None:
+        with watch.stage("graphs"):
+            efforts = search_now(
+                nodes, degree, search, bidirectional=bidirectional, seed=seed, watch=Watch(progress)
+            )
     with watch.stage("search"):
-        finder = Finder(_bases(nodes, degree), bidirectional=bidirectional)
-        options = _options(finder, nodes, degree)
+        finder = Finder(known_bases(nodes, degree), bidirectional=bidirectional)
+        options = frontier_options(finder, nodes, degree)
+        efforts = improving(efforts, options)
+        if any(effort.found for effort in efforts):
+            finder = Finder(known_bases(nodes, degree, efforts), bidirectional=bidirectional)
+            options = frontier_options(finder, nodes, degree)
     if not options:
         raise InfeasibleError(
             f"design: no fabric with {nodes} nodes of degree {degree} is known with links in opposite pairs; "
@@ -231,6 +257,7 @@ def design(
         limits=design_limits(nodes, degree, bidirectional, network, shown),
         reconfiguration=reconfiguration,
         seconds=watch.seconds(),
+        efforts=efforts,
     )
 
 
@@ -247,24 +274,6 @@ def _check_pairs(nodes: int, degree: int) -> None:
             f"design: links in opposite pairs of degree 1 join nodes by twos, so no fabric of {nodes} nodes "
             f"is possible; drop --bidirectional or take a higher degree"
         )
-
-
-def _bases(nodes: int, degree: int) -> Bases:
-    """The known bases; a generalized Kautz graph of the target's size is computed if no table has it."""
-    tables = shipped_tables()
-    kautz = tables.figures["generalized_kautz"]
-    if (nodes, degree) not in kautz and 1 < degree < nodes and is_quick_breadth_first(nodes, degree):
-        more = {(nodes, degree): figures_of(generalized_kautz(degree, nodes))}
-        tables = Tables({**tables.figures, "generalized_kautz": {**kautz, **more}}, tables.library)
-    return tables.bases
-
-
-def _options(finder: Finder, nodes: int, degree: int) -> tuple[Option, ...]:
-    """The frontier; empty where no fabric is known."""
-    candidates = finder.frontier(nodes, degree)
-    if nodes <= _SURELY_MEASURED:
-        candidates = [*candidates, *finder.hopeful(nodes, degree)]
-    return measured_options(candidates)
 
 
 def _shown_bytes(workload: Workload) -> int:
@@ -337,7 +346,7 @@ def _reconfigured(
     None if there is a call whose time is known on none.
     """
     own = {
-        size: _options(finder, size, options[0].degree)
+        size: frontier_options(finder, size, options[0].degree)
         for size in {call.group_size for call in workload.calls}
         if size is not None and size != nodes
     }

@@ -1,6 +1,6 @@
 """Computes the figures that `treadle.finder.tables` reads.
 
-``python -m treadle.finder.searches.compute_tables PATH`` writes the file anew: for every generalized Kautz,
+``python -m tools.finder.base_figures PATH`` writes the file anew: for every generalized Kautz,
 de Bruijn and random regular graph (one seed) of the listed degrees the steps and the exact T_B of the
 breadth-first broadcast, on the graph (allgather) and on its transpose (reduce-scatter).
 """
@@ -10,24 +10,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from fractions import Fraction
 from math import lcm
 from pathlib import Path
 
 from treadle.atomic import write_bytes
-from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
+from treadle.finder.measure import figures_of
 from treadle.topologies import Topology, de_bruijn, generalized_kautz, jellyfish
 
 MAX_NODES = 2000
 DEGREES = (2, 3, 4, 5, 6, 8, 16)
 JELLYFISH_DEGREES = (3, 4, 6, 8)
 JELLYFISH_SEED = 0
-
-
-def figures_of(topology: Topology) -> tuple[int, Fraction, Fraction]:
-    """Steps, T_B of the allgather and T_B of the reduce-scatter in M/B, by breadth-first broadcast."""
-    forward, backward = bfb_value(topology), bfb_reduce_scatter_value(topology)
-    return forward.diameter, forward.t_b, backward.t_b
 
 
 def _row(topology: Topology, n: int, d: int) -> tuple[int, int, int, int]:
@@ -71,7 +64,7 @@ def jellyfish_figures(max_nodes: int, degrees: Sequence[int] = JELLYFISH_DEGREES
 def main(arguments: Sequence[str]) -> int:
     """Write the file; returns the exit status."""
     if len(arguments) != 1:
-        sys.stderr.write("usage: python -m treadle.finder.tables PATH\n")
+        sys.stderr.write("usage: python -m tools.finder.base_figures PATH\n")
         return 2
     text = json.dumps(compute_figures(), separators=(",", ":"))
     write_bytes(Path(arguments[0]), text.encode() + b"\n")

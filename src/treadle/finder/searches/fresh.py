@@ -1,0 +1,142 @@
+"""Graphs of a size and degree that are looked for now, beside those that the libraries have.
+
+Cayley digraphs and line graphs of smaller ones are searched in turn. A limit in sets tried makes the result
+depend on the seed alone; a limit in seconds ends each search where it stands, and `Effort.tried` says where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from treadle.errors import ScheduleError
+from treadle.finder.search import Candidate
+from treadle.finder.searches.cayley_library import check_entry as check_cayley
+from treadle.finder.searches.cayley_search import MAX_ORDER, MAX_SEARCH_DEGREE, search_cayley
+from treadle.finder.searches.line_graph_library import check_entry as check_line_graph
+from treadle.finder.searches.line_graph_search import MAX_BASE_ORDER, search_line_graphs
+from treadle.finder.searches.line_graph_value import MAX_LINE_DEGREE, MAX_POWER
+from treadle.finder.tables import candidate_of_cayley, candidate_of_line_graph
+from treadle.synthesis.watch import UNWATCHED, Watch
+
+_ENDLESS = 10**9
+"""Sets tried where only time limits a search."""
+
+
+@dataclass(frozen=True)
+class SearchLimit:
+    """How long to look for better graphs; one of the two.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        For all kinds of graphs together.
+    sets : int, optional
+        Generator sets of each kind, rounded up to whole blocks.
+
+    Raises
+    ------
+    ScheduleError
+        If both or none is given, or it is not positive.
+    """
+
+    seconds: float | None = None
+    sets: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.seconds is None) == (self.sets is None):
+            raise ScheduleError("search: expected either a time or a number of sets")
+        if not 0 < (self.seconds or self.sets or 0) <= _ENDLESS:
+            raise ScheduleError(f"search: expected a time or a number of sets up to {_ENDLESS}")
+
+
+@dataclass(frozen=True)
+class Effort:
+    """A kind of graphs that was searched.
+
+    Parameters
+    ----------
+    kind : str
+        ``Cayley digraphs``, ``line graphs of Cayley digraphs``.
+    tried : int
+        Generator sets.
+    found : tuple of Candidate
+        Pareto front of those tried, each rebuilt and valued anew.
+    """
+
+    kind: str
+    tried: int
+    found: tuple[Candidate, ...]
+
+
+def search_now(
+    nodes: int,
+    degree: int,
+    limit: SearchLimit,
+    *,
+    bidirectional: bool = False,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
+) -> tuple[Effort, ...]:
+    """Look for graphs of `nodes` and `degree`; none where no kind has graphs of that size.
+
+    Parameters
+    ----------
+    nodes, degree : int
+    limit : SearchLimit
+    bidirectional : bool
+        Only with links in opposite pairs, which line graphs have not.
+    seed : int
+    watch : Watch
+        For progress.
+
+    Notes
+    -----
+    Half of the time that is left goes to each kind but the last: what is left over by a search that met its
+    lower bounds goes to the next.
+    """
+    powers = () if bidirectional else _powers(nodes, degree)
+    is_cayley = 2 <= nodes <= MAX_ORDER and degree <= MAX_SEARCH_DEGREE
+    kinds = [*([0] if is_cayley else []), *powers]
+    end = None if limit.seconds is None else monotonic() + limit.seconds
+    efforts = []
+    for place, power in enumerate(kinds):
+        watch.beat("graphs", place, len(kinds))
+        left = None if end is None else max(0.0, end - monotonic())
+        share = None if left is None else left if place == len(kinds) - 1 else left / 2
+        inner = replace(watch, deadline=None if share is None else monotonic() + share)
+        trials = limit.sets or _ENDLESS
+        efforts.append(
+            _line_graphs(nodes, degree, power, trials, seed, inner)
+            if power
+            else _cayley(nodes, degree, trials, seed, bidirectional, inner)
+        )
+    return tuple(efforts)
+
+
+def _powers(nodes: int, degree: int) -> tuple[int, ...]:
+    """n for which L^n of a base that can be searched has so many nodes."""
+    if not 2 <= degree <= MAX_LINE_DEGREE:
+        return ()
+    return tuple(
+        power
+        for power in range(1, MAX_POWER + 1)
+        if nodes % degree**power == 0 and 2 <= nodes // degree**power <= MAX_BASE_ORDER
+    )
+
+
+def _cayley(nodes: int, degree: int, trials: int, seed: int, bidirectional: bool, watch: Watch) -> Effort:
+    found = search_cayley(nodes, degree, trials=trials, seed=seed, bidirectional=bidirectional, watch=watch)
+    for entry in found.entries:
+        check_cayley(entry)
+    return Effort("Cayley digraphs", found.tried, tuple(candidate_of_cayley(e) for e in found.entries))
+
+
+def _line_graphs(nodes: int, degree: int, power: int, trials: int, seed: int, watch: Watch) -> Effort:
+    found = search_line_graphs(nodes, degree, trials=trials, seed=seed, power=power, watch=watch)
+    for entry in found.entries:
+        check_line_graph(entry)
+    name = (
+        "line graphs of Cayley digraphs" if power == 1 else f"line graphs, {power}-fold, of Cayley digraphs"
+    )
+    return Effort(name, found.tried, tuple(candidate_of_line_graph(e) for e in found.entries))

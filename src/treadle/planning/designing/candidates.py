@@ -1,0 +1,65 @@
+"""The fabrics among which a design is chosen: those known, those just found, and the frontier of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from treadle.finder.measure import Option, figures_of, is_quick_breadth_first, measured_options
+from treadle.finder.search import Bases, Finder
+from treadle.finder.searches.fresh import Effort
+from treadle.finder.tables import Tables, shipped_tables
+from treadle.topologies import generalized_kautz
+
+_SURELY_MEASURED = 2048
+"""Nodes up to which candidates that only may be good are measured too: at most a few seconds."""
+
+
+def known_bases(nodes: int, degree: int, efforts: Sequence[Effort] = ()) -> Bases:
+    """The known bases, and those just found.
+
+    A generalized Kautz graph of the target's size is computed if no table has it.
+    """
+    tables = shipped_tables()
+    kautz = tables.figures["generalized_kautz"]
+    if (nodes, degree) not in kautz and 1 < degree < nodes and is_quick_breadth_first(nodes, degree):
+        more = {(nodes, degree): figures_of(generalized_kautz(degree, nodes))}
+        tables = Tables({**tables.figures, "generalized_kautz": {**kautz, **more}}, tables.library)
+    if fresh := [found for effort in efforts for found in effort.found]:
+        place = nodes, degree
+        library = {**tables.library, place: [*tables.library.get(place, ()), *fresh]}
+        tables = Tables(tables.figures, library)
+    return tables.bases
+
+
+def frontier_options(finder: Finder, nodes: int, degree: int) -> tuple[Option, ...]:
+    """The frontier; empty where no fabric is known."""
+    candidates = finder.frontier(nodes, degree)
+    if nodes <= _SURELY_MEASURED:
+        candidates = [*candidates, *finder.hopeful(nodes, degree)]
+    return measured_options(candidates)
+
+
+def improving(efforts: Sequence[Effort], known: Sequence[Option]) -> tuple[Effort, ...]:
+    """What was found but for graphs that a known fabric is as good as, in steps and in bandwidth time.
+
+    Parameters
+    ----------
+    efforts : sequence of Effort
+    known : sequence of Option
+        The frontier without them.
+    """
+    return tuple(
+        replace(
+            effort,
+            found=tuple(
+                found
+                for found in effort.found
+                if not any(
+                    one.candidate.steps <= found.steps and one.candidate.t_b_both <= found.t_b_both
+                    for one in known
+                )
+            ),
+        )
+        for effort in efforts
+    )

@@ -1,0 +1,85 @@
+"""Searches for better graphs on demand: repeatable, within their time, never worse than the library."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from treadle.errors import ScheduleError
+from treadle.finder.construction import expression
+from treadle.finder.searches.fresh import SearchLimit, search_now
+from treadle.finder.workload import Network, allreduce_of
+from treadle.planning import design, design_plan, verify
+from treadle.planning.designing.design import DesignResult
+from treadle.planning.designing.design_flow import AlltoallFigures
+from treadle.schedules.collective import CollectiveKind
+from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
+from treadle.topologies import parse
+
+
+def test_a_number_of_sets_and_a_seed_decide_what_is_found() -> None:
+    """66 nodes of degree 3: Cayley digraphs, and line graphs of those of 22."""
+    limit = SearchLimit(sets=3000)
+    one, same, other = (search_now(66, 3, limit, seed=seed) for seed in (1, 1, 2))
+    assert one == same != other
+    assert [effort.kind for effort in one] == ["Cayley digraphs", "line graphs of Cayley digraphs"]
+    assert all(3000 <= effort.tried < 3000 + 1024 for effort in one)
+    found = [candidate for effort in one for candidate in effort.found]
+    assert found
+    for candidate in found:
+        graph = parse(expression(candidate.construction))
+        gather, reduce = bfb_value(graph), bfb_reduce_scatter_value(graph)
+        assert graph.n_nodes == 66
+        assert candidate.steps == max(gather.diameter, reduce.diameter)
+        assert candidate.t_b_both >= gather.t_b + reduce.t_b
+
+
+def test_sizes_that_no_search_has_are_told() -> None:
+    assert search_now(5000, 4, SearchLimit(sets=1)) == ()
+    assert [effort.kind for effort in search_now(7, 9, SearchLimit(sets=1))] == []
+
+
+def test_a_time_is_kept() -> None:
+    """A tenth of a second: each kind tries a block at least, and none goes on."""
+    began = time.process_time()
+    efforts = search_now(1024, 4, SearchLimit(seconds=0.1))
+    assert time.process_time() - began < 60
+    assert len(efforts) == 4
+    assert all(0 < effort.tried < 10_000 for effort in efforts)
+
+
+@pytest.mark.parametrize("limit", [{}, {"seconds": 1.0, "sets": 1}, {"sets": 0}, {"seconds": -1.0}])
+def test_one_limit_is_expected(limit: dict[str, float]) -> None:
+    with pytest.raises(ScheduleError, match="search: expected"):
+        SearchLimit(**limit)  # type: ignore[arg-type]
+
+
+def designed(nodes: int, degree: int, search: SearchLimit | None) -> DesignResult:
+    return design(
+        nodes,
+        degree,
+        network=Network(alpha_s=1e-5, bandwidth_bytes_per_s=12_500_000_000),
+        workload=allreduce_of(2**20),
+        alltoall=AlltoallFigures.BOUND,
+        search=search,
+        use_cache=False,
+    )
+
+
+def test_designs_take_what_is_better_and_verify_it() -> None:
+    """90 nodes of degree 4 are no size of the library; a few sets are enough for both lower bounds."""
+    before, after = designed(90, 4, None), designed(90, 4, SearchLimit(sets=5000))
+    assert not before.efforts
+    assert not any(before.is_fresh(row) for row in before.rows)
+    assert after.best.allreduce_s < before.best.allreduce_s
+    assert after.is_fresh(after.best)
+    plan, _ = design_plan(after, CollectiveKind.ALLREDUCE, use_cache=False)
+    assert verify(plan).report.is_ok
+
+
+@pytest.mark.parametrize(("nodes", "degree"), [(8, 3), (66, 3)])
+def test_what_is_only_as_good_leaves_the_frontier_alone(nodes: int, degree: int) -> None:
+    before, after = (designed(nodes, degree, search) for search in (None, SearchLimit(sets=20_000)))
+    assert [row.option for row in after.rows] == [row.option for row in before.rows]
+    assert not any(effort.found for effort in after.efforts)

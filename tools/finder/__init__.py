@@ -1,0 +1,1 @@
+"""Makers of the finder's data files."""
