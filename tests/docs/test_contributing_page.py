@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+import treadle
 from child_processes import finished, search_path
 
 EVERY_FORMAT = "tests/formats/test_every_format.py"
@@ -102,3 +104,27 @@ def test_a_platform_in_one_function(repository: Path, tmp_path: Path) -> None:
     assert lame != text
     install(tmp_path, "quad", lame, "treadle.platforms", "quad = quad:quad")
     assert outcome_of(tmp_path, repository, files[0], "quad")[0] == 1
+
+
+def test_a_tree_scheduler_in_one_file(repository: Path, tmp_path: Path) -> None:
+    """A copy of the package with one file more: the command line and the universal tests have it."""
+    text = module_of(repository, "A new tree scheduler in one file")
+    shutil.copytree(Path(treadle.__file__).parent, tmp_path / "treadle")
+    path = tmp_path / "treadle" / "synthesis" / "trees" / "baselines" / "chain.py"
+    path.write_text(text, encoding="utf-8")
+    solving = ("-m", "treadle", "solve", "ring:5", "allreduce", "--algorithm", "chain")
+    status, shown, error = run(tmp_path, repository, *solving)
+    assert (status, error) == (0, "")
+    assert "verified" in shown
+    for words in (("solve", "--help"), ("algorithms",), ("compare", "ring:5", "allgather")):
+        assert "chain" in run(tmp_path, repository, "-m", "treadle", *words)[1]
+    universal = "tests/property/test_schedulers.py"
+    status, shown = outcome_of(tmp_path, repository, universal, "chain")
+    assert status == 0, shown
+    assert int(re.findall(r"(\d+) passed", shown)[0]) == 7  # five collectives, its options, its record
+    # trees that lose their way are found out by the same tests
+    lost = text.replace("ranks - np.sign", "ranks + np.sign")
+    assert lost != text
+    path.write_text(lost, encoding="utf-8")
+    status, shown = outcome_of(tmp_path, repository, universal, "chain-allgather")
+    assert status == 1, shown
