@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import treadle
-from treadle.arrays import distinct, distinct_rows, exact_sum, offsets_of
+from treadle.arrays import (
+    FrozenArrays,
+    Int32Array,
+    Int64Array,
+    distinct,
+    distinct_rows,
+    exact_sum,
+    offsets_of,
+)
+from treadle.errors import ScheduleError
 
 
 @pytest.mark.parametrize(
@@ -63,3 +73,58 @@ def test_offsets_are_summed_up_in_one_place() -> None:
     found = [path.name for path in source.rglob("*.py") if idiom.search(path.read_text(encoding="utf-8"))]
     # sums of other types: words modulo 2**64
     assert found == ["colour_refinement.py"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample(FrozenArrays):
+    """A value over arrays, as all of them are."""
+
+    name: str = field(compare=False)
+    count: int
+    links: Int32Array
+    table: Int64Array
+
+    def __post_init__(self) -> None:
+        self._freeze("sample", axes={"table": 2})
+
+
+def sample(**changes: object) -> Sample:
+    """A sample with some other values."""
+    values: dict[str, object] = {"name": "a", "count": 1, "links": [1, 2], "table": [[1, 2], [3, 4]]}
+    return Sample(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_values_over_arrays_are_read_only_and_adopt_what_is() -> None:
+    own = np.array([1, 2], dtype=np.int32)
+    one = sample(links=own)
+    own[0] = 5
+    assert one.links.tolist() == [1, 2]
+    assert one.links.dtype == np.int32
+    with pytest.raises(ValueError, match="read-only"):
+        one.table[0, 0] = 1
+    assert replace(one, count=2).links is one.links
+    assert sample(table=one.table.T).table.flags.c_contiguous
+
+
+def test_values_over_arrays_are_equal_by_content() -> None:
+    one = sample()
+    assert one == sample(name="b") == sample(links=np.array([1, 2]))
+    assert hash(one) == hash(sample(name="b"))
+    for changes in ({"count": 2}, {"links": [1, 3]}, {"links": [1]}, {"table": [[1, 2]]}):
+        assert one != sample(**changes)
+    assert one != "sample"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"links": [0.5]}, r"sample: links: expected int32 \(found 0.5\)"),
+        ({"links": [2**31]}, "sample: links: expected int32"),
+        ({"links": ["x"]}, "sample: links: expected int32"),
+        ({"links": [[1]]}, "sample: links must have one dimension"),
+        ({"table": [1]}, "sample: table has 1 axes, expected 2"),
+    ],
+)
+def test_values_over_arrays_refuse_other_types_and_axes(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        sample(**changes)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from treadle.errors import ScheduleError, TreadleError
+
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
+
+_DTYPES: Mapping[str, type[np.generic]] = {
+    "Int64Array": np.int64,
+    "Int32Array": np.int32,
+    "BoolArray": np.bool_,
+}
+"""Type of the values of each annotation."""
 
 
 def frozen(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
@@ -28,6 +39,61 @@ def frozen(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
         raise OverflowError(f"found {given.ravel()[place]}")
     array.setflags(write=False)
     return array
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenArrays:
+    """Base of frozen dataclasses over arrays: equal by content, but for fields that do not compare.
+
+    Fields annotated `Int64Array`, `Int32Array` or `BoolArray` are its arrays.
+    """
+
+    def _freeze(
+        self, what: str, *, axes: Mapping[str, int] | None = None, error: type[TreadleError] = ScheduleError
+    ) -> None:
+        """Make the arrays read-only and contiguous; those that are so already are adopted without a copy.
+
+        Parameters
+        ----------
+        what : str
+            Begins the messages of errors, unless it is empty.
+        axes : mapping of field to int, optional
+            Number of axes of those arrays that have not one.
+        error : type of TreadleError
+            Raised where values do not fit the type, or an array has another number of axes.
+        """
+        for part in fields(self):
+            key, dtype = part.name, _DTYPES.get(str(part.type))
+            if dtype is None:
+                continue
+            where = f"{what}: {key}" if what else key
+            array, n_axes = getattr(self, key), 1 if axes is None else axes.get(key, 1)
+            is_ready = isinstance(array, np.ndarray) and array.dtype == dtype and array.flags.c_contiguous
+            if not is_ready or array.flags.writeable:
+                try:
+                    array = frozen(array, dtype)
+                except (OverflowError, TypeError, ValueError) as wrong:
+                    raise error(f"{where}: expected {np.dtype(dtype).name} ({wrong})") from None
+                object.__setattr__(self, key, array)
+            if array.ndim != n_axes and n_axes == 1:
+                raise error(f"{where} must have one dimension")
+            if array.ndim != n_axes:
+                raise error(f"{where} has {array.ndim} axes, expected {n_axes}")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self is other or all(
+            np.array_equal(one, its) if isinstance(one, np.ndarray) else one == its
+            for one, its in zip(self._compared(), other._compared(), strict=True)
+        )
+
+    def __hash__(self) -> int:
+        values = self._compared()
+        return hash(tuple(one.tobytes() if isinstance(one, np.ndarray) else one for one in values))
+
+    def _compared(self) -> list[Any]:
+        return [getattr(self, part.name) for part in fields(self) if part.compare]
 
 
 def offsets_of(counts: ArrayLike) -> Int64Array:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen
+from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array
 from treadle.program.program import OperationKind, Program
 
 
 @dataclass(frozen=True, eq=False)
-class Dataflow:
+class Dataflow(FrozenArrays):
     """What follows what, within the ranks and from a send to its receive.
 
     Parameters
@@ -43,8 +43,7 @@ class Dataflow:
     number: Int64Array
 
     def __post_init__(self) -> None:
-        for key in ("partner", "level", "turn", "number"):
-            object.__setattr__(self, key, frozen(getattr(self, key), np.int64))
+        self._freeze("dataflow")
 
 
 def dataflow(program: Program) -> Dataflow:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 
@@ -58,7 +59,7 @@ class Operation:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Program(FrozenArrays):
     """A collective as dataflow; what every runtime, simulator and text format reads.
 
     **Data.** The collective's larger per-rank buffer of `size` elements is cut into P = `n_chunks` chunks:
@@ -160,13 +161,7 @@ class Program:
     path_links: Int32Array
 
     def __post_init__(self) -> None:
-        for key, dtype in _DTYPES.items():
-            try:
-                object.__setattr__(self, key, frozen(getattr(self, key), dtype))
-            except (OverflowError, TypeError, ValueError) as error:
-                raise ScheduleError(f"program: {key}: expected {np.dtype(dtype).name} ({error})") from None
-            if getattr(self, key).ndim != 1:
-                raise ScheduleError(f"program: {key} must have one dimension")
+        self._freeze("program")
         n, total = len(self.nodes), len(self.operation_kind)
         if n < 1 or self.n_chunks < 1:
             raise ScheduleError("program: needs at least 1 rank and 1 chunk")
@@ -307,16 +302,6 @@ class Program:
         """
         return chunk * size // self.n_chunks
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Program):
-            return NotImplemented
-        return all(getattr(self, key) == getattr(other, key) for key in _SCALARS) and all(
-            np.array_equal(getattr(self, key), getattr(other, key)) for key in _DTYPES
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.kind, self.n_chunks, self.first.tobytes(), self.peer.tobytes()))
-
     def __repr__(self) -> str:
         return (
             f"<Program {self.kind}: {self.n_ranks} ranks, {self.n_chunks} chunks, "
@@ -324,26 +309,7 @@ class Program:
         )
 
 
-_SCALARS = ("kind", "root", "n_chunks", "in_place")
 _COLUMNS = ("peer", "channel", "step", "source", "target", "path", "first", "count")
-_DTYPES: Mapping[str, type[np.generic]] = {
-    "nodes": np.int32,
-    "shard_offset": np.int64,
-    "operation_offset": np.int64,
-    "operation_kind": np.int32,
-    "peer": np.int32,
-    "channel": np.int32,
-    "step": np.int32,
-    "source": np.int32,
-    "target": np.int32,
-    "path": np.int32,
-    "first": np.int64,
-    "count": np.int64,
-    "wait_offset": np.int64,
-    "waits": np.int64,
-    "path_offset": np.int64,
-    "path_links": np.int32,
-}
 
 
 def _check_offsets(key: str, offsets: Int64Array, rows: int, total: int) -> None:
@@ -412,6 +378,7 @@ def program_from_operations(
     def column(name: str) -> list[int]:
         return [int(getattr(operation, name)) for operation in flat]
 
+    columns: dict[str, Any] = {key: np.array(column(key), dtype=np.int64) for key in _COLUMNS}
     return Program(
         kind=kind,
         nodes=np.array(range(len(sizes)) if nodes is None else nodes, dtype=np.int32),
@@ -425,5 +392,5 @@ def program_from_operations(
         waits=np.array(waits, dtype=np.int64),
         path_offset=offsets_of([len(path) for path in links]),
         path_links=np.array(list(chain.from_iterable(links)), dtype=np.int32),
-        **{key: np.array(column(key), dtype=_DTYPES[key]) for key in _COLUMNS},
+        **columns,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, exact_sum, frozen
+from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, exact_sum, frozen
 from treadle.errors import TopologyError
 from treadle.topologies.naming import is_one_line
 
@@ -26,7 +26,7 @@ def _unset() -> NDArray[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Topology:
+class Topology(FrozenArrays):
     """A network fabric.
 
     Nodes and links are numbered from 0 in the order given; the order of the compute nodes is rank order.
@@ -62,7 +62,7 @@ class Topology:
         If any of the above does not hold, or a switch has no link.
     """
 
-    name: str
+    name: str = field(compare=False)
     node_names: tuple[str, ...]
     is_compute: BoolArray
     tails: Int32Array
@@ -78,31 +78,18 @@ class Topology:
         names = tuple(self.node_names)
         object.__setattr__(self, "node_names", names)
         n, m = len(names), len(np.asarray(self.tails))
-        self._store("is_compute", self.is_compute, np.bool_, n)
-        self._store("tails", self.tails, np.int32, m)
-        self._store("heads", self.heads, np.int32, m)
-        self._store("bandwidths", self.bandwidths, np.int64, m)
-        self._store("latencies_ns", self.latencies_ns, np.int64, m, optional=True)
-        self._store("multicast", self.multicast, np.bool_, n, optional=True)
-        self._store("aggregation", self.aggregation, np.bool_, n, optional=True)
-        self._store("turns_round", self.turns_round, np.bool_, n, optional=True)
-        self._store("injection_bytes_per_s", self.injection_bytes_per_s, np.int64, n, optional=True)
+        lengths = dict.fromkeys(_OF_LINKS, m) | dict.fromkeys(_OF_NODES, n)
+        for key in _OPTIONAL:
+            if not len(getattr(self, key)):
+                object.__setattr__(self, key, np.zeros(lengths[key], dtype=np.int64))
+        self._freeze("", error=TopologyError)
+        for key, length in lengths.items():
+            shape = getattr(self, key).shape
+            if shape != (length,):
+                raise TopologyError(f"{key}: expected {length} values, found shape {shape}")
         self._check_names()
         self._check_links()
         self._check_nodes()
-
-    def _store(
-        self, key: str, values: NDArray[Any], dtype: type[np.generic], length: int, *, optional: bool = False
-    ) -> None:
-        if optional and not len(values):
-            values = np.zeros(length, dtype=dtype)
-        try:
-            array = frozen(values, dtype)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise TopologyError(f"{key}: expected {np.dtype(dtype).name} values ({error})") from None
-        if array.shape != (length,):
-            raise TopologyError(f"{key}: expected {length} values, found shape {array.shape}")
-        object.__setattr__(self, key, array)
 
     def _check_names(self) -> None:
         if not is_one_line(self.name):
@@ -233,32 +220,14 @@ class Topology:
             aggregation=self.multicast,
         )
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Topology):
-            return NotImplemented
-        return self.node_names == other.node_names and all(
-            np.array_equal(getattr(self, key), getattr(other, key)) for key in _ARRAYS
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.node_names, *(getattr(self, key).tobytes() for key in _ARRAYS)))
-
     def __repr__(self) -> str:
         counts = f"{len(self.compute_nodes)} compute, {len(self.switches)} switches, {self.n_links} links"
         return f"<Topology {self.name}: {counts}>"
 
 
-_ARRAYS = (
-    "is_compute",
-    "tails",
-    "heads",
-    "bandwidths",
-    "latencies_ns",
-    "multicast",
-    "aggregation",
-    "turns_round",
-    "injection_bytes_per_s",
-)
+_OF_LINKS = ("tails", "heads", "bandwidths", "latencies_ns")
+_OF_NODES = ("is_compute", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
+_OPTIONAL = ("latencies_ns", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
 
 
 class TopologyBuilder:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 
@@ -16,7 +16,7 @@ MAX_UNITS = 2**24
 
 
 @dataclass(frozen=True, eq=False)
-class RouteSchedule:
+class RouteSchedule(FrozenArrays):
     """Paths of every pair of ranks, the chunks steered to each, and its layer (virtual channel).
 
     Each unit of demand is cut into P = `n_chunks` equal chunks, so pair (i, j) of demand w has P * w of
@@ -59,16 +59,7 @@ class RouteSchedule:
     path_links: Int32Array
 
     def __post_init__(self) -> None:
-        for key, dtype in _DTYPES.items():
-            array = getattr(self, key)
-            adopted = isinstance(array, np.ndarray) and array.dtype == dtype and not array.flags.writeable
-            if not (adopted and array.flags.c_contiguous):
-                try:
-                    object.__setattr__(self, key, frozen(array, dtype))
-                except (OverflowError, TypeError, ValueError) as error:
-                    raise ScheduleError(f"routes: {key}: expected {np.dtype(dtype).name} ({error})") from None
-            if getattr(self, key).ndim != 1:
-                raise ScheduleError(f"routes: {key} must have one dimension")
+        self._freeze("routes")
         if self.n_ranks < 2 or not 1 <= self.n_chunks <= MAX_UNITS:
             raise ScheduleError("routes: needs at least 2 ranks and 1 to 2**24 chunks per unit of demand")
         offset, count = self.path_offset, len(self.source)
@@ -126,32 +117,12 @@ class RouteSchedule:
         """Links of path `index`."""
         return self.path_links[self.path_offset[index] : self.path_offset[index + 1]]
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RouteSchedule):
-            return NotImplemented
-        scalars = (self.n_ranks, self.n_chunks)
-        return scalars == (other.n_ranks, other.n_chunks) and all(
-            np.array_equal(getattr(self, key), getattr(other, key)) for key in _DTYPES
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.n_ranks, self.n_chunks, *(getattr(self, key).tobytes() for key in _DTYPES)))
-
     def __repr__(self) -> str:
         return (
             f"<RouteSchedule: {self.n_ranks} ranks, {self.n_chunks} chunks, {self.n_paths} paths, "
             f"{len(self.path_links)} hops, {self.n_layers} layers>"
         )
 
-
-_DTYPES = {
-    "source": np.int32,
-    "target": np.int32,
-    "units": np.int64,
-    "layer": np.int32,
-    "path_offset": np.int64,
-    "path_links": np.int32,
-}
 
 Route = tuple[int, int, int, int, Sequence[int]]
 """(source rank, target rank, units, layer, links)."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, frozen
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import CollectiveKind
 
 
 @dataclass(frozen=True, eq=False)
-class TimedRoutes:
+class TimedRoutes(FrozenArrays):
     """A route schedule whose chunks set out in rounds, one after another.
 
     In a round, each of its chunks crosses its whole path: adapters forward without their hosts.
@@ -37,14 +37,7 @@ class TimedRoutes:
     path: Int32Array
 
     def __post_init__(self) -> None:
-        for key, dtype in (("round_offset", np.int64), ("path", np.int32)):
-            try:
-                array = frozen(getattr(self, key), dtype)
-            except (OverflowError, TypeError, ValueError) as error:
-                raise ScheduleError(f"rounds: {key}: expected {np.dtype(dtype).name} ({error})") from None
-            if array.ndim != 1:
-                raise ScheduleError(f"rounds: {key} must have one dimension")
-            object.__setattr__(self, key, array)
+        self._freeze("rounds")
         offset, total = self.round_offset, len(self.path)
         if not offset.size or offset[0] != 0 or offset[-1] != total or np.any(np.diff(offset) < 0):
             raise ScheduleError(f"rounds: round_offset must rise from 0 to {total}, the number of chunks")
@@ -78,18 +71,6 @@ class TimedRoutes:
     def span(self, number: int) -> slice:
         """Where the chunks of a round (from 0) are."""
         return slice(int(self.round_offset[number]), int(self.round_offset[number + 1]))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TimedRoutes):
-            return NotImplemented
-        return (
-            self.routes == other.routes
-            and np.array_equal(self.round_offset, other.round_offset)
-            and np.array_equal(self.path, other.path)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.routes, self.round_offset.tobytes(), self.path.tobytes()))
 
     def __repr__(self) -> str:
         return f"<TimedRoutes: {self.n_rounds} rounds, {len(self.path)} chunks of {self.routes!r}>"

@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, frozen
+from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 
 UNIT_LIMIT = 2**61
 """Capacity units and unit trees are counted below this, so that sums of two fit int64."""
 
-Columns = Mapping[str, tuple[type[np.generic], int]]
-"""Type and number of axes of each array of a value."""
-
-
-def freeze(value: object, what: str, columns: Columns) -> None:
-    """Replace the arrays of a frozen dataclass by read-only copies of the right type.
-
-    Raises
-    ------
-    ScheduleError
-        If a value does not fit the type, or an array has the wrong number of axes.
-    """
-    for key, (dtype, n_axes) in columns.items():
-        array = getattr(value, key)
-        if not (isinstance(array, np.ndarray) and array.dtype == dtype and not array.flags.writeable):
-            try:
-                array = frozen(array, dtype)
-            except (OverflowError, TypeError, ValueError) as error:
-                raise ScheduleError(f"{what}: {key}: expected {np.dtype(dtype).name} ({error})") from None
-            object.__setattr__(value, key, array)
-        if array.ndim != n_axes:
-            raise ScheduleError(f"{what}: {key} has {array.ndim} axes, expected {n_axes}")
+COLUMN_AXES: dict[str, int] = dict.fromkeys(
+    ("out_links", "in_links", "out_first", "in_first", "out_offset", "in_offset"), 2
+)
+"""Axes of the columns of exits and entrances of trees by formulas: children and links."""
 
 
 def check_length(what: str, key: str, array: NDArray[Any], length: int) -> None:

@@ -14,16 +14,15 @@ the entrance paths from the outside in; a link where two of these meet occurs on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.factored.checks import UNIT_LIMIT, check_range, check_sum, freeze
+from treadle.schedules.factored.checks import UNIT_LIMIT, check_range, check_sum
 from treadle.schedules.factored.expansion import Expansion
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.slots import roles_of
@@ -33,7 +32,7 @@ from treadle.schedules.trees.roles import Roles
 
 
 @dataclass(frozen=True, eq=False)
-class FactoredForest:
+class FactoredForest(FrozenArrays):
     """Spanning trees of N ranks as superposed layers.
 
     Parameters
@@ -55,7 +54,7 @@ class FactoredForest:
     def __post_init__(self) -> None:
         what = "factored forest"
         object.__setattr__(self, "layers", tuple(self.layers))
-        freeze(self, what, {"root_multiplicity": (np.int64, 1)})
+        self._freeze(what)
         check_range(what, "root_multiplicity", self.root_multiplicity, 0, UNIT_LIMIT)
         check_sum(what, "root_multiplicity", self.root_multiplicity)
         if not self.layers:
@@ -161,7 +160,7 @@ def expand(forest: FactoredForest, roots: Sequence[int]) -> Forest:
     return forest._expansion.explicit(sorted(set(roots)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class FactoredSchedule:
     """A collective as factored forests: in-trees, out-trees, or in-trees followed by out-trees (allreduce).
 
@@ -207,26 +206,3 @@ class FactoredSchedule:
             reduce=None if reduce is None else reduce.explicit(),
             broadcast=None if broadcast is None else broadcast.explicit(),
         )
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, FactoredSchedule):
-            return NotImplemented
-        return _is_same((self.kind, self.reduce, self.broadcast), (other.kind, other.reduce, other.broadcast))
-
-    def __hash__(self) -> int:
-        return hash((self.kind, self.n_ranks, self.total_units))
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether values of this module are equal by content."""
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, np.ndarray):
-        return bool(np.array_equal(one, other))
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    if is_dataclass(one):
-        return all(_is_same(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
-    return bool(one == other)

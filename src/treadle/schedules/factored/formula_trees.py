@@ -7,29 +7,17 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
-    Columns,
     check_range,
-    freeze,
 )
 from treadle.schedules.factored.trees import TreeRows, UnitRuns, holders
 
-_NARROW, _WIDE = (np.int32, 2), (np.int64, 2)
-_COLUMNS: Columns = {
-    "out_links": _NARROW,
-    "in_links": _NARROW,
-    "out_first": _WIDE,
-    "in_first": _WIDE,
-    "out_offset": _WIDE,
-    "in_offset": _WIDE,
-}
-
 
 @dataclass(frozen=True, eq=False)
-class FormulaTrees:
+class FormulaTrees(FrozenArrays):
     """Which capacity units are the exit and entry units of n children, counted from 0 at each child.
 
     Parameters
@@ -56,7 +44,6 @@ class FormulaTrees:
     in_offset: Int64Array
 
     def _check_columns(self, what: str, n: int) -> None:
-        freeze(self, what, _COLUMNS)
         for side in ("out", "in"):
             links, first = getattr(self, f"{side}_links"), getattr(self, f"{side}_first")
             w = links.shape[1]

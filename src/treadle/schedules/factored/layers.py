@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
@@ -15,7 +15,6 @@ from treadle.schedules.factored.checks import (
     check_offsets,
     check_range,
     check_sum,
-    freeze,
 )
 from treadle.schedules.factored.trees import PieceTrees
 
@@ -23,7 +22,7 @@ _MAX_NESTING = 64  # every level costs a pass over the pieces, and files are hos
 
 
 @dataclass(frozen=True, eq=False)
-class Crossings:
+class Crossings(FrozenArrays):
     """Where data crosses the border of a piece: each row a run of capacity units of a crossing link.
 
     Parameters
@@ -60,22 +59,7 @@ class Crossings:
 
     def __post_init__(self) -> None:
         what = "crossings"
-        narrow, wide = (np.int32, 1), (np.int64, 1)
-        freeze(
-            self,
-            what,
-            {
-                "link": narrow,
-                "offset": wide,
-                "units": wide,
-                "child": narrow,
-                "inner": wide,
-                "path": narrow,
-                "root_unit": wide,
-                "path_offset": wide,
-                "path_links": narrow,
-            },
-        )
+        self._freeze(what)
         n_paths = len(self.path_offset) - 1
         check_offsets(what, "path_offset", self.path_offset, n_paths, len(self.path_links), least=1)
         bounds = (
@@ -104,7 +88,7 @@ def no_crossings() -> Crossings:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class Piece(FrozenArrays):
     """One kind of piece. Its local links are numbered by rising link number of the fabric.
 
     Parameters
@@ -126,7 +110,7 @@ class Piece:
     exits: Crossings
 
     def __post_init__(self) -> None:
-        freeze(self, "piece", {"capacity": (np.int64, 1), "native": (np.int64, 1)})
+        self._freeze("piece")
         for key in ("capacity", "native"):
             check_range("piece", key, getattr(self, key), 0, UNIT_LIMIT)
             check_sum("piece", key, getattr(self, key))
@@ -155,7 +139,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class Layer(FrozenArrays):
     """A laminar family of pieces that carries one forest.
 
     Parameters
@@ -185,19 +169,7 @@ class Layer:
     def __post_init__(self) -> None:
         what = "layer"
         object.__setattr__(self, "pieces", tuple(self.pieces))
-        narrow, wide = (np.int32, 1), (np.int64, 1)
-        freeze(
-            self,
-            what,
-            {
-                "kind": narrow,
-                "outer": narrow,
-                "child_offset": wide,
-                "children": narrow,
-                "link_offset": wide,
-                "links": narrow,
-            },
-        )
+        self._freeze(what)
         p = len(self.kind)
         if not p:
             raise ScheduleError(f"{what}: there is no piece; piece 0 is the outermost")

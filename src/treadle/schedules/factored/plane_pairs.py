@@ -10,11 +10,11 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
+    COLUMN_AXES,
     UNIT_LIMIT,
     check_length,
     check_range,
     check_sum,
-    freeze,
 )
 from treadle.schedules.factored.even_shares import EvenShares
 from treadle.schedules.factored.formula_trees import FormulaTrees
@@ -44,16 +44,7 @@ class PlanePairs(FormulaTrees):
 
     def __post_init__(self) -> None:
         what = "plane trees"
-        wide, narrow = (np.int64, 1), (np.int32, 1)
-        columns: dict[str, tuple[type[np.generic], int]] = {
-            "native_units": wide,
-            "place": wide,
-            "group": narrow,
-            "group_units": (np.int64, 3),
-        }
-        columns |= {"pair_root": narrow, "pair_child": narrow, "pair_units": (np.int64, 2)}
-        columns |= {key: wide if key == "relay_block" else narrow for key in _RELAYS}
-        freeze(self, what, columns)
+        self._freeze(what, axes=COLUMN_AXES | {"group_units": 3, "pair_units": 2})
         n, r, g = len(self.native_units), len(self.place), self.block
         if type(g) is not int or n < 2 or r < 1 or g < 1 or r % g or np.any(self.native_units % g):
             raise ScheduleError(f"{what}: {n} children of {r} unit trees in blocks of {g} make no such trees")

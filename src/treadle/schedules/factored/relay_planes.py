@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import UNIT_LIMIT, check_length, check_range, check_sum, freeze
+from treadle.schedules.factored.checks import COLUMN_AXES, UNIT_LIMIT, check_length, check_range, check_sum
 from treadle.schedules.factored.formula_trees import FormulaTrees
 from treadle.schedules.factored.relay_trees import RelayTrees
 from treadle.schedules.factored.trees import TreeRows, check_roots
@@ -55,10 +55,7 @@ class RelayPlanes(FormulaTrees):
 
     def __post_init__(self) -> None:
         what = "relay planes"
-        narrow, wide = (np.int32, 1), (np.int64, 1)
-        columns: dict[str, tuple[type[np.generic], int]] = {"plane_units": (np.int64, 2), "place": wide}
-        columns |= {key: wide if key in ("relay_block", "relay_count") else narrow for key in _ROWS}
-        freeze(self, what, columns)
+        self._freeze(what, axes=COLUMN_AXES | {"plane_units": 2})
         planes, n = self.plane_units.shape
         if type(self.block) is not int or self.block < 1 or n < 2 or planes < 1:
             raise ScheduleError(f"{what}: {n} children on {planes} planes make no such trees")

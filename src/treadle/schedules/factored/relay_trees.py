@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import UNIT_LIMIT, check_length, check_range, check_sum, freeze
+from treadle.schedules.factored.checks import COLUMN_AXES, UNIT_LIMIT, check_length, check_range, check_sum
 from treadle.schedules.factored.formula_trees import FormulaTrees
 from treadle.schedules.factored.trees import TreeRows, check_roots, ragged
 
@@ -56,17 +56,7 @@ class RelayTrees(FormulaTrees):
 
     def __post_init__(self) -> None:
         what = "relay trees"
-        freeze(
-            self,
-            what,
-            {
-                "native_units": (np.int64, 1),
-                "relay_root": (np.int32, 1),
-                "relay_block": (np.int64, 1),
-                "relay_child": (np.int32, 1),
-                "relay_count": (np.int64, 1),
-            },
-        )
+        self._freeze(what, axes=COLUMN_AXES)
         n, g = len(self.native_units), self.block
         if type(g) is not int or g < 1 or n < 2 or np.any(self.native_units % g):
             raise ScheduleError(f"{what}: {n} children with blocks of {g} unit trees make no such trees")

@@ -8,15 +8,15 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, distinct, offsets_of
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, distinct, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
+    COLUMN_AXES,
     UNIT_LIMIT,
     check_length,
     check_offsets,
     check_range,
     check_sum,
-    freeze,
 )
 
 
@@ -89,7 +89,7 @@ def check_roots(what: str, roots: Int64Array, units: Int64Array, root_units: Int
 
 
 @dataclass(frozen=True, eq=False)
-class TableTrees:
+class TableTrees(FrozenArrays):
     """Trees of a piece written out: a row is a run of unit trees with equal parents and paths.
 
     Parameters
@@ -117,20 +117,7 @@ class TableTrees:
 
     def __post_init__(self) -> None:
         what = "table of trees"
-        freeze(
-            self,
-            what,
-            {
-                "root": (np.int32, 1),
-                "units": (np.int64, 1),
-                "parent": (np.int32, 2),
-                "path": (np.int32, 2),
-                "first": (np.int64, 2),
-                "last": (np.int64, 2),
-                "path_offset": (np.int64, 1),
-                "path_table": (np.int32, 1),
-            },
-        )
+        self._freeze(what, axes=dict.fromkeys(("parent", "path", "first", "last"), 2))
         s, n = self.parent.shape
         for key in ("root", "units", "path", "first", "last"):
             check_length(what, key, getattr(self, key), s)
@@ -243,7 +230,7 @@ class UnitRuns:
 
 
 @dataclass(frozen=True, eq=False)
-class CirculantTrees:
+class CirculantTrees(FrozenArrays):
     """Every child sends every unit tree straight to all others; n equal children.
 
     Exit unit i of child x leads to child x + d(i) (mod n), where it is entry unit i. With r native trees a
@@ -286,19 +273,7 @@ class CirculantTrees:
         for key in ("n_children", "native_units", "block"):
             if type(getattr(self, key)) is not int:
                 raise ScheduleError(f"{what}: {key} must be an integer")
-        narrow, wide = (np.int32, 2), (np.int64, 2)
-        freeze(
-            self,
-            what,
-            {
-                "out_links": narrow,
-                "in_links": narrow,
-                "out_first": wide,
-                "in_first": wide,
-                "out_offset": wide,
-                "in_offset": wide,
-            },
-        )
+        self._freeze(what, axes=COLUMN_AXES)
         n, r, g = self.n_children, self.native_units, self.block
         if n < 2 or r < 1 or g < 1 or r % g or r * n >= UNIT_LIMIT:
             raise ScheduleError(f"{what}: {n} children of {r} unit trees in blocks of {g} make no such trees")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction
@@ -18,7 +18,7 @@ MAX_CHUNKS = 2**24
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class Steps(FrozenArrays):
     """Sends of one direction, grouped by communication step.
 
     The data are S = `n_shards` shards of equal size, each cut into P = `n_chunks` equal chunks. Send i is the
@@ -65,16 +65,7 @@ class Steps:
     high: Int32Array
 
     def __post_init__(self) -> None:
-        for key, dtype in _DTYPES.items():
-            array = getattr(self, key)
-            adopted = isinstance(array, np.ndarray) and array.dtype == dtype and not array.flags.writeable
-            if not (adopted and array.flags.c_contiguous):
-                try:
-                    object.__setattr__(self, key, frozen(array, dtype))
-                except (OverflowError, TypeError, ValueError) as error:
-                    raise ScheduleError(f"steps: {key}: expected {np.dtype(dtype).name} ({error})") from None
-            if getattr(self, key).ndim != 1:
-                raise ScheduleError(f"steps: {key} must have one dimension")
+        self._freeze("steps")
         if self.n_ranks < 1 or not 1 <= self.n_chunks <= MAX_CHUNKS:
             raise ScheduleError("steps: needs at least 1 rank and 1 to 2**24 chunks per shard")
         self._check_range("homes", self.homes, 0, self.n_ranks)
@@ -118,33 +109,11 @@ class Steps:
         """Step of every send, from 0, shape (n,)."""
         return np.repeat(np.arange(self.n_steps, dtype=np.int32), np.diff(self.step_offset))
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Steps):
-            return NotImplemented
-        scalars = (self.direction, self.n_ranks, self.n_chunks)
-        return scalars == (other.direction, other.n_ranks, other.n_chunks) and all(
-            np.array_equal(getattr(self, key), getattr(other, key)) for key in _DTYPES
-        )
-
-    def __hash__(self) -> int:
-        scalars = (self.direction, self.n_ranks, self.n_chunks)
-        return hash((*scalars, *(getattr(self, key).tobytes() for key in _DTYPES)))
-
     def __repr__(self) -> str:
         return (
             f"<Steps {self.direction}: {self.n_ranks} ranks, {self.n_shards} shards of {self.n_chunks} "
             f"chunks, {self.n_steps} steps, {self.n_sends} sends>"
         )
-
-
-_DTYPES = {
-    "homes": np.int32,
-    "step_offset": np.int64,
-    "shard": np.int32,
-    "link": np.int32,
-    "low": np.int32,
-    "high": np.int32,
-}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.roles import Roles, roles_in
@@ -105,7 +105,7 @@ class TreeSchedule(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
+class Forest(FrozenArrays):
     """Spanning trees of N ranks in one direction; the explicit form.
 
     Readers use what `Trees` offers, so that other representations can stand in.
@@ -145,13 +145,7 @@ class Forest:
     path_links: Int32Array
 
     def __post_init__(self) -> None:
-        for key, dtype in _DTYPES.items():
-            array = getattr(self, key)
-            if not (isinstance(array, np.ndarray) and array.dtype == dtype and not array.flags.writeable):
-                try:
-                    object.__setattr__(self, key, frozen(array, dtype))
-                except (OverflowError, TypeError, ValueError) as error:
-                    raise ScheduleError(f"forest: {key}: expected {np.dtype(dtype).name} ({error})") from None
+        self._freeze("forest", axes={"parent": 2})
         n, t = len(self.root_multiplicity), len(self.tree_root)
         if self.parent.shape != (t, n):
             raise ScheduleError(f"forest: parent has shape {self.parent.shape}, expected {(t, n)}")
@@ -228,29 +222,6 @@ class Forest:
         if not 0 <= rank < self.n_ranks:
             raise ScheduleError(f"forest: rank {rank}, expected 0 to {self.n_ranks - 1}")
         return roles_in(chain.from_iterable(map(self.trees, range(self.n_ranks))), rank)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Forest):
-            return NotImplemented
-        return self.direction is other.direction and all(
-            np.array_equal(getattr(self, key), getattr(other, key)) for key in _DTYPES
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.direction, self.tree_root.tobytes(), self.tree_multiplicity.tobytes()))
-
-
-_DTYPES: Mapping[str, type[np.generic]] = {
-    "root_multiplicity": np.int64,
-    "tree_root": np.int32,
-    "tree_multiplicity": np.int64,
-    "parent": np.int32,
-    "entry_offset": np.int64,
-    "entry_path": np.int32,
-    "entry_units": np.int64,
-    "path_offset": np.int64,
-    "path_links": np.int32,
-}
 
 
 def _check_offsets(key: str, offsets: Int64Array, rows: int, total: int) -> None:
