@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import pkgutil
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +14,10 @@ from pathlib import Path
 import pytest
 
 import treadle
+import treadle.formats
+from treadle.cli.application import _ROOM
 from treadle.formats.format import Format, own_formats
+from treadle.planning.solving.schedulers import schedulers
 
 PACKAGE = Path(treadle.__file__).parent
 
@@ -220,3 +224,67 @@ def test_lazy_packages_load_what_type_checkers_see(where: str) -> None:
         assert getattr(package, name) is getattr(import_module(str(home)), name)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = package.nothing
+
+
+ENTRANCES = ("treadle", "treadle.__main__", "treadle.torch", "treadle.planning")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(("treadle", *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+def loaded_by_name() -> set[str]:
+    """Modules that tables name: those of commands, schedulers and formats."""
+    functions = [record.function for record in schedulers(plug_ins=False)]
+    functions += [call for record in own_formats() for call in (record.write, record.read, record.judge)]
+    tables = {
+        call.partition(":")[0] if isinstance(call, str) else call.__module__
+        for call in functions
+        if call is not None
+    }
+    commands = {f"treadle.cli.{room}.{name}" for name, room in _ROOM.items()}
+    records = {f"treadle.formats.{module.name}" for module in pkgutil.iter_modules(treadle.formats.__path__)}
+    return tables | commands | records
+
+
+def leads_to(path: Path) -> set[str]:
+    """What a module imports, and what its words name: homes of lazy names, processes, ``python -m``.
+
+    What only docstrings mention does not count.
+    """
+    found = {name for name, _ in imports_of(path)}
+    said = {node.value for node in nodes_of(path) if isinstance(node, ast.Expr)}
+    for node in nodes_of(path):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in said:
+            found.update(re.findall(r"\btreadle(?:\.\w+)+", node.value))
+    return found
+
+
+def unreached(files: Mapping[str, Path], entrances: Iterable[str]) -> list[str]:
+    """Modules to which nothing leads; a package counts with any module in it."""
+    found: set[str] = set()
+    following = [name for name in entrances if name in files]
+    while following:
+        name = following.pop()
+        if name not in found:
+            found.add(name)
+            following += [other for other in leads_to(files[name]) if other in files]
+    return sorted(name for name in files if not any(is_below(one, [name]) for one in found))
+
+
+def test_every_module_is_reached() -> None:
+    """From ``import treadle``, the command line or ``treadle.torch``: the rest belongs to tests or tools."""
+    files = {module_name(path): path for path in modules()}
+    assert unreached(files, {*ENTRANCES, *loaded_by_name()}) == []
+
+
+def test_modules_that_only_others_of_their_kind_import_are_found(tmp_path: Path) -> None:
+    """Two modules that import each other, and nobody else them."""
+    texts = {"": "import treadle.a", "b": "import treadle.c", "c": "from treadle import b"}
+    texts["a"] = '"""Mentions treadle.b only."""'
+    files = {}
+    for name, text in texts.items():
+        files[f"treadle.{name}".rstrip(".")] = tmp_path / f"{name or '__init__'}.py"
+        (tmp_path / f"{name or '__init__'}.py").write_text(text)
+    assert unreached(files, ["treadle"]) == ["treadle.b", "treadle.c"]
