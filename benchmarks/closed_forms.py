@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import treadle.synthesis.trees.tight_cuts.layers as layers
+import treadle.synthesis.trees.tight_cuts.layer_solution as layers
 from treadle.errors import TreadleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.trees.budget import TreeBudget
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
+from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import Topology, TopologyBuilder, parse, with_failed_links
 from treadle.verification.schedules import verify
 

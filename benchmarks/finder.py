@@ -20,7 +20,7 @@ import numpy as np
 
 from treadle.finder.bases import least_circulant_diameter
 from treadle.finder.construction import notation, summary_letters
-from treadle.finder.search import Candidate, Finder
+from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.synthesis.steps.baselines import best_chunk_count, double_binary_tree_time_s
 from treadle.synthesis.steps.baselines.binary_trees import published_tree_time_s
@@ -44,7 +44,7 @@ def finder(tables: Tables, *, bidirectional: bool = False) -> Finder:
     return Finder(tables.bases, bidirectional=bidirectional)
 
 
-def allreduce_us(candidate: Candidate, size: int) -> float:
+def allreduce_us(candidate: FabricCandidate, size: int) -> float:
     """2 (T_L + T_B) of table 3.4, microseconds."""
     return 1e6 * (2 * candidate.steps * ALPHA_S + float(candidate.t_b_both) * size / BYTES_PER_S)
 
@@ -73,7 +73,7 @@ def print_table_a1(tables: Tables) -> None:
             print(f"N={n:5} {candidate.steps:3} {float(candidate.t_b_both / 2):.4f}  {name}")
 
 
-def winners(search: Finder, nodes: int, size: int) -> Iterator[tuple[int, Candidate]]:
+def winners(search: Finder, nodes: int, size: int) -> Iterator[tuple[int, FabricCandidate]]:
     """The fastest candidate at d = 4 for every N."""
     for n in range(2, nodes + 1):
         yield n, min(search.frontier(n, 4), key=lambda c: allreduce_us(c, size))

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from engines import missing_engines, skipped_against_orders
-from live_report import LiveReport
-from own_folders import WriteGuard
+from harness.live_report import LiveReport
+from harness.own_folders import WriteGuard
 
 settings.register_profile(
     "treadle", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -25,7 +25,7 @@ def test_right():
 """
 
 CONFTEST = """
-from live_report import LiveReport
+from harness.live_report import LiveReport
 
 def pytest_sessionstart(session):
     plugins = session.config.pluginmanager

@@ -13,7 +13,7 @@ from treadle.finder.construction import Base, Scheduler
 from treadle.finder.evaluate import call_seconds, cheapest_sequence, group_figures
 from treadle.finder.measure import Option, measured_options
 from treadle.finder.predict import Performance
-from treadle.finder.search import Candidate
+from treadle.finder.search import FabricCandidate
 from treadle.finder.workload import Call, Exchange, Network
 
 NETWORK = Network(alpha_s=10e-6, bandwidth_bytes_per_s=12_500_000_000)
@@ -22,7 +22,7 @@ NETWORK = Network(alpha_s=10e-6, bandwidth_bytes_per_s=12_500_000_000)
 def option(text: str, nodes: int, degree: int, steps: int) -> Option:
     base = Base(text, text, Scheduler.BFB, "test")
     rough = Performance(nodes, degree, steps, Fraction(9), None, None, True, False, True, True, False, False)
-    (found,) = measured_options([Candidate(base, rough, rough)])
+    (found,) = measured_options([FabricCandidate(base, rough, rough)])
     return found
 
 

@@ -13,7 +13,7 @@ from treadle.finder.build import build
 from treadle.finder.construction import Base, DegreeExpansion, Parallel, Scheduler, expression, notation
 from treadle.finder.measure import measured_options
 from treadle.finder.predict import Performance
-from treadle.finder.search import Candidate, Finder, pareto
+from treadle.finder.search import FabricCandidate, Finder, pareto
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import t_b
@@ -68,7 +68,7 @@ def test_every_entry_can_be_built_and_is_as_promised(degree: int, bidirectional:
             check_candidate(candidate, bidirectional=bidirectional)
 
 
-def check_candidate(candidate: Candidate, *, bidirectional: bool) -> None:
+def check_candidate(candidate: FabricCandidate, *, bidirectional: bool) -> None:
     name = notation(candidate.construction)
     for direction, kind, figures in (
         (Direction.BROADCAST, CollectiveKind.ALLGATHER, candidate.gather),
@@ -132,9 +132,9 @@ def test_line_graphs_that_may_turn_out_better_are_measured() -> None:
     rival_graph = Base("de_bruijn(2, 4)", "DBJ(2,4)", Scheduler.BFB, "de Bruijn")
     figures = replace(plain.gather, nodes=16, steps=4, t_b=Fraction(1), diameter=4, is_exact=True)
 
-    def bases(nodes: int, degree: int) -> Iterator[Candidate]:
+    def bases(nodes: int, degree: int) -> Iterator[FabricCandidate]:
         if degree == 2:
-            yield from {8: [plain], 16: [Candidate(rival_graph, figures, figures, True)]}.get(nodes, [])
+            yield from {8: [plain], 16: [FabricCandidate(rival_graph, figures, figures, True)]}.get(nodes, [])
 
     search = Finder(bases)
     front = search.frontier(16, 2)
@@ -186,7 +186,7 @@ def test_both_directions_are_measured() -> None:
     """Pi(3,50) gathers faster than it reduces; a rough candidate gets the exact figures of each."""
     base = Base("generalized_kautz(3, 50)", "Pi(3,50)", Scheduler.BFB, "test")
     rough = Performance(50, 3, 9, Fraction(9), None, None, True, True, False, False, False, False)
-    (option,) = measured_options([Candidate(base, rough, rough)])
+    (option,) = measured_options([FabricCandidate(base, rough, rough)])
     topology = parse("generalized_kautz(3, 50)")
     assert option.candidate.gather.t_b == bfb_value(topology).t_b
     assert option.candidate.reduce.t_b == bfb_reduce_scatter_value(topology).t_b

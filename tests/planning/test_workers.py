@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from joblib.parallel import get_active_backend
 
-from dask_cluster import dask_cluster
+from harness.dask_cluster import dask_cluster
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, TreadleError

@@ -16,8 +16,8 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.synthesis.alltoall import RateResult, check_flow, optimal_rate
 from treadle.synthesis.alltoall.rate.exact_rate import exact_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths
-from treadle.synthesis.alltoall.routes.layers import lash_layers
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
+from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes
 from treadle.synthesis.alltoall.steps.pipelined import pipelined
 from treadle.topologies import parse

@@ -16,7 +16,6 @@ from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.trees.budget import TreeBudget
 from treadle.synthesis.trees.fixed_trees import fixed_trees_optimum, floor_capacities
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.optimality import optimum
@@ -27,6 +26,7 @@ from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, deco
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition
 from treadle.synthesis.trees.tight_cuts.trimming import trim
+from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import parse
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.verification.schedules import Report, verify

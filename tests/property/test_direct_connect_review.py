@@ -13,14 +13,14 @@ from treadle.finder.construction import Base, Scheduler
 from treadle.finder.evaluate import call_seconds, cheapest_sequence, group_figures
 from treadle.finder.measure import Option
 from treadle.finder.predict import Performance
-from treadle.finder.search import Candidate
+from treadle.finder.search import FabricCandidate
 from treadle.finder.workload import Call, Exchange, Network
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.bfb import bfb_schedule
 from treadle.synthesis.steps.exact import synthesise_exact
-from treadle.synthesis.steps.exact.problem import exact_problem
+from treadle.synthesis.steps.exact.exact_problem import exact_problem
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 
@@ -64,7 +64,7 @@ def test_reduce_scatter_in_groups_is_told_by_trees_of_the_transpose() -> None:
     """The links into a group need not be able to do what those out of it can."""
     text = "kautz(2, 2)"
     rough = Performance(12, 2, 3, Fraction(9), None, None, True, False, True, False, False, False)
-    option = Option(Candidate(Base(text, text, Scheduler.BFB, "test"), rough, rough), None)
+    option = Option(FabricCandidate(Base(text, text, Scheduler.BFB, "test"), rough, rough), None)
     call = Call(Exchange.REDUCE_SCATTER, 12, group_size=4)
     figures = group_figures(option, call.groups(12))
     assert (figures.t_b, figures.t_b_reduce) == (Fraction(3, 2), Fraction(5, 2))

@@ -1,7 +1,6 @@
 """Small factored forests, made by cutting fabrics at given sets and solving the pieces one by one.
 
-The pieces are solved by removing their relays with the outside world as one more terminal, and packing trees
-in what is left of the inside. Nothing is shared with the solver of large fabrics or the expansion.
+Relays are removed with the outside world as one more terminal; nothing is shared with solver and expansion.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind
-from treadle.synthesis.trees.budget import TreeBudget
+from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 _SHARDED = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)

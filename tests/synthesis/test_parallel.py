@@ -14,7 +14,7 @@ import pytest
 from distributed import Client, LocalCluster
 from joblib import parallel_config
 
-from dask_cluster import dask_cluster
+from harness.dask_cluster import dask_cluster
 from treadle.schedules.collective import Collective, CollectiveKind, Demands, on_all_ranks
 from treadle.synthesis.alltoall.rate.decomposed import children_mcf
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools.finder.sizes import parse_sizes
 from treadle.errors import TreadleError
-from treadle.finder.search import Candidate, Finder
+from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.searches.line_graph_library import (
     LineGraphEntry,
     library_text,
@@ -34,7 +34,7 @@ def unknown_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, 
     """
     tables = shipped_tables(line_graphs=False)
     finder = Finder(tables.bases)
-    known: dict[tuple[int, int], list[Candidate]] = {}
+    known: dict[tuple[int, int], list[FabricCandidate]] = {}
     kept: list[LineGraphEntry] = []
     for entry in pareto_entries(entries):
         place = entry.nodes, entry.degree

@@ -8,10 +8,10 @@ from math import isqrt
 
 from treadle.finder.construction import Base, Scheduler
 from treadle.finder.predict import Performance
-from treadle.finder.search import Candidate
+from treadle.finder.search import FabricCandidate
 
 
-def closed_form_bases(nodes: int, degree: int) -> Iterator[Candidate]:
+def closed_form_bases(nodes: int, degree: int) -> Iterator[FabricCandidate]:
     """Every base of that size whose figures have a closed form, the plainest first."""
     if nodes < 2 or degree < 1:
         return
@@ -32,7 +32,7 @@ def bandwidth_optimal(
     is_simple: bool = True,
     cycle: int | None = None,
     is_reverse_symmetric: bool = True,
-) -> Candidate:
+) -> FabricCandidate:
     """A base whose schedules are bandwidth-optimal both ways.
 
     Line graphs of bidirectional ones with two neighbours meet Theorem 7 exactly (`treadle.finder.predict`).
@@ -50,14 +50,14 @@ def bandwidth_optimal(
         is_bidirectional=is_bidirectional,
         has_exact_line_graphs=is_bidirectional and nodes > 2 and base.scheduler is Scheduler.BFB,
     )
-    return Candidate(base, figures, figures, is_reverse_symmetric)
+    return FabricCandidate(base, figures, figures, is_reverse_symmetric)
 
 
 def _base(expression: str, notation: str, family: str) -> Base:
     return Base(expression, notation, Scheduler.BFB, family)
 
 
-def _dense(n: int, d: int) -> Iterator[Candidate]:
+def _dense(n: int, d: int) -> Iterator[FabricCandidate]:
     """Complete, complete bipartite, directed circulant of d + 2 nodes: Moore- and bandwidth-optimal."""
     if n == d + 1:
         base = _base(f"complete({n})", f"K{n}", "complete")
@@ -72,7 +72,7 @@ def _dense(n: int, d: int) -> Iterator[Candidate]:
         yield bandwidth_optimal(base, n, d, 2)
 
 
-def _rings(n: int, d: int) -> Iterator[Candidate]:
+def _rings(n: int, d: int) -> Iterator[FabricCandidate]:
     """Rings; bandwidth-optimal for any size (section A.6.1). Parallel links come from `parallel_of`."""
     if d == 2 and n >= 3:
         base = _base(f"bi_ring(2, {n})", f"BiRing(2,{n})", "ring")
@@ -82,7 +82,7 @@ def _rings(n: int, d: int) -> Iterator[Candidate]:
         yield bandwidth_optimal(base, n, d, n - 1, is_bidirectional=n == 2, cycle=n)
 
 
-def _circulants(n: int, d: int) -> Iterator[Candidate]:
+def _circulants(n: int, d: int) -> Iterator[FabricCandidate]:
     """C(n, {m, m + 1}): the least diameter of degree-4 circulants, bandwidth-optimal (section A.6.4)."""
     if d == 4 and n > 6:
         m = least_circulant_diameter(n)
@@ -98,7 +98,7 @@ _DISTANCE_REGULAR = {
 """Diameter of the degree-4 distance-regular graph of each size (table A.2)."""
 
 
-def _distance_regular(n: int, d: int) -> Iterator[Candidate]:
+def _distance_regular(n: int, d: int) -> Iterator[FabricCandidate]:
     """Bandwidth-optimal by Theorem 18 (section A.6.3)."""
     if d == 4 and n in _DISTANCE_REGULAR:
         base = _base(f"distance_regular(4, {n})", f"DistReg(4,{n})", "distance-regular")
@@ -115,7 +115,7 @@ _EXACT = (
 """Bandwidth-optimal bases whose schedules come from exact synthesis (table A.3)."""
 
 
-def _exact(n: int, d: int) -> Iterator[Candidate]:
+def _exact(n: int, d: int) -> Iterator[FabricCandidate]:
     for nodes, degree, expression, notation, steps, symmetric in _EXACT:
         if (nodes, degree) == (n, d):
             base = Base(expression, notation, Scheduler.EXACT, "exact synthesis")

@@ -10,7 +10,7 @@ from functools import cached_property
 from treadle.finder.build import build
 from treadle.finder.construction import Base, Scheduler, expression, is_breadth_first, notation
 from treadle.finder.predict import Performance
-from treadle.finder.search import Candidate, pareto
+from treadle.finder.search import FabricCandidate, pareto
 from treadle.schedules.steps.step_cost import step_loads
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
@@ -64,7 +64,7 @@ class Option:
 
     Parameters
     ----------
-    candidate : Candidate
+    candidate : FabricCandidate
         Its figures are those of the schedules.
     distances : tuple of int, optional
         Ordered pairs of nodes at each distance; None for very large fabrics.
@@ -72,7 +72,7 @@ class Option:
         Of an all-to-all, where it was computed.
     """
 
-    candidate: Candidate
+    candidate: FabricCandidate
     distances: tuple[int, ...] | None
     flow: FlowRate | None = None
 
@@ -128,7 +128,7 @@ class Option:
         return parse(self.expression)
 
 
-def measured_options(candidates: Iterable[Candidate]) -> tuple[Option, ...]:
+def measured_options(candidates: Iterable[FabricCandidate]) -> tuple[Option, ...]:
     """Candidates with exact figures, Pareto-efficient ones only, by rising steps.
 
     A construction that is not scheduled by breadth-first broadcast is also offered with that: it never takes
@@ -139,7 +139,7 @@ def measured_options(candidates: Iterable[Candidate]) -> tuple[Option, ...]:
     return tuple(Option(candidate, _distances(candidate)) for candidate in kept)
 
 
-def _exact(candidate: Candidate) -> Iterator[Candidate]:
+def _exact(candidate: FabricCandidate) -> Iterator[FabricCandidate]:
     construction = candidate.construction
     if not is_quick_breadth_first(candidate.gather.nodes, candidate.gather.degree):
         yield candidate
@@ -151,7 +151,7 @@ def _exact(candidate: Candidate) -> Iterator[Candidate]:
         yield _with_breadth_first(replace(candidate, construction=base))
 
 
-def _with_breadth_first(candidate: Candidate) -> Candidate:
+def _with_breadth_first(candidate: FabricCandidate) -> FabricCandidate:
     topology = parse(expression(candidate.construction))
     forward = bfb_value(topology)
     gather = replace(
@@ -167,7 +167,7 @@ def _with_breadth_first(candidate: Candidate) -> Candidate:
     return replace(candidate, gather=gather, reduce=reduce)
 
 
-def _with_built(candidate: Candidate) -> Candidate:
+def _with_built(candidate: FabricCandidate) -> FabricCandidate:
     return replace(
         candidate,
         gather=_built(candidate, candidate.gather, Direction.BROADCAST),
@@ -175,14 +175,14 @@ def _with_built(candidate: Candidate) -> Candidate:
     )
 
 
-def _built(candidate: Candidate, predicted: Performance, direction: Direction) -> Performance:
+def _built(candidate: FabricCandidate, predicted: Performance, direction: Direction) -> Performance:
     topology, steps = build(candidate.construction, direction)
     loads = sum(int(load.max()) for load in step_loads(topology, steps))
     t_b = Fraction(loads * predicted.degree, steps.n_chunks * predicted.nodes)
     return replace(predicted, steps=steps.n_steps, t_b=t_b, is_exact=True)
 
 
-def _distances(candidate: Candidate) -> tuple[int, ...] | None:
+def _distances(candidate: FabricCandidate) -> tuple[int, ...] | None:
     if candidate.gather.nodes > LARGEST_MEASURED:
         return None
     topology = parse(expression(candidate.construction))

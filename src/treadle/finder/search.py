@@ -28,12 +28,12 @@ from treadle.finder.predict import (
     line_graph_performance,
 )
 
-Bases = Callable[[int, int], Iterable["Candidate"]]
+Bases = Callable[[int, int], Iterable["FabricCandidate"]]
 """bases(nodes, degree): every known base of that size."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class FabricCandidate:
     """A fabric and its schedules, by predicted figures.
 
     Parameters
@@ -74,14 +74,14 @@ class Candidate:
 
 
 def _changed(
-    base: Candidate, construction: Construction, change: Callable[[Performance], Performance]
-) -> Candidate:
+    base: FabricCandidate, construction: Construction, change: Callable[[Performance], Performance]
+) -> FabricCandidate:
     gather = change(base.gather)
     reduce = gather if base.reduce is base.gather else change(base.reduce)
-    return Candidate(construction, gather, reduce, base.is_reverse_symmetric)
+    return FabricCandidate(construction, gather, reduce, base.is_reverse_symmetric)
 
 
-def line_graph_of(base: Candidate, times: int = 1) -> Candidate:
+def line_graph_of(base: FabricCandidate, times: int = 1) -> FabricCandidate:
     """L^times (Theorem 7), written as a higher line graph where the base is one already."""
     match base.construction:
         case LineGraph(of, before):
@@ -91,26 +91,26 @@ def line_graph_of(base: Candidate, times: int = 1) -> Candidate:
     return _changed(base, construction, lambda p: line_graph_performance(p, times))
 
 
-def degree_expansion_of(base: Candidate, copies: int) -> Candidate:
+def degree_expansion_of(base: FabricCandidate, copies: int) -> FabricCandidate:
     """G * copies (Theorem 11); G must have no self-loops."""
     construction = DegreeExpansion(base.construction, copies)
     return _changed(base, construction, lambda p: degree_expansion_performance(p, copies))
 
 
-def power_of(base: Candidate, exponent: int) -> Candidate:
+def power_of(base: FabricCandidate, exponent: int) -> FabricCandidate:
     """Cartesian power (Theorem 12)."""
     construction = Power(base.construction, exponent)
     return _changed(base, construction, lambda p: cartesian_power_performance(p, exponent))
 
 
-def product_of(*parts: Candidate) -> Candidate:
+def product_of(*parts: FabricCandidate) -> FabricCandidate:
     """Cartesian product (Theorem 13) of simple graphs with bandwidth-optimal breadth-first schedules."""
     factors: list[Construction] = []
     for part in parts:
         inner = part.construction
         factors += inner.factors if isinstance(inner, Product) else [inner]
     gather = cartesian_product_performance(*(part.gather for part in parts))
-    return Candidate(
+    return FabricCandidate(
         Product(tuple(sorted(factors, key=repr))),
         gather,
         gather,  # bandwidth-optimal both ways
@@ -118,7 +118,7 @@ def product_of(*parts: Candidate) -> Candidate:
     )
 
 
-def parallel_of(base: Candidate, times: int) -> Candidate:
+def parallel_of(base: FabricCandidate, times: int) -> FabricCandidate:
     """Every link `times` times over: the same steps and, in M/B, the same bandwidth time."""
     construction = Parallel(base.construction, times)
     return _changed(
@@ -128,7 +128,7 @@ def parallel_of(base: Candidate, times: int) -> Candidate:
     )
 
 
-def with_reverse_of(base: Candidate) -> Candidate:
+def with_reverse_of(base: FabricCandidate) -> FabricCandidate:
     """G and its transpose at once (section A.1.6); G must be reverse-symmetric."""
     return _changed(
         base,
@@ -146,15 +146,15 @@ def with_reverse_of(base: Candidate) -> Candidate:
     )
 
 
-Key = Callable[[Candidate], tuple[int | Fraction, ...]]
+Key = Callable[[FabricCandidate], tuple[int | Fraction, ...]]
 
 
-def pareto(candidates: Iterable[Candidate], key: Key) -> list[Candidate]:
+def pareto(candidates: Iterable[FabricCandidate], key: Key) -> list[FabricCandidate]:
     """Candidates that no other one beats: not worse in every entry of `key`, by rising key.
 
     Of equals the first stays.
     """
-    kept: list[tuple[tuple[int | Fraction, ...], Candidate]] = []
+    kept: list[tuple[tuple[int | Fraction, ...], FabricCandidate]] = []
     for values, candidate in sorted(((key(c), c) for c in candidates), key=lambda pair: pair[0]):
         if not any(_is_at_most(other, values) for other, _ in kept):
             kept.append((values, candidate))
@@ -165,12 +165,12 @@ def _is_at_most(one: tuple[int | Fraction, ...], other: tuple[int | Fraction, ..
     return all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def _figures(candidate: Candidate) -> tuple[int | Fraction, ...]:
+def _figures(candidate: FabricCandidate) -> tuple[int | Fraction, ...]:
     """What a user sees."""
     return candidate.steps, candidate.t_b_both
 
 
-def _usefulness(candidate: Candidate) -> tuple[int | Fraction, ...]:
+def _usefulness(candidate: FabricCandidate) -> tuple[int | Fraction, ...]:
     """What matters to further expansions: loops rule out degree expansion, asymmetry the reverse."""
     return (*_figures(candidate), candidate.gather.has_loops, not candidate.is_reverse_symmetric)
 
@@ -189,18 +189,18 @@ class Finder:
     def __init__(self, bases: Bases, *, bidirectional: bool = False) -> None:
         self._bases = bases
         self._bidirectional = bidirectional
-        self._kept: dict[tuple[int, int], list[Candidate]] = {}
-        self._factors: dict[tuple[int, int], Candidate | None] = {}
+        self._kept: dict[tuple[int, int], list[FabricCandidate]] = {}
+        self._factors: dict[tuple[int, int], FabricCandidate | None] = {}
         self._one_way = Finder(bases) if bidirectional else self
 
-    def frontier(self, nodes: int, degree: int) -> list[Candidate]:
+    def frontier(self, nodes: int, degree: int) -> list[FabricCandidate]:
         """Fabrics of `nodes` and `degree` that are Pareto-efficient in steps and bandwidth time.
 
         By rising steps; bandwidth time is that of reduce-scatter and allgather together.
         """
         return pareto(self._useful(nodes, degree), _figures)
 
-    def hopeful(self, nodes: int, degree: int, *, limit: int = 24) -> list[Candidate]:
+    def hopeful(self, nodes: int, degree: int, *, limit: int = 24) -> list[FabricCandidate]:
         """Candidates that the frontier leaves out but that may beat it once measured, by rising predictions.
 
         Their figures are upper bounds, such as those of line graphs of bases whose links do not come in
@@ -222,14 +222,14 @@ class Finder:
         }
         return sorted(hopes.values(), key=_figures)[:limit]
 
-    def _useful(self, nodes: int, degree: int) -> list[Candidate]:
+    def _useful(self, nodes: int, degree: int) -> list[FabricCandidate]:
         """The candidates worth expanding; recursion ends because nodes or degree shrink."""
         place = nodes, degree
         if place not in self._kept:
             self._kept[place] = pareto(self._candidates(nodes, degree), _usefulness)
         return self._kept[place]
 
-    def _candidates(self, nodes: int, degree: int) -> Iterator[Candidate]:
+    def _candidates(self, nodes: int, degree: int) -> Iterator[FabricCandidate]:
         yield from self._usable_bases(nodes, degree)
         factor = self._factor(nodes, degree)
         if factor is not None:
@@ -255,26 +255,26 @@ class Finder:
                 if part.is_reverse_symmetric:
                     yield with_reverse_of(part)
 
-    def _usable_bases(self, nodes: int, degree: int) -> Iterator[Candidate]:
+    def _usable_bases(self, nodes: int, degree: int) -> Iterator[FabricCandidate]:
         for base in self._bases(nodes, degree):
             if base.gather.is_bidirectional or not self._bidirectional:
                 yield base
 
-    def _factor(self, nodes: int, degree: int) -> Candidate | None:
+    def _factor(self, nodes: int, degree: int) -> FabricCandidate | None:
         """The candidate with the fewest steps of those that Theorem 13 lets multiply."""
         place = nodes, degree
         if place not in self._factors:
             self._factors[place] = self._best_factor(nodes, degree)
         return self._factors[place]
 
-    def _best_factor(self, nodes: int, degree: int) -> Candidate | None:
-        best: Candidate | None = None
+    def _best_factor(self, nodes: int, degree: int) -> FabricCandidate | None:
+        best: FabricCandidate | None = None
         for base in self._usable_bases(nodes, degree):
             figures = base.gather
             fits = figures.is_simple and figures.is_breadth_first and base.is_bandwidth_optimal
             if fits and (best is None or base.steps < best.steps):
                 best = base
-        pair: tuple[Candidate, Candidate] | None = None
+        pair: tuple[FabricCandidate, FabricCandidate] | None = None
         fewest = nodes if best is None else best.steps
         for part in _divisors(nodes):
             if part * part > nodes or part == nodes:

@@ -14,7 +14,7 @@ from math import lcm
 from treadle.finder.bases import closed_form_bases
 from treadle.finder.construction import Base, LineGraph, Scheduler
 from treadle.finder.predict import Performance
-from treadle.finder.search import Candidate
+from treadle.finder.search import FabricCandidate
 from treadle.finder.searches.cayley_library import LibraryEntry, load_library
 from treadle.finder.searches.line_graph_library import LineGraphEntry, load_line_graphs
 
@@ -32,9 +32,9 @@ class Tables:
     """
 
     figures: Mapping[str, Mapping[tuple[int, int], tuple[int, Fraction, Fraction]]]
-    library: Mapping[tuple[int, int], Sequence[Candidate]] = field(default_factory=dict)
+    library: Mapping[tuple[int, int], Sequence[FabricCandidate]] = field(default_factory=dict)
 
-    def bases(self, nodes: int, degree: int) -> Iterator[Candidate]:
+    def bases(self, nodes: int, degree: int) -> Iterator[FabricCandidate]:
         """Every known base of that size, closed forms included, the plainest first: what `Finder` takes."""
         yield from closed_form_bases(nodes, degree)
         yield from self.library.get((nodes, degree), ())
@@ -43,7 +43,7 @@ class Tables:
                 yield _from_figures(family, nodes, degree, rows[nodes, degree])
 
 
-def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fraction]) -> Candidate:
+def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fraction]) -> FabricCandidate:
     steps, t_b, t_b_reduce = row
     if family == "jellyfish":
         base = Base(f"jellyfish({n}, {d})", f"Jellyfish({d},{n})", Scheduler.BFB, "random regular")
@@ -68,14 +68,14 @@ def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fractio
         has_exact_line_graphs=False,
     )
     reduce = replace(gather, t_b=t_b_reduce) if t_b_reduce != t_b else gather
-    return Candidate(base, gather, reduce, is_reverse_symmetric=family == "jellyfish")
+    return FabricCandidate(base, gather, reduce, is_reverse_symmetric=family == "jellyfish")
 
 
 @cache
 def shipped_tables(*, line_graphs: bool = True) -> Tables:
     """The data files of the package, with or without the library of line graphs; read once, never changed."""
     text = resources.files("treadle.finder").joinpath("data", _FILE).read_text("utf-8")
-    library: dict[tuple[int, int], list[Candidate]] = {}
+    library: dict[tuple[int, int], list[FabricCandidate]] = {}
     for entry in load_library():
         library.setdefault((entry.nodes, entry.degree), []).append(candidate_of_cayley(entry))
     for found in load_line_graphs() if line_graphs else ():
@@ -104,7 +104,7 @@ def candidate_of_cayley(entry: LibraryEntry) -> Candidate:
     )
     base = Base(entry.expression, _short(entry.expression), Scheduler.BFB, "Cayley")
     symmetric = entry.bidirectional or entry.expression.startswith("abelian")
-    return Candidate(base, figures, figures, symmetric)
+    return FabricCandidate(base, figures, figures, symmetric)
 
 
 def candidate_of_line_graph(entry: LineGraphEntry) -> Candidate:
@@ -124,7 +124,7 @@ def candidate_of_line_graph(entry: LineGraphEntry) -> Candidate:
     )
     reduce = gather if entry.reduce_t_b == entry.gather_t_b else replace(gather, t_b=entry.reduce_t_b)
     base = Base(entry.base, _short(entry.base), Scheduler.BFB, "Cayley")
-    return Candidate(LineGraph(base, entry.power), gather, reduce)
+    return FabricCandidate(LineGraph(base, entry.power), gather, reduce)
 
 
 def _short(expression: str) -> str:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from treadle.planning.designing.design import DesignRow as DesignRow
     from treadle.planning.designing.design import design as design
     from treadle.planning.designing.design import design_plan as design_plan
-    from treadle.planning.designing.fabric import DistanceFacts as DistanceFacts
-    from treadle.planning.designing.fabric import FabricFacts as FabricFacts
-    from treadle.planning.designing.fabric import FactLimits as FactLimits
-    from treadle.planning.designing.fabric import SizeBounds as SizeBounds
     from treadle.planning.designing.fabric import describe_fabric as describe_fabric
     from treadle.planning.designing.fabric_facts import fabric_summary as fabric_summary
+    from treadle.planning.designing.fabric_values import DistanceFacts as DistanceFacts
+    from treadle.planning.designing.fabric_values import FabricFacts as FabricFacts
+    from treadle.planning.designing.fabric_values import FactLimits as FactLimits
+    from treadle.planning.designing.fabric_values import SizeBounds as SizeBounds
     from treadle.planning.judging.point_to_point import Shortfall as Shortfall
     from treadle.planning.judging.verification import UnverifiedPlanError as UnverifiedPlanError
     from treadle.planning.judging.verification import VerifyResult as VerifyResult

@@ -18,7 +18,7 @@ from treadle.runtime.mpi_c import (
     launch_environment,
     run_interpreter,
 )
-from treadle.testbed.layout import ADDRESS_BLOCK, Layout, rank_nodes
+from treadle.testbed.layout import ADDRESS_BLOCK, EmulatedLayout, rank_nodes
 
 EAGER_BYTES = 16_000_000
 """Messages up to this size leave at once: waiting for the receiver's word halves the bandwidth of a link."""
@@ -48,7 +48,7 @@ def run_program(
     program: Program,
     sizes: Sequence[int],
     *,
-    layout: Layout,
+    layout: EmulatedLayout,
     folder: Path,
     mpi: MpiInstallation,
     interpreter: Path,
@@ -62,7 +62,7 @@ def run_program(
     program : Program
     sizes : sequence of int
         Bytes of the larger per-rank buffer; elements are float32.
-    layout : Layout
+    layout : EmulatedLayout
         Of a network that is up.
     folder : Path
         For temporary files.
@@ -97,7 +97,7 @@ def run_program(
     return run_interpreter(quoted, environment=environment, n_sizes=len(sizes), limit_s=timing.limit_s)
 
 
-def agent_script(layout: Layout, folder: Path) -> str:
+def agent_script(layout: EmulatedLayout, folder: Path) -> str:
     """What takes the place of ssh: a shell line is run in the namespace of a node, under its name."""
     cases = "\n".join(
         f"  {layout.host_name(node)}) space={name};;" for node, name in enumerate(layout.namespaces)
@@ -114,7 +114,7 @@ def agent_script(layout: Layout, folder: Path) -> str:
     )
 
 
-def mpi_command(layout: Layout, agent: Path, program: Program, mpi: MpiInstallation) -> list[str]:
+def mpi_command(layout: EmulatedLayout, agent: Path, program: Program, mpi: MpiInstallation) -> list[str]:
     """The launcher's words; it runs on node 0 itself.
 
     Notes

@@ -26,7 +26,7 @@ _QUEUE_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True)
-class Cable:
+class VethPair:
     """A veth pair between two nodes, with the rate of each direction in bytes/s; 0: not shaped.
 
     The unshaped direction of a one-way link carries nothing: no route leads over it.
@@ -39,20 +39,20 @@ class Cable:
 
 
 @dataclass(frozen=True)
-class Layout:
+class EmulatedLayout:
     """An emulated network.
 
     Parameters
     ----------
     namespaces : tuple of str
         Name of each node's network namespace.
-    cables : tuple of Cable
+    cables : tuple of VethPair
     next_hop : tuple of tuple of int
         next_hop[u][v]: the neighbour to which u forwards packets for v; u itself for u = v.
     """
 
     namespaces: tuple[str, ...]
-    cables: tuple[Cable, ...]
+    cables: tuple[VethPair, ...]
     next_hop: tuple[tuple[int, ...], ...]
 
     def address(self, node: int) -> str:
@@ -104,7 +104,7 @@ def link_rates(topology: Topology, rate_bytes_per_s: int) -> dict[tuple[int, int
     return rates
 
 
-def make_layout(topology: Topology, rate_bytes_per_s: int, *, prefix: str) -> Layout:
+def make_layout(topology: Topology, rate_bytes_per_s: int, *, prefix: str) -> EmulatedLayout:
     """Plan the emulation of a direct-connect fabric.
 
     Parameters
@@ -123,11 +123,11 @@ def make_layout(topology: Topology, rate_bytes_per_s: int, *, prefix: str) -> La
     """
     rates = link_rates(topology, rate_bytes_per_s)
     cables = [
-        Cable(tail, head, rate, rates.get((head, tail), 0))
+        VethPair(tail, head, rate, rates.get((head, tail), 0))
         for (tail, head), rate in sorted(rates.items())
         if tail < head or (head, tail) not in rates
     ]
-    return Layout(
+    return EmulatedLayout(
         namespaces=tuple(f"{prefix}-{node}" for node in range(topology.n_nodes)),
         cables=tuple(cables),
         next_hop=_next_hops(topology, set(rates)),
@@ -157,7 +157,7 @@ def _next_hops(topology: Topology, links: set[tuple[int, int]]) -> tuple[tuple[i
     return tuple(map(tuple, table))
 
 
-def check_paths(topology: Topology, program: Program, layout: Layout) -> None:
+def check_paths(topology: Topology, program: Program, layout: EmulatedLayout) -> None:
     """Raise ScheduleError if a send goes along other links than packets between the two ranks would."""
     done: set[tuple[int, int, int]] = set()
     owners = program.operation_rank.tolist()
@@ -177,7 +177,7 @@ def check_paths(topology: Topology, program: Program, layout: Layout) -> None:
             )
 
 
-def _routed(layout: Layout, tail: int, head: int) -> list[int]:
+def _routed(layout: EmulatedLayout, tail: int, head: int) -> list[int]:
     nodes = []
     while tail != head:
         tail = layout.next_hop[tail][head]
@@ -193,7 +193,7 @@ class Command:
     lines: tuple[str, ...] = ()
 
 
-def set_up_commands(layout: Layout) -> list[Command]:
+def set_up_commands(layout: EmulatedLayout) -> list[Command]:
     """Everything that brings the network up, in order.
 
     Notes
@@ -232,7 +232,7 @@ _SETTINGS = (
 )
 
 
-def _addressing(layout: Layout, node: int) -> list[str]:
+def _addressing(layout: EmulatedLayout, node: int) -> list[str]:
     own = layout.address(node)
     links = _interfaces(layout, node)
     lines = [
@@ -250,7 +250,7 @@ def _addressing(layout: Layout, node: int) -> list[str]:
     return lines
 
 
-def _shaping(layout: Layout, node: int) -> list[str]:
+def _shaping(layout: EmulatedLayout, node: int) -> list[str]:
     lines = []
     for number, _, rate in _interfaces(layout, node):
         if rate:
@@ -266,8 +266,8 @@ def burst_bytes(rate_bytes_per_s: int) -> int:
     return max(int(rate_bytes_per_s * _BURST_S), _MIN_BURST)
 
 
-def _interfaces(layout: Layout, node: int) -> list[tuple[int, int, int]]:
-    """Cable number, neighbour and rate out of the node, of each of its cables."""
+def _interfaces(layout: EmulatedLayout, node: int) -> list[tuple[int, int, int]]:
+    """Number of the pair, neighbour and rate out of the node, of each of its cables."""
     found = []
     for number, cable in enumerate(layout.cables):
         if cable.one == node:
@@ -282,7 +282,7 @@ def rank_nodes(program: Program) -> Sequence[int]:
     return [int(node) for node in program.nodes]
 
 
-def describe(layout: Layout) -> Mapping[str, object]:
+def describe(layout: EmulatedLayout) -> Mapping[str, object]:
     """Counts for reports."""
     return {
         "nodes": len(layout.namespaces),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.runtime.signals import signals_interrupt, signals_wait
-from treadle.testbed.layout import Command, Layout, set_up_commands
+from treadle.testbed.layout import Command, EmulatedLayout, set_up_commands
 
 _NAME = re.compile(r"treadle-(\d+)-(\d+)-[0-9a-f]{6}(-\d+)?")
 _TOOLS = ("ip", "tc", "unshare", "sh")
@@ -63,7 +63,7 @@ def require() -> None:
 
 
 @contextlib.contextmanager
-def network(layout: Layout, prefix: str) -> Iterator[Path]:
+def network(layout: EmulatedLayout, prefix: str) -> Iterator[Path]:
     """The network of a layout, for as long as the context lasts.
 
     Yields

@@ -13,7 +13,6 @@ from treadle.topologies.catalogue.cayley import (
 from treadle.topologies.catalogue.circulants import circulant, directed_circulant
 from treadle.topologies.catalogue.clusters import fat_tree, leaf_spine, pods, rail_optimized
 from treadle.topologies.catalogue.distance_regular import (
-    IntersectionArray,
     affine_plane,
     crown,
     distance_regular,
@@ -22,7 +21,6 @@ from treadle.topologies.catalogue.distance_regular import (
     generalized_quadrangle,
     heawood_distance_3,
     heawood_line,
-    intersection_array,
     octahedron,
     odd_graph,
     paley,
@@ -79,6 +77,7 @@ from treadle.topologies.files import (
     topology_from_json,
     topology_hash,
 )
+from treadle.topologies.intersection_arrays import IntersectionArray, intersection_array
 from treadle.topologies.moore import (
     all_to_all_limit,
     bandwidth_optimum,

@@ -281,7 +281,7 @@ def link_map(topology: Topology, other: Topology, mapping: Int32Array) -> Int32A
 
 
 @dataclass
-class _Level:
+class _SearchNode:
     """A node of the search: stable colours on both sides, and the candidates still to try."""
 
     ours: Colours
@@ -329,7 +329,7 @@ def _search(
     return None
 
 
-def _is_hopeless(other: Topology, level: _Level, budget: Budget) -> bool:
+def _is_hopeless(other: Topology, level: _SearchNode, budget: Budget) -> bool:
     """Whether one image failed for the first node and automorphisms make all images alike."""
     if level.tried != 1 or len(np.unique(level.theirs)) > 1:
         return False
@@ -349,13 +349,13 @@ def _marked(colours: Colours, place: int) -> Colours:
 
 def _entered(
     one: MergedFabric, two: MergedFabric, ours: Colours, theirs: Colours, budget: Budget
-) -> _Level | None:
+) -> _SearchNode | None:
     refined, trace = refine(one, ours, budget)
     same = refine_like(two, theirs, trace, budget)
-    return None if same is None else _Level(refined, same)
+    return None if same is None else _SearchNode(refined, same)
 
 
-def _branch(graph: MergedFabric, level: _Level, budget: Budget) -> bool:
+def _branch(graph: MergedFabric, level: _SearchNode, budget: Budget) -> bool:
     """Choose a class to tell apart, in the largest cell, and list its candidates; False if all are apart.
 
     The largest cell, because small ones come from local symmetries that seldom decide anything.
@@ -373,11 +373,11 @@ def _branch(graph: MergedFabric, level: _Level, budget: Budget) -> bool:
     return True
 
 
-def _descended(two: MergedFabric, level: _Level, place: int, budget: Budget) -> _Level | None:
+def _descended(two: MergedFabric, level: _SearchNode, place: int, budget: Budget) -> _SearchNode | None:
     """The level below, where the chosen class becomes `place`; None if the colours then differ."""
     assert level.marked is not None
     theirs = refine_like(two, _marked(level.theirs, place), level.trace, budget)
-    return None if theirs is None else _Level(level.marked, theirs)
+    return None if theirs is None else _SearchNode(level.marked, theirs)
 
 
 def _completed(
@@ -385,7 +385,7 @@ def _completed(
     other: Topology,
     one: MergedFabric,
     two: MergedFabric,
-    level: _Level,
+    level: _SearchNode,
     pinned: list[tuple[int, int]],
 ) -> Int32Array | None:
     """The map that pairs classes of equal colours in order, if it is an isomorphism.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from treadle.schedules.collective import CollectiveKind
-from treadle.torch.engine import Call, Engine
+from treadle.torch.engine import Engine, TensorCall
 from treadle.torch.reductions import TensorReduction
 
 
@@ -26,7 +26,9 @@ def are_alike(*tensors: Tensor) -> bool:
 def allreduce(engine: Engine, tensor: Tensor, how: TensorReduction, timeout: timedelta | None) -> None:
     """Combine the tensors of all ranks, in place."""
     flat = _flat(tensor)
-    call = Call(CollectiveKind.ALLREDUCE, flat.numel(), flat, flat, True, reduction=how, timeout=timeout)
+    call = TensorCall(
+        CollectiveKind.ALLREDUCE, flat.numel(), flat, flat, True, reduction=how, timeout=timeout
+    )
     engine.run(call)
     _put_back(flat, tensor)
 
@@ -37,7 +39,7 @@ def allgather(engine: Engine, output: Tensor, own: Tensor, rank: int, timeout: t
     shard = flat[rank * own.numel() : (rank + 1) * own.numel()]
     if shard.data_ptr() != own.data_ptr():
         shard.copy_(own.reshape(-1))
-    engine.run(Call(CollectiveKind.ALLGATHER, flat.numel(), shard, flat, True, timeout=timeout))
+    engine.run(TensorCall(CollectiveKind.ALLGATHER, flat.numel(), shard, flat, True, timeout=timeout))
     _put_back(flat, output)
 
 
@@ -58,14 +60,14 @@ def reduce_scatter(
     if _overlap(source, target):
         target = torch.empty_like(target)
     kind = CollectiveKind.REDUCE_SCATTER
-    engine.run(Call(kind, source.numel(), source, target, False, reduction=how, timeout=timeout))
+    engine.run(TensorCall(kind, source.numel(), source, target, False, reduction=how, timeout=timeout))
     _put_back(target, output)
 
 
 def alltoall(engine: Engine, output: Tensor, whole: Tensor, timeout: timedelta | None) -> None:
     """Exchange equal parts: part v goes to rank v, part u of the result comes from rank u."""
     source, target = _flat(whole), _flat(output)
-    engine.run(Call(CollectiveKind.ALLTOALL, source.numel(), source, target, False, timeout=timeout))
+    engine.run(TensorCall(CollectiveKind.ALLTOALL, source.numel(), source, target, False, timeout=timeout))
     _put_back(target, output)
 
 
@@ -81,7 +83,9 @@ def alltoall_list(
 def broadcast(engine: Engine, tensor: Tensor, root: int, timeout: timedelta | None) -> None:
     """Put the root's tensor into all others."""
     flat = _flat(tensor)
-    engine.run(Call(CollectiveKind.BROADCAST, flat.numel(), flat, flat, True, root=root, timeout=timeout))
+    engine.run(
+        TensorCall(CollectiveKind.BROADCAST, flat.numel(), flat, flat, True, root=root, timeout=timeout)
+    )
     _put_back(flat, tensor)
 
 
@@ -98,7 +102,7 @@ def reduce(
     flat = _flat(tensor)
     result = torch.empty_like(flat) if is_root else flat
     kind = CollectiveKind.REDUCE
-    engine.run(Call(kind, flat.numel(), flat, result, False, root=root, reduction=how, timeout=timeout))
+    engine.run(TensorCall(kind, flat.numel(), flat, result, False, root=root, reduction=how, timeout=timeout))
     if is_root:
         tensor.copy_(result.view_as(tensor))
 

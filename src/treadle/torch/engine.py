@@ -38,7 +38,7 @@ class NoPlanError(Exception):
 
 
 @dataclass(frozen=True)
-class Call:
+class TensorCall:
     """A collective on flat tensors.
 
     Parameters
@@ -103,7 +103,7 @@ class Engine:
         if self._failure:
             raise DistBackendError(self._failure)
 
-    def run(self, call: Call) -> None:
+    def run(self, call: TensorCall) -> None:
         """Run a collective.
 
         Raises
@@ -127,13 +127,13 @@ class Engine:
         if problem:
             self._fail(f"{call.kind} of {format_size(call.size_bytes)}", problem)
 
-    def _part(self, call: Call) -> RankPart:
+    def _part(self, call: TensorCall) -> RankPart:
         try:
             return self._source.part(call.kind, call.root, call.size_bytes, in_place=call.in_place)
         except TreadleError as error:
             raise NoPlanError(str(error)) from None
 
-    def _carry_out(self, call: Call, part: RankPart) -> None:
+    def _carry_out(self, call: TensorCall, part: RankPart) -> None:
         timeout = call.timeout or self._group.timeout
         deadline = monotonic() + timeout.total_seconds()
         if self._transport is None:

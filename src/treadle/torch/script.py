@@ -180,7 +180,7 @@ class _Compiler:
         ]
         self._unposted = deque(unit for unit in reductions if self._length(unit))
         largest = max((self._length(unit) for unit in reductions), default=0)
-        self._spare = _Ring(max(spare_elements, largest))
+        self._spare = _RingMemory(max(spare_elements, largest))
 
     def _unit(self, operation: int, piece: int) -> _Unit:
         is_cut = self._layout.n_slices > 1
@@ -374,7 +374,7 @@ class _Addresses:
         return Span(self._area, start + shift, end + shift)
 
 
-class _Ring:
+class _RingMemory:
     """Spare memory whose pieces are taken and freed in the same order."""
 
     def __init__(self, capacity: int) -> None:

@@ -19,8 +19,8 @@ from treadle.topologies.catalogue.cayley import (
     plane_cayley,
 )
 from treadle.topologies.catalogue.direct import in_links
+from treadle.topologies.catalogue.finite_groups import FiniteGroup, abelian_group, metacyclic_group
 from treadle.topologies.catalogue.graphs import hypercube
-from treadle.topologies.catalogue.groups import Group, abelian_group, metacyclic_group
 
 GROUPS = {
     "cyclic": abelian_group(12),
@@ -30,10 +30,10 @@ GROUPS = {
     "metacyclic": metacyclic_group(8, 2, 3),
     "Frobenius": metacyclic_group(7, 3, 2),
     "negative action": metacyclic_group(9, 2, -1),
-    "quaternion": Group((4,), 2, ((3,),), (2,)),
-    "plane": Group((3, 3), 4, ((0, 2), (1, 0)), (0, 0)),
-    "cube": Group((2, 2, 2), 7, ((0, 0, 1), (1, 0, 1), (0, 1, 0)), (0, 0, 0)),
-    "uneven moduli": Group((4, 2), 2, ((1, 2), (0, 1)), (2, 0)),
+    "quaternion": FiniteGroup((4,), 2, ((3,),), (2,)),
+    "plane": FiniteGroup((3, 3), 4, ((0, 2), (1, 0)), (0, 0)),
+    "cube": FiniteGroup((2, 2, 2), 7, ((0, 0, 1), (1, 0, 1), (0, 1, 0)), (0, 0, 0)),
+    "uneven moduli": FiniteGroup((4, 2), 2, ((1, 2), (0, 1)), (2, 0)),
 }
 GRAPHS = (
     'abelian_cayley("16x4", 1, 4)',
@@ -47,7 +47,7 @@ GRAPHS = (
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
-def test_groups_satisfy_the_axioms(group: Group) -> None:
+def test_groups_satisfy_the_axioms(group: FiniteGroup) -> None:
     table, elements = group.table(), np.arange(group.order)
     assert np.array_equal(table[0], elements)
     assert np.array_equal(table[:, 0], elements)

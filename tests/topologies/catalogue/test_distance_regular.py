@@ -9,14 +9,11 @@ import pytest
 from treadle import topologies as family
 from treadle.errors import InfeasibleError, TopologyError
 from treadle.topologies.catalogue.direct import from_arcs, from_edges
-from treadle.topologies.catalogue.distance_regular import (
-    IntersectionArray,
-    distance_regular,
-    intersection_array,
-)
+from treadle.topologies.catalogue.distance_regular import distance_regular
 from treadle.topologies.catalogue.finite_field import finite_field, prime_power
 from treadle.topologies.catalogue.graphs import ring, star, torus
 from treadle.topologies.distances import diameter
+from treadle.topologies.intersection_arrays import IntersectionArray, intersection_array
 from treadle.topologies.topology import Topology
 
 # Size: (intersection array, T_L, T_L*, T_L**). The arrays are those of Brouwer, Cohen and Neumaier,

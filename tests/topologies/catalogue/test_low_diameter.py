@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.distance_regular import intersection_array
 from treadle.topologies.catalogue.low_diameter import dragonfly, slimfly
 from treadle.topologies.distances import diameter
+from treadle.topologies.intersection_arrays import intersection_array
 from treadle.topologies.isomorphism import find_isomorphism
 from treadle.topologies.properties import is_symmetric
 from treadle.topologies.topology import Topology

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.measuring.work import ClusterOption, JobsOption
+from treadle.cli.measuring.workers import ClusterOption, JobsOption
 from treadle.cli.output import (
     JsonOption,
     Output,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.finder.searches.cayley_value import scaled_loads
-from treadle.topologies.catalogue.groups import Group
+from treadle.topologies.catalogue.finite_groups import FiniteGroup
 
 Int16Array = NDArray[np.int16]
 
@@ -22,7 +22,7 @@ Int16Array = NDArray[np.int16]
 class GroupTable:
     """A group of at most 32,767 elements with its multiplication table, 2 N^2 bytes, twice."""
 
-    group: Group
+    group: FiniteGroup
 
     @cached_property
     def products(self) -> Int16Array:

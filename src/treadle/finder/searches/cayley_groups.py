@@ -9,7 +9,7 @@ from math import gcd, isqrt
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.topologies.catalogue.groups import Group, abelian_group, metacyclic_group
+from treadle.topologies.catalogue.finite_groups import FiniteGroup, abelian_group, metacyclic_group
 
 _MATRIX_SAMPLES = 400
 _ACTIONS_PER_SHAPE = 4
@@ -24,11 +24,11 @@ class NamedGroup:
     ----------
     prefix : str
         Such as ``metacyclic_cayley(8, 2, 7``.
-    group : Group
+    group : FiniteGroup
     """
 
     prefix: str
-    group: Group
+    group: FiniteGroup
 
     def expression(self, generators: tuple[int, ...]) -> str:
         """Catalogue expression of the Cayley digraph with these generators."""
@@ -89,7 +89,7 @@ def _metacyclic(n: int) -> Iterator[NamedGroup]:
             for carry in _divisors(m)[:-1]:
                 # c is fixed by r; where gcd(c, m) and k are coprime the extension splits anyway.
                 if (r - 1) * carry % m == 0 and gcd(m // carry, k) > 1:
-                    group = Group((m,), k, ((r,),), (carry,))
+                    group = FiniteGroup((m,), k, ((r,),), (carry,))
                     yield NamedGroup(f'extension_cayley("{m}", "{r}", "{carry}", {k}', group)
 
 
@@ -114,7 +114,7 @@ def _sampled_actions(moduli: tuple[int, ...], k: int, rng: np.random.Generator) 
         carries = [np.zeros(r, dtype=np.int64), *rng.integers(0, modulus[:, 0], size=(4, r))]
         fixed = [c for c in carries if np.array_equal(matrix @ c % modulus[:, 0], c)]
         for carry in fixed[:2]:
-            group = Group(moduli, k, action, tuple(carry.tolist()))
+            group = FiniteGroup(moduli, k, action, tuple(carry.tolist()))
             yield NamedGroup(_prefix(group), group)
 
 
@@ -127,7 +127,7 @@ def _power(matrices: Int64Array, exponent: int, modulus: Int64Array) -> Int64Arr
     return result
 
 
-def _prefix(group: Group) -> str:
+def _prefix(group: FiniteGroup) -> str:
     if len(group.moduli) == 2 and group.moduli[0] == group.moduli[1] and not any(group.carry):
         (a, b), (c, d) = group.action
         return f"plane_cayley({group.moduli[0]}, {group.k}, {a}, {b}, {c}, {d}"

@@ -16,7 +16,7 @@ from treadle.finder.searches.cayley_value import load_scale
 from treadle.finder.searches.contenders import (
     FAR,
     NONE,
-    Contender,
+    GeneratorSet,
     GroupTables,
     Searched,
     bars,
@@ -85,7 +85,7 @@ def least_steps(n: int, degree: int, *, bidirectional: bool = False) -> int:
     return steps
 
 
-class _Search:
+class _CayleySearch:
     """State of one search: the best candidates per target T_L, from several groups."""
 
     def __init__(self, n: int, degree: int, seed: int, bidirectional: bool) -> None:
@@ -95,7 +95,7 @@ class _Search:
         least = least_steps(n, degree, bidirectional=bidirectional)
         span = _SPANS.get((degree, bidirectional), 8 if bidirectional else 5)
         self.targets = list(range(least, least + span))
-        self.pools: dict[int, list[Contender]] = {target: [] for target in self.targets}
+        self.pools: dict[int, list[GeneratorSet]] = {target: [] for target in self.targets}
         self.optimum = Fraction((n - 1) * load_scale(degree), degree)
         self.block = max(64, min(1024, 65536 // (n * degree)))
         self.tables = GroupTables(self.groups, _TABLE_BYTES)
@@ -130,7 +130,7 @@ class _Search:
         ]
         return pareto_entries(found)
 
-    def _expression(self, one: Contender) -> str:
+    def _expression(self, one: GeneratorSet) -> str:
         return self.groups[one.group].expression(one.generators)
 
     def _next_block(self) -> tuple[int, Int64Array]:
@@ -166,7 +166,7 @@ class _Search:
         inverses, nodes = self.tables[group].inverses, np.arange(1, self.n)
         return nodes[inverses[1:] != nodes], nodes[inverses[1:] == nodes]
 
-    def _changed_sets(self, parent: Contender) -> Int64Array:
+    def _changed_sets(self, parent: GeneratorSet) -> Int64Array:
         """The parent's set with one or two generators (or inverse pairs) replaced."""
         sets = np.tile(np.array(parent.generators, dtype=np.int64), (self.block, 1))
         rows = np.arange(self.block)

@@ -29,7 +29,7 @@ NONE = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, order=True)
-class Contender:
+class GeneratorSet:
     """A generator set that was tried.
 
     Parameters
@@ -49,7 +49,7 @@ class Contender:
     t_l: int = field(compare=False)
 
 
-Pool = list[Contender]
+Pool = list[GeneratorSet]
 
 Entry = TypeVar("Entry")
 
@@ -88,7 +88,7 @@ def offer(pool: Pool, group: int, sets: Int64Array, steps: Int64Array, found: In
     worst = _bar(pool)
     for i in np.argsort(found, kind="stable")[:PER_GROUP]:
         if found[i] < worst:
-            pool.append(Contender(int(found[i]), group, tuple(sets[i].tolist()), int(steps[i])))
+            pool.append(GeneratorSet(int(found[i]), group, tuple(sets[i].tolist()), int(steps[i])))
     pool[:] = _thinned(pool)
 
 
@@ -108,7 +108,7 @@ def _bar(pool: Pool) -> int:
     return pool[-1].cost if len(pool) == POOL else NONE
 
 
-def _thinned(pool: Iterable[Contender]) -> Pool:
+def _thinned(pool: Iterable[GeneratorSet]) -> Pool:
     """The best contenders, at most three of a group."""
     kept: Pool = []
     for one in sorted(set(pool)):

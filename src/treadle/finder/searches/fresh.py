@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from treadle.errors import ScheduleError
-from treadle.finder.search import Candidate
+from treadle.finder.search import FabricCandidate
 from treadle.finder.searches.cayley_library import check_entry as check_cayley
 from treadle.finder.searches.cayley_search import MAX_ORDER, MAX_SEARCH_DEGREE, search_cayley
 from treadle.finder.searches.line_graph_library import check_entry as check_line_graph
@@ -60,13 +60,13 @@ class Effort:
         ``Cayley digraphs``, ``line graphs of Cayley digraphs``.
     tried : int
         Generator sets.
-    found : tuple of Candidate
+    found : tuple of FabricCandidate
         Pareto front of those tried, each rebuilt and valued anew.
     """
 
     kind: str
     tried: int
-    found: tuple[Candidate, ...]
+    found: tuple[FabricCandidate, ...]
 
 
 def search_now(

@@ -16,7 +16,7 @@ from treadle.finder.searches.cayley_value import load_scale
 from treadle.finder.searches.contenders import (
     FAR,
     NONE,
-    Contender,
+    GeneratorSet,
     GroupTables,
     Searched,
     bars,
@@ -76,7 +76,7 @@ def search_line_graphs(
     return Searched(search.front(), search.tried)
 
 
-class _Search:
+class _LineGraphSearch:
     """State of one search: rounds of climbing in a few groups each; the best bases per target T_L."""
 
     def __init__(self, n: int, degree: int, power: int, seed: int) -> None:
@@ -85,8 +85,8 @@ class _Search:
         self.groups = groups_of_order(n, seed=seed)
         least = least_steps(n, degree)
         self.targets = list(range(least, least + (2 * _SPAN if degree == 2 else _SPAN)))
-        self.best: dict[int, Contender] = {}
-        self.pools: dict[int, list[Contender]] = {}
+        self.best: dict[int, GeneratorSet] = {}
+        self.pools: dict[int, list[GeneratorSet]] = {}
         self.optimum = Fraction((n * degree**power - 1) * load_scale(degree), degree)
         self.block = max(64, min(1024, 65536 // (n * degree)))
         self.tables = GroupTables(self.groups, _TABLE_BYTES)
@@ -113,7 +113,7 @@ class _Search:
     def front(self) -> tuple[LineGraphEntry, ...]:
         return pareto_entries(self._entry(one) for one in self.best.values() if one.cost < FAR)
 
-    def _entry(self, one: Contender) -> LineGraphEntry:
+    def _entry(self, one: GeneratorSet) -> LineGraphEntry:
         base = self.groups[one.group].expression(one.generators)
         value = line_graph_value(cayley_graph(base), self.power)
         return LineGraphEntry(

@@ -19,7 +19,7 @@ from treadle.finder.searches.fresh import Effort, SearchLimit, search_now
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning.designing.candidates import frontier_options, improving, known_bases
 from treadle.planning.designing.design_flow import AlltoallFigures, with_flow
-from treadle.planning.designing.design_limits import Limits, design_limits
+from treadle.planning.designing.design_limits import DesignLimits, design_limits
 from treadle.planning.designing.store import cached_plan, default_directory
 from treadle.planning.problem import Problem
 from treadle.planning.solving.candidate import Candidate as Proposal
@@ -102,7 +102,7 @@ class DesignResult:
         By rising steps.
     best : DesignRow
         The fastest for the workload.
-    limits : Limits
+    limits : DesignLimits
     reconfiguration : Reconfiguration, optional
         If asked for, and the time of every call is known on some fabric.
     seconds : mapping of stage to CPU seconds
@@ -118,7 +118,7 @@ class DesignResult:
     shown_bytes: int
     rows: tuple[DesignRow, ...]
     best: DesignRow
-    limits: Limits
+    limits: DesignLimits
     reconfiguration: Reconfiguration | None
     seconds: Mapping[str, float]
     efforts: tuple[Effort, ...] = ()

@@ -10,7 +10,7 @@ from treadle.topologies.moore import all_to_all_limit, bandwidth_optimum, least_
 
 
 @dataclass(frozen=True)
-class Limits:
+class DesignLimits:
     """What no fabric of this size can beat.
 
     Parameters
@@ -34,14 +34,14 @@ class Limits:
     alltoall_s: float
 
 
-def design_limits(nodes: int, degree: int, bidirectional: bool, network: Network, shown: int) -> Limits:
+def design_limits(nodes: int, degree: int, bidirectional: bool, network: Network, shown: int) -> DesignLimits:
     """Moore's bounds on a network, times for `shown` bytes."""
     steps = moore_steps(nodes, degree, bidirectional=bidirectional)
     t_b = bandwidth_optimum(nodes)
     rate = all_to_all_limit(nodes, degree, bidirectional=bidirectional)
     transfer = shown / network.bandwidth_bytes_per_s
     reduction = network.gamma_s_per_byte * shown
-    return Limits(
+    return DesignLimits(
         steps=steps,
         t_b=t_b,
         mean_distance=least_mean_distance(nodes, degree, bidirectional=bidirectional),

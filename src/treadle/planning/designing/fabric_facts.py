@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.planning.designing.fabric import DistanceFacts, FabricFacts, SizeBounds
+from treadle.planning.designing.fabric_values import DistanceFacts, FabricFacts, SizeBounds
 from treadle.planning.summary import exact_text
 from treadle.synthesis.steps.bfb import BfbValue
 

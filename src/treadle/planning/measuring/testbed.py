@@ -30,7 +30,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
 from treadle.testbed.launch import Timing, run_program
-from treadle.testbed.layout import Layout, burst_bytes, check_paths, make_layout, set_up_commands
+from treadle.testbed.layout import EmulatedLayout, burst_bytes, check_paths, make_layout, set_up_commands
 from treadle.testbed.network import missing_requirement, network, new_prefix, remove_leftovers, require
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
@@ -266,7 +266,7 @@ def emulate(
 
 def _cases(
     topology: Topology,
-    layout: Layout,
+    layout: EmulatedLayout,
     size: int,
     rate_bytes_per_s: int,
     collectives: Sequence[CollectiveKind],
@@ -293,7 +293,7 @@ def _cases(
     return cases, skipped
 
 
-def _case(plan: Plan, layout: Layout, size: int, rate_bytes_per_s: int) -> _Case:
+def _case(plan: Plan, layout: EmulatedLayout, size: int, rate_bytes_per_s: int) -> _Case:
     topology = plan.topology
     schedule: Schedule = plan.schedule_for(size)
     if isinstance(schedule, RouteSchedule | TimedRoutes):

@@ -21,7 +21,7 @@ from treadle.synthesis import trees as packing
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import Packer, allreduce
-from treadle.synthesis.trees.budget import MAX_DYADIC_TREES, MAX_TREES, TreeBudget, is_dyadic
+from treadle.synthesis.trees.tree_budget import MAX_DYADIC_TREES, MAX_TREES, TreeBudget, is_dyadic
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies import with_bandwidths
 from treadle.topologies.topology import Topology

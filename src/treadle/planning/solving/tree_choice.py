@@ -11,7 +11,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis import trees as forestcoll
-from treadle.synthesis.trees.budget import is_dyadic
+from treadle.synthesis.trees.tree_budget import is_dyadic
 
 _MOST_RANKS = 256
 """Beyond, other numbers of trees are not worked out just to tell of them."""

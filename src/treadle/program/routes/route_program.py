@@ -212,7 +212,7 @@ def _assemble(collective: Collective, routes: RouteSchedule, messages: _Messages
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _Buffers:
     """Where the data of messages lies, in chunks of the program.
 
     Parameters
@@ -229,7 +229,7 @@ class _Place:
     count: Int64Array
 
 
-def _place(collective: Collective, routes: RouteSchedule, messages: _Messages) -> _Place:
+def _place(collective: Collective, routes: RouteSchedule, messages: _Messages) -> _Buffers:
     """A pair's paths share its data in their order; chunks are as large as all bounds allow."""
     weights = collective.pair_demands.matrix.reshape(-1)
     ahead = np.cumsum(routes.units) - routes.units  # chunks of the paths before, all pairs together
@@ -239,7 +239,7 @@ def _place(collective: Collective, routes: RouteSchedule, messages: _Messages) -
     unit = int(np.gcd.reduce(bounds))
     _check_number(sum(weights.tolist()) * routes.n_chunks // unit)
     offset = offsets_of(weights * routes.n_chunks // unit)
-    return _Place(
+    return _Buffers(
         n_chunks=collective.pair_demands.buffer_units * routes.n_chunks // unit,
         shard_offset=offset,
         first=offset[routes.pair[messages.path]] + low // unit,

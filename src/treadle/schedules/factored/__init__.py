@@ -8,7 +8,7 @@ from treadle.schedules.factored.plane_pairs import MOST_SHARES
 from treadle.schedules.factored.plane_trees import PlaneTrees
 from treadle.schedules.factored.relay_planes import RelayPlanes
 from treadle.schedules.factored.relay_trees import RelayTrees
-from treadle.schedules.factored.trees import CirculantTrees, PieceTrees, TableTrees, TreeRows
+from treadle.schedules.factored.trees import CirculantTrees, PieceRows, PieceTrees, TableTrees
 
 __all__ = [
     "MOST_SHARES",
@@ -20,12 +20,12 @@ __all__ = [
     "FormulaTrees",
     "Layer",
     "Piece",
+    "PieceRows",
     "PieceTrees",
     "PlaneTrees",
     "RelayPlanes",
     "RelayTrees",
     "TableTrees",
-    "TreeRows",
     "expand",
     "no_crossings",
 ]

@@ -244,12 +244,12 @@ class Expansion:
     def trees(self, root: int) -> Iterator[Tree]:
         """See `FactoredForest.trees`."""
         roots, unit, total = np.array([root]), 0, int(self._multiplicity[root])
-        group = _Group(root)
+        group = _TreeGroup(root)
         while unit < total:
             parent, code, run = self._expand(roots, np.array([unit]))
             if not group.takes(parent[0]):
                 yield group.tree()
-                group = _Group(root)
+                group = _TreeGroup(root)
             group.add(parent[0], code[0], int(run[0]))
             unit += int(run[0])
         if total:
@@ -286,11 +286,11 @@ class Expansion:
                 cells += n * group.n_rows
         return self._assemble(trees)
 
-    def _groups(self, roots: Int64Array, room: int) -> list[_Group]:
+    def _groups(self, roots: Int64Array, room: int) -> list[_TreeGroup]:
         """All trees of some roots, expanded side by side."""
         unit = np.zeros(len(roots), dtype=np.int64)
         total = self._multiplicity[roots]
-        groups: list[list[_Group]] = [[] for _ in roots]
+        groups: list[list[_TreeGroup]] = [[] for _ in roots]
         used = 0
         while True:
             active = np.flatnonzero(unit < total)
@@ -305,7 +305,7 @@ class Expansion:
             for i, one in enumerate(active.tolist()):
                 mine = groups[one]
                 if not mine or not mine[-1].takes(parent[i]):
-                    mine.append(_Group(int(roots[one])))
+                    mine.append(_TreeGroup(int(roots[one])))
                 mine[-1].add(parent[i], code[i], int(run[i]))
             unit[active] += run
 
@@ -333,7 +333,7 @@ def _flat(columns: list[Int64Array]) -> Int64Array:
     return np.concatenate([np.zeros(0, dtype=np.int64), *columns])
 
 
-class _Group:
+class _TreeGroup:
     """Consecutive unit trees of a root with equal parents: one weighted tree in the making."""
 
     def __init__(self, root: int) -> None:

@@ -13,7 +13,7 @@ from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
     check_range,
 )
-from treadle.schedules.factored.trees import TreeRows, UnitRuns, holders
+from treadle.schedules.factored.trees import PieceRows, UnitRuns, holders
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class FormulaTrees(FrozenArrays):
         unit = self.in_first[child, column] + skip
         return child, unit, (place >= 0) & (unit < self.in_first[child, column + 1])
 
-    def _rows(self, parent: Int64Array, exits: Int64Array, entries: Int64Array, run: Int64Array) -> TreeRows:
+    def _rows(self, parent: Int64Array, exits: Int64Array, entries: Int64Array, run: Int64Array) -> PieceRows:
         """Rows with these suppliers (-1 at the root), exit and entry units; `run` at most."""
         is_root = parent < 0
         child = np.arange(self.n_children)
@@ -119,7 +119,7 @@ class FormulaTrees(FrozenArrays):
         path = (supplier * self.out_links.shape[1] + source) * self.in_links.size
         path += child * self.in_links.shape[1] + sink
         room = np.where(is_root, UNIT_LIMIT, np.minimum(room_out, room_in))
-        return TreeRows(
+        return PieceRows(
             parent=parent.astype(np.int32),
             path=np.where(is_root, -1, path),
             first=np.where(is_root, -1, first),
@@ -130,7 +130,7 @@ class FormulaTrees(FrozenArrays):
     def edges_into(
         self, roots: Int64Array, units: Int64Array, child: int
     ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        """Parent, path, first and last (as of `TreeRows`) of a child in unit trees that others root."""
+        """Parent, path, first and last (as of `PieceRows`) of a child in unit trees that others root."""
         parent, exits, entries = self._units_into(roots, units, child)
         source, first, _ = holders(self.out_first, self.out_offset, parent, exits)
         sink, last, _ = holders(self.in_first, self.in_offset, np.full_like(parent, child), entries)

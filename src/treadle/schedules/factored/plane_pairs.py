@@ -26,7 +26,7 @@ _PAIRS = ("pair_root", "pair_child", "pair_units")
 
 
 @dataclass(frozen=True, eq=False)
-class PlanePairs(FormulaTrees):
+class PairwisePlanes(FormulaTrees):
     """Fields of `PlaneTrees`, and what they say of pairs of children; arguments have one shape."""
 
     native_units: Int64Array

@@ -9,12 +9,12 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.schedules.factored.checks import UNIT_LIMIT
-from treadle.schedules.factored.plane_pairs import PlanePairs
-from treadle.schedules.factored.trees import TreeRows, check_roots
+from treadle.schedules.factored.plane_pairs import PairwisePlanes
+from treadle.schedules.factored.trees import PieceRows, check_roots
 
 
 @dataclass(frozen=True, eq=False)
-class PlaneTrees(PlanePairs):
+class PlaneTrees(PairwisePlanes):
     """Every child sends its unit trees straight to all others, but for some that a third child delivers.
 
     The unit trees of a child stand in *places* 0, 1, ...; g places are a block. Rows of relays say which
@@ -80,7 +80,7 @@ class PlaneTrees(PlanePairs):
         usual = self._is_usual(roots)
         return np.where(usual, self._trees[np.where(usual, places, 0)], places)
 
-    def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
+    def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
         """See `PieceTrees.rows`."""
         check_roots("plane trees", roots, units, self.root_units)
         n, g = self.n_children, self.block

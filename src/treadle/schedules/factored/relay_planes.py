@@ -12,7 +12,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import COLUMN_AXES, UNIT_LIMIT, check_length, check_range, check_sum
 from treadle.schedules.factored.formula_trees import FormulaTrees
 from treadle.schedules.factored.relay_trees import RelayTrees
-from treadle.schedules.factored.trees import TreeRows, check_roots
+from treadle.schedules.factored.trees import PieceRows, check_roots
 
 _ROWS = ("relay_plane", "relay_root", "relay_block", "relay_child", "relay_count")
 
@@ -161,7 +161,7 @@ class RelayPlanes(FormulaTrees):
         plane = (self._place_start[roots, 1:] <= place[:, None]).sum(axis=1)
         return plane, place - self._place_start[roots, plane]
 
-    def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
+    def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
         """See `PieceTrees.rows`."""
         check_roots("relay planes", roots, units, self.root_units)
         n, child = self.n_children, np.arange(self.n_children)

@@ -11,7 +11,7 @@ from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import COLUMN_AXES, UNIT_LIMIT, check_length, check_range, check_sum
 from treadle.schedules.factored.formula_trees import FormulaTrees
-from treadle.schedules.factored.trees import TreeRows, check_roots, ragged
+from treadle.schedules.factored.trees import PieceRows, check_roots, ragged
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ class RelayTrees(FormulaTrees):
         start[order] = before - before[np.searchsorted(child, child)] + self._own_deliveries[child]
         return start
 
-    def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
+    def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
         """See `PieceTrees.rows`."""
         check_roots("relay trees", roots, units, self.native_units)
         n, g = self.n_children, self.block

@@ -71,7 +71,7 @@ def _grouped(parts: list[_Columns]) -> UnitEdges:
     return UnitEdges(root[order], unit[order], total[order], peer[order], path[order])
 
 
-class _Place:
+class _Surrounding:
     """A piece around the rank, and which of its children leads to the rank."""
 
     def __init__(self, index: LayerIndex, piece: int, child: int) -> None:
@@ -123,13 +123,13 @@ class _Place:
         return hit, self.links[rows.link[row]], rows.offset[row] + skip, rows.root_unit[row] + skip
 
 
-def _places(index: LayerIndex, rank: int) -> list[_Place]:
+def _places(index: LayerIndex, rank: int) -> list[_Surrounding]:
     """The pieces around a rank, from the inside out."""
     piece, child = int(index.piece_of_rank[rank]), int(index.child_of_rank[rank])
-    found = [_Place(index, piece, child)]
+    found = [_Surrounding(index, piece, child)]
     while piece:
         piece, child = int(index.layer.outer[piece]), int(index.child_of_piece[piece])
-        found.append(_Place(index, piece, child))
+        found.append(_Surrounding(index, piece, child))
     return found
 
 
@@ -260,7 +260,7 @@ class RankView:
         return row
 
     def _far_end(
-        self, place: _Place, child: Int64Array, path: Int64Array, unit: Int64Array, *, inwards: bool
+        self, place: _Surrounding, child: Int64Array, path: Int64Array, unit: Int64Array, *, inwards: bool
     ) -> tuple[Int64Array, Int64Array]:
         """Rows of the borders (-1 for ranks) at the other end of edges, and the ranks there."""
         index, layer = self._index, self._index.layer
@@ -298,7 +298,9 @@ class RankView:
             level += 1
             root, unit = self.owners(self.places[level], links, offsets)
 
-    def owners(self, place: _Place, links: Int64Array, offsets: Int64Array) -> tuple[Int64Array, Int64Array]:
+    def owners(
+        self, place: _Surrounding, links: Int64Array, offsets: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
         """Trees of a piece that enter its child by units of links, from inside or outside."""
         found, unit = place.trees.owners(place.local(links).astype(np.int32), offsets)
         root = found.astype(np.int64)
@@ -309,7 +311,9 @@ class RankView:
         root[rest], unit[rest] = place.child, number
         return root, unit
 
-    def _native(self, place: _Place, root: Int64Array, unit: Int64Array) -> tuple[Int64Array, Int64Array]:
+    def _native(
+        self, place: _Surrounding, root: Int64Array, unit: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
         """Rank and its unit tree that native unit trees of a piece are."""
         index, layer = self._index, self._index.layer
         codes = layer.children[layer.child_offset[place.piece] + root].astype(np.int64)

@@ -21,7 +21,7 @@ from treadle.schedules.factored.checks import (
 
 
 @dataclass(frozen=True, eq=False)
-class TreeRows:
+class PieceRows:
     """q unit trees of a piece, a row each; n children.
 
     Parameters
@@ -59,7 +59,7 @@ class PieceTrees(Protocol):
     def link_bound(self) -> int:
         """Local links are smaller than this."""
 
-    def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
+    def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
         """Unit tree `units[i]` of child `roots[i]`, for each i; ScheduleError if there is none."""
 
     def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
@@ -101,7 +101,7 @@ class TableTrees(FrozenArrays):
     parent, path : arrays of int32, shape (s, n)
         -1 at the root.
     first, last : arrays of int64, shape (s, n)
-        Capacity unit of the row's first unit tree, see `TreeRows`.
+        Capacity unit of the row's first unit tree, see `PieceRows`.
     path_offset, path_table : arrays of int64, int32
         Local links of each path; none is empty.
     """
@@ -166,7 +166,7 @@ class TableTrees(FrozenArrays):
         """Unit trees before those of each root."""
         return np.cumsum(self.root_units) - self.root_units
 
-    def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
+    def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
         """See `PieceTrees.rows`."""
         check_roots("table of trees", roots, units, self.root_units)
         number = self._root_unit[roots] + units
@@ -174,7 +174,7 @@ class TableTrees(FrozenArrays):
         skip = number - self._row_unit[row]
         parent = self.parent[row]
         step = np.where(parent >= 0, skip[:, None], 0)
-        return TreeRows(
+        return PieceRows(
             parent=parent,
             path=self.path[row].astype(np.int64),
             first=self.first[row] + step,
@@ -316,7 +316,7 @@ class CirculantTrees(FrozenArrays):
         """One more than the greatest local link."""
         return int(max(self.out_links.max(), self.in_links.max())) + 1
 
-    def rows(self, roots: Int64Array, units: Int64Array) -> TreeRows:
+    def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
         """See `PieceTrees.rows`."""
         check_roots("circulant trees", roots, units, self.root_units)
         n, g = self.n_children, self.block
@@ -331,7 +331,7 @@ class CirculantTrees(FrozenArrays):
         path = (roots[:, None] * self.out_links.shape[1] + source) * self.in_links.size
         path += child * self.in_links.shape[1] + sink
         room = np.where(is_root, UNIT_LIMIT, np.minimum(room_out, room_in))
-        return TreeRows(
+        return PieceRows(
             parent=np.where(is_root, -1, roots[:, None]).astype(np.int32),
             path=np.where(is_root, -1, path),
             first=np.where(is_root, -1, first),

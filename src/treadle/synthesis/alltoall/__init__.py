@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from treadle.synthesis.alltoall.rate.certificate import RateResult as RateResult
     from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow as ConcurrentFlow
     from treadle.synthesis.alltoall.rate.flow import check_flow as check_flow
-    from treadle.synthesis.alltoall.rate.instance import FlowInstance as FlowInstance
-    from treadle.synthesis.alltoall.rate.instance import flow_instance as flow_instance
+    from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance as FlowInstance
+    from treadle.synthesis.alltoall.rate.flow_instance import flow_instance as flow_instance
     from treadle.synthesis.alltoall.rate.rate import optimal_rate as optimal_rate
 else:
     __all__, __getattr__ = load_lazily(
@@ -19,7 +19,7 @@ else:
         {
             "treadle.synthesis.alltoall.rate.certificate": ("RateResult",),
             "treadle.synthesis.alltoall.rate.flow": ("ConcurrentFlow", "check_flow"),
-            "treadle.synthesis.alltoall.rate.instance": ("FlowInstance", "flow_instance"),
+            "treadle.synthesis.alltoall.rate.flow_instance": ("FlowInstance", "flow_instance"),
             "treadle.synthesis.alltoall.rate.rate": ("optimal_rate",),
         },
     )

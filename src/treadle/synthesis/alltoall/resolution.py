@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.paths import Float64Array
+from treadle.synthesis.alltoall.routes.path_sets import Float64Array
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 _WIDE = 1e6

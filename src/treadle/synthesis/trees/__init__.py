@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from treadle.lazy import load_lazily
 
 if TYPE_CHECKING:
-    from treadle.synthesis.trees.budget import DYADIC_LOSS as DYADIC_LOSS
-    from treadle.synthesis.trees.budget import TreeBudget as TreeBudget
     from treadle.synthesis.trees.multicast import Pruning as Pruning
     from treadle.synthesis.trees.multicast import prune_for_switches as prune_for_switches
     from treadle.synthesis.trees.optimality import Optimum as Optimum
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.pipeline import synthesise as synthesise
     from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis as FactoredSynthesis
     from treadle.synthesis.trees.tight_cuts.decompose import decompose as decompose
+    from treadle.synthesis.trees.tree_budget import DYADIC_LOSS as DYADIC_LOSS
+    from treadle.synthesis.trees.tree_budget import TreeBudget as TreeBudget
     from treadle.synthesis.trees.tree_units import dyadic_alternative as dyadic_alternative
     from treadle.synthesis.trees.whole_capacities import best_trimming as best_trimming
     from treadle.synthesis.trees.whole_capacities import capacities_within as capacities_within
@@ -27,7 +27,7 @@ else:
     __all__, __getattr__ = load_lazily(
         __name__,
         {
-            "treadle.synthesis.trees.budget": ("DYADIC_LOSS", "TreeBudget"),
+            "treadle.synthesis.trees.tree_budget": ("DYADIC_LOSS", "TreeBudget"),
             "treadle.synthesis.trees.tight_cuts.decompose": ("FactoredSynthesis", "decompose"),
             "treadle.synthesis.trees.multicast": ("Pruning", "prune_for_switches"),
             "treadle.synthesis.trees.optimality": ("Optimum", "optimum"),

@@ -20,7 +20,6 @@ from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.schedules.trees.forest_transforms import equalised
 from treadle.synthesis.engine import Progress, TimeLimitError, announce
-from treadle.synthesis.trees.budget import MAX_TREES, TreeBudget, is_dyadic
 from treadle.synthesis.trees.fixed_trees import FixedTreesOptimum, floor_capacities
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import Instance, find_violated_cut, instance_of
@@ -32,6 +31,7 @@ from treadle.synthesis.trees.packers.tree_packing import to_forest
 from treadle.synthesis.trees.packers.vertex_matching import height_bound
 from treadle.synthesis.trees.switch_removal import remove_switches
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
+from treadle.synthesis.trees.tree_budget import MAX_TREES, TreeBudget, is_dyadic
 from treadle.synthesis.trees.tree_units import (
     TreeUnits,
     common_number,

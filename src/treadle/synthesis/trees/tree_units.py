@@ -16,13 +16,6 @@ from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis import trees as forestcoll
 from treadle.synthesis.engine import Progress
-from treadle.synthesis.trees.budget import (
-    DYADIC_LOSS,
-    MAX_TREES,
-    MOST_SCANNED,
-    TreeBudget,
-    most_trees,
-)
 from treadle.synthesis.trees.fixed_trees import (
     FixedTreesOptimum,
     best_first,
@@ -36,6 +29,13 @@ from treadle.synthesis.trees.fixed_trees import (
 from treadle.synthesis.trees.instance import Instance, check_units, find_violated_cut, instance_of
 from treadle.synthesis.trees.optimality import Optimum, instance_optimum
 from treadle.synthesis.trees.switch_removal import check_balance, unbalanced_relay
+from treadle.synthesis.trees.tree_budget import (
+    DYADIC_LOSS,
+    MAX_TREES,
+    MOST_SCANNED,
+    TreeBudget,
+    most_trees,
+)
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.balance import balanced_capacities
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from treadle.arrays import Int64Array
 from treadle.errors import TopologyError
 from treadle.topologies.catalogue.direct import from_arcs
-from treadle.topologies.catalogue.groups import Group, abelian_group, metacyclic_group
+from treadle.topologies.catalogue.finite_groups import FiniteGroup, abelian_group, metacyclic_group
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
@@ -33,7 +33,7 @@ class CayleyGraph:
     ----------
     expression : str
         Catalogue expression of its fabric.
-    group : Group
+    group : FiniteGroup
     generators : tuple of int
         Elements other than the identity that generate the group; one listed twice gives parallel links.
 
@@ -44,7 +44,7 @@ class CayleyGraph:
     """
 
     expression: str
-    group: Group
+    group: FiniteGroup
     generators: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -208,7 +208,7 @@ def plane_cayley(
 def extension_cayley(
     moduli: str, action: str, carry: str, k: int, *generators: int, bandwidth: int = 1, latency: int = 0
 ) -> Topology:
-    """Cayley digraph of a cyclic extension of an abelian group; see `topologies.catalogue.groups.Group`.
+    """Cayley digraph of a cyclic extension of an abelian group; see `finite_groups.FiniteGroup`.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def _plane(m: int, k: int, a: int, b: int, c: int, d: int, *generators: int) -> 
     check_count("plane_cayley", "m", m, least=2)
     check_count("plane_cayley", "k", k)
     _check_integers("plane_cayley", a=a, b=b, c=c, d=d)
-    group = Group((m, m), k, ((a, b), (c, d)), (0, 0))
+    group = FiniteGroup((m, m), k, ((a, b), (c, d)), (0, 0))
     return CayleyGraph(_words("plane_cayley", m, k, a, b, c, d, *generators), group, generators)
 
 
@@ -285,7 +285,7 @@ def _extension(moduli: str, action: str, carry: str, k: int, *generators: int) -
     check_count(name, "k", k)
     if not isinstance(action, str):
         raise TopologyError(f"{name}: action must be rows of numbers in quotes, found {action!r}")
-    group = Group(
+    group = FiniteGroup(
         _numbers(name, "moduli", moduli, "x"),
         k,
         tuple(_numbers(name, "action", row, ",") for row in action.split("/")),

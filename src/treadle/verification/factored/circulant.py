@@ -14,14 +14,14 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.factored import CirculantTrees
-from treadle.verification.factored.hops import Height, Pieces, Slots
+from treadle.verification.factored.hops import ChildPieces, Height, Slots
 
 _MAX_PAIRS = 2**23  # runs that leave times runs that enter, looked at
 _MAX_LOOKS = 512  # ... and pairs of them whose children are looked for
 
 
 @dataclass(frozen=True, eq=False)
-class _Runs:
+class _ExitRuns:
     """Runs of exit (entry) units of a kind of children: low, ..., high - 1, all in equal places of blocks.
 
     Parameters
@@ -43,7 +43,7 @@ class _Runs:
 class CirculantHeight:
     """The highest tree of circulant trees."""
 
-    def __init__(self, trees: CirculantTrees, inside: Pieces, slots: Slots) -> None:
+    def __init__(self, trees: CirculantTrees, inside: ChildPieces, slots: Slots) -> None:
         self._trees, self._inside, self._slots = trees, inside, slots
         self._n, self._g = trees.n_children, trees.block
         self._units = trees.native_units * (self._n - 1)
@@ -79,7 +79,7 @@ class CirculantHeight:
         return Height(least, is_exact=True)
 
     def _by_hops(
-        self, out: list[_Runs], into: list[_Runs]
+        self, out: list[_ExitRuns], into: list[_ExitRuns]
     ) -> Iterator[tuple[int, int, int, Int64Array, Int64Array]]:
         """Height of a tree, kinds of children and their runs that would make it so; the highest first."""
         sides = [
@@ -123,7 +123,7 @@ class CirculantHeight:
         local = self._slots(piece, self._inside.links[links[child, held]])
         return local, first[child, held], np.diff(first[child])[held], offset[child, held]
 
-    def _entering(self, child: int) -> _Runs:
+    def _entering(self, child: int) -> _ExitRuns:
         if self._inside.number[child] < 0:
             return self._at_once()
         hops = self._inside.hops[int(self._inside.kind[child])]
@@ -131,9 +131,9 @@ class CirculantHeight:
         met = hops.entered(local, offset, units)
         low = first[met.query] + met.skip
         low, high, reach = _joined(low, low + met.units, hops.reach[met.row])
-        return _Runs(low, high, np.zeros_like(low), np.full_like(low, self._g), reach)
+        return _ExitRuns(low, high, np.zeros_like(low), np.full_like(low, self._g), reach)
 
-    def _leaving(self, child: int) -> _Runs:
+    def _leaving(self, child: int) -> _ExitRuns:
         """A block of g unit trees takes a block of g (n - 1) exit units, each tree its share of them."""
         if self._inside.number[child] < 0:
             return self._at_once()
@@ -150,7 +150,7 @@ class CirculantHeight:
         count = np.searchsorted(tree * (self._n - 1), high) - start
         one = np.repeat(np.arange(len(low)), count)
         other = np.arange(len(one)) + np.repeat(start - (np.cumsum(count) - count), count)
-        return _Runs(
+        return _ExitRuns(
             np.maximum(low[one], tree[other] * (self._n - 1)),
             np.minimum(high[one], until[other] * (self._n - 1)),
             begin[other],
@@ -158,10 +158,10 @@ class CirculantHeight:
             hops.supply(state_of[other], port[one]),
         )
 
-    def _at_once(self) -> _Runs:
+    def _at_once(self) -> _ExitRuns:
         """Of a rank."""
         zero = np.zeros(1, dtype=np.int64)
-        return _Runs(zero, zero + self._units, zero, zero + self._g, zero)
+        return _ExitRuns(zero, zero + self._units, zero, zero + self._g, zero)
 
     def _occurs(
         self, low: int, high: int, run: tuple[int, int], leaving: Int64Array, entering: Int64Array

@@ -19,9 +19,9 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.factored import Layer, Piece, TableTrees
 from treadle.verification.factored.hops import (
+    ChildPieces,
     Height,
     Hops,
-    Pieces,
     TreeParts,
     coarse,
     cut_into_states,
@@ -95,7 +95,7 @@ class _LayerHeight:
         span = slice(int(self._layer.child_offset[number]), int(self._layer.child_offset[number + 1]))
         return self._layer.children[span].astype(np.int64)
 
-    def _pieces(self, number: int) -> Pieces:
+    def _pieces(self, number: int) -> ChildPieces:
         """The pieces that are children of a piece."""
         codes = self._children(number)
         inner = np.where(codes < 0, ~codes, -1)
@@ -105,7 +105,7 @@ class _LayerHeight:
         kinds[codes < 0] = kind.ravel()
         start = self._layer.link_offset[number : number + 2]
         links = self._layer.links[int(start[0]) : int(start[1])].astype(np.int64)
-        return Pieces(inner, kinds, tuple(self._hops[one] for one in used.tolist()), links)
+        return ChildPieces(inner, kinds, tuple(self._hops[one] for one in used.tolist()), links)
 
     def slots(self, pieces: Int64Array, links: Int64Array) -> Int64Array:
         """Local numbers in pieces of links of the fabric."""
@@ -228,7 +228,7 @@ class _LayerHeight:
             row, skip, depth.astype(np.int32), inner, (depth + below).max(axis=1, initial=0), is_cut
         )
 
-    def _ports_inside(self, inside: Pieces, rows: TreeParts, kind: int) -> tuple[Int64Array, Overlay]:
+    def _ports_inside(self, inside: ChildPieces, rows: TreeParts, kind: int) -> tuple[Int64Array, Overlay]:
         """Edges that leave pieces of a kind, as cells of the rows' arrays, and their ports."""
         edge = np.flatnonzero((rows.parent >= 0) & (inside.kind[rows.parent] == kind))
         row, child = np.divmod(edge, rows.parent.shape[1])
@@ -237,7 +237,7 @@ class _LayerHeight:
         return edge[met.query], met
 
     def _states_inside(
-        self, piece: Piece, inside: Pieces, rows: TreeParts, kind: int
+        self, piece: Piece, inside: ChildPieces, rows: TreeParts, kind: int
     ) -> tuple[Int64Array, Overlay]:
         """States of pieces of a kind that trees go on with, and the cells of the rows they are for."""
         hops, n = inside.hops[kind], rows.parent.shape[1]
@@ -277,13 +277,13 @@ def _depths(parent: Int64Array, delay: Int64Array) -> Int64Array:
     return depth
 
 
-def _latest(depth: Int32Array, inside: Pieces) -> int:
+def _latest(depth: Int32Array, inside: ChildPieces) -> int:
     """Most hops to anything in a piece that might supply what leaves it."""
     late = np.array([0, *(hops.latest for hops in inside.hops)])[inside.kind + 1]
     return int((depth + late).max(initial=0))
 
 
-def _guarded(piece: Piece, inside: Pieces) -> Hops:
+def _guarded(piece: Piece, inside: ChildPieces) -> Hops:
     """Bounds of a piece inside whose trees are not followed: a path passes every child at most once."""
     late = max((hops.latest for hops in inside.hops), default=0)
     far = max((int(hops.reach.max(initial=0)) for hops in inside.hops), default=0)

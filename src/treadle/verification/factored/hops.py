@@ -132,7 +132,7 @@ class Height:
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class ChildPieces:
     """The pieces that are children of a piece with n children.
 
     Parameters

@@ -20,7 +20,7 @@ from treadle.verification.violations import Findings, ViolationKind
 
 
 @dataclass(frozen=True)
-class Fabric:
+class LayerFabric:
     """The fabric as a layer sees it: turned round for in-trees."""
 
     topology: Topology
@@ -30,13 +30,13 @@ class Fabric:
     ranks: Int64Array  # node of each rank
 
 
-def fabric_of(topology: Topology, collective: Collective, *, turned: bool) -> Fabric:
+def fabric_of(topology: Topology, collective: Collective, *, turned: bool) -> LayerFabric:
     """What paths may use: links that join different nodes, switches and forwarders in between."""
     tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
     passable = ~topology.is_compute
     passable[list(collective.forwarders)] = True
     ranks = np.array(collective.ranks, dtype=np.int64)
-    return Fabric(topology, *((heads, tails) if turned else (tails, heads)), passable, ranks)
+    return LayerFabric(topology, *((heads, tails) if turned else (tails, heads)), passable, ranks)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _joined(parts: list[_Slots]) -> _Slots:
 class LayerCheck:
     """One pass over a layer."""
 
-    def __init__(self, fabric: Fabric, layer: Layer, place: str, found: Findings) -> None:
+    def __init__(self, fabric: LayerFabric, layer: Layer, place: str, found: Findings) -> None:
         self._fabric = fabric
         self._layer = layer
         self._place = place

@@ -23,7 +23,7 @@ from treadle.schedules.factored import (
 )
 from treadle.verification.factored.circulant import CirculantHeight
 from treadle.verification.factored.formulas import formula_depth
-from treadle.verification.factored.hops import Height, Hops, Pieces, Slots, TreeParts
+from treadle.verification.factored.hops import ChildPieces, Height, Hops, Slots, TreeParts
 from treadle.verification.factored.runs import Overlay, RunTable
 
 _SAMPLE_CELLS = 2**18  # trees times children that are followed
@@ -41,13 +41,13 @@ class _Followed(Protocol):
 _Follow = Callable[[int, TreeParts], _Followed]
 
 
-def formula_height(piece: Piece, inside: Pieces, slots: Slots, follow: _Follow) -> Height:
+def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Follow) -> Height:
     """The height of an outermost piece's trees that a formula gives.
 
     Parameters
     ----------
     piece : Piece
-    inside : Pieces
+    inside : ChildPieces
         Its children.
     slots : callable
         Local numbers in pieces of links of the fabric.
@@ -83,12 +83,12 @@ def formula_height(piece: Piece, inside: Pieces, slots: Slots, follow: _Follow) 
     return Height(bound, is_exact and any(hops == bound for hops in highest))
 
 
-def _own_reach(inside: Pieces) -> int:
+def _own_reach(inside: ChildPieces) -> int:
     """Farthest reach of native trees within their own piece."""
     return max((int(hops.reach[_natives(hops)].max(initial=0)) for hops in inside.hops), default=0)
 
 
-def _entered_reach(inside: Pieces) -> int:
+def _entered_reach(inside: ChildPieces) -> int:
     """Farthest reach of trees that come in."""
     return max(map(_reach, inside.hops), default=0)
 
@@ -100,7 +100,7 @@ def _reach(hops: Hops) -> int:
     return int(hops.reach[states].max(initial=0))
 
 
-def _native_delay(inside: Pieces) -> int:
+def _native_delay(inside: ChildPieces) -> int:
     """Most hops of native trees to anything that supplies an exit."""
     return max(map(_delay, inside.hops), default=0)
 
@@ -118,7 +118,7 @@ def _natives(hops: Hops) -> Int64Array:
     return np.unique(hops.planted(np.zeros(1, dtype=np.int64), total).row)
 
 
-def _relay_bound(trees: RelayTrees, inside: Pieces, slots: Slots) -> tuple[int, list[tuple[int, int]]]:
+def _relay_bound(trees: RelayTrees, inside: ChildPieces, slots: Slots) -> tuple[int, list[tuple[int, int]]]:
     """No tree of relay trees is higher; and roots and units of some trees that may be as high.
 
     Blocks and relays are followed one by one.
@@ -135,7 +135,7 @@ def _relay_bound(trees: RelayTrees, inside: Pieces, slots: Slots) -> tuple[int, 
     made = n - 1 - given
     start = np.cumsum(made) - made
     start -= start[np.minimum(before[root], len(root) - 1)]
-    columns = _Columns(trees, inside, slots)
+    columns = _UnitColumns(trees, inside, slots)
     delay = columns.delays(root, columns.natives(root, number * g, g), start * g, made * g)
     # relays: after a child's own deliveries, row by row
     child, count = trees.relay_child.astype(np.int64), trees.relay_count
@@ -159,7 +159,7 @@ def _relay_bound(trees: RelayTrees, inside: Pieces, slots: Slots) -> tuple[int, 
     return max(_own_reach(inside), most + 1 + _entered_reach(inside)), latest
 
 
-def _plane_bound(trees: PlaneTrees, inside: Pieces) -> tuple[int, list[tuple[int, int]]]:
+def _plane_bound(trees: PlaneTrees, inside: ChildPieces) -> tuple[int, list[tuple[int, int]]]:
     """No tree of plane trees is higher; and roots and units of some trees that may be as high."""
     by_kind = [(hops.latest, _delay(hops), _reach(hops)) for hops in inside.hops]
     late, delay, reach = np.array([*by_kind, (0, 0, 0)], dtype=np.int64)[inside.kind].T  # ranks: -1, the last
@@ -183,10 +183,10 @@ def _most_of_others(values: Int64Array) -> Int64Array:
     return most
 
 
-class _Columns:
+class _UnitColumns:
     """Exit and entry units of the children of trees by formula, followed into their pieces."""
 
-    def __init__(self, trees: FormulaTrees, inside: Pieces, slots: Slots) -> None:
+    def __init__(self, trees: FormulaTrees, inside: ChildPieces, slots: Slots) -> None:
         self._inside = inside
         self._sides = []
         for links, first, offset in (
@@ -250,7 +250,7 @@ class _Columns:
 
 
 def _samples(
-    piece: Piece, trees: FormulaTrees, inside: Pieces, latest: list[tuple[int, int]]
+    piece: Piece, trees: FormulaTrees, inside: ChildPieces, latest: list[tuple[int, int]]
 ) -> Iterator[TreeParts]:
     """Some unit trees: those that leave latest, and some of one child of each kind."""
     counts = trees.root_units
@@ -261,7 +261,7 @@ def _samples(
 
 
 def _parts(
-    piece: Piece, trees: FormulaTrees, inside: Pieces, chosen: list[tuple[int, int]]
+    piece: Piece, trees: FormulaTrees, inside: ChildPieces, chosen: list[tuple[int, int]]
 ) -> Iterator[TreeParts]:
     """Unit trees, as pairs of root and number, some at a time."""
     table: PieceTrees = piece.trees

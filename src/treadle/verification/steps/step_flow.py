@@ -30,7 +30,7 @@ _TYPES = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (64, np.uint64))
 
 
 @dataclass(frozen=True)
-class _Block:
+class _ShardBlock:
     """Shards [first, first + n_shards) and up to 64 pieces of them, which are followed at once.
 
     A piece is a run of chunks that no send begins or ends within: all its chunks share one fate.
@@ -86,7 +86,7 @@ class _Block:
         return f"chunk{'' if one else 's'} {', '.join(words)}{more}"
 
 
-def _blocks(steps: Steps, n_nodes: int) -> Iterator[_Block]:
+def _blocks(steps: Steps, n_nodes: int) -> Iterator[_ShardBlock]:
     is_cut = np.zeros(steps.n_chunks + 1, dtype=np.bool_)
     for ends in (steps.low, steps.high):
         is_cut[ends] = True
@@ -106,7 +106,7 @@ def _blocks(steps: Steps, n_nodes: int) -> Iterator[_Block]:
                 shard = steps.shard[chosen]
                 chosen = chosen[(shard >= first) & (shard < first + n_shards)]
             number = min(n_shards, steps.n_shards - first)
-            yield _Block(first, number, inside, piece, low, prefix, chosen)
+            yield _ShardBlock(first, number, inside, piece, low, prefix, chosen)
 
 
 def _windows(steps: Steps, piece: Int64Array) -> Iterator[tuple[int, Int64Array | None]]:
@@ -200,7 +200,7 @@ class FlowCheck:
         ends = f" ({self._topology.link_name(link)})" if link < self._topology.n_links else ""
         return f"{steps.direction} step {step}, link {link}{ends}, shard {steps.shard[number]}"
 
-    def _batches(self, block: _Block, span: slice) -> Iterator[_Batch]:
+    def _batches(self, block: _ShardBlock, span: slice) -> Iterator[_Batch]:
         steps, topology = self._steps, self._topology
         tails, heads = (ends.astype(np.int64) * block.n_shards for ends in (topology.tails, topology.heads))
         for start in range(span.start, span.stop, _BATCH):
@@ -210,19 +210,19 @@ class FlowCheck:
             masks = block.masks(steps.low[numbers], steps.high[numbers])
             yield _Batch(numbers, tails[link] + shard, heads[link] + shard, masks)
 
-    def _start(self, block: _Block) -> Masks:
+    def _start(self, block: _ShardBlock) -> Masks:
         """Masks with the block's shards whole at their homes, shape (nodes * shards,)."""
         state = np.zeros((self._topology.n_nodes, block.n_shards), dtype=block.prefix.dtype)
         shards = np.arange(block.n_shards)
         state[self._homes[block.first + shards], shards] = block.full
         return state.reshape(-1)
 
-    def _check_broadcast(self, block: _Block) -> None:
+    def _check_broadcast(self, block: _ShardBlock) -> None:
         state = self._start(block)
         self._follow(block, state)
         self._check_complete(block, state)
 
-    def _follow(self, block: _Block, state: Masks) -> None:
+    def _follow(self, block: _ShardBlock, state: Masks) -> None:
         """Run the steps: every read of a step sees what was there at its beginning."""
         for span in block.spans(self._steps):
             for batch in self._batches(block, span):
@@ -232,7 +232,7 @@ class FlowCheck:
             for batch in self._batches(block, span):
                 np.bitwise_or.at(state, batch.head, batch.masks)
 
-    def _add_not_held(self, block: _Block, batch: _Batch, missing: Masks) -> None:
+    def _add_not_held(self, block: _ShardBlock, batch: _Batch, missing: Masks) -> None:
         wrong = np.flatnonzero(missing)
         topology = self._topology
 
@@ -243,7 +243,7 @@ class FlowCheck:
 
         self._found.add_all(ViolationKind.HELD, len(wrong), describe)
 
-    def _check_reduce(self, block: _Block) -> None:
+    def _check_reduce(self, block: _ShardBlock) -> None:
         if self._has_forwarders:
             arrived = np.zeros((self._topology.n_nodes, block.n_shards), dtype=block.prefix.dtype)
             arrived[self._ranks] = block.full
@@ -260,7 +260,7 @@ class FlowCheck:
             self._find_doubles(block)
         self._check_complete(block, state)
 
-    def _find_doubles(self, block: _Block) -> None:
+    def _find_doubles(self, block: _ShardBlock) -> None:
         """Name the sends that carry away, towards home, what another send carries as well."""
         state = self._start(block)
         for span in reversed(block.spans(self._steps)):
@@ -268,7 +268,7 @@ class FlowCheck:
             for batch, masks in zip(self._batches(block, span), passed, strict=True):
                 self._add_singly(block, state, batch, masks)
 
-    def _add_singly(self, block: _Block, state: Masks, batch: _Batch, masks: Masks) -> None:
+    def _add_singly(self, block: _ShardBlock, state: Masks, batch: _Batch, masks: Masks) -> None:
         """Add masks to the tails so that every overlap is seen: the k-th send of each place in round k."""
         order = np.argsort(batch.tail, kind="stable")
         places = batch.tail[order]
@@ -281,7 +281,7 @@ class FlowCheck:
             self._add_doubles(block, [batch.number(int(i)) for i in now[wrong]], overlap[wrong])
             state[batch.tail[now]] |= masks[now]
 
-    def _add_doubles(self, block: _Block, numbers: list[int], overlap: Masks) -> None:
+    def _add_doubles(self, block: _ShardBlock, numbers: list[int], overlap: Masks) -> None:
         topology = self._topology
 
         def describe(i: int) -> str:
@@ -294,7 +294,7 @@ class FlowCheck:
 
         self._found.add_all(ViolationKind.DOUBLE, len(numbers), describe)
 
-    def _check_complete(self, block: _Block, state: Masks) -> None:
+    def _check_complete(self, block: _ShardBlock, state: Masks) -> None:
         rows = state.reshape(self._topology.n_nodes, block.n_shards)[self._ranks]
         if (rows == block.full).all():
             return

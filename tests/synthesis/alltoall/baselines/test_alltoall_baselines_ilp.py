@@ -23,7 +23,7 @@ from treadle.synthesis.alltoall.baselines import (
     with_layers,
 )
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
-from treadle.synthesis.alltoall.routes.paths import PathSet
+from treadle.synthesis.alltoall.routes.path_sets import PathSet
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.routes.routes import verify_routes

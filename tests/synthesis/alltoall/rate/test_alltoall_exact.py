@@ -14,12 +14,12 @@ from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.decomposed import child_mcf, master_mcf
 from treadle.synthesis.alltoall.rate.exact_rate import check_exact_flow, exact_rate, solve_exactly
-from treadle.synthesis.alltoall.rate.expansion import expanded_flow, expanded_units
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
-from treadle.synthesis.alltoall.rate.instance import flow_instance
+from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
+from treadle.synthesis.alltoall.rate.flow_symmetry import symmetry_of
 from treadle.synthesis.alltoall.rate.link_mcf import link_mcf
-from treadle.synthesis.alltoall.rate.path_trees import TreeFinder
-from treadle.synthesis.alltoall.rate.symmetry import symmetry_of
+from treadle.synthesis.alltoall.rate.orbit_flows import expanded_flow, expanded_units
+from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.watch import UNWATCHED
 
@@ -175,7 +175,7 @@ def test_a_child_needs_a_sender_and_a_flow_that_delivers() -> None:
 def test_trees_prefer_fewer_hops_among_equal_lengths() -> None:
     graph = t.ring(6)
     instance = flow_instance(graph, _all_to_all(graph))
-    finder = TreeFinder(instance, np.array([0]))
+    finder = PathTreeFinder(instance, np.array([0]))
     trees = finder.trees(np.zeros(len(instance.links), dtype=np.int64))
     path, _ = finder.hops(trees, (np.zeros(5, dtype=np.int64), np.arange(1, 6)))
     assert np.bincount(path).tolist() == [1, 2, 3, 2, 1]

@@ -15,9 +15,9 @@ from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
 from treadle.synthesis.alltoall.rate.exact_rate import exact_rate, solve_exactly, suitable_symmetry
-from treadle.synthesis.alltoall.rate.instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry, known_symmetry, orbits, symmetry_of
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
-from treadle.synthesis.alltoall.rate.symmetry import find_symmetry, known_symmetry, orbits, symmetry_of
 from treadle.synthesis.watch import UNWATCHED
 from treadle.topologies.isomorphism import link_map
 

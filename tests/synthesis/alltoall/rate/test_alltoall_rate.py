@@ -19,8 +19,8 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.synthesis.alltoall import RateResult, flow_instance, optimal_rate
 from treadle.synthesis.alltoall.rate import pdhg
 from treadle.synthesis.alltoall.rate.certificate import rounded_witness
+from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
-from treadle.synthesis.alltoall.rate.symmetry import known_symmetry
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 

@@ -11,7 +11,7 @@ from reference.exact_rates import alltoall_rate
 from samples.strategies import digraphs, sparse_demands, symmetric_topologies, wide_bandwidths
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.alltoall.rate.instance import flow_instance
+from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
 from treadle.topologies import Topology, TopologyBuilder
 

@@ -12,7 +12,7 @@ from samples.strategies import digraphs
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.routes.chunk_moves import move_chunks
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths
-from treadle.synthesis.alltoall.routes.paths import PathSet, check_paths
+from treadle.synthesis.alltoall.routes.path_sets import PathSet, check_paths
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 

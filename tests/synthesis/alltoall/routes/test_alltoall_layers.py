@@ -14,23 +14,23 @@ from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.routes.layered_routes import layered_routes
-from treadle.synthesis.alltoall.routes.layers import (
-    AcyclicWaits,
-    LashOrder,
-    dfsssp_layers,
-    lash_layers,
-    waits_of,
-)
 from treadle.synthesis.alltoall.routes.link_orders import (
     LayeredPaths,
     grid_orders,
     grid_sides,
     layers_of,
 )
-from treadle.synthesis.alltoall.routes.paths import PathSet, ShortestPaths, demanded_pairs
+from treadle.synthesis.alltoall.routes.path_sets import PathSet, ShortestPaths, demanded_pairs
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.shared_waits import shared_waits_cycle
+from treadle.synthesis.alltoall.routes.virtual_channels import (
+    AcyclicWaits,
+    LashOrder,
+    dfsssp_layers,
+    lash_layers,
+    waits_of,
+)
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies import parse

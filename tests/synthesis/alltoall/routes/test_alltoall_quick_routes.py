@@ -10,12 +10,12 @@ import pytest
 
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
-from treadle.synthesis.alltoall.routes.layers import lash_layers
 from treadle.synthesis.alltoall.routes.path_master import PathMaster
-from treadle.synthesis.alltoall.routes.paths import check_paths
+from treadle.synthesis.alltoall.routes.path_sets import check_paths
 from treadle.synthesis.alltoall.routes.quick_routes import up_down_orders, up_down_routes
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes
 from treadle.synthesis.alltoall.routes.single_paths import single_paths
+from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies import parse

@@ -21,7 +21,7 @@ from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disj
 from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.alltoall.routes.path_master import PathMaster
 from treadle.synthesis.alltoall.routes.path_mcf import path_mcf
-from treadle.synthesis.alltoall.routes.paths import (
+from treadle.synthesis.alltoall.routes.path_sets import (
     PathSet,
     ShortestPaths,
     WeightedPaths,

@@ -17,12 +17,12 @@ from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.baselines import single_source_shortest_paths
-from treadle.synthesis.alltoall.routes.layers import lash_layers
-from treadle.synthesis.alltoall.routes.paths import PathSet
+from treadle.synthesis.alltoall.routes.path_sets import PathSet
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
 from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
+from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.topologies import complete, parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.routes.timed_routes import verify_timed_routes

@@ -25,8 +25,8 @@ from treadle.synthesis.steps.exact import (
     SolverProcess,
     synthesise_exact,
 )
-from treadle.synthesis.steps.exact.problem import exact_problem
-from treadle.synthesis.steps.exact.symmetry import link_permutation, semiregular_group
+from treadle.synthesis.steps.exact.exact_problem import exact_problem
+from treadle.synthesis.steps.exact.semiregular import link_permutation, semiregular_group
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder

@@ -24,9 +24,9 @@ from treadle.synthesis.trees.allreduce import (
     without_capabilities,
 )
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp, solve_exactly
-from treadle.synthesis.trees.allreduce.network import network_of
+from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.separation import violated_cuts
-from treadle.synthesis.trees.allreduce.steiner_trees import TreeFinder
+from treadle.synthesis.trees.allreduce.steiner_trees import SteinerTreeFinder
 from treadle.synthesis.trees.allreduce.switch_terminals import prune_to_ranks
 from treadle.synthesis.trees.allreduce.tree_schedule import MAX_UNITS, trees_to_schedule
 from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees
@@ -144,7 +144,7 @@ def test_shortest_trees_against_networkx() -> None:
         lengths = [int(drawn[min(e, network.reverse[e])]) for e in range(network.n_pairs)]
         for tail, head, length in zip(network.tails, network.heads, lengths, strict=True):
             graph.edges[tail, head]["weight"] = length
-        tree = TreeFinder(network).spanning_tree(lengths, network.ranks)
+        tree = SteinerTreeFinder(network).spanning_tree(lengths, network.ranks)
         assert tree is not None
         closure = nx.Graph()
         for one, other in combinations(range(5), 2):
@@ -165,7 +165,7 @@ def test_switch_leaves_are_cut_off() -> None:
         builder.duplex(one, other, 1)
     topology = builder.build()
     network = network_of(topology, allreduce(topology))
-    tree = TreeFinder(network).spanning_tree([1] * network.n_pairs, range(4))
+    tree = SteinerTreeFinder(network).spanning_tree([1] * network.n_pairs, range(4))
     assert tree is not None
     assert [edge[:2] for edge in tree.edges] in ([(0, 1)], [(1, 0)])
 

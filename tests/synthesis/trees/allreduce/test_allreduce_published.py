@@ -25,7 +25,7 @@ from treadle.synthesis.trees.allreduce import (
     without_capabilities,
 )
 from treadle.synthesis.trees.allreduce.free_roots import solve_free_roots
-from treadle.synthesis.trees.allreduce.network import network_of
+from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.two_family_lp import solve_two_family_lp
 from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees
 from treadle.topologies import Topology

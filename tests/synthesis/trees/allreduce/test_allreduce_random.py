@@ -26,7 +26,7 @@ from treadle.synthesis.trees.allreduce import (
     solve_allreduce,
     without_capabilities,
 )
-from treadle.synthesis.trees.allreduce.network import network_of
+from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.tree_schedule import trees_to_schedule
 from treadle.synthesis.trees.allreduce.two_family_lp import solve_two_family_lp
 from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees

@@ -17,8 +17,8 @@ from samples.allreduce_fabrics import allreduce
 from treadle.schedules.trees.allreduce_witness import LengthWitness
 from treadle.synthesis.trees import pack_forest
 from treadle.synthesis.trees.allreduce import AllreduceSolution, Construction, solve_allreduce
-from treadle.synthesis.trees.allreduce.network import network_of
 from treadle.synthesis.trees.allreduce.operating_trees import minimum_arborescence
+from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.rooted_packing import pack_rooted_trees
 from treadle.synthesis.trees.allreduce.tree_schedule import rooted_trees_to_schedule
 from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees

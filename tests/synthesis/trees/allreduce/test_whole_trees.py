@@ -22,7 +22,7 @@ from treadle.synthesis.trees.allreduce import (
     UnitLimits,
     solve_allreduce,
 )
-from treadle.synthesis.trees.allreduce.network import network_of
+from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.two_family_lp import solve_two_family_lp
 from treadle.synthesis.trees.allreduce.whole_trees import Goal, find_whole_trees
 from treadle.topologies import Topology, parse

@@ -15,7 +15,7 @@ from treadle.schedules.trees.forest import Direction, ForestSchedule
 from treadle.synthesis.trees import Packer, TreeBudget, synthesise
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import instance_of
-from treadle.synthesis.trees.packers.local_search import Lowered, link_units, lower_trees, packing_height
+from treadle.synthesis.trees.packers.local_search import LocalOptimum, link_units, lower_trees, packing_height
 from treadle.synthesis.trees.packers.tree_packing import from_forest, to_forest
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
@@ -28,7 +28,7 @@ def searched(
     own_links_only: bool = False,
     max_work: int | None = None,
     deadline: float | None = None,
-) -> Lowered:
+) -> LocalOptimum:
     """Growth, then the search; the result is verified at the exact optimum's throughput."""
     collective = on_all_ranks(topology, kind)
     grown = synthesise(topology, collective, budget=TreeBudget(max_trees=4), packer=Packer.GROWTH)

@@ -12,7 +12,6 @@ from samples.clustered_fabrics import clustered
 from samples.nested_fabrics import all_cuts_rate
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.trees.budget import TreeBudget
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.optimality import optimum
@@ -20,11 +19,12 @@ from treadle.synthesis.trees.packers.packers import Packer
 from treadle.synthesis.trees.packers.vertex_matching import height_bound
 from treadle.synthesis.trees.pipeline import synthesise
 from treadle.synthesis.trees.tight_cuts.decompose import FactoredSynthesis, decompose
-from treadle.synthesis.trees.tight_cuts.sets.clusters import clusters
 from treadle.synthesis.trees.tight_cuts.sets.dendrogram import Dendrogram, single_linkage
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
+from treadle.synthesis.trees.tight_cuts.sets.diffusion import clusters
 from treadle.synthesis.trees.tight_cuts.sets.quotient import Quotient
 from treadle.synthesis.trees.tight_cuts.trimming import trim
+from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.verification.schedules import verify
 

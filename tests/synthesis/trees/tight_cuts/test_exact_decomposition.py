@@ -5,8 +5,8 @@ from __future__ import annotations
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.trees import optimum
-from treadle.synthesis.trees.budget import MAX_TREES, TreeBudget
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
+from treadle.synthesis.trees.tree_budget import MAX_TREES, TreeBudget
 from treadle.topologies.catalogue.platforms import mi250
 from treadle.topologies.transforms.changes import with_failed_links
 from treadle.verification.schedules import verify

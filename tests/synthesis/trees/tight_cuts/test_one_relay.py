@@ -20,8 +20,8 @@ from treadle.schedules.factored import (
     RelayTrees,
 )
 from treadle.synthesis.trees import optimum
-from treadle.synthesis.trees.budget import TreeBudget
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
+from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies.catalogue.platforms import add_box
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.schedules import verify

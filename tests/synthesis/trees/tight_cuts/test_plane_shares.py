@@ -15,7 +15,7 @@ from treadle.schedules.factored import EvenShares
 from treadle.synthesis.core_values.trees import PlanePairs, PlaneTable
 from treadle.synthesis.engine import core
 from treadle.synthesis.trees import optimum
-from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import Changes, Shares, plane_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import Changes, PlaneShares, plane_shares
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies import parse
 from treadle.topologies.transforms.changes import with_failed_links
@@ -34,7 +34,7 @@ def children_that_lost_planes(rng: random.Random, n: int, planes: int, trees: in
     return sums
 
 
-def table_of(shares: Shares) -> Int64Array:
+def table_of(shares: PlaneShares) -> Int64Array:
     """Units by plane, sender and receiver."""
     every = np.arange(len(shares.group))
     table = EvenShares(shares.group, shares.group_units).shares(every[:, None], every)
@@ -50,7 +50,7 @@ def test_children_that_lost_planes_are_served_in_full(n: int, planes: int, trees
     for _ in range(3):
         sums = children_that_lost_planes(rng, n, planes, trees)
         found = plane_shares(sums, sums, np.full(n, trees))
-        assert isinstance(found, Shares)
+        assert isinstance(found, PlaneShares)
         table = table_of(found)
         assert table.min() >= 0
         np.testing.assert_array_equal(table.sum(axis=0), trees * (1 - np.eye(n, dtype=np.int64)))
@@ -65,7 +65,7 @@ def test_few_pairs_are_exceptions() -> None:
         sums[child] = 4 * 199
         sums[child, plane] = 0
     found = plane_shares(sums, sums, np.full(200, 12))
-    assert isinstance(found, Shares)
+    assert isinstance(found, PlaneShares)
     assert len(found.group_units) <= 5
     assert len(found.pair_root) < 2 * 200
 
@@ -84,7 +84,7 @@ def test_pairs_that_send_more_or_less_are_given() -> None:
         out, into = table.sum(axis=2).T, table.sum(axis=1).T
         root, child, units = np.array(rows, dtype=np.int64).T
         found = plane_shares(out, into, np.full(n, trees), Changes.of(root, child, units, n))
-        assert isinstance(found, Shares)
+        assert isinstance(found, PlaneShares)
         again = table_of(found)
         assert again.min() >= 0
         np.testing.assert_array_equal(again.sum(axis=0), sent)

@@ -25,7 +25,7 @@ from treadle.schedules.factored import (
     PlaneTrees,
 )
 from treadle.synthesis.trees import optimum
-from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import Shares, plane_shares
+from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import PlaneShares, plane_shares
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import plane_tables
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.topologies.catalogue.clusters import rail_optimized
@@ -48,7 +48,7 @@ def has_direct_forest(out: Int64Array, into: Int64Array, trees: int) -> bool:
     return bool(nx.maximum_flow_value(graph, "s", "t") == out[:, 0].sum())
 
 
-def check_shares(shares: Shares, out: Int64Array, into: Int64Array, sent: Int64Array) -> None:
+def check_shares(shares: PlaneShares, out: Int64Array, into: Int64Array, sent: Int64Array) -> None:
     """The table has the sums asked for; `sent` is what children send each other in all."""
     every = np.arange(len(out))
     table = EvenShares(shares.group, shares.group_units).shares(every[:, None], every)
@@ -75,8 +75,8 @@ def test_two_planes_are_shared_just_when_a_flow_says_so() -> None:
         out, into = (np.array([[a, total - a] for a in side]) for side in (one, other))
         found = plane_shares(out, into, np.full(n, trees))
         answers.append(has_direct_forest(out, into, trees))
-        assert isinstance(found, Shares) == answers[-1], (one, other, trees)
-        if isinstance(found, Shares):
+        assert isinstance(found, PlaneShares) == answers[-1], (one, other, trees)
+        if isinstance(found, PlaneShares):
             check_shares(found, out, into, equally(n, trees))
         else:
             assert "no direct forest" in found.reason
@@ -93,8 +93,8 @@ def test_planes_spread_at_random_are_shared(planes: int) -> None:
         out, into = table.sum(axis=2).T, table.sum(axis=1).T
         found = plane_shares(out, into, np.full(n, trees))
         if planes == 2:
-            assert isinstance(found, Shares)
-        if isinstance(found, Shares):
+            assert isinstance(found, PlaneShares)
+        if isinstance(found, PlaneShares):
             check_shares(found, out, into, equally(n, trees))
             built += 1
     assert built > 15
@@ -181,7 +181,7 @@ def test_pairs_take_all_that_is_left_on_their_last_plane() -> None:
             table[here[(x + y + unit) % len(here)], x, y] += 1
     out, into = table.sum(axis=2).T, table.sum(axis=1).T
     found = plane_shares(out, into, np.full(n, trees))
-    assert isinstance(found, Shares)
+    assert isinstance(found, PlaneShares)
     check_shares(found, out, into, equally(n, trees))
 
 

@@ -8,7 +8,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.store_forward import Round, run_rounds
-from treadle.synthesis.alltoall.routes.paths import demanded_pairs
+from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs
 from treadle.synthesis.scheduler import no_switches, scheduler
 from treadle.topologies.topology import Topology
 

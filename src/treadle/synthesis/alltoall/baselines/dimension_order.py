@@ -11,10 +11,10 @@ from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.baselines.grids import Grid, find_grid, mesh_torus_or_hypercube
+from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid, mesh_torus_or_hypercube
 from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.route_values import routes_of
-from treadle.synthesis.alltoall.routes.paths import demanded_pairs, path_set
+from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs, path_set
 from treadle.synthesis.scheduler import scheduler
 from treadle.topologies.topology import Topology
 
@@ -106,7 +106,7 @@ def dimension_order(
     return routes_of(collective, paths, units, chunks)
 
 
-def _ahead(grid: Grid, begin: NDArray[np.integer], end: NDArray[np.integer]) -> Int64Array:
+def _ahead(grid: GridFabric, begin: NDArray[np.integer], end: NDArray[np.integer]) -> Int64Array:
     """Steps up from begin to end along each axis, shape (axes, pairs); negative on open axes."""
     apart = grid.places[:, end] - grid.places[:, begin]
     sides = np.array(grid.sides)[:, None]
@@ -115,7 +115,9 @@ def _ahead(grid: Grid, begin: NDArray[np.integer], end: NDArray[np.integer]) -> 
     return steps
 
 
-def _rows(grid: Grid, axes: list[int], begin: NDArray[np.integer], signed: Int64Array) -> NDArray[np.int64]:
+def _rows(
+    grid: GridFabric, axes: list[int], begin: NDArray[np.integer], signed: Int64Array
+) -> NDArray[np.int64]:
     """Links of the walks, padded by -1."""
     strides = np.ones(grid.n_axes, dtype=np.int64)
     for axis in range(grid.n_axes - 1, 0, -1):

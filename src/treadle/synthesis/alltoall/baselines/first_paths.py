@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.paths import PathSet, ShortestPaths, demanded_pairs, path_set
+from treadle.synthesis.alltoall.routes.path_sets import PathSet, ShortestPaths, demanded_pairs, path_set
 from treadle.topologies.topology import Topology
 
 

@@ -14,7 +14,7 @@ from treadle.synthesis.alltoall.rate.decomposed import children_mcf, master_mcf
 from treadle.synthesis.alltoall.routes.disjoint_paths import disjoint_paths
 from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.alltoall.routes.path_mcf import path_mcf
-from treadle.synthesis.alltoall.routes.paths import WeightedPaths
+from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.scheduler import Comparing, scheduler
 from treadle.topologies.topology import Topology

@@ -12,13 +12,13 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.alltoall.baselines.grids import Grid
+from treadle.synthesis.alltoall.baselines.grids import GridFabric
 from treadle.synthesis.alltoall.baselines.line_exchange import MAX_SIDE, LineExchange, line_exchange
 from treadle.synthesis.alltoall.baselines.store_forward import check_size
-from treadle.synthesis.alltoall.routes.paths import demanded_pairs
+from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs
 
 
-def grid_exchange(name: str, grid: Grid, collective: Collective) -> ExchangeSchedule:
+def grid_exchange(name: str, grid: GridFabric, collective: Collective) -> ExchangeSchedule:
     """Every shard is cut into a part per axis; part c corrects axis c first, then c + 1 and so on.
 
     Phase f has part c on axis c + f, so that all axes are busy in every phase with one part each. Along an
@@ -28,7 +28,7 @@ def grid_exchange(name: str, grid: Grid, collective: Collective) -> ExchangeSche
     ----------
     name : str
         For messages.
-    grid : Grid
+    grid : GridFabric
     collective : Collective
 
     Raises
@@ -98,7 +98,7 @@ class _Timing:
         return int(self.step.max()) + 1
 
 
-def _timings(grid: Grid, halves: int) -> list[_Timing]:
+def _timings(grid: GridFabric, halves: int) -> list[_Timing]:
     n = grid.places.shape[1]
     alike = len(set(zip(grid.sides, grid.wraps, strict=True))) == 1
     shortest = n // max(grid.sides)
@@ -119,7 +119,7 @@ def _timings(grid: Grid, halves: int) -> list[_Timing]:
 
 
 def _phase(
-    grid: Grid, axis: int, timing: _Timing, places: tuple[Int64Array, Int64Array, Int64Array]
+    grid: GridFabric, axis: int, timing: _Timing, places: tuple[Int64Array, Int64Array, Int64Array]
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """Shard, link, step and half of every send of a part of all shards along an axis.
 
@@ -142,7 +142,7 @@ def _phase(
     return shard, link, timing.step[line.slot[hop], member], line.half[hop]
 
 
-def _members(grid: Grid, axis: int, begin: Int64Array, end: Int64Array) -> Int64Array:
+def _members(grid: GridFabric, axis: int, begin: Int64Array, end: Int64Array) -> Int64Array:
     """Number of each shard among those of its message, which are on one line along the axis.
 
     On another axis, either the target's coordinate is that of the line, or, before that axis' turn, the

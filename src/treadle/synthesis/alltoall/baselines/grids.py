@@ -17,7 +17,7 @@ from treadle.topologies.topology import Topology
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class GridFabric:
     """Nodes in row-major order, joined to their neighbours along each axis.
 
     Parameters
@@ -49,7 +49,7 @@ def mesh_torus_or_hypercube(topology: Topology, _: Collective) -> Refusal | None
     return refusal_of(find_grid, topology, "grid")
 
 
-def find_grid(topology: Topology, name: str) -> Grid:
+def find_grid(topology: Topology, name: str) -> GridFabric:
     """The mesh, torus or hypercube that a fabric is.
 
     Parameters
@@ -109,7 +109,7 @@ def _shapes(near: set[int], stride: int, n: int) -> Iterator[tuple[tuple[int, ..
 
 def _grid(
     sides: tuple[int, ...], wraps: tuple[bool, ...], present: Int64Array, links: Int64Array
-) -> Grid | None:
+) -> GridFabric | None:
     """The grid of this shape if its arcs are just those present (sorted, as tail * n + head)."""
     n = prod(sides)
     places = np.array(np.unravel_index(np.arange(n), sides), dtype=np.int64).reshape(len(sides), n)
@@ -128,4 +128,4 @@ def _grid(
                 return None
             out[turn, axis, inside] = links[where]
             total += len(wanted)
-    return Grid(sides, wraps, places, out[0], out[1]) if total == len(present) else None
+    return GridFabric(sides, wraps, places, out[0], out[1]) if total == len(present) else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from treadle.schedules.alltoall.routes import RouteSchedule
-from treadle.synthesis.alltoall.routes.layers import lash_layers
-from treadle.synthesis.alltoall.routes.paths import PathSet
+from treadle.synthesis.alltoall.routes.path_sets import PathSet
+from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.topologies.topology import Topology
 
 

@@ -7,7 +7,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.grid_phases import grid_exchange
-from treadle.synthesis.alltoall.baselines.grids import Grid, find_grid
+from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid
 from treadle.synthesis.scheduler import no_switches, refusal_of, scheduler
 from treadle.topologies.topology import Topology
 
@@ -67,7 +67,7 @@ def mesh_exchange(topology: Topology, collective: Collective) -> ExchangeSchedul
     return grid_exchange(_NAME, grid, collective)
 
 
-def _grid(topology: Topology) -> Grid:
+def _grid(topology: Topology) -> GridFabric:
     """The mesh; ScheduleError for any other fabric."""
     grid = find_grid(topology, _NAME)
     if any(grid.wraps):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.synthesis.alltoall.routes.paths import Float64Array, PathSet
+from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet
 from treadle.topologies.topology import Topology
 
 _PASSES = 8

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.paths import PathSet
+from treadle.synthesis.alltoall.routes.path_sets import PathSet
 
 
 def routes_of(

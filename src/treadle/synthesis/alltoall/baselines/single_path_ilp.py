@@ -21,7 +21,7 @@ from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.path_choice import PathChoice
 from treadle.synthesis.alltoall.baselines.route_values import single_routes
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
-from treadle.synthesis.alltoall.routes.paths import PathSet, check_paths, demanded_pairs
+from treadle.synthesis.alltoall.routes.path_sets import PathSet, check_paths, demanded_pairs
 from treadle.synthesis.scheduler import Comparing, scheduler
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
@@ -205,7 +205,7 @@ def best_single_paths(
     if len(paths.links) + paths.n_paths > MAX_PROGRAM or time_limit_s == 0:
         is_late = True
     else:
-        program = _Program(topology, paths, pair, demand)
+        program = _PathChoice(topology, paths, pair, demand)
         better, proved, is_late = program.solve(choice.chosen, float(choice.time.max()), time_limit_s)
         bound = max(bound, proved)
         if _time(topology, paths, better, demand) < _time(topology, paths, chosen, demand):
@@ -228,7 +228,7 @@ def _time(topology: Topology, paths: PathSet, chosen: Int64Array, demand: Int64A
     return slowest(load, topology.bandwidths)
 
 
-class _Program:
+class _PathChoice:
     """The integer program; columns are T and then the paths, rows the pairs and then the links."""
 
     def __init__(self, topology: Topology, paths: PathSet, pair: Int64Array, demand: Int64Array) -> None:

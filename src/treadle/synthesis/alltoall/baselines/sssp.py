@@ -11,7 +11,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.route_values import single_routes
-from treadle.synthesis.alltoall.routes.paths import from_lists
+from treadle.synthesis.alltoall.routes.path_sets import from_lists
 from treadle.synthesis.scheduler import scheduler
 from treadle.topologies.topology import Topology
 

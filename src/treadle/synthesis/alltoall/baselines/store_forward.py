@@ -14,7 +14,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.baselines.first_paths import check_links, next_links
-from treadle.synthesis.alltoall.routes.paths import demanded_pairs
+from treadle.synthesis.alltoall.routes.path_sets import demanded_pairs
 from treadle.topologies.topology import Topology
 
 MAX_SENDS = 5 * 10**7

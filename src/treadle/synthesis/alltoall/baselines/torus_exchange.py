@@ -7,7 +7,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.grid_phases import grid_exchange
-from treadle.synthesis.alltoall.baselines.grids import Grid, find_grid
+from treadle.synthesis.alltoall.baselines.grids import GridFabric, find_grid
 from treadle.synthesis.scheduler import no_switches, refusal_of, scheduler
 from treadle.topologies.topology import Topology
 
@@ -68,7 +68,7 @@ def torus_exchange(topology: Topology, collective: Collective) -> ExchangeSchedu
     return grid_exchange(_NAME, grid, collective)
 
 
-def _grid(topology: Topology) -> Grid:
+def _grid(topology: Topology) -> GridFabric:
     """The torus; ScheduleError for any other fabric."""
     grid = find_grid(topology, _NAME)
     if any(side > 2 and not wraps for side, wraps in zip(grid.sides, grid.wraps, strict=True)):

@@ -13,7 +13,7 @@ from treadle.arrays import Int64Array
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
-from treadle.synthesis.alltoall.rate.instance import FloatArray
+from treadle.synthesis.alltoall.rate.flow_instance import FloatArray
 from treadle.topologies.topology import Topology
 
 _FINEST = 2**30

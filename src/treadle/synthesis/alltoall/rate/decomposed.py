@@ -14,8 +14,8 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
+from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_lp import Entries, FlowProgram, check_variables, solve_flow_program
-from treadle.synthesis.alltoall.rate.instance import FloatArray, FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.link_mcf import check_reachable
 from treadle.synthesis.parallel import map_blocks
 from treadle.synthesis.watch import UNWATCHED, Watch

@@ -15,9 +15,9 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.schedules.alltoall.alltoall_witness import MAX_LENGTH
-from treadle.synthesis.alltoall.rate.instance import FlowInstance
-from treadle.synthesis.alltoall.rate.path_trees import TreeFinder, Trees
-from treadle.synthesis.alltoall.rate.symmetry import FlowSymmetry
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
+from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
+from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder, Trees
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.watch import Watch
 
@@ -76,7 +76,7 @@ class ColumnProgram:
     def __init__(self, instance: FlowInstance, symmetry: FlowSymmetry, *, by_pair: bool) -> None:
         rows = symmetry.representatives.astype(np.int64)
         self._symmetry = symmetry
-        self._finder = TreeFinder(instance, rows)
+        self._finder = PathTreeFinder(instance, rows)
         self._source, self._target = np.nonzero(instance.demands[rows])
         self._demand = instance.demands[rows][self._source, self._target]
         self._group = np.arange(len(self._source)) if by_pair else self._source

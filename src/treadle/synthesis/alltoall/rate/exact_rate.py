@@ -12,9 +12,9 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.exact_columns import ColumnOptimum, ColumnProgram
-from treadle.synthesis.alltoall.rate.instance import FlowInstance, flow_instance
-from treadle.synthesis.alltoall.rate.path_trees import TreeFinder
-from treadle.synthesis.alltoall.rate.symmetry import FlowSymmetry, find_symmetry, known_symmetry
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, find_symmetry, known_symmetry
+from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.watch import Watch
 from treadle.topologies.distances import distance_distribution
@@ -133,7 +133,7 @@ def _has_many_kinds(instance: FlowInstance) -> bool:
 
 def _check_reachable(instance: FlowInstance, symmetry: FlowSymmetry) -> None:
     rows = symmetry.representatives.astype(np.int64)
-    distance = TreeFinder(instance, rows).trees(np.ones(len(instance.links), dtype=np.int64)).distance
+    distance = PathTreeFinder(instance, rows).trees(np.ones(len(instance.links), dtype=np.int64)).distance
     for row, node in np.argwhere((instance.demands[rows] > 0) & (distance < 0))[:1].tolist():
         raise instance.unreachable(int(rows[row]), node)
 

@@ -12,7 +12,7 @@ from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, FloatArray, check_flow
-from treadle.synthesis.alltoall.rate.instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.topologies.topology import Topology
 
 _FIRST_STEP = 0.5

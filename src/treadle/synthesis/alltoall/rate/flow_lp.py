@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.synthesis.alltoall.rate.instance import FloatArray
+from treadle.synthesis.alltoall.rate.flow_instance import FloatArray
 from treadle.synthesis.engine import TimeLimitError
 
 TOLERANCE = 1e-9

@@ -9,8 +9,8 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
+from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_lp import Entries, FlowProgram, check_variables, solve_flow_program
-from treadle.synthesis.alltoall.rate.instance import FloatArray, FlowInstance, flow_instance
 from treadle.topologies.topology import Topology
 
 MAX_VARIABLES = 60_000

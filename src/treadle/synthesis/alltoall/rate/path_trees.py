@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.synthesis.alltoall.rate.instance import FlowInstance
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 
 _FAR = np.int64(2**62)
 
@@ -31,7 +31,7 @@ class Trees:
     into: Int64Array
 
 
-class TreeFinder:
+class PathTreeFinder:
     """Shortest-path trees from some senders of an instance.
 
     Parameters

@@ -10,11 +10,11 @@ from treadle.arrays import Int32Array, frozen
 from treadle.errors import ScheduleError
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
-from treadle.synthesis.alltoall.rate.instance import FloatArray, FlowInstance
+from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance
+from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, symmetry_of
 from treadle.synthesis.alltoall.rate.spreading import spread_flow
-from treadle.synthesis.alltoall.rate.symmetry import FlowSymmetry, symmetry_of
 from treadle.synthesis.alltoall.resolution import Resolution, resolution
-from treadle.synthesis.alltoall.routes.paths import ShortestPaths
+from treadle.synthesis.alltoall.routes.path_sets import ShortestPaths
 from treadle.synthesis.core_values.flows import FlowOptions, FlowProblem, FlowStart, FoundFlow
 from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.parallel import core_threads

@@ -13,11 +13,11 @@ from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult
 from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly, suitable_symmetry
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, known_symmetry
 from treadle.synthesis.alltoall.rate.host_caps import folded, limited_by_hosts, unfolded, without_caps
-from treadle.synthesis.alltoall.rate.instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
 from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
-from treadle.synthesis.alltoall.rate.symmetry import FlowSymmetry, known_symmetry
 from treadle.synthesis.engine import Progress
 from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology

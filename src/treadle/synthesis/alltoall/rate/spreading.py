@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.synthesis.alltoall.rate.expansion import averaging_labels, sender_moves
-from treadle.synthesis.alltoall.rate.instance import FloatArray, FlowInstance
-from treadle.synthesis.alltoall.rate.symmetry import FlowSymmetry
+from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance
+from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
+from treadle.synthesis.alltoall.rate.orbit_flows import averaging_labels, sender_moves
 
 _EVEN = 1e-12
 

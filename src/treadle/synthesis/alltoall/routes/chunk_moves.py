@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.synthesis.alltoall.routes.paths import Float64Array, PathSet
+from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet
 
 _MOST_MOVES = 20_000
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.paths import (
+from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     PathSet,
     ShortestPaths,

@@ -10,7 +10,7 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.cycles import DUST, cancel_cycles
 from treadle.synthesis.alltoall.routes.path_master import weighted
-from treadle.synthesis.alltoall.routes.paths import (
+from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     WeightedPaths,
     check_paths,
@@ -131,11 +131,11 @@ def _peeled(
     widest: bool,
 ) -> list[_Part]:
     """The paths of some sources, those of the ranks from `first` on."""
-    peeler = _Peeler(topology, ranks, first, demand, cancel_cycles(topology, flows), widest=widest)
+    peeler = _PathPeeler(topology, ranks, first, demand, cancel_cycles(topology, flows), widest=widest)
     return peeler.run()
 
 
-class _Peeler:
+class _PathPeeler:
     """Takes paths off some sources' flows side by side, each source one destination after another."""
 
     def __init__(

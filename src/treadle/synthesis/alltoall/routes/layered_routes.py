@@ -9,12 +9,12 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.layers import fill_layers, lash_layers, waits_of
 from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths, grid_orders, grid_sides, layers_of
 from treadle.synthesis.alltoall.routes.order_search import OrderSearch
-from treadle.synthesis.alltoall.routes.paths import WeightedPaths, demanded_pairs
+from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths, demanded_pairs
 from treadle.synthesis.alltoall.routes.route_columns import RoutingResult, generate_routes
 from treadle.synthesis.alltoall.routes.shared_waits import shared_waits_cycle
+from treadle.synthesis.alltoall.routes.virtual_channels import fill_layers, lash_layers, waits_of
 from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
@@ -119,7 +119,7 @@ def layered_routes(
     if max_layers < 1:
         raise ScheduleError(f"layers: at most {max_layers}, expected at least 1")
     base = generate_routes(topology, collective, watch=watch) if unlayered is None else unlayered
-    search = _Search(topology, collective, base, max_layers, seed)
+    search = _OrderSearch(topology, collective, base, max_layers, seed)
     if searches is None:
         searches = min(12, max(4, _SEARCHED_CELLS // (topology.n_links * collective.n_ranks)))
     try:
@@ -140,7 +140,7 @@ def layered_routes(
     return search.result(is_late=False)
 
 
-class _Search:
+class _OrderSearch:
     """The best orders and routing so far."""
 
     def __init__(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.paths import Float64Array, PathSet, turned
+from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, turned
 from treadle.synthesis.core_values.flows import Annealing, ClimbProblem, ClimbTable
 from treadle.synthesis.engine import core, run_watched
 from treadle.synthesis.watch import Watch

@@ -7,7 +7,7 @@ import numpy as np
 from treadle.arrays import Int32Array
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths
-from treadle.synthesis.alltoall.routes.paths import Float64Array
+from treadle.synthesis.alltoall.routes.path_sets import Float64Array
 from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 

@@ -12,7 +12,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import no_optimum, resolution
-from treadle.synthesis.alltoall.routes.paths import Float64Array, PathSet, WeightedPaths, demanded_pairs
+from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, WeightedPaths, demanded_pairs
 from treadle.synthesis.core_values.flows import PathBasis, PathProgram
 from treadle.synthesis.engine import TimeLimitError, core, run_watched
 from treadle.synthesis.watch import UNWATCHED, Watch

@@ -11,7 +11,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_master import PathMaster, weighted
-from treadle.synthesis.alltoall.routes.paths import (
+from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     PathSet,
     WeightedPaths,

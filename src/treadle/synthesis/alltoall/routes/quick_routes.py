@@ -13,7 +13,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.route_values import single_routes
 from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths, layers_of
-from treadle.synthesis.alltoall.routes.paths import Float64Array, demanded_pairs, merge, path_set
+from treadle.synthesis.alltoall.routes.path_sets import Float64Array, demanded_pairs, merge, path_set
 from treadle.topologies.topology import Topology
 
 QUICK_LAYERS = 8

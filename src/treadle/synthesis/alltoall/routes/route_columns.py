@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_master import MasterSolution, PathMaster, weighted
-from treadle.synthesis.alltoall.routes.paths import (
+from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     PathFinder,
     PathSet,
@@ -123,7 +123,7 @@ def generate_routes(
     smoothing as in Pessoa et al. (2018).
     """
     check_linked(topology, collective)
-    columns = _Columns(topology, collective, finder or ShortestPaths(topology, collective))
+    columns = _PathColumns(topology, collective, finder or ShortestPaths(topology, collective))
     columns.add_at(np.ones(topology.n_links) if lengths is None else lengths)
     if lengths is not None:
         columns.add_at(np.ones(topology.n_links))
@@ -162,7 +162,7 @@ def generate_routes(
     return RoutingResult(routing.rate(topology), bound, routing, best_lengths, rounds, is_late)
 
 
-class _Columns:
+class _PathColumns:
     """The growing set of paths and its linear program."""
 
     def __init__(self, topology: Topology, collective: Collective, finder: PathFinder) -> None:

@@ -15,7 +15,7 @@ from treadle.schedules.alltoall.routes import MAX_UNITS, RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.host_caps import tightest_host
 from treadle.synthesis.alltoall.routes.chunk_moves import move_chunks
-from treadle.synthesis.alltoall.routes.paths import (
+from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     PathSet,
     WeightedPaths,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.synthesis.alltoall.routes.paths import Float64Array, PathSet, path_rows
+from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, path_rows
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 _POWERS = (4.0, 12.0, 30.0)

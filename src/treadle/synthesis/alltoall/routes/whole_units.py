@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array, frozen
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.paths import WeightedPaths
+from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths
 
 Float64Array = NDArray[np.float64]
 

@@ -17,10 +17,9 @@ from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import rounded_witness
-from treadle.synthesis.alltoall.rate.instance import flow_instance
-from treadle.synthesis.alltoall.rate.symmetry import find_symmetry
-from treadle.synthesis.alltoall.routes.layers import lash_layers
-from treadle.synthesis.alltoall.routes.paths import (
+from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
+from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry
+from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     PathSet,
     check_linked,
@@ -28,6 +27,7 @@ from treadle.synthesis.alltoall.routes.paths import (
     path_rows,
 )
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
+from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.synthesis.alltoall.steps.relays import Candidates, Way, Ways, candidates
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies.topology import Topology
@@ -242,13 +242,13 @@ def _best_split(
     row[column] = rows[found.pair]
     # so that the largest load is about 1
     scale = float(np.bincount(link, weights=load_s).max())
-    lp = _Program(int(rows.max()) + 1, m)
+    lp = _LeastLoad(int(rows.max()) + 1, m)
     lp.add(row, key // m, link, load_s / scale)
     values, time, lengths = lp.solve()
     return _Split(values[column] * share, time * scale, lengths / topology.bandwidths)
 
 
-class _Program:
+class _LeastLoad:
     """min T: the columns of each row add up to 1, and no link is loaded beyond T; then the least total load.
 
     Parameters

@@ -151,7 +151,7 @@ def _finer(parts: RouteRuns, rounds: int, max_chunks: int) -> RouteRuns:
 
 
 @dataclass(frozen=True, eq=False)
-class _Limits:
+class _HopLimits:
     """What groups of hops (a link's, or those out of or into a capped host) may carry in a step.
 
     Parameters
@@ -223,7 +223,7 @@ class _Queue:
 
 def _limits(
     topology: Topology, parts: RouteRuns, amount: Int64Array, weight: Int64Array, rounds: int
-) -> list[_Limits]:
+) -> list[_HopLimits]:
     """Limits of links, and of hosts with an injection cap out and in."""
     hosts = topology.injection_bytes_per_s
     groups = [(parts.link, topology.bandwidths)]
@@ -248,7 +248,7 @@ def _limits(
             for member in members
         ]
         least = np.maximum.reduceat(weight[order], starts)
-        result.append(_Limits(order, starts, np.maximum(np.array(capacity, dtype=np.int64), least)))
+        result.append(_HopLimits(order, starts, np.maximum(np.array(capacity, dtype=np.int64), least)))
     return result
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.paths import (
+from treadle.synthesis.alltoall.routes.path_sets import (
     Float64Array,
     PathSet,
     ShortestPaths,

@@ -101,7 +101,7 @@ def time_stepped_flow(
     """
     reach = _reach(topology, collective, n_steps)
     _check_size(topology, collective, n_steps, reach)
-    program = _Program(topology, collective, n_steps, reach)
+    program = _TimedFlowProgram(topology, collective, n_steps, reach)
     return program.solve(deadline)
 
 
@@ -179,7 +179,7 @@ def _refusal(topology: Topology, n_variables: int) -> ScheduleError:
     )
 
 
-class _Program:
+class _TimedFlowProgram:
     """The linear program: columns are flows (t, s, e), then holds (t, s, u), then U_t."""
 
     def __init__(

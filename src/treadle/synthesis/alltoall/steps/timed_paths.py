@@ -91,7 +91,7 @@ def chunked_exchange(
     sources: list[int] = []
     for source in range(collective.n_ranks):
         watch.beat("timed paths", source, collective.n_ranks)
-        peeler = _Peeler(topology, flow.by_step[:, source], collective.ranks[source])
+        peeler = _TimedPeeler(topology, flow.by_step[:, source], collective.ranks[source])
         for target in np.flatnonzero(demands[source]).tolist():
             paths = peeler.take(collective.ranks[target], float(demands[source, target]))
             for path, weight in paths:
@@ -113,7 +113,7 @@ def chunked_exchange(
     return ChunkedExchange(schedule, time, float(time) / flow.time - 1)
 
 
-class _Peeler:
+class _TimedPeeler:
     """What is left of one source's flow.
 
     Parameters

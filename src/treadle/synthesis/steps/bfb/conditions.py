@@ -12,7 +12,7 @@ from treadle.schedules.steps.step_cost import node_bandwidth, step_loads
 from treadle.schedules.steps.steps import Steps
 from treadle.synthesis.core_values.steps import DistanceExtremes
 from treadle.synthesis.engine import core, run_watched
-from treadle.synthesis.steps.bfb.instance import OK, VIOLATED, Instance, pose, unreachable
+from treadle.synthesis.steps.bfb.in_links import OK, VIOLATED, InLinkRows, link_rows, unreachable
 from treadle.synthesis.steps.bfb.value import bfb_value, value_of
 from treadle.topologies.topology import Topology
 
@@ -50,10 +50,10 @@ def distance_constants(topology: Topology) -> tuple[DistanceConstants, ...]:
     >>> distance_constants(parse("hypercube(3)"))[1]
     DistanceConstants(sources=3, served=2, usable=2)
     """
-    return _constants(pose(topology))
+    return _constants(link_rows(topology))
 
 
-def _constants(instance: Instance) -> tuple[DistanceConstants, ...]:
+def _constants(instance: InLinkRows) -> tuple[DistanceConstants, ...]:
     status, found, failure = run_watched(
         "distances", lambda control: core.bfb_counts(instance.in_links, control)
     )
@@ -147,9 +147,9 @@ def is_undirected(topology: Topology) -> bool:
     return bool(np.array_equal(forward, backward))
 
 
-def _regular(topology: Topology) -> tuple[Instance, int]:
+def _regular(topology: Topology) -> tuple[InLinkRows, int]:
     """The instance and the degree d, self-loops included."""
-    instance = pose(topology)
+    instance = link_rows(topology)
     if not instance.is_uniform or len(np.unique(topology.bandwidths)) != 1:
         raise TopologyError(f"{topology.name}: links differ in bandwidth; expected equal ones")
     ends = np.stack([np.bincount(end, minlength=instance.n) for end in (topology.tails, topology.heads)])

@@ -7,7 +7,7 @@ from fractions import Fraction
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps
 from treadle.synthesis.engine import Progress
-from treadle.synthesis.steps.bfb.instance import Instance, pose
+from treadle.synthesis.steps.bfb.in_links import InLinkRows, link_rows
 from treadle.synthesis.steps.bfb.schedule import split, step_chunks
 from treadle.synthesis.steps.bfb.value import BfbValue, value_of
 from treadle.topologies.topology import Topology
@@ -39,13 +39,13 @@ def discrete_allgather(
     The integer program (A.11) is solved exactly by integer flow: its optimum is ceil(P U(u,t)), so there is
     no need for the rounding of Theorem 20, whose bound holds all the more.
     """
-    instance = pose(topology)
+    instance = link_rows(topology)
     _check(instance, chunks)
     value = value_of(instance, progress=progress, deadline=deadline)
     return split(instance, value, chunks, progress=progress, deadline=deadline)
 
 
-def _check(instance: Instance, chunks: int) -> None:
+def _check(instance: InLinkRows, chunks: int) -> None:
     if not instance.is_uniform:
         raise ScheduleError(
             f"{instance.topology.name}: links differ in bandwidth; use heterogeneous_allgather, which takes "

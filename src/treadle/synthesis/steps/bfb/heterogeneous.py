@@ -16,7 +16,7 @@ from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
 from treadle.synthesis.core_values.integers import Wide, WideArray
 from treadle.synthesis.core_values.steps import CutJobs
 from treadle.synthesis.engine import Progress, core, run_watched
-from treadle.synthesis.steps.bfb.instance import OK, VIOLATED, Instance, core_loads, pose, unreachable
+from treadle.synthesis.steps.bfb.in_links import OK, VIOLATED, InLinkRows, core_loads, link_rows, unreachable
 from treadle.synthesis.steps.bfb.schedule import backwards, bfb_schedule, split_by_capacity
 from treadle.topologies.topology import Topology
 
@@ -54,7 +54,7 @@ class HeterogeneousValue:
 class _Problem:
     """The instance with the numbers of its in-links as Python integers."""
 
-    instance: Instance
+    instance: InLinkRows
     latency_ns: list[int]
     bandwidth: list[int]
     shard_bytes: Fraction
@@ -211,7 +211,7 @@ def schedule_for_size(
 def _pose(topology: Topology, size_bytes: int, progress: Progress | None, deadline: float | None) -> _Problem:
     if size_bytes < 1:
         raise ScheduleError(f"size: expected at least 1 byte, found {size_bytes}")
-    instance = pose(topology)
+    instance = link_rows(topology)
     n_steps = len(core_loads(instance, progress=progress, deadline=deadline).numerator)
     return _Problem(
         instance=instance,

@@ -20,7 +20,7 @@ from treadle.schedules.steps.steps import MAX_CHUNKS
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.steps import Sends, StepRatios
 from treadle.synthesis.engine import core
-from treadle.synthesis.steps.bfb.instance import OK, TRANSFORM_LIMIT
+from treadle.synthesis.steps.bfb.in_links import OK, TRANSFORM_LIMIT
 from treadle.synthesis.steps.bfb.orbit_schedule import OrbitSchedule
 from treadle.synthesis.steps.bfb.schedule import chunk_count, step_chunks
 from treadle.synthesis.steps.bfb.value import BfbValue

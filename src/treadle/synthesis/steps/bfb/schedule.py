@@ -14,7 +14,7 @@ from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.steps import Sends
 from treadle.synthesis.engine import Progress, core, run_watched
-from treadle.synthesis.steps.bfb.instance import OK, STUCK, VIOLATED, Instance, pose, unreachable
+from treadle.synthesis.steps.bfb.in_links import OK, STUCK, VIOLATED, InLinkRows, link_rows, unreachable
 from treadle.synthesis.steps.bfb.value import BfbValue, value_of
 from treadle.topologies.topology import Topology
 
@@ -80,7 +80,7 @@ def bfb_allgather(
     >>> bfb_allgather(parse("ring(5)"))
     <Steps broadcast: 5 ranks, 5 shards of 1 chunks, 2 steps, 20 sends>
     """
-    instance = pose(topology)
+    instance = link_rows(topology)
     value = value_of(instance, progress=progress, deadline=deadline)
     chunks = chunk_count(value)
     if max_chunks is None and chunks > MAX_CHUNKS:
@@ -117,7 +117,7 @@ def step_chunks(value: BfbValue, chunks: int) -> list[int]:
 
 
 def split(
-    instance: Instance,
+    instance: InLinkRows,
     value: BfbValue,
     chunks: int,
     *,
@@ -140,7 +140,7 @@ def split(
 
 
 def split_by_capacity(
-    instance: Instance,
+    instance: InLinkRows,
     capacity: Int64Array,
     n_steps: int,
     chunks: int,
@@ -234,7 +234,7 @@ def bfb_broadcast(topology: Topology, root: int) -> Steps:
     A node at distance t has one job in step t, and spreads it over the links from distance t - 1. The node
     with the fewest of them, q(t), sets the step's load, so every node uses q(t) links; P = lcm of the q(t).
     """
-    instance = pose(topology)
+    instance = link_rows(topology)
     if not 0 <= root < instance.n:
         raise ScheduleError(f"root {root}: expected a rank from 0 to {instance.n - 1}")
     if not instance.is_uniform:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.step_cost import node_bandwidth
 from treadle.synthesis.engine import Progress
-from treadle.synthesis.steps.bfb.instance import TRANSFORM_LIMIT, Instance, core_loads, pose
+from treadle.synthesis.steps.bfb.in_links import TRANSFORM_LIMIT, InLinkRows, core_loads, link_rows
 from treadle.topologies.topology import Topology
 
 
@@ -104,7 +104,9 @@ def bfb_value(
     >>> value.diameter, value.t_b, value.is_bw_optimal
     (2, Fraction(8, 9), True)
     """
-    return value_of(pose(topology), transform_limit=transform_limit, progress=progress, deadline=deadline)
+    return value_of(
+        link_rows(topology), transform_limit=transform_limit, progress=progress, deadline=deadline
+    )
 
 
 def bfb_reduce_scatter_value(
@@ -115,7 +117,7 @@ def bfb_reduce_scatter_value(
 
 
 def value_of(
-    instance: Instance,
+    instance: InLinkRows,
     *,
     transform_limit: int = TRANSFORM_LIMIT,
     progress: Progress | None = None,

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from treadle.lazy import load_lazily
 
 if TYPE_CHECKING:
+    from treadle.synthesis.steps.exact.exact_problem import FreeRounds as FreeRounds
     from treadle.synthesis.steps.exact.obstruction import Obstruction as Obstruction
     from treadle.synthesis.steps.exact.pareto import Excluded as Excluded
     from treadle.synthesis.steps.exact.pareto import ParetoFront as ParetoFront
     from treadle.synthesis.steps.exact.pareto import ParetoPoint as ParetoPoint
     from treadle.synthesis.steps.exact.pareto import pareto_front as pareto_front
-    from treadle.synthesis.steps.exact.problem import FreeRounds as FreeRounds
     from treadle.synthesis.steps.exact.process import SolverProcess as SolverProcess
     from treadle.synthesis.steps.exact.synthesise import ExactResult as ExactResult
     from treadle.synthesis.steps.exact.synthesise import ExactStatus as ExactStatus
@@ -30,7 +30,7 @@ else:
                 "ParetoPoint",
                 "pareto_front",
             ),
-            "treadle.synthesis.steps.exact.problem": ("FreeRounds",),
+            "treadle.synthesis.steps.exact.exact_problem": ("FreeRounds",),
             "treadle.synthesis.steps.exact.process": ("SolverProcess",),
             "treadle.synthesis.steps.exact.synthesise": (
                 "ExactResult",

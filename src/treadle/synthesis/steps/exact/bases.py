@@ -33,7 +33,7 @@ _MAX_FILE_BYTES = 2**22
 
 
 @dataclass(frozen=True)
-class Base:
+class SearchedBase:
     """A base graph and what is searched on it.
 
     Parameters
@@ -58,11 +58,11 @@ class Base:
 
 
 BASES = (
-    Base("diamond()", 2, (2, 2, 3)),
-    Base("modified_de_bruijn(2, 3)", 2, (1, 2, 2, 2)),
-    Base("modified_de_bruijn(2, 4)", 2, (2, 2, 2, 4, 5)),
-    Base("modified_de_bruijn(3, 2)", 3, (1, 3, 4)),
-    Base("modified_de_bruijn(4, 2)", 4, (2, 4, 9)),
+    SearchedBase("diamond()", 2, (2, 2, 3)),
+    SearchedBase("modified_de_bruijn(2, 3)", 2, (1, 2, 2, 2)),
+    SearchedBase("modified_de_bruijn(2, 4)", 2, (2, 2, 2, 4, 5)),
+    SearchedBase("modified_de_bruijn(3, 2)", 3, (1, 3, 4)),
+    SearchedBase("modified_de_bruijn(4, 2)", 4, (2, 4, 9)),
 )
 """Bandwidth-optimal with fewer steps than any breadth-first broadcast that is (table A.3)."""
 
@@ -154,7 +154,9 @@ def _steps_of(value: Any, topology: Topology, direction: Direction) -> Steps:
     return steps_from_sends(direction, topology.n_nodes, value["chunks"], sends, n_steps=len(value["rounds"]))
 
 
-def find_base(base: Base, direction: Direction, *, solver: SolverProcess, time_limit_s: float) -> ExactSteps:
+def find_base(
+    base: SearchedBase, direction: Direction, *, solver: SolverProcess, time_limit_s: float
+) -> ExactSteps:
     """Search the schedule of one direction.
 
     Raises
@@ -178,7 +180,9 @@ def find_base(base: Base, direction: Direction, *, solver: SolverProcess, time_l
     return found
 
 
-def base_json(topology: Topology, base: Base, steps: Steps, rounds: Sequence[int]) -> Mapping[str, Any]:
+def base_json(
+    topology: Topology, base: SearchedBase, steps: Steps, rounds: Sequence[int]
+) -> Mapping[str, Any]:
     """The data file's value; a send is [shard, tail, head, step from 0, low, high]."""
     columns = (steps.shard, topology.tails[steps.link], topology.heads[steps.link], steps.send_steps())
     rows = zip(*(column.tolist() for column in (*columns, steps.low, steps.high)), strict=True)

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 
 from treadle.errors import ScheduleError
-from treadle.synthesis.steps.exact.problem import ExactProblem
+from treadle.synthesis.steps.exact.exact_problem import ExactProblem
 
 
 @dataclass(frozen=True)

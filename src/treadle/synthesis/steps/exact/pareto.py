@@ -11,7 +11,7 @@ from time import monotonic
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.synthesis.steps.exact.problem import ExactProblem, FreeRounds, exact_problem
+from treadle.synthesis.steps.exact.exact_problem import ExactProblem, FreeRounds, exact_problem
 from treadle.synthesis.steps.exact.process import SolverProcess
 from treadle.synthesis.steps.exact.synthesise import ExactStatus, bottleneck, check_root, synthesise_exact
 from treadle.topologies.topology import Topology
@@ -155,7 +155,7 @@ def pareto_front(
     if max_steps < 1 or max_chunks < 1 or (max_extra_rounds is not None and max_extra_rounds < 0):
         raise ScheduleError("pareto front: needs at least 1 step, 1 chunk and 0 extra rounds")
     check_root(topology, kind, root)
-    limits = _Limits(max_steps, max_chunks, max_extra_rounds, time_limit_s, deadline, seed)
+    limits = _ParetoLimits(max_steps, max_chunks, max_extra_rounds, time_limit_s, deadline, seed)
     if solver is not None:
         return _search(topology, kind, root, limits, solver)
     with SolverProcess() as own:
@@ -163,7 +163,7 @@ def pareto_front(
 
 
 @dataclass(frozen=True)
-class _Limits:
+class _ParetoLimits:
     """Limits of the search, as `pareto_front` takes them."""
 
     max_steps: int
@@ -181,7 +181,7 @@ class _Limits:
 
 
 def _search(
-    topology: Topology, kind: CollectiveKind, root: int | None, limits: _Limits, solver: SolverProcess
+    topology: Topology, kind: CollectiveKind, root: int | None, limits: _ParetoLimits, solver: SolverProcess
 ) -> ParetoFront:
     fabric = topology.transpose() if kind.reduces else topology
     homes = range(topology.n_nodes) if root is None else (root,)
@@ -243,7 +243,9 @@ def _least_ratio(fabric: Topology, problem: ExactProblem) -> Fraction:
     return Fraction(sum(home not in inside for home in problem.homes), entering)
 
 
-def _candidates(steps: int, limits: _Limits, least: Fraction, below: Fraction) -> Iterator[tuple[int, int]]:
+def _candidates(
+    steps: int, limits: _ParetoLimits, least: Fraction, below: Fraction
+) -> Iterator[tuple[int, int]]:
     """(R, C) by rising R / C from `least` to under `below`, few chunks first."""
     found = []
     for chunks in range(1, limits.max_chunks + 1):

@@ -14,10 +14,10 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import Send, Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.exact.exact_problem import ExactProblem, FreeRounds, Rounds, exact_problem
 from treadle.synthesis.steps.exact.obstruction import Obstruction, find_obstruction
-from treadle.synthesis.steps.exact.problem import ExactProblem, FreeRounds, Rounds, exact_problem
 from treadle.synthesis.steps.exact.process import SolverProcess
-from treadle.synthesis.steps.exact.symmetry import link_permutation, semiregular_group
+from treadle.synthesis.steps.exact.semiregular import link_permutation, semiregular_group
 from treadle.synthesis.trees.optimality import optimum
 from treadle.topologies.topology import Topology
 

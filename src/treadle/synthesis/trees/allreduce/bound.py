@@ -8,7 +8,7 @@ from fractions import Fraction
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
-from treadle.synthesis.trees.allreduce.network import Network, network_of
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, network_of
 from treadle.synthesis.trees.allreduce.rooted_packing import (
     RootedPacking,
     can_pack_rooted_trees,
@@ -85,12 +85,12 @@ class Analysis:
 
     Parameters
     ----------
-    network : Network
+    network : PairNetwork
         With its capabilities.
     bound : AllreduceBound
     setting : LpOptimum
         The better program that rooted trees can attain: of `setting_network`.
-    setting_network : Network
+    setting_network : PairNetwork
         Without capabilities, or with capable switches and groups as terminals.
     packing : TreePacking, optional
         Where the setting falls short of the bound and the fabric is symmetric.
@@ -98,10 +98,10 @@ class Analysis:
         Where all that falls short and the fabric is small.
     """
 
-    network: Network
+    network: PairNetwork
     bound: AllreduceBound
     setting: LpOptimum
-    setting_network: Network
+    setting_network: PairNetwork
     packing: TreePacking | None = None
     rooted: RootedPacking | None = None
 
@@ -145,7 +145,7 @@ def analyse(topology: Topology, collective: Collective, watch: Watch = UNWATCHED
     return Analysis(network, bound, setting, setting_network, packing, rooted)
 
 
-def _check_reachable(topology: Topology, network: Network) -> None:
+def _check_reachable(topology: Topology, network: PairNetwork) -> None:
     """InfeasibleError unless every rank reaches every other, by way of any nodes."""
     first, names = network.ranks[0], topology.node_names
     for tails, heads, word in (
@@ -169,7 +169,7 @@ def _check_reachable(topology: Topology, network: Network) -> None:
                 )
 
 
-def _best_setting(network: Network, relaxed: LpOptimum, watch: Watch) -> tuple[LpOptimum, Network]:
+def _best_setting(network: PairNetwork, relaxed: LpOptimum, watch: Watch) -> tuple[LpOptimum, PairNetwork]:
     """The best of no capabilities, and of trees that visit all terminals, or those of one kind."""
     incapable = replace(network, multicast=frozenset(), aggregation=frozenset(), groups=())
     best = solve_two_family_lp(incapable, watch=watch), incapable
@@ -192,7 +192,7 @@ def _feasible_rate(program: LpOptimum) -> Fraction:
 def _concluded(
     topology: Topology,
     collective: Collective,
-    network: Network,
+    network: PairNetwork,
     witness: LengthWitness | CutCombinationWitness,
     rate: Fraction,
 ) -> AllreduceBound:
@@ -202,7 +202,7 @@ def _concluded(
     return AllreduceBound(value, witness, True if not capped and rate * network.unit == value else None)
 
 
-def _length_witness(topology: Topology, network: Network, lengths: tuple[Fraction, ...]) -> LengthWitness:
+def _length_witness(topology: Topology, network: PairNetwork, lengths: tuple[Fraction, ...]) -> LengthWitness:
     per_link = [Fraction(0)] * topology.n_links
     for members, length in zip(network.links, lengths, strict=True):
         for e in members:

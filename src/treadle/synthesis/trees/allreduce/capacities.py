@@ -13,7 +13,7 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 Packer = Callable[[Topology, Collective, Sequence[int]], Forest]
@@ -22,14 +22,14 @@ for an allgather, in-trees for a reduce-scatter. `treadle.synthesis.trees.pack_f
 
 
 @dataclass(frozen=True)
-class Shares:
+class LinkShares:
     """What in-trees and out-trees may use.
 
     Parameters
     ----------
     root_rates : sequence of Fraction, length N
     broadcast, reduce : sequence of Fraction, length m
-        Bandwidth of each pair; all in units of `Network.unit`.
+        Bandwidth of each pair; all in units of `PairNetwork.unit`.
     parts : sequence of Fraction
         Further rates that are to be whole numbers of trees.
     """
@@ -40,10 +40,10 @@ class Shares:
     parts: Sequence[Fraction] = ()
 
 
-def halves(network: Network, root_rates: Sequence[Fraction]) -> Shares:
+def halves(network: PairNetwork, root_rates: Sequence[Fraction]) -> LinkShares:
     """Half of every link for each direction of data."""
     half = tuple(Fraction(b, 2) for b in network.capacity)
-    return Shares(root_rates, half, half)
+    return LinkShares(root_rates, half, half)
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,15 @@ class WholeShares:
         return sum(self.roots)
 
 
-def whole_shares(topology: Topology, network: Network, shares: Shares) -> WholeShares:
+def whole_shares(topology: Topology, network: PairNetwork, shares: LinkShares) -> WholeShares:
     """The fewest unit trees of one size in which shares are whole numbers on every link.
 
     Parameters
     ----------
     topology : Topology
-    network : Network
+    network : PairNetwork
         Of `topology`.
-    shares : Shares
+    shares : LinkShares
     """
     links = [_per_link(topology, network, pairs) for pairs in (shares.broadcast, shares.reduce)]
     values = [*shares.root_rates, *links[0], *links[1], *shares.parts]
@@ -121,7 +121,7 @@ def pack_shares(
     return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast)
 
 
-def _per_link(topology: Topology, network: Network, pairs: Sequence[Fraction]) -> list[Fraction]:
+def _per_link(topology: Topology, network: PairNetwork, pairs: Sequence[Fraction]) -> list[Fraction]:
     """Divide each pair's share among its parallel links in proportion to their bandwidths."""
     shares = [Fraction(0)] * topology.n_links
     for members, share, total in zip(network.links, pairs, network.capacity, strict=True):

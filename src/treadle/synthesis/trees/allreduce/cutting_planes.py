@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import lcm
 
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
-from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.refinement import Vertex
 from treadle.synthesis.trees.allreduce.separation import Number, violated_cuts
 from treadle.synthesis.watch import UNWATCHED, Watch
@@ -33,7 +33,7 @@ class CutFamily:
         Per member the column of the operations that it asks for, of the groups whose operations the family
         may use. They cross a cut that parts the asker from another member.
     rows : dict of node set to row number
-        The cuts added so far, closed by `Network.with_whole_groups`.
+        The cuts added so far, closed by `PairNetwork.with_whole_groups`.
     """
 
     leaving: bool
@@ -41,7 +41,9 @@ class CutFamily:
     asked: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     rows: dict[frozenset[int], int] = field(default_factory=dict)
 
-    def add(self, lp: GrowingLp, network: Network, roots: Mapping[int, int], nodes: frozenset[int]) -> bool:
+    def add(
+        self, lp: GrowingLp, network: PairNetwork, roots: Mapping[int, int], nodes: frozenset[int]
+    ) -> bool:
         """Add the row of S = `nodes`; False if it is there already."""
         nodes = network.with_whole_groups(nodes)
         if nodes in self.rows:
@@ -66,7 +68,7 @@ class CutFamily:
 
 def maximise_over_cuts(
     lp: GrowingLp,
-    network: Network,
+    network: PairNetwork,
     families: Sequence[CutFamily],
     roots: Mapping[int, int],
     *,
@@ -78,7 +80,7 @@ def maximise_over_cuts(
     ----------
     lp : GrowingLp
         With its columns and all rows but the cuts.
-    network : Network
+    network : PairNetwork
     families : sequence of CutFamily
         Their `rows` grow.
     roots : mapping of node to column
@@ -112,7 +114,7 @@ def maximise_over_cuts(
             return vertex, True
 
 
-def _all_but(network: Network, rank: int) -> frozenset[int]:
+def _all_but(network: PairNetwork, rank: int) -> frozenset[int]:
     """The largest set that leaves out a rank and lets no operation out of its group."""
     apart = {group.node for group in network.groups if rank in group.members}
     return frozenset(range(network.n_vertices)) - apart - {rank}
@@ -120,7 +122,7 @@ def _all_but(network: Network, rank: int) -> frozenset[int]:
 
 def _separate(
     lp: GrowingLp,
-    network: Network,
+    network: PairNetwork,
     families: Sequence[CutFamily],
     roots: Mapping[int, int],
     values: Sequence[Number],

@@ -13,10 +13,10 @@ import numpy as np
 from treadle.errors import InfeasibleError
 from treadle.synthesis.trees.allreduce.refinement import (
     Basis,
-    Program,
+    LinearProgram,
     Vertex,
+    optimality_gap,
     refined_basis,
-    shortfall,
     zoom_of,
 )
 from treadle.synthesis.watch import UNWATCHED, Watch
@@ -105,13 +105,13 @@ class GrowingLp:
 
     def _refined(self, basis: Basis, watch: Watch) -> Vertex | None:
         """The optimum found from a basis, which the solver then goes on from."""
-        program = Program(self._rows, self._rhs, self._equality, self._costs)
+        program = LinearProgram(self._rows, self._rhs, self._equality, self._costs)
         zoom = -self.scale.bit_length(), 0
         for done in range(_REFINEMENTS):
             vertex = self._vertex(basis)
             if vertex is None:
                 return None
-            found = shortfall(program, vertex)
+            found = optimality_gap(program, vertex)
             if found.is_none:
                 if done:
                     self._solver.setBasis(_highs_basis(basis))

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, maximise_over_cuts
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
-from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 
@@ -18,7 +18,7 @@ class FreeRoots:
     Parameters
     ----------
     rate : Fraction
-        Sum of the root rates, in units of `Network.unit`.
+        Sum of the root rates, in units of `PairNetwork.unit`.
     root_rates : tuple of Fraction
         Per rank.
     """
@@ -28,13 +28,13 @@ class FreeRoots:
 
 
 def solve_free_roots(
-    network: Network, n_roots: int | None = None, *, watch: Watch = UNWATCHED
+    network: PairNetwork, n_roots: int | None = None, *, watch: Watch = UNWATCHED
 ) -> FreeRoots | None:
     """Maximise x(Vc) where x(S) is at most half the bandwidth out of S and into S, if S leaves out a rank.
 
     Parameters
     ----------
-    network : Network
+    network : PairNetwork
         Switches are treated as incapable.
     n_roots : int, optional
         Only the first so many ranks may be roots.

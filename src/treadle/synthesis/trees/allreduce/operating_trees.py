@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.synthesis.trees.allreduce.network import Group, Network
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup
 from treadle.synthesis.trees.allreduce.separation import Number
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
 
@@ -24,16 +24,16 @@ class OperatingTreeFinder:
 
     Parameters
     ----------
-    network : Network
+    network : PairNetwork
     """
 
-    network: Network
+    network: PairNetwork
 
     def tree(
         self,
         lengths: Sequence[Number],
         switches: Sequence[int],
-        groups: Sequence[Group],
+        groups: Sequence[SwitchGroup],
         weights: Sequence[Number] = (),
     ) -> FabricTree | None:
         """The shortest tree that visits all of `switches` and uses an operation of each of `groups`.
@@ -44,7 +44,7 @@ class OperatingTreeFinder:
             Per pair, not negative: floats, or integers of any size.
         switches : sequence of int
             Branching switches.
-        groups : sequence of Group
+        groups : sequence of SwitchGroup
         weights : sequence of number, optional
             What it costs to have the root at each rank; default nothing.
 
@@ -121,7 +121,7 @@ class OperatingTreeFinder:
             other = self.network.tails[pairs[-1]]
         return tuple(pairs[::-1])
 
-    def _trimmed(self, edges: list[_Edge], root: int, groups: Sequence[Group]) -> FabricTree:
+    def _trimmed(self, edges: list[_Edge], root: int, groups: Sequence[SwitchGroup]) -> FabricTree:
         ranks = frozenset(self.network.ranks)
         while True:
             parents = {one for one, _, _ in edges}

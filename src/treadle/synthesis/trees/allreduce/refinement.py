@@ -57,7 +57,7 @@ class Vertex:
 
 
 @dataclass(frozen=True)
-class Program:
+class LinearProgram:
     """Maximise ``costs . x`` subject to rows <= right-hand sides (or =) and x >= 0, all data integers.
 
     Parameters
@@ -99,7 +99,7 @@ def _over_common_denominator(values: Sequence[Fraction]) -> tuple[list[int], int
 
 
 @dataclass(frozen=True)
-class Shortfall:
+class OptimalityGap:
     """How far a basic solution is from an optimum.
 
     Parameters
@@ -121,7 +121,7 @@ class Shortfall:
         return not self.primal and not self.dual
 
 
-def shortfall(program: Program, vertex: Vertex) -> Shortfall:
+def optimality_gap(program: LinearProgram, vertex: Vertex) -> OptimalityGap:
     """What a basic solution lacks of an optimum, exactly."""
     slacks, reduced = program.slacks(vertex.primal), program.reduced_costs(vertex.dual)
     primal = max((-value for value in vertex.primal), default=Fraction(0))
@@ -129,22 +129,22 @@ def shortfall(program: Program, vertex: Vertex) -> Shortfall:
     for slack, price, equality in zip(slacks, vertex.dual, program.equality, strict=True):
         primal = max(primal, abs(slack) if equality else -slack)
         dual = max(dual, Fraction(0) if equality else -price)
-    return Shortfall(max(primal, Fraction(0)), max(dual, Fraction(0)), slacks, reduced)
+    return OptimalityGap(max(primal, Fraction(0)), max(dual, Fraction(0)), slacks, reduced)
 
 
 def refined_basis(
-    program: Program, vertex: Vertex, basis: Basis, found: Shortfall, zoom: tuple[int, int]
+    program: LinearProgram, vertex: Vertex, basis: Basis, found: OptimalityGap, zoom: tuple[int, int]
 ) -> Basis | None:
     """The basis that a solver in floats finds for the program moved to `vertex` and blown up.
 
     Parameters
     ----------
-    program : Program
+    program : LinearProgram
     vertex : Vertex
         Of `basis`.
     basis : Basis
         To start from.
-    found : Shortfall
+    found : OptimalityGap
         Of `vertex`.
     zoom : tuple of int
         Powers of two by which lengths and costs are multiplied.
@@ -170,7 +170,11 @@ def refined_basis(
 
 
 def _moved(
-    program: Program, vertex: Vertex, found: Shortfall, slack_rows: Sequence[int], zoom: tuple[int, int]
+    program: LinearProgram,
+    vertex: Vertex,
+    found: OptimalityGap,
+    slack_rows: Sequence[int],
+    zoom: tuple[int, int],
 ) -> highspy.HighsLp:
     """The program in steps away from the vertex; slacks are columns, which cost what their rows are worth."""
     n = len(program.costs)

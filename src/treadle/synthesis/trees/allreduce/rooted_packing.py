@@ -8,8 +8,8 @@ from fractions import Fraction
 from itertools import combinations
 
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
-from treadle.synthesis.trees.allreduce.network import Group, Network
 from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
 from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES
 from treadle.synthesis.watch import UNWATCHED, Watch
@@ -28,7 +28,7 @@ class RootedPacking:
     Parameters
     ----------
     rate : Fraction
-        Sum of the rates of either, in units of `Network.unit`.
+        Sum of the rates of either, in units of `PairNetwork.unit`.
     broadcast, reduce : tuple of (FabricTree, Fraction)
         Rates > 0. Edges and operations of in-trees go from the root outwards, too: on the links turned round.
     """
@@ -43,20 +43,20 @@ class RootedPacking:
         return any(tree.operations for tree, _ in (*self.broadcast, *self.reduce))
 
 
-def can_pack_rooted_trees(network: Network) -> bool:
+def can_pack_rooted_trees(network: PairNetwork) -> bool:
     """Whether the fabric is small enough."""
     able = len(network.multicast | network.aggregation) + len(network.groups)
     return able <= MAX_ENUMERATED_SWITCHES and len(network.ranks) <= MAX_RANKS
 
 
 def pack_rooted_trees(
-    network: Network, *, target: Fraction, watch: Watch = UNWATCHED
+    network: PairNetwork, *, target: Fraction, watch: Watch = UNWATCHED
 ) -> RootedPacking | None:
     """Maximise the total rate of pairs of trees that branch at capable switches and use operations.
 
     Parameters
     ----------
-    network : Network
+    network : PairNetwork
         Every rank reaches every other.
     target : Fraction
         A known upper bound; the search ends there.
@@ -74,7 +74,7 @@ def pack_rooted_trees(
     potential for each rank; the shortest trees for each subset of switches and groups under these lengths,
     roots weighed by their potentials, are new columns, until none is short enough.
     """
-    search = _Search(network)
+    search = _RootedMaster(network)
     search.add_starts()
     for done in range(_ROUNDS):
         watch.beat("allreduce trees", done, _ROUNDS)
@@ -87,7 +87,7 @@ def pack_rooted_trees(
 class _Side:
     """Trees of one family as out-trees: in-trees on the network turned round."""
 
-    def __init__(self, network: Network, *, stores: bool) -> None:
+    def __init__(self, network: PairNetwork, *, stores: bool) -> None:
         self.stores = stores
         able = network.multicast if stores else network.aggregation
         groups = [g for g in network.groups if (g.multicasts if stores else g.aggregates)]
@@ -95,7 +95,7 @@ class _Side:
         self._finder = OperatingTreeFinder(oriented)
         self._network = oriented
         self._optional = (*sorted(able), *(g.node for g in groups))
-        self._groups: Mapping[int, Group] = {g.node: g for g in oriented.groups}
+        self._groups: Mapping[int, SwitchGroup] = {g.node: g for g in oriented.groups}
 
     def shortest(self, lengths: Sequence[float], weights: Sequence[float]) -> Iterator[FabricTree]:
         """The shortest tree for every subset of switches and groups, roots weighed."""
@@ -108,16 +108,16 @@ class _Side:
                     yield tree
 
 
-def _turned(network: Network) -> Network:
+def _turned(network: PairNetwork) -> PairNetwork:
     """Every pair turned round; pairs keep their numbers."""
     groups = tuple(replace(g, up=g.down, down=g.up) for g in network.groups)
     return replace(network, tails=network.heads, heads=network.tails, groups=groups)
 
 
-class _Search:
+class _RootedMaster:
     """The restricted master program and its trees."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: PairNetwork) -> None:
         self._network = network
         self._sides = (_Side(network, stores=True), _Side(network, stores=False))
         self._lp = GrowingLp()

@@ -14,15 +14,15 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import algbw as algbw_of
 from treadle.synthesis.trees.allreduce.bound import AllreduceBound, Analysis, analyse
 from treadle.synthesis.trees.allreduce.capacities import (
+    LinkShares,
     Packer,
-    Shares,
     WholeShares,
     halves,
     pack_shares,
     whole_shares,
 )
 from treadle.synthesis.trees.allreduce.free_roots import solve_free_roots
-from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.switch_terminals import (
     prune_to_ranks,
     terminal_fabric,
@@ -300,7 +300,7 @@ class _Builder:
             self.exact_units = self.exact_units or whole.n_trees
         return self._packed(whole) if allows(whole.n_trees) else None
 
-    def _halves(self) -> Shares | None:
+    def _halves(self) -> LinkShares | None:
         """Halves with free roots, if they meet the bound."""
         network = self.analysis.setting_network
         if network.groups:  # halves of the links say nothing of operations
@@ -310,7 +310,7 @@ class _Builder:
             return None
         return halves(network, free.root_rates)
 
-    def _families(self) -> Shares:
+    def _families(self) -> LinkShares:
         return terminal_shares(self.topology, self.analysis.setting_network, self.analysis.setting)
 
     def _by_columns(self, most: int) -> ForestSchedule | None:
@@ -331,7 +331,7 @@ class _Builder:
             self.exact_units = self.exact_units or unit_trees(network, packing.trees)
         return trees_to_schedule(self.topology, network, packing.trees, max_units=most)
 
-    def _with_terminals(self) -> tuple[Topology, Collective, Network]:
+    def _with_terminals(self) -> tuple[Topology, Collective, PairNetwork]:
         """Fabric, collective and network of the setting."""
         if not self.analysis.has_switch_terminals:
             return self.topology, self.collective, self.analysis.setting_network

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from treadle.synthesis.trees.allreduce.network import Group, Network
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup
 from treadle.synthesis.trees.allreduce.separation import Number
 
 
@@ -28,7 +28,7 @@ class FabricTree:
 
     edges: tuple[tuple[int, int, tuple[int, ...]], ...]
     root: int | None = None
-    operations: tuple[tuple[Group, int], ...] = ()
+    operations: tuple[tuple[SwitchGroup, int], ...] = ()
 
     def crossings(self) -> dict[int, int]:
         """How often data that go out from the root cross each pair."""
@@ -40,7 +40,7 @@ class FabricTree:
             crossed += [group.up[group.members.index(asker)], *group.down]
         return dict(Counter(crossed))
 
-    def usage(self, network: Network) -> dict[int, int]:
+    def usage(self, network: PairNetwork) -> dict[int, int]:
         """How often the tree crosses each pair; the lower of two opposite pair numbers stands for both."""
         count: dict[int, int] = {}
         for pair, often in self.crossings().items():
@@ -48,22 +48,22 @@ class FabricTree:
             count[undirected] = count.get(undirected, 0) + often
         return count
 
-    def length(self, network: Network, lengths: Sequence[Number]) -> Number:
+    def length(self, network: PairNetwork, lengths: Sequence[Number]) -> Number:
         """The sum of the crossings' lengths, equal for opposite pairs."""
         return sum(count * lengths[pair] for pair, count in self.usage(network).items())
 
 
 @dataclass(frozen=True)
-class TreeFinder:
+class SteinerTreeFinder:
     """Minimum spanning trees of terminal sets under path distances.
 
     Parameters
     ----------
-    network : Network
+    network : PairNetwork
         Symmetric.
     """
 
-    network: Network
+    network: PairNetwork
 
     @cached_property
     def _adjacency(self) -> list[list[tuple[int, int]]]:

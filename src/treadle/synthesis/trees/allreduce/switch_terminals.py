@@ -18,8 +18,8 @@ from treadle.schedules.trees.forest import (
     TreeSpec,
     forest_from_trees,
 )
-from treadle.synthesis.trees.allreduce.capacities import Shares
-from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.capacities import LinkShares
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.two_family_lp import LpOptimum
 from treadle.topologies.topology import Topology
 
@@ -27,7 +27,7 @@ Entries = Sequence[tuple[tuple[int, ...], int]]
 """(links, units) in the order of the units."""
 
 
-def terminal_network(network: Network) -> Network:
+def terminal_network(network: PairNetwork) -> PairNetwork:
     """The network whose ranks are ranks, then branching switches, then groups; no switch is capable."""
     return replace(
         network,
@@ -38,8 +38,8 @@ def terminal_network(network: Network) -> Network:
 
 
 def terminal_fabric(
-    topology: Topology, collective: Collective, visiting: Network
-) -> tuple[Topology, Collective, Network]:
+    topology: Topology, collective: Collective, visiting: PairNetwork
+) -> tuple[Topology, Collective, PairNetwork]:
     """The fabric with terminals as compute nodes, the allreduce on them too, and the network of that fabric.
 
     A group is a node of its own behind the links from and to its members that `_operations` lists.
@@ -48,7 +48,7 @@ def terminal_fabric(
     ----------
     topology : Topology
     collective : Collective
-    visiting : Network
+    visiting : PairNetwork
         From `terminal_network`.
     """
     extra, ends = len(visiting.groups), _operations(visiting)
@@ -75,7 +75,7 @@ def terminal_fabric(
     return fabric, replace(collective, ranks=(*collective.ranks, *terminals)), network
 
 
-def terminal_shares(topology: Topology, visiting: Network, found: LpOptimum) -> Shares:
+def terminal_shares(topology: Topology, visiting: PairNetwork, found: LpOptimum) -> LinkShares:
     """What trees that visit terminals may use of the network of `terminal_fabric`.
 
     Every tree visits every group once, and then its data cross the links from the group to all members, or
@@ -97,10 +97,10 @@ def terminal_shares(topology: Topology, visiting: Network, found: LpOptimum) -> 
             shares += [*calls, *everyone] if stores else [*everyone, *calls]
         families.append(tuple(shares))
     rates = [found.root_rates.get(node, Fraction(0)) for node in visiting.ranks]
-    return Shares(rates, families[0], families[1], parts)
+    return LinkShares(rates, families[0], families[1], parts)
 
 
-def _operations(network: Network) -> list[tuple[int, int]]:
+def _operations(network: PairNetwork) -> list[tuple[int, int]]:
     """Ends of the links that stand for operations: group by group, from each member and then to each."""
     return [
         ends
@@ -120,7 +120,7 @@ def prune_to_ranks(
     n_ranks: int,
     *,
     topology: Topology | None = None,
-    visiting: Network | None = None,
+    visiting: PairNetwork | None = None,
 ) -> ForestSchedule:
     """Prune trees on ranks and terminals to trees of the first `n_ranks` ranks.
 
@@ -131,7 +131,7 @@ def prune_to_ranks(
     n_ranks : int
     topology : Topology, optional
         The fabric without terminals, and
-    visiting : Network, optional
+    visiting : PairNetwork, optional
         from `terminal_network`, where some terminals are groups.
 
     Notes
@@ -146,7 +146,7 @@ def prune_to_ranks(
     return ForestSchedule(schedule.kind, reduce=forests[0], broadcast=forests[1])
 
 
-def _operation_lanes(topology: Topology, visiting: Network) -> Mapping[int, tuple[int, ...]]:
+def _operation_lanes(topology: Topology, visiting: PairNetwork) -> Mapping[int, tuple[int, ...]]:
     """For each link that stands for operations the parallel links between its rank and the switch."""
     pairs = [pair for group in visiting.groups for pair in (*group.up, *group.down)]
     return {topology.n_links + i: visiting.links[pair] for i, pair in enumerate(pairs)}

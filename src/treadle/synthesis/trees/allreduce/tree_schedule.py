@@ -10,7 +10,7 @@ from math import gcd, lcm
 
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
-from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.rooted_packing import RootedPacking
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
 from treadle.topologies.topology import Topology
@@ -27,7 +27,7 @@ Neighbours = Mapping[int, Sequence[tuple[int, tuple[int, ...]]]]
 
 def trees_to_schedule(
     topology: Topology,
-    network: Network,
+    network: PairNetwork,
     trees: Sequence[tuple[FabricTree, Fraction]],
     *,
     max_units: int = MAX_UNITS,
@@ -37,10 +37,10 @@ def trees_to_schedule(
     Parameters
     ----------
     topology : Topology
-    network : Network
+    network : PairNetwork
         Symmetric, of `topology`.
     trees : sequence of (FabricTree, rate)
-        Rates > 0, in units of `Network.unit`, that fit the network.
+        Rates > 0, in units of `PairNetwork.unit`, that fit the network.
     max_units : int
         Most unit trees. Rates whose common denominator asks for more are rounded and lose a little.
 
@@ -78,7 +78,7 @@ def trees_to_schedule(
 
 
 def rooted_trees_to_schedule(
-    topology: Topology, network: Network, packing: RootedPacking, *, max_units: int = MAX_UNITS
+    topology: Topology, network: PairNetwork, packing: RootedPacking, *, max_units: int = MAX_UNITS
 ) -> ForestSchedule | None:
     """Packed in-trees and out-trees as they are; None if that takes more than `max_units` units."""
     rates = [rate for _, rate in (*packing.broadcast, *packing.reduce)]
@@ -102,7 +102,9 @@ def rooted_trees_to_schedule(
     return ForestSchedule(CollectiveKind.ALLREDUCE, reduce=forests[1], broadcast=forests[0])
 
 
-def _whole_units(topology: Topology, network: Network, rates: Sequence[Fraction]) -> tuple[list[int], _Lanes]:
+def _whole_units(
+    topology: Topology, network: PairNetwork, rates: Sequence[Fraction]
+) -> tuple[list[int], _Lanes]:
     """Rates as whole numbers of units, as few as may be, and the room of parallel links in these units."""
     scale = lcm(*(rate.denominator for rate in rates))
     shared = [
@@ -125,7 +127,7 @@ def _outwards(tree: FabricTree) -> Neighbours:
     return ways
 
 
-def unit_trees(network: Network, trees: Sequence[tuple[FabricTree, Fraction]]) -> int:
+def unit_trees(network: PairNetwork, trees: Sequence[tuple[FabricTree, Fraction]]) -> int:
     """How many unit trees a schedule of the trees has that loses nothing."""
     rates = [rate for _, rate in _with_few_units(network, trees, MAX_UNITS)]
     scale = lcm(*(rate.denominator for rate in rates))
@@ -134,7 +136,7 @@ def unit_trees(network: Network, trees: Sequence[tuple[FabricTree, Fraction]]) -
 
 
 def _with_few_units(
-    network: Network, trees: Sequence[tuple[FabricTree, Fraction]], max_units: int
+    network: PairNetwork, trees: Sequence[tuple[FabricTree, Fraction]], max_units: int
 ) -> Sequence[tuple[FabricTree, Fraction]]:
     """Rates that at most `max_units` unit trees express: as few as lose nothing, else the best rounding."""
     scale = lcm(*(rate.denominator for _, rate in trees))
@@ -171,7 +173,7 @@ def _apportioned(shares: Sequence[int], units: int) -> list[int]:
 
 
 def _largest_unit_rate(
-    network: Network, usages: Sequence[Mapping[int, int]], counts: Sequence[int]
+    network: PairNetwork, usages: Sequence[Mapping[int, int]], counts: Sequence[int]
 ) -> Fraction:
     load: dict[int, int] = {}
     for usage, count in zip(usages, counts, strict=True):
@@ -184,11 +186,11 @@ def _largest_unit_rate(
 class _Lanes:
     """Parallel links, filled one after the other; reducing and broadcasting trees share their room."""
 
-    network: Network
+    network: PairNetwork
     room: list[list[int]]
 
     @classmethod
-    def of(cls, topology: Topology, network: Network, units_per_byte: Fraction) -> _Lanes:
+    def of(cls, topology: Topology, network: PairNetwork, units_per_byte: Fraction) -> _Lanes:
         room = [
             [int(int(topology.bandwidths[e]) * units_per_byte) for e in members] if len(members) > 1 else []
             for members in network.links
@@ -221,7 +223,7 @@ class _Lanes:
         return drawn
 
 
-def _neighbours(network: Network, tree: FabricTree) -> Neighbours:
+def _neighbours(network: PairNetwork, tree: FabricTree) -> Neighbours:
     joined: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
     for one, other, pairs in tree.edges:
         joined.setdefault(one, []).append((other, pairs))
@@ -273,7 +275,7 @@ def _orient(
     return parent, paths
 
 
-def _towards(network: Network, pairs: Sequence[int], direction: Direction) -> Sequence[int]:
+def _towards(network: PairNetwork, pairs: Sequence[int], direction: Direction) -> Sequence[int]:
     if direction is Direction.BROADCAST:
         return pairs
     return [network.reverse[pair] for pair in reversed(pairs)]

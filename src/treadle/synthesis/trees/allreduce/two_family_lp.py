@@ -10,13 +10,13 @@ from itertools import product
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, Potential, WeightedCut
 from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, maximise_over_cuts
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
-from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
 class LpOptimum:
-    """An optimal solution of the allreduce program, in units of `Network.unit`.
+    """An optimal solution of the allreduce program, in units of `PairNetwork.unit`.
 
     Parameters
     ----------
@@ -47,13 +47,13 @@ class LpOptimum:
 
 
 def solve_two_family_lp(
-    network: Network, *, roots: Sequence[int] | None = None, watch: Watch = UNWATCHED
+    network: PairNetwork, *, roots: Sequence[int] | None = None, watch: Watch = UNWATCHED
 ) -> LpOptimum:
     """Maximise the total root rate of balanced in-tree and out-tree bandwidths.
 
     Parameters
     ----------
-    network : Network
+    network : PairNetwork
     roots : sequence of int, optional
         Nodes that may be roots; default `network.roots`.
     watch : Watch
@@ -141,7 +141,7 @@ def solve_two_family_lp(
     )
 
 
-def _asked(lp: GrowingLp, network: Network, leaving: bool) -> dict[int, tuple[int, ...]]:
+def _asked(lp: GrowingLp, network: PairNetwork, leaving: bool) -> dict[int, tuple[int, ...]]:
     """Columns for the operations of each group that the family may use."""
     return {
         group.node: tuple(lp.add_column(0) for _ in group.members)
@@ -151,7 +151,7 @@ def _asked(lp: GrowingLp, network: Network, leaving: bool) -> dict[int, tuple[in
 
 
 def _link_prices(
-    network: Network, prices: Sequence[Fraction], part: Fraction
+    network: PairNetwork, prices: Sequence[Fraction], part: Fraction
 ) -> tuple[tuple[int, Fraction], ...]:
     """Prices of links, which a witness needs where operations may cross several at once."""
     if not network.groups:
@@ -165,7 +165,7 @@ def _link_prices(
     return tuple(sorted(found))
 
 
-def _add_capacity(lp: GrowingLp, network: Network, families: Sequence[CutFamily]) -> list[int]:
+def _add_capacity(lp: GrowingLp, network: PairNetwork, families: Sequence[CutFamily]) -> list[int]:
     """Both directions of data share a link; mirrored, the reducing share of e is that of its opposite.
 
     Returns the row of each pair.
@@ -183,7 +183,7 @@ def _add_capacity(lp: GrowingLp, network: Network, families: Sequence[CutFamily]
     return rows
 
 
-def _crossings(network: Network, families: Sequence[CutFamily]) -> list[dict[int, int]]:
+def _crossings(network: PairNetwork, families: Sequence[CutFamily]) -> list[dict[int, int]]:
     """For each pair, how often the operations of each column cross it; mirrored ones reduce as they store."""
     found: list[dict[int, int]] = [{} for _ in range(network.n_pairs)]
     for group, family in product(network.groups, families):
@@ -197,7 +197,7 @@ def _crossings(network: Network, families: Sequence[CutFamily]) -> list[dict[int
 
 
 def _add_conservation(
-    lp: GrowingLp, network: Network, family: CutFamily, capable: frozenset[int]
+    lp: GrowingLp, network: PairNetwork, family: CutFamily, capable: frozenset[int]
 ) -> dict[int, int]:
     """Rows that keep incapable nodes balanced; returns node -> row."""
     balance: dict[int, dict[int, int]] = {
@@ -213,7 +213,7 @@ def _add_conservation(
 
 
 def _dual(
-    network: Network, family: CutFamily, conserved: Mapping[int, int], dual: Sequence[Fraction]
+    network: PairNetwork, family: CutFamily, conserved: Mapping[int, int], dual: Sequence[Fraction]
 ) -> tuple[list[WeightedCut], list[Potential]]:
     cuts = [
         (tuple(sorted(node for node in nodes if node < network.n_nodes)), dual[row])

@@ -13,11 +13,11 @@ import numpy as np
 
 from treadle.errors import InfeasibleError
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
-from treadle.synthesis.trees.allreduce.network import Network
 from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.refinement import Vertex
 from treadle.synthesis.trees.allreduce.separation import Number
-from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, TreeFinder
+from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, SteinerTreeFinder
 from treadle.synthesis.watch import UNWATCHED, Watch
 
 MAX_ENUMERATED_SWITCHES = 7
@@ -36,7 +36,7 @@ class TreePacking:
     Parameters
     ----------
     rate : Fraction
-        Sum of the rates, in units of `Network.unit`.
+        Sum of the rates, in units of `PairNetwork.unit`.
     trees : tuple of (FabricTree, Fraction)
         Rates > 0.
     lengths : tuple of Fraction, length m
@@ -53,7 +53,7 @@ class TreePacking:
 
 
 def pack_fabric_trees(
-    network: Network,
+    network: PairNetwork,
     *,
     hint: Sequence[Fraction] | None = None,
     target: Fraction | None = None,
@@ -64,7 +64,7 @@ def pack_fabric_trees(
 
     Parameters
     ----------
-    network : Network
+    network : PairNetwork
         Symmetric. Trees branch at ranks, at `network.branching` and in operations of `network.full_groups`.
     hint : sequence of Fraction, length m, optional
         Pair lengths near the dual optimum, say of the cut program; speeds the search up.
@@ -90,7 +90,7 @@ def pack_fabric_trees(
     round, and together they cross either direction of a pair as often as the tree's `usage` says. Duals are
     mixed with the hint while that still finds improving trees, which damps their oscillation.
     """
-    search = _Search(network, seed)
+    search = _TreeMaster(network, seed)
     lengths = _hint_lengths(network, hint)
     if not search.add(search.candidates(lengths)):
         raise InfeasibleError("allreduce: the ranks are not connected by links that run both ways")
@@ -99,7 +99,7 @@ def pack_fabric_trees(
 
 
 def _price_in_floats(
-    search: _Search, lengths: Sequence[float], target: Fraction | None, watch: Watch
+    search: _TreeMaster, lengths: Sequence[float], target: Fraction | None, watch: Watch
 ) -> None:
     """Add trees until none is shorter than 1 by much, or the target is reached, as far as floats tell."""
     n_ranks = len(search.network.ranks)
@@ -123,7 +123,7 @@ def _price_in_floats(
             return
 
 
-def _price_exactly(search: _Search, target: Fraction | None, watch: Watch) -> TreePacking:
+def _price_exactly(search: _TreeMaster, target: Fraction | None, watch: Watch) -> TreePacking:
     """Add trees until exact lengths prove that none is missing, or the target is reached."""
     for done in range(_EXACT_ROUNDS):
         watch.beat("allreduce trees", done, _EXACT_ROUNDS)
@@ -142,12 +142,12 @@ def _price_exactly(search: _Search, target: Fraction | None, watch: Watch) -> Tr
     return search.packing(search.exact_optimum(watch), is_priced=False)
 
 
-class _Search:
+class _TreeMaster:
     """The restricted master program and the pool of trees."""
 
-    def __init__(self, network: Network, seed: int) -> None:
+    def __init__(self, network: PairNetwork, seed: int) -> None:
         self.network = network
-        self._finder = TreeFinder(network)
+        self._finder = SteinerTreeFinder(network)
         self._operating = OperatingTreeFinder(network)
         self._groups = {group.node: group for group in network.full_groups}
         self._branching = (*network.branching, *self._groups)
@@ -280,7 +280,7 @@ class _Search:
         return [rate / factor for rate in rates]
 
 
-def _hint_lengths(network: Network, hint: Sequence[Fraction] | None) -> list[float]:
+def _hint_lengths(network: PairNetwork, hint: Sequence[Fraction] | None) -> list[float]:
     """The hint with zeros lifted a little, scaled so that volume b.l is about 1 per rank; or 1/b."""
     least = [1.0 / b for b in network.capacity]
     if hint is None:

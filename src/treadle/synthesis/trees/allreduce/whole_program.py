@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from treadle.synthesis.integer_program import IntegerProgram
-from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.separation import Number, violated_cuts
 from treadle.synthesis.watch import Watch
 
@@ -20,7 +20,7 @@ class WholeProgram:
 
     Parameters
     ----------
-    network : Network
+    network : PairNetwork
         Without capable switches.
     n_roots : int, optional
         Only the first so many ranks may be roots.
@@ -33,7 +33,7 @@ class WholeProgram:
     into vertices of the linear program turn out twice as high.
     """
 
-    def __init__(self, network: Network, n_roots: int | None = None) -> None:
+    def __init__(self, network: PairNetwork, n_roots: int | None = None) -> None:
         self.network = network
         self._program = IntegerProgram()
         self._roots = {rank: self._program.add_column(1) for rank in network.ranks[:n_roots]}

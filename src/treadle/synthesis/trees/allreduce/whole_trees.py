@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from treadle.arrays import Int64Array, distinct
 from treadle.synthesis.trees.allreduce.capacities import WholeShares
-from treadle.synthesis.trees.allreduce.network import Network
+from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.whole_program import WholeProgram
 from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
@@ -46,7 +46,7 @@ class Goal:
     numbers : sequence of int
         Rising.
     least : Fraction
-        Rate that is to be exceeded, in units of `Network.unit`.
+        Rate that is to be exceeded, in units of `PairNetwork.unit`.
     is_fewest : bool
         The fewest trees that exceed it, not the best rate.
     """
@@ -63,7 +63,7 @@ class WholeTrees:
     Parameters
     ----------
     rate : Fraction
-        Trees times the rate of each, in units of `Network.unit`.
+        Trees times the rate of each, in units of `PairNetwork.unit`.
     shares : WholeShares
         Within the floors of that rate.
     """
@@ -74,7 +74,7 @@ class WholeTrees:
 
 def find_whole_trees(
     topology: Topology,
-    network: Network,
+    network: PairNetwork,
     goal: Goal,
     *,
     optimum: Fraction,
@@ -86,11 +86,11 @@ def find_whole_trees(
     Parameters
     ----------
     topology : Topology
-    network : Network
+    network : PairNetwork
         Of the fabric; without capable switches.
     goal : Goal
     optimum : Fraction
-        The rate of as many trees as one likes, in units of `Network.unit`.
+        The rate of as many trees as one likes, in units of `PairNetwork.unit`.
     n_roots : int, optional
         Only the first so many ranks may be roots.
     watch : Watch
@@ -107,7 +107,7 @@ def find_whole_trees(
     if not len(ladder.scales):
         return None
     program = WholeProgram(network, n_roots)
-    search = _Search(topology, program, ladder, numbers, goal)
+    search = _ScaleSearch(topology, program, ladder, numbers, goal)
     for step in range(_MOST_PROGRAMS):
         watch.beat("whole trees", step, _MOST_PROGRAMS)
         choice = search.choose()
@@ -130,7 +130,7 @@ class _Ladder:
     Parameters
     ----------
     widths : array of int64, shape (d,)
-        Bandwidths of links in units of `Network.unit`, distinct.
+        Bandwidths of links in units of `PairNetwork.unit`, distinct.
     numerators, denominators : arrays of int64, shape (n,)
     scales : array of float, shape (n,)
     """
@@ -141,7 +141,7 @@ class _Ladder:
     scales: _Floats
 
     @classmethod
-    def of(cls, topology: Topology, network: Network, most: int, optimum: Fraction) -> _Ladder:
+    def of(cls, topology: Topology, network: PairNetwork, most: int, optimum: Fraction) -> _Ladder:
         """Up to twice the scale that `most` trees need at the optimum and more; less if that is too far."""
         links = [e for members in network.links for e in members]
         widths = distinct(topology.bandwidths[links]) // network.unit
@@ -168,7 +168,7 @@ class _Ladder:
         return Fraction(int(self.numerators[place]), int(self.denominators[place]))
 
 
-class _Search:
+class _ScaleSearch:
     """What is known of the numbers of trees at every scale, and what to look at next."""
 
     def __init__(
@@ -223,7 +223,7 @@ class _Search:
 
 
 def _laid_out(
-    topology: Topology, network: Network, scale: Fraction, found: tuple[list[int], list[int], list[int]]
+    topology: Topology, network: PairNetwork, scale: Fraction, found: tuple[list[int], list[int], list[int]]
 ) -> WholeTrees:
     """The capacities of pairs dealt out to their parallel links, one after the other."""
     roots, broadcast, reduce = found

@@ -10,9 +10,9 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.embedding import check_supported, compose
-from treadle.synthesis.trees.budget import TreeBudget
 from treadle.synthesis.trees.optimality import optimum
 from treadle.synthesis.trees.pipeline import synthesise
+from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies.topology import Topology
 
 _KINDS = (CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE)

@@ -39,7 +39,7 @@ def find_boxes(topology: Topology, collective: Collective) -> tuple[tuple[int, .
     group = _Groups(topology.n_nodes)
     arcs = direct_arcs(topology, collective)
     singles = [[rank] for rank in range(collective.n_ranks)]
-    found = [_Level(_merge_neighbours(singles, arcs), group.leaders())]
+    found = [_BandwidthLevel(_merge_neighbours(singles, arcs), group.leaders())]
     for level in sorted(set(widths.values()), reverse=True):
         for (tail, head), bandwidth in widths.items():
             if bandwidth == level:
@@ -47,7 +47,7 @@ def find_boxes(topology: Topology, collective: Collective) -> tuple[tuple[int, .
         joined = group.parts(collective.ranks)
         if len(joined) == 1:
             break
-        found.append(_Level(_merge_neighbours(joined, arcs), group.leaders()))
+        found.append(_BandwidthLevel(_merge_neighbours(joined, arcs), group.leaders()))
     boxes = _without_fast_networks(found, list(widths), set(collective.ranks))
     if len(boxes) == collective.n_ranks:
         return (tuple(range(collective.n_ranks)),)
@@ -55,7 +55,7 @@ def find_boxes(topology: Topology, collective: Collective) -> tuple[tuple[int, .
 
 
 @dataclass(frozen=True)
-class _Level:
+class _BandwidthLevel:
     """Groups of ranks by links from some bandwidth upwards, and the group of every node."""
 
     boxes: list[list[int]]
@@ -69,7 +69,7 @@ class _Level:
 
 
 def _without_fast_networks(
-    levels: Sequence[_Level], links: Sequence[tuple[int, int]], ranks: set[int]
+    levels: Sequence[_BandwidthLevel], links: Sequence[tuple[int, int]], ranks: set[int]
 ) -> list[list[int]]:
     """The groups of the last level, or of an earlier one where a network joins only some of the boxes."""
     last = best = levels[-1]
@@ -81,7 +81,7 @@ def _without_fast_networks(
 
 
 def _is_joined_by_network(
-    fine: _Level, coarse: _Level, links: Sequence[tuple[int, int]], ranks: set[int]
+    fine: _BandwidthLevel, coarse: _BandwidthLevel, links: Sequence[tuple[int, int]], ranks: set[int]
 ) -> bool:
     """Whether every coarse group of several fine ones has a switch of none of them that leads out of it."""
     holding = {fine.leaders[node] for node in ranks}

@@ -11,7 +11,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.trees.forest_transforms import equalised, reverse
-from treadle.synthesis.trees.baselines.routing import Route, Router
+from treadle.synthesis.trees.baselines.logical_hops import Route, Router
 from treadle.topologies.topology import Topology
 
 _UNKNOWN, _RELAYED = -2, -1

@@ -12,7 +12,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.synthesis.scheduler import scheduler
 from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
-from treadle.synthesis.trees.baselines.routing import Route
+from treadle.synthesis.trees.baselines.logical_hops import Route
 from treadle.topologies.topology import Topology
 
 _KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)

@@ -36,7 +36,7 @@ _LEAST_CELLS = 2**17
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LocalOptimum:
     """A forest after the search.
 
     Parameters
@@ -100,7 +100,7 @@ def lower_trees(
     seed: int = 0,
     progress: Progress | None = None,
     deadline: float | None = None,
-) -> Lowered:
+) -> LocalOptimum:
     """The forest made lower, at most as loaded as capacities allow; never higher than it was.
 
     Parameters
@@ -131,9 +131,9 @@ def lower_trees(
     n, n_nodes = len(problem.terminals), problem.n_nodes
     before = packing_height(packing)
     if before <= lowest:
-        return Lowered(graph, packing, before, before)
+        return LocalOptimum(graph, packing, before, before)
     if len(packing.root) * n > MAX_CELLS or n * n_nodes > MAX_POOLS or n >= 2**16 - 1:
-        return Lowered(
+        return LocalOptimum(
             graph, packing, before, before, failure=f"{len(packing.root)} trees of {n} ranks are too many"
         )
     units = link_units(graph, len(problem.tails)) if capacities is None else capacities
@@ -153,11 +153,13 @@ def lower_trees(
         deadline=deadline,
     )
     if status != 0:
-        return Lowered(graph, packing, before, before, failure="trees with one path per edge are too many")
+        return LocalOptimum(
+            graph, packing, before, before, failure="trees with one path per edge are too many"
+        )
     first, last, swaps, reversals, rehangs, splits, steps = counts
     assert first == before
     lower_graph, lower_packing = from_routed_forest(problem, RoutedForest.of(lower))
-    return Lowered(lower_graph, lower_packing, before, last, swaps, reversals, rehangs, splits, steps)
+    return LocalOptimum(lower_graph, lower_packing, before, last, swaps, reversals, rehangs, splits, steps)
 
 
 def ranked_fabric(problem: Instance, capacities: Int64Array) -> RankedFabric:

@@ -12,17 +12,17 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.synthesis.engine import Progress, announce
-from treadle.synthesis.trees.budget import (
-    MAX_TREES,
-    MOST_SCANNED,
-    TreeBudget,
-    most_trees,
-)
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.optimality import Optimum
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
 from treadle.synthesis.trees.tight_cuts.tight_cuts import Decomposition, decompose_with
 from treadle.synthesis.trees.tight_cuts.whole_regrowth import regrow_whole
+from treadle.synthesis.trees.tree_budget import (
+    MAX_TREES,
+    MOST_SCANNED,
+    TreeBudget,
+    most_trees,
+)
 from treadle.synthesis.trees.tree_units import exact_number
 from treadle.topologies.topology import Topology
 

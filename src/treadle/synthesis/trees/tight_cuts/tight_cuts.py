@@ -23,7 +23,7 @@ from treadle.synthesis.trees.optimality import Optimum
 from treadle.synthesis.trees.switch_removal import unbalanced_relay
 from treadle.synthesis.trees.tight_cuts.closed_forms.spare_relays import without_partial_relays
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.layers import (
+from treadle.synthesis.trees.tight_cuts.layer_solution import (
     InfeasiblePiece,
     KindReport,
     fitted_layer,

@@ -16,7 +16,7 @@ from treadle.synthesis.trees.packers.regrowth import regrow_trees
 from treadle.synthesis.trees.packers.tree_packing import from_forest, to_forest
 from treadle.synthesis.trees.switch_removal import remove_switches
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.layers import KindReport, layer_of
+from treadle.synthesis.trees.tight_cuts.layer_solution import KindReport, layer_of
 from treadle.synthesis.trees.tight_cuts.piece_tables import local_instance, table_of
 from treadle.synthesis.trees.tight_cuts.pieces import cut
 from treadle.verification.factored.height import forest_height

@@ -27,7 +27,7 @@ _GOLDEN = 0.6180339887498949  # fractional parts of its multiples are spread eve
 
 
 @dataclass(frozen=True)
-class Shares:
+class PlaneShares:
     """n_s(x, y), columns as in `treadle.schedules.factored.plane_trees.PlaneTrees`."""
 
     group: Int32Array
@@ -60,7 +60,7 @@ def plane_shares(
     native: Int64Array,
     changes: Changes | None = None,
     watch: Watch = UNWATCHED,
-) -> Shares | Refusal:
+) -> PlaneShares | Refusal:
     """Units that each child sends to each other by each plane, or why there are none.
 
     Parameters
@@ -90,7 +90,7 @@ def plane_shares(
     changes = changes or Changes(none, none, none)
     keys = np.concatenate([native[:, None], out, into], axis=1)
     _, group = np.unique(keys, axis=0, return_inverse=True)
-    parts = _Parts(group.ravel().astype(np.int32), out, into, native, changes)
+    parts = _AlikeChildren(group.ravel().astype(np.int32), out, into, native, changes)
     if n * parts.n * planes > MOST_SHARES:
         return Refusal("too many of its children are served unequally by planes")
     watch.beat("planes shared by children", 0, planes)
@@ -102,7 +102,7 @@ def plane_shares(
     return found or Refusal("its planes serve the children unequally, and few moves of units do not suffice")
 
 
-class _Parts:
+class _AlikeChildren:
     """Children by groups that are alike."""
 
     def __init__(
@@ -127,7 +127,7 @@ class _Parts:
         """What one child sends to another, on average."""
 
 
-def _fitted(parts: _Parts, watch: Watch) -> Floats:
+def _fitted(parts: _AlikeChildren, watch: Watch) -> Floats:
     """Shares n_s of pairs of groups with the sums asked for, as far as they converge, shape (n, n, planes).
 
     Iterative proportional fitting in three directions: of all shares with these sums they are the most even.
@@ -157,7 +157,7 @@ def _ratio(wanted: Floats, found: Floats) -> Floats:
     return ratio
 
 
-def _rounded(parts: _Parts, fitted: Floats) -> Int64Array:
+def _rounded(parts: _AlikeChildren, fitted: Floats) -> Int64Array:
     """`group_units` of a `PlaneTrees`: what one of the narrow group has with the whole wide one.
 
     What rounding adds to a child's sums is taken off where it next meets a group, smaller ones first.
@@ -205,7 +205,7 @@ def _whole_rows(wanted: Floats, may: BoolArray, total: Int64Array) -> Int64Array
     return whole
 
 
-def _changed(parts: _Parts, fitted: Floats, even: EvenShares) -> Int64Array:
+def _changed(parts: _AlikeChildren, fitted: Floats, even: EvenShares) -> Int64Array:
     """Units of the pairs that are changed, by planes, shape (pairs, planes)."""
     changes = parts.changes
     units = even.shares(changes.root, changes.child).T.copy()
@@ -222,7 +222,7 @@ def _changed(parts: _Parts, fitted: Floats, even: EvenShares) -> Int64Array:
     return units
 
 
-def _settled(parts: _Parts, even: EvenShares, units: Int64Array, watch: Watch) -> Shares | None:
+def _settled(parts: _AlikeChildren, even: EvenShares, units: Int64Array, watch: Watch) -> PlaneShares | None:
     """Shares with the sums asked for, near to these; None if none are found."""
     changes, planes = parts.changes, units.shape[1]
     more = units - even.shares(changes.root, changes.child).T
@@ -241,10 +241,10 @@ def _settled(parts: _Parts, even: EvenShares, units: Int64Array, watch: Watch) -
         return None
     root, child, settled = PlanePairs(*found)
     order = np.lexsort((child, root))
-    return Shares(even.group, even.units, root[order], child[order], settled.reshape(-1, planes)[order])
+    return PlaneShares(even.group, even.units, root[order], child[order], settled.reshape(-1, planes)[order])
 
 
-def _in_full(parts: _Parts, even: EvenShares, watch: Watch) -> Shares | Refusal:
+def _in_full(parts: _AlikeChildren, even: EvenShares, watch: Watch) -> PlaneShares | Refusal:
     """Shares found pair by pair."""
     changes = parts.changes
     every = np.arange(len(parts.group))
@@ -259,4 +259,4 @@ def _in_full(parts: _Parts, even: EvenShares, watch: Watch) -> Shares | Refusal:
     differs[changes.root, changes.child] = True
     root, child = np.nonzero(differs)
     units = np.ascontiguousarray(tables[:, root, child].T)
-    return Shares(even.group, even.units, root.astype(np.int32), child.astype(np.int32), units)
+    return PlaneShares(even.group, even.units, root.astype(np.int32), child.astype(np.int32), units)

@@ -9,7 +9,7 @@ import numpy as np
 from treadle.arrays import Int32Array, distinct
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
-from treadle.synthesis.trees.tight_cuts.sets.clusters import clusters
+from treadle.synthesis.trees.tight_cuts.sets.diffusion import clusters
 from treadle.synthesis.trees.tight_cuts.sets.quotient import Quotient
 
 _MOST_LEVELS = 8

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int32Array, Int64Array, frozen
 from treadle.errors import TopologyError
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
-from treadle.synthesis.alltoall.rate.instance import FlowInstance
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.topologies.isomorphism import UndecidedError, find_automorphism, link_map
 
 DEFAULT_WORK = 20_000_000
@@ -92,7 +92,7 @@ def symmetry_of(instance: FlowInstance, node_maps: Iterable[NDArray[np.integer]]
     Examples
     --------
     >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
-    >>> from treadle.synthesis.alltoall.rate.instance import flow_instance
+    >>> from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
     >>> from treadle.topologies.catalogue.graphs import ring
     >>> graph = ring(5)
     >>> symmetry = symmetry_of(flow_instance(graph, on_all_ranks(graph, CollectiveKind.ALLTOALL)), [

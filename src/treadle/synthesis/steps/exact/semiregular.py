@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.synthesis.steps.exact.problem import ExactProblem
+from treadle.synthesis.steps.exact.exact_problem import ExactProblem
 
 Permutation: TypeAlias = tuple[int, ...]
 

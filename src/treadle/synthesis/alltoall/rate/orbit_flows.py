@@ -13,8 +13,8 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.synthesis.alltoall.rate.exact_rate import ExactRate
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
-from treadle.synthesis.alltoall.rate.instance import FlowInstance
-from treadle.synthesis.alltoall.rate.symmetry import FlowSymmetry, orbits
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
+from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, orbits
 
 _BATCH = 32
 _MAX_ENTRIES = 2**27

@@ -14,7 +14,7 @@ from treadle.topologies.topology import Topology
 
 
 @dataclass(frozen=True)
-class Group:
+class SwitchGroup:
     """A switch that multicasts or sums for ranks that ask, with the ranks at it.
 
     Parameters
@@ -40,7 +40,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Network:
+class PairNetwork:
     """Ordered node pairs joined by links, parallel links added up, self-loops left out.
 
     Parameters
@@ -56,7 +56,7 @@ class Network:
         The parallel links of each pair.
     multicast, aggregation : frozenset of int
         Switches with the capability that work by themselves.
-    groups : tuple of Group, optional
+    groups : tuple of SwitchGroup, optional
         Those that work for ranks that ask.
     """
 
@@ -69,7 +69,7 @@ class Network:
     links: tuple[tuple[int, ...], ...]
     multicast: frozenset[int]
     aggregation: frozenset[int]
-    groups: tuple[Group, ...] = ()
+    groups: tuple[SwitchGroup, ...] = ()
 
     @property
     def n_vertices(self) -> int:
@@ -103,7 +103,7 @@ class Network:
         return (*self.ranks, *self.branching)
 
     @cached_property
-    def full_groups(self) -> tuple[Group, ...]:
+    def full_groups(self) -> tuple[SwitchGroup, ...]:
         """Groups whose switch both multicasts and aggregates."""
         return tuple(group for group in self.groups if group.multicasts and group.aggregates)
 
@@ -119,7 +119,7 @@ class Network:
                 return True
         return False
 
-    def with_groups(self, groups: Iterable[Group]) -> Network:
+    def with_groups(self, groups: Iterable[SwitchGroup]) -> PairNetwork:
         """The network with these of its groups only, numbered anew."""
         numbered = (replace(group, node=self.n_nodes + i) for i, group in enumerate(groups))
         return replace(self, groups=tuple(numbered))
@@ -142,7 +142,7 @@ class Network:
         return out
 
 
-def network_of(topology: Topology, collective: Collective) -> Network:
+def network_of(topology: Topology, collective: Collective) -> PairNetwork:
     """Reduce a fabric to its joined node pairs; ScheduleError unless an allreduce on its compute nodes."""
     if collective.kind is not CollectiveKind.ALLREDUCE:
         raise ScheduleError(f"expected an allreduce, found {collective.kind}")
@@ -158,7 +158,7 @@ def network_of(topology: Topology, collective: Collective) -> Network:
         for flags in (topology.multicast, topology.aggregation)
     ]
     number = {ends: e for e, ends in enumerate(links)}
-    return Network(
+    return PairNetwork(
         n_nodes=topology.n_nodes,
         ranks=collective.ranks,
         tails=tuple(tail for tail, _ in links),
@@ -174,13 +174,13 @@ def network_of(topology: Topology, collective: Collective) -> Network:
 
 def _groups(
     topology: Topology, collective: Collective, number: Mapping[tuple[int, int], int]
-) -> Iterator[Group]:
+) -> Iterator[SwitchGroup]:
     node = topology.n_nodes
     able = (topology.multicast | topology.aggregation) & ~topology.turns_round
     for switch in (int(v) for v in topology.switches if able[v]):
         members = tuple(v for v in collective.ranks if (v, switch) in number and (switch, v) in number)
         if len(members) > 2:
-            yield Group(
+            yield SwitchGroup(
                 node=node,
                 switch=switch,
                 members=members,

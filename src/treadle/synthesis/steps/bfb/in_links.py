@@ -26,7 +26,7 @@ OK, VIOLATED, CANCELLED, STUCK = range(4)
 
 
 @dataclass(frozen=True)
-class Instance:
+class InLinkRows:
     """In-links of every node in compressed rows, self-loops left out: they carry nothing.
 
     Parameters
@@ -65,7 +65,7 @@ class Instance:
         return bool(np.all(self.weight == 1))
 
 
-def pose(topology: Topology) -> Instance:
+def link_rows(topology: Topology) -> InLinkRows:
     """The instance of a direct-connect fabric.
 
     Raises
@@ -83,7 +83,7 @@ def pose(topology: Topology) -> Instance:
     weight = bandwidths // unit
     if int(weight.max(initial=1)) * int(np.diff(offset).max()) >= MAX_WEIGHT:
         raise TopologyError(f"{topology.name}: bandwidths into one node add up to more than 2**62 units")
-    return Instance(topology, offset, topology.tails[link], link, weight, unit)
+    return InLinkRows(topology, offset, topology.tails[link], link, weight, unit)
 
 
 def _check_nodes(topology: Topology) -> None:
@@ -106,7 +106,7 @@ def unreachable(topology: Topology, source: int, target: int) -> InfeasibleError
 
 
 def core_loads(
-    instance: Instance,
+    instance: InLinkRows,
     *,
     transform_limit: int = TRANSFORM_LIMIT,
     progress: Progress | None = None,

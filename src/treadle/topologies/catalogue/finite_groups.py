@@ -18,7 +18,7 @@ MAX_FACTORS = 20
 
 
 @dataclass(frozen=True)
-class Group:
+class FiniteGroup:
     """Abelian group A extended by a cyclic one: pairs (x, y), x in A = Z_m1 x ... x Z_mr, 0 <= y < k.
 
     (x, y)(x', y') = (x + M^y x' + [y + y' >= k] c, (y + y') mod k). The number of an element is x k + y,
@@ -44,7 +44,7 @@ class Group:
 
     Examples
     --------
-    >>> quaternions = Group((4,), 2, ((3,),), (2,))
+    >>> quaternions = FiniteGroup((4,), 2, ((3,),), (2,))
     >>> int(quaternions.multiply(1, 1)), int(quaternions.inverse(1))
     (4, 5)
     """
@@ -145,12 +145,12 @@ class Group:
         return self.multiply(elements[:, None], elements)
 
 
-def abelian_group(*moduli: int) -> Group:
+def abelian_group(*moduli: int) -> FiniteGroup:
     """Z_m1 x ... x Z_mr; the element number is the mixed-radix index, first factor most significant."""
     r = len(moduli)
-    return Group(moduli, 1, tuple(tuple(int(i == j) for j in range(r)) for i in range(r)), (0,) * r)
+    return FiniteGroup(moduli, 1, tuple(tuple(int(i == j) for j in range(r)) for i in range(r)), (0,) * r)
 
 
-def metacyclic_group(m: int, k: int, r: int) -> Group:
+def metacyclic_group(m: int, k: int, r: int) -> FiniteGroup:
     """Z_m :_r Z_k: (x, y)(x', y') = (x + r^y x', y + y'), where r^k = 1 modulo m."""
-    return Group((m,), k, ((r,),), (0,))
+    return FiniteGroup((m,), k, ((r,),), (0,))

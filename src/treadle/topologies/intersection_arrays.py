@@ -1,0 +1,98 @@
+"""Intersection arrays: whether a graph is distance-regular, and with which parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import TopologyError
+from treadle.topologies.distances import distance_matrix
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class IntersectionArray:
+    """Parameters of a distance-regular graph of diameter D.
+
+    Parameters
+    ----------
+    b : tuple of int, length D
+        b[i]: neighbours, at distance i + 1 from a node, of any node at distance i from it.
+    c : tuple of int, length D
+        c[i]: neighbours, at distance i from a node, of any node at distance i + 1 from it.
+    """
+
+    b: tuple[int, ...]
+    c: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{{{','.join(map(str, self.b))};{','.join(map(str, self.c))}}}"
+
+
+def intersection_array(topology: Topology) -> IntersectionArray:
+    """Intersection array of a distance-regular graph, counted at every pair of nodes.
+
+    Parameters
+    ----------
+    topology : Topology
+        Compute nodes only. Bandwidths and latencies do not count.
+
+    Raises
+    ------
+    TopologyError
+        If it is not distance-regular; the message says why.
+    InfeasibleError
+        If it is not connected.
+
+    Notes
+    -----
+    O(N^2 d) time.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import hypercube
+    >>> print(intersection_array(hypercube(3)))
+    {3,2,1;1,2,3}
+    """
+    neighbours = _neighbours(topology)
+    distances = distance_matrix(topology)
+    closer = np.zeros_like(distances)
+    farther = np.zeros_like(distances)
+    for column in neighbours.T:
+        beside = distances[column]
+        closer += beside < distances
+        farther += beside > distances
+    b: list[int] = []
+    c: list[int] = []
+    for distance in range(int(distances.max()) + 1):
+        here = distances == distance
+        for counts, found, letter in ((farther, b, "b"), (closer, c, "c")):
+            values = np.unique(counts[here])
+            if len(values) != 1:
+                raise TopologyError(
+                    f"{topology.name}: not distance-regular: {letter}_{distance} is {values[0]} for a pair "
+                    f"of nodes, {values[-1]} for another"
+                )
+            found.append(int(values[0]))
+    return IntersectionArray(tuple(b[:-1]), tuple(c[1:]))
+
+
+def _neighbours(topology: Topology) -> Int64Array:
+    """Neighbours of each node, shape (N, d); refuses what is no simple regular undirected graph."""
+    n = topology.n_nodes
+    arcs = topology.tails.astype(np.int64) * n + topology.heads
+    reversed_arcs = topology.heads.astype(np.int64) * n + topology.tails
+    degrees = np.bincount(topology.tails, minlength=n)
+    if not topology.is_compute.all():
+        fault = "has switches"
+    elif not np.array_equal(np.sort(arcs), np.sort(reversed_arcs)):
+        fault = "has links in one direction only"
+    elif len(np.unique(arcs)) != len(arcs) or (topology.tails == topology.heads).any():
+        fault = "has parallel links or self-loops"
+    elif not len(arcs) or degrees.min() != degrees.max():
+        fault = "has nodes of different degrees or no links"
+    else:
+        return np.sort(arcs).reshape(n, -1) % n
+    raise TopologyError(f"{topology.name}: not distance-regular: it {fault}")

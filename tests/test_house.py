@@ -1,0 +1,52 @@
+"""The house keeps its measure: folders that can be looked over, files that can be read in one go."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+from places import ROOT
+
+MOST_FILES = 22
+"""In a folder."""
+MOST_LINES = 450
+"""In a file."""
+SUFFIXES = {".py", ".pyi", ".cpp", ".hpp", ".c", ".h"}
+
+
+def sources() -> list[Path]:
+    return [
+        path
+        for room in ("src", "tests")
+        for path in sorted((ROOT / room).rglob("*"))
+        if path.suffix in SUFFIXES and path.is_file()
+    ]
+
+
+def test_folders_can_be_looked_over() -> None:
+    found = Counter(path.parent for path in sources())
+    assert len(found) > 50
+    assert not {str(folder): count for folder, count in found.items() if count > MOST_FILES}
+
+
+def test_files_can_be_read_in_one_go() -> None:
+    lines = {str(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert not {path: count for path, count in lines.items() if count > MOST_LINES}
+
+
+SHARED = {"Options"}
+"""Of torch: `pg_options` of torch.distributed are called so."""
+
+
+def test_each_class_has_a_name_of_its_own() -> None:
+    """Public classes of the package; those of a text format have the words of its runtime."""
+    found = Counter(
+        node.name
+        for path in sorted((ROOT / "src" / "treadle").rglob("*.py"))
+        if "formats" not in path.parts
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert len(found) > 200
+    assert not {name for name, count in found.items() if count > 1} - SHARED
