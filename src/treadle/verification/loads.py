@@ -1,4 +1,8 @@
-"""What the loads of links and hosts say of a schedule's throughput."""
+"""What the loads of links and hosts say of a schedule's throughput.
+
+A schedule is as fast as its fullest link or host allows. Loads are summed exactly from the plan; the claimed
+throughput is compared with what follows from them and is never an input.
+"""
 
 from __future__ import annotations
 

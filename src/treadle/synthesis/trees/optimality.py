@@ -1,4 +1,12 @@
-"""Exact throughput optimum and bottleneck cut by discrete Newton on the cut ratio."""
+"""Exact throughput optimum and bottleneck cut by discrete Newton on the cut ratio.
+
+The optimum is x* = min over S of B+(S) / w(S) over node sets S that leave out some rank: what S must send
+must leave it. Newton's iteration (Dinkelbach): begin with the ratio of some cut, test by flows whether any
+cut is violated at this rate, take that cut's ratio, until none is. Every rate is the ratio of a real cut, so
+it never falls below x*, and when no cut is violated it equals x*. Source: dissertation, sections 4.4 and
+4.5.2, appendix B.5.1 (Theorem 23), whose Algorithm 1 searches by bisection instead;
+docs/algorithms/forestcoll.md, "Optimality".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""ForestColl end to end: optimum, number of trees, switch removal, packing."""
+"""ForestColl end to end: optimum, number of trees, switch removal, packing.
+
+The steps follow one another: the optimum gives x*, x* and the bandwidths a number of trees and whole
+capacities, edge splitting a graph on the ranks alone, and Edmonds' theorem spanning trees in it, whose arcs
+are mapped back to paths of links. Each step keeps condition C, so each exists if the one before did. Source:
+dissertation, chapter 4 and appendix B.5; docs/algorithms/forestcoll.md.
+"""
 
 from __future__ import annotations
 

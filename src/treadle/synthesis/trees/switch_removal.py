@@ -1,4 +1,12 @@
-"""Edge splitting: a switch-free logical graph of equal throughput, with the physical paths of its arcs."""
+"""Edge splitting: a switch-free logical graph of equal throughput, with the physical paths of its arcs.
+
+Replacing units u -> w and w -> t by u -> t lowers d+(S) only for sets with u, t on one side and w on the
+other. A level of switches is split at once by an even pairing of what arrives with what leaves; one check of
+condition C finds the cuts that this hurt, which are mended by changing partners. Where that does not end,
+amounts come one by one from Theorem 28, which always ends (Mader; Bang-Jensen, Frank and Jackson 1995).
+Source: dissertation, Algorithm 3, appendix B.5.2 (Theorems 26 to 28); docs/algorithms/forestcoll.md, "Switch
+removal". The work is done in `src/core/trees`.
+"""
 
 from __future__ import annotations
 

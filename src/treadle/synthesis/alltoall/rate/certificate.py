@@ -1,4 +1,9 @@
-"""A certified all-to-all rate: a flow from below, link lengths from above."""
+"""A certified all-to-all rate: a flow from below, link lengths from above.
+
+Any flow that delivers all demands with loads L proves F >= 1 / max(L / b). Any lengths l prove F <= sum(b l)
+/ sum(w dist): each unit of data uses up at least its distance. By duality both meet at the optimum. Source:
+docs/algorithms/alltoall.md, "Two certificates".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The exact optimum of an all-to-all: a rational rate, flows that reach it, and lengths that prove it."""
+"""The exact optimum of an all-to-all: a rational rate, flows that reach it, and lengths that prove it.
+
+Columns are paths of a master program with a row per orbit of links; the final basis is solved in rationals,
+and shortest paths under its exact lengths prove that no column is missing. Source: programs (6)-(9) of Basu
+et al. under symmetry; docs/algorithms/alltoall-exact.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A combinatorial approximation scheme for the maximum concurrent flow: a baseline for the solvers."""
+"""A combinatorial approximation scheme for the maximum concurrent flow: a baseline for the solvers.
+
+Shortest paths are filled while each link's length grows exponentially with its load, so that later paths
+avoid it; the average is a flow, the lengths bound it. Source: Garg and Koenemann (FOCS 1998), Fleischer
+(2000), Karakostas.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""All-to-all as one linear program with a variable per pair and link: (1)-(5) of the all-to-all paper."""
+"""All-to-all as one linear program with a variable per pair and link: (1)-(5) of the all-to-all paper.
+
+The paper's plain form, for comparison: it has as many variables as pairs times links. Grouping pairs by
+source (programs (6)-(9)) has the same optimum, since what comes from one source can be told apart by its
+targets afterwards. Source: Basu et al., section 3.1.1.
+"""
 
 from __future__ import annotations
 

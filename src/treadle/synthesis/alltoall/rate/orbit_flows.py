@@ -1,4 +1,8 @@
-"""Flows of all senders from those of one per orbit, by the automorphisms that move one to another."""
+"""Flows of all senders from those of one per orbit, by the automorphisms that move one to another.
+
+The average of an optimal flow over all automorphisms is as good and looks alike from all ranks of an orbit,
+so a program for one sender of each is enough; this module writes out the others' flows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The maximum concurrent flow to a certified gap by a first-order method, without an LP solver."""
+"""The maximum concurrent flow to a certified gap by a first-order method, without an LP solver.
+
+Flows by source against link lengths and potentials, as a saddle point: an iteration is one pass over the
+links of each source. It stops on the certificates alone, so single precision and heuristics of step sizes
+cost time, not truth. Source: Lu and Yang, Restarted Halpern PDHG for linear programming (2024);
+docs/algorithms/alltoall.md, "The primal-dual method".
+"""
 
 from __future__ import annotations
 

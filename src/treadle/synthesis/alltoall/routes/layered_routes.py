@@ -1,4 +1,9 @@
-"""Paths and layers chosen together: routes free of deadlock in few layers, near the optimal rate."""
+"""Paths and layers chosen together: routes free of deadlock in few layers, near the optimal rate.
+
+Waits that follow a total order of the links cannot form a cycle (Dally and Seitz 1987), so a path that climbs
+the order of its layer is safe whatever others do. Orders are searched, paths come from a linear program.
+Source: docs/algorithms/alltoall-routes.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Column generation over all paths: a basic routing at the optimal rate, hardly more than a path a pair."""
+"""Column generation over all paths: a basic routing at the optimal rate, hardly more than a path a pair.
+
+A basic solution of the path program has at most as many positive columns as rows, pairs and links: so few
+pairs are split. Source: Ford and Fulkerson (1958); smoothed duals as in Pessoa et al. (2018);
+docs/algorithms/alltoall-routes.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Layers (virtual channels) for given paths, so that no set of packets can block each other for ever."""
+"""Layers (virtual channels) for given paths, so that no set of packets can block each other for ever.
+
+A layer is free of deadlock if and only if the waits between its links have no cycle (Dally and Seitz 1987).
+Paths are put into the first layer that stays free (LASH), or taken out of the cycles of one (DF-SSSP).
+"""
 
 from __future__ import annotations
 

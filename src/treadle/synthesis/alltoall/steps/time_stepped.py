@@ -1,4 +1,9 @@
-"""Time-stepped multi-commodity flow, (15)-(20): an all-to-all in a given number of steps, in least time."""
+"""Time-stepped multi-commodity flow, (15)-(20): an all-to-all in a given number of steps, in least time.
+
+The fabric is laid out over time: a node of a step waits in the next, or sends to its neighbours. Each step
+lasts as long as its fullest link. All that comes from one source is one commodity. Source: Basu et al.,
+section 3.1.3 (programs (15) to (20)); docs/algorithms/alltoall-steps.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Breadth-first broadcast over links of different latency and bandwidth, at a given size (section A.5.3)."""
+"""Breadth-first broadcast over links of different latency and bandwidth, at a given size (section A.5.3).
+
+Within time T a link carries max(0, T - latency) * bandwidth, so a latency is paid only where something is
+sent. Newton's iteration over cuts finds the least T of each step, which is the optimum over all ways to leave
+links out; program (A.12) of the dissertation needs a new solution for each. Source: docs/algorithms/bfb.md,
+"Unequal links".
+"""
 
 from __future__ import annotations
 

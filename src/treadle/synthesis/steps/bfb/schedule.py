@@ -1,4 +1,10 @@
-"""Explicit breadth-first-broadcast schedules with the least bandwidth time and the fewest chunks."""
+"""Explicit breadth-first-broadcast schedules with the least bandwidth time and the fewest chunks.
+
+With U(t) the exact load of step t, P = lcm of their denominators is a number of chunks for which integer
+flows exist; with equal links no smaller number will do, since a load is a whole number of chunks.
+Reduce-scatter is the allgather of the transpose, run backwards. Source: dissertation, section 3.6, appendix
+A.5, Corollary 1.1; docs/algorithms/bfb.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Linear programs over cuts that are too many to list: add violated ones until none is left, then exactly."""
+"""Linear programs over cuts that are too many to list: add violated ones until none is left, then exactly.
+
+A solution that satisfies the rows so far is tested by maximum flows; each violated cut becomes a row. Floats
+lead to the last rows; the basis is then solved in rationals and separated once more, so that what is returned
+holds exactly. Source: docs/algorithms/allreduce.md, "Exactness and witnesses".
+"""
 
 from __future__ import annotations
 

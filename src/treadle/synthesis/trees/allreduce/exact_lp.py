@@ -1,4 +1,9 @@
-"""Linear programs that grow by rows and columns, solved in floats and then exactly on the final basis."""
+"""Linear programs that grow by rows and columns, solved in floats and then exactly on the final basis.
+
+A basis is a guess that can be checked: the square integer system it stands for is solved exactly, and primal
+and dual sides are compared in rationals. Only a basis that passes is an optimum; no tolerance enters the
+result. Where floats do not lead to such a basis, `refinement` moves and blows up the program.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Trees with free roots when each direction of data gets half of every link."""
+"""Trees with free roots when each direction of data gets half of every link.
+
+If half of every link holds in-trees and half out-trees with the same roots, the two together are an
+allreduce. Only the roots' rates are free, which makes one linear program over the cuts of both halves.
+"""
 
 from __future__ import annotations
 

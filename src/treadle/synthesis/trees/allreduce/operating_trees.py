@@ -1,4 +1,8 @@
-"""Shortest trees that use operations of switches which work for ranks that ask."""
+"""Shortest trees that use operations of switches which work for ranks that ask.
+
+Operations have a direction, so the shortest tree is a minimum arborescence (Chu and Liu 1965; Edmonds 1967)
+over path distances rather than a spanning tree. Source: docs/algorithms/allreduce.md, "For ranks that ask".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Violated cuts of rooted connectivity: does every sink receive all that the roots supply?"""
+"""Violated cuts of rooted connectivity: does every sink receive all that the roots supply?
+
+One flow with a moving sink: what a sink received is pushed on to the next one in the residual network, and a
+search that gets stuck has found a violated cut. See docs/algorithms/forestcoll.md, "Testing condition C".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Allreduce schedules that attain the optimum."""
+"""Allreduce schedules that attain the optimum.
+
+Constructions are tried from the cheapest to the dearest until one meets the exact bound: reduce-scatter +
+allgather, whole trees within limits, free roots, undirected trees, two families of trees, column generation.
+Source: docs/algorithms/allreduce.md, "Construction".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Shortest trees that connect terminals through the fabric, under given pair lengths."""
+"""Shortest trees that connect terminals through the fabric, under given pair lengths.
+
+A shortest Steiner tree that may branch at some switches is sought by subsets of these (`undirected_packing`).
+For a given subset the spanning tree under path distances comes from one search (Mehlhorn's method).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Fractional packing of undirected trees into a symmetric fabric, by column generation."""
+"""Fractional packing of undirected trees into a symmetric fabric, by column generation.
+
+On a symmetric fabric one undirected tree serves both families: one direction of its links reduces, the other
+broadcasts. Columns are priced by minimum spanning trees under path lengths; without switches the optimum is
+the bound of Tutte and Nash-Williams. Source: docs/algorithms/allreduce.md, "Symmetric fabrics".
+"""
 
 from __future__ import annotations
 

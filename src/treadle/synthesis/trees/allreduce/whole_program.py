@@ -1,4 +1,9 @@
-"""The integer program of whole in-trees and out-trees within given numbers of trees per pair of nodes."""
+"""The integer program of whole in-trees and out-trees within given numbers of trees per pair of nodes.
+
+Splitting off and Edmonds' theorem need integers and balance and nothing else: so whole capacities within the
+floors, balanced at relays, that satisfy the cuts of whole roots' numbers, are whole trees. Source:
+docs/algorithms/allreduce.md, "A limited number of trees".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Which packer makes the forest: low and quick ones first, exact growth, which always succeeds, last."""
+"""Which packer makes the forest: low and quick ones first, exact growth, which always succeeds, last.
+
+Packers that bound the height are tried first; none of them is complete. Exact growth (`tree_packing`) packs
+whatever satisfies condition C, but its trees may be high. See docs/algorithms/packers.md for the order and
+what each is good for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Spanning-tree packing in the logical graph, mapped back to physical paths."""
+"""Spanning-tree packing in the logical graph, mapped back to physical paths.
+
+Edmonds' theorem: if condition C holds, the trees exist. They grow breadth-first in batches, and a batch is
+kept if condition C holds for what is left (Theorem 30), so it is sound however its trees were chosen. Where
+that fails, trees grow arc by arc, each arc with the largest multiplicity mu that keeps condition C (Theorem
+32). Source: dissertation, Algorithm 4, appendix B.5.3 (Theorems 29 to 32); docs/algorithms/forestcoll.md,
+"Tree packing".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Spanning out-trees packed by matching trees to in-arcs, vertex by vertex: quick and low, but incomplete."""
+"""Spanning out-trees packed by matching trees to in-arcs, vertex by vertex: quick and low, but incomplete.
+
+At a node each tree that is not rooted there uses one in-arc: a bipartite matching with capacities. Augmenting
+paths move trees off overloaded arcs, one node at a time, under the condition that parents make no circle.
+Nothing is proved of a failure: `tree_packing` takes over. See docs/algorithms/packers.md.
+"""
 
 from __future__ import annotations
 

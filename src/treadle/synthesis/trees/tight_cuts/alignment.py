@@ -1,4 +1,9 @@
-"""Which path a tree takes between two sets: one that leaves by the rank where the data came in, if it can."""
+"""Which path a tree takes between two sets: one that leaves by the rank where the data came in, if it can.
+
+Gluing pieces (Theorem 4 of docs/algorithms/decomposition.md) lets any unit of a crossing link carry on any
+tree. Which one decides heights: a tree that leaves a set by another rank than it came in takes hops within
+the set in between.
+"""
 
 from __future__ import annotations
 

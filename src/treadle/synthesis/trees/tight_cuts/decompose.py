@@ -1,4 +1,8 @@
-"""The decomposition end to end: both directions, and how many trees are worth it."""
+"""The decomposition end to end: both directions, and how many trees are worth it.
+
+An allgather is decomposed as it is, a reduce-scatter on the transpose; an allreduce is one of each. Source:
+docs/algorithms/decomposition.md.
+"""
 
 from __future__ import annotations
 

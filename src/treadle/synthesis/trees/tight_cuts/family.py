@@ -1,4 +1,9 @@
-"""Laminar families of node sets, and the pieces that they cut a flow problem into."""
+"""Laminar families of node sets, and the pieces that they cut a flow problem into.
+
+Any two sets of a family are disjoint or nested. Contracting what lies outside of a set, and each largest set
+inside it, leaves its piece; condition C holds for the fabric if and only if it holds in every piece, if all
+sets are tight (Theorem 5). Source: docs/algorithms/decomposition.md, sections 2 and 3.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Which exit units of a piece its native trees leave by: as near to their roots as the units allow."""
+"""Which exit units of a piece its native trees leave by: as near to their roots as the units allow.
+
+Theorem 4 lets any exit unit serve any tree. A tree that leaves a set h hops from its root is h hops later
+everywhere outside, so units are assigned by flows under limits of 0, 1, ... hops: the latest exit is as early
+as can be.
+"""
 
 from __future__ import annotations
 

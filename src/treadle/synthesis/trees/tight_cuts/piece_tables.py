@@ -1,4 +1,9 @@
-"""Solve one kind of piece by the general pipeline, and write its trees out as a table."""
+"""Solve one kind of piece by the general pipeline, and write its trees out as a table.
+
+The world outside is one more terminal while relays are split off. It is then deleted, and each unit that
+enters at a child becomes a tree rooted there, which loses nothing (Lemmas 4 and 5 of
+docs/algorithms/decomposition.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Equal boxes whose ranks bind: one layer that enters every box once, and one that ignores the boxes."""
+"""Equal boxes whose ranks bind: one layer that enters every box once, and one that ignores the boxes.
+
+Where single ranks are the bottleneck no box is tight. The union of forests for two parts of the capacities is
+a forest for all of it (Theorem 8), and parts can be chosen so that boxes are tight in one and the other needs
+none (Theorem 9). Source: docs/algorithms/decomposition.md, section 5.
+"""
 
 from __future__ import annotations
 

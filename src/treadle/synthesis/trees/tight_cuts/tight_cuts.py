@@ -1,4 +1,11 @@
-"""A factored forest from tight cuts: a scale, a family of sets, trimming, pieces; cuts learnt on the way."""
+"""A factored forest from tight cuts: a scale, a family of sets, trimming, pieces; cuts learnt on the way.
+
+A family of sets is guessed and trimmed; each piece is tested for condition C before any is solved (Theorem 5
+(b)). A violated cut of a piece, lifted to the fabric, either proves a smaller rate to begin again with, or it
+was hurt by trimming and is guarded from then on; a guarded cut that is violated again costs the sets of its
+piece. So guesses cost time, never the optimum (Corollary 6). Source: docs/algorithms/decomposition.md,
+sections 2 to 4.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Factored forests that are much higher than they must be, written out and made lower as a whole."""
+"""Factored forests that are much higher than they must be, written out and made lower as a whole.
+
+Trees of pieces are low inside each piece, but their heights add up at every border that a path crosses.
+Written out, trees may use whatever capacity is left anywhere. Source: docs/algorithms/decomposition.md,
+section 7, and docs/algorithms/packers.md, "Growing trees anew".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Spread what a child sends over its parallel links evenly, so that every link reaches every destination."""
+"""Spread what a child sends over its parallel links evenly, so that every link reaches every destination.
+
+Loads stay as they are; what changes is which arc uses which of the parallel links. Evenly spread, any rank of
+a set can be left by its own link, which is what `alignment` needs for low trees.
+"""
 
 from __future__ import annotations
 

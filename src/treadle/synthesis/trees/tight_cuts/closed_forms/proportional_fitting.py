@@ -1,4 +1,9 @@
-"""Traffic between children behind a relay: tables of given sums, in proportion to both ends."""
+"""Traffic between children behind a relay: tables of given sums, in proportion to both ends.
+
+Iterative proportional fitting (Deming and Stephan 1940) leads to row and column sums that are given by
+scaling both sides in turn; the table is rounded down, what is missing is assigned greedily, and alternating
+paths mend the rest. Source: docs/algorithms/decomposition.md, section 6.
+"""
 
 from __future__ import annotations
 

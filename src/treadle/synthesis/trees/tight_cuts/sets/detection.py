@@ -1,4 +1,9 @@
-"""Which sets of nodes are likely to be tight: boxes, leaves, pods, found bottom-up on the quotient fabric."""
+"""Which sets of nodes are likely to be tight: boxes, leaves, pods, found bottom-up on the quotient fabric.
+
+A guess: a set is used only if it can be made tight and all pieces satisfy condition C, so a wrong one costs
+time, never the optimum (Corollary 6). Source: docs/algorithms/decomposition.md, section 7, "By bandwidths and
+neighbours".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Sets that few links join to the rest, where links are equal: found by how a random signal spreads."""
+"""Sets that few links join to the rest, where links are equal: found by how a random signal spreads.
+
+Signals averaged over neighbours even out within a set long before they do across its border, if few links
+lead out of it. The sets of a single-linkage dendrogram of what is left of the differences are candidates.
+Source: docs/algorithms/decomposition.md, section 7, "By spreading", with the measured thresholds.
+"""
 
 from __future__ import annotations
 
