@@ -35,10 +35,6 @@ def test_files_can_be_read_in_one_go() -> None:
     assert not {path: count for path, count in lines.items() if count > MOST_LINES}
 
 
-SHARED = {"Options"}
-"""Of torch: `pg_options` of torch.distributed are called so."""
-
-
 def test_each_class_has_a_name_of_its_own() -> None:
     """Public classes of the package; those of a text format have the words of its runtime."""
     found = Counter(
@@ -49,4 +45,4 @@ def test_each_class_has_a_name_of_its_own() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert len(found) > 200
-    assert not {name for name, count in found.items() if count > 1} - SHARED
+    assert not {name for name, count in found.items() if count > 1}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.finder.construction import Base, Scheduler
+from treadle.finder.construction import Base, ScheduleMethod
 from treadle.finder.evaluate import call_seconds, cheapest_sequence, group_figures
 from treadle.finder.measure import Option, measured_options
 from treadle.finder.predict import Performance
@@ -20,7 +20,7 @@ NETWORK = Network(alpha_s=10e-6, bandwidth_bytes_per_s=12_500_000_000)
 
 
 def option(text: str, nodes: int, degree: int, steps: int) -> Option:
-    base = Base(text, text, Scheduler.BFB, "test")
+    base = Base(text, text, ScheduleMethod.BFB, "test")
     rough = Performance(nodes, degree, steps, Fraction(9), None, None, True, False, True, True, False, False)
     (found,) = measured_options([FabricCandidate(base, rough, rough)])
     return found

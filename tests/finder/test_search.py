@@ -10,7 +10,7 @@ import pytest
 
 from treadle.finder.bases import bandwidth_optimal
 from treadle.finder.build import build
-from treadle.finder.construction import Base, DegreeExpansion, Parallel, Scheduler, expression, notation
+from treadle.finder.construction import Base, DegreeExpansion, Parallel, ScheduleMethod, expression, notation
 from treadle.finder.measure import measured_options
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate, Finder, pareto
@@ -127,9 +127,9 @@ def test_impossible_sizes_have_no_candidate() -> None:
 
 def test_line_graphs_that_may_turn_out_better_are_measured() -> None:
     """L(C8{1,3}) is predicted to cost what an exact rival costs, and so left out; it costs 15/16."""
-    circulant = Base("directed_circulant(8, 1, 3)", "DiC(8,{1,3})", Scheduler.BFB, "directed circulant")
+    circulant = Base("directed_circulant(8, 1, 3)", "DiC(8,{1,3})", ScheduleMethod.BFB, "directed circulant")
     plain = bandwidth_optimal(circulant, 8, 2, 3)
-    rival_graph = Base("de_bruijn(2, 4)", "DBJ(2,4)", Scheduler.BFB, "de Bruijn")
+    rival_graph = Base("de_bruijn(2, 4)", "DBJ(2,4)", ScheduleMethod.BFB, "de Bruijn")
     figures = replace(plain.gather, nodes=16, steps=4, t_b=Fraction(1), diameter=4, is_exact=True)
 
     def bases(nodes: int, degree: int) -> Iterator[FabricCandidate]:
@@ -170,7 +170,7 @@ FIGURES_ONLY_LOOPS = Tables({"de_bruijn": shipped_tables().figures["de_bruijn"]}
 @pytest.mark.parametrize("direction", list(Direction))
 def test_parallel_links_share_every_send(direction: Direction) -> None:
     """Twice the links at the same T_B in M/B, for schedules that are not breadth-first too."""
-    base = DegreeExpansion(Base("uni_ring(1, 4)", "UniRing(1,4)", Scheduler.BFB, "ring"), 2)
+    base = DegreeExpansion(Base("uni_ring(1, 4)", "UniRing(1,4)", ScheduleMethod.BFB, "ring"), 2)
     kind = CollectiveKind.ALLGATHER if direction is Direction.BROADCAST else CollectiveKind.REDUCE_SCATTER
     costs = []
     for construction in (base, Parallel(base, 3)):
@@ -184,7 +184,7 @@ def test_parallel_links_share_every_send(direction: Direction) -> None:
 
 def test_both_directions_are_measured() -> None:
     """Pi(3,50) gathers faster than it reduces; a rough candidate gets the exact figures of each."""
-    base = Base("generalized_kautz(3, 50)", "Pi(3,50)", Scheduler.BFB, "test")
+    base = Base("generalized_kautz(3, 50)", "Pi(3,50)", ScheduleMethod.BFB, "test")
     rough = Performance(50, 3, 9, Fraction(9), None, None, True, True, False, False, False, False)
     (option,) = measured_options([FabricCandidate(base, rough, rough)])
     topology = parse("generalized_kautz(3, 50)")

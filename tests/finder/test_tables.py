@@ -8,7 +8,7 @@ import pytest
 from tools.finder.base_figures import DEGREES, JELLYFISH_SEED, MAX_NODES
 
 from treadle.finder.bases import closed_form_bases
-from treadle.finder.construction import Base, Scheduler
+from treadle.finder.construction import Base, ScheduleMethod
 from treadle.finder.measure import figures_of
 from treadle.finder.tables import shipped_tables
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
@@ -64,7 +64,7 @@ def test_closed_forms_are_those_of_the_graphs(degree: int) -> None:
             assert figures.is_simple == (len(set(arcs)) == len(arcs) and all(u != v for u, v in arcs))
             assert figures.is_bidirectional == (sorted(arcs) == sorted((v, u) for u, v in arcs))
             assert figures.t_b == bandwidth_optimum(n)
-            if base.scheduler is Scheduler.BFB:
+            if base.scheduler is ScheduleMethod.BFB:
                 check_breadth_first(topology, figures.steps, figures.t_b)
 
 

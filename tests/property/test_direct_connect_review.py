@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from treadle.errors import ScheduleError, TopologyError
-from treadle.finder.construction import Base, Scheduler
+from treadle.finder.construction import Base, ScheduleMethod
 from treadle.finder.evaluate import call_seconds, cheapest_sequence, group_figures
 from treadle.finder.measure import Option
 from treadle.finder.predict import Performance
@@ -64,7 +64,7 @@ def test_reduce_scatter_in_groups_is_told_by_trees_of_the_transpose() -> None:
     """The links into a group need not be able to do what those out of it can."""
     text = "kautz(2, 2)"
     rough = Performance(12, 2, 3, Fraction(9), None, None, True, False, True, False, False, False)
-    option = Option(FabricCandidate(Base(text, text, Scheduler.BFB, "test"), rough, rough), None)
+    option = Option(FabricCandidate(Base(text, text, ScheduleMethod.BFB, "test"), rough, rough), None)
     call = Call(Exchange.REDUCE_SCATTER, 12, group_size=4)
     figures = group_figures(option, call.groups(12))
     assert (figures.t_b, figures.t_b_reduce) == (Fraction(3, 2), Fraction(5, 2))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import isqrt
 
-from treadle.finder.construction import Base, Scheduler
+from treadle.finder.construction import Base, ScheduleMethod
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate
 
@@ -44,17 +44,17 @@ def bandwidth_optimal(
         t_b=Fraction(nodes - 1, nodes),
         diameter=steps,
         cycle=2 if is_bidirectional else cycle,
-        is_breadth_first=base.scheduler is Scheduler.BFB,
+        is_breadth_first=base.scheduler is ScheduleMethod.BFB,
         has_loops=False,
         is_simple=is_simple,
         is_bidirectional=is_bidirectional,
-        has_exact_line_graphs=is_bidirectional and nodes > 2 and base.scheduler is Scheduler.BFB,
+        has_exact_line_graphs=is_bidirectional and nodes > 2 and base.scheduler is ScheduleMethod.BFB,
     )
     return FabricCandidate(base, figures, figures, is_reverse_symmetric)
 
 
 def _base(expression: str, notation: str, family: str) -> Base:
-    return Base(expression, notation, Scheduler.BFB, family)
+    return Base(expression, notation, ScheduleMethod.BFB, family)
 
 
 def _dense(n: int, d: int) -> Iterator[FabricCandidate]:
@@ -118,7 +118,7 @@ _EXACT = (
 def _exact(n: int, d: int) -> Iterator[FabricCandidate]:
     for nodes, degree, expression, notation, steps, symmetric in _EXACT:
         if (nodes, degree) == (n, d):
-            base = Base(expression, notation, Scheduler.EXACT, "exact synthesis")
+            base = Base(expression, notation, ScheduleMethod.EXACT, "exact synthesis")
             yield bandwidth_optimal(base, n, d, steps, is_reverse_symmetric=symmetric)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Scheduler(StrEnum):
+class ScheduleMethod(StrEnum):
     """Where the schedule of a base comes from."""
 
     BFB = "bfb"
@@ -25,14 +25,14 @@ class Base:
         In the catalogue's language.
     notation : str
         As papers write it.
-    scheduler : Scheduler
+    scheduler : ScheduleMethod
     family : str
         For reports: ``generalized Kautz``, ``circulant``, ...
     """
 
     expression: str
     notation: str
-    scheduler: Scheduler
+    scheduler: ScheduleMethod
     family: str
 
 
@@ -90,7 +90,7 @@ def expression(construction: Construction) -> str:
 
     Examples
     --------
-    >>> expression(LineGraph(Base("complete(3)", "K3", Scheduler.BFB, "complete"), 2))
+    >>> expression(LineGraph(Base("complete(3)", "K3", ScheduleMethod.BFB, "complete"), 2))
     'line_graph(complete(3), 2)'
     """
     match construction:
@@ -141,7 +141,7 @@ def is_breadth_first(construction: Construction) -> bool:
     """
     match construction:
         case Base():
-            return construction.scheduler is Scheduler.BFB
+            return construction.scheduler is ScheduleMethod.BFB
         case LineGraph(of, _) | Parallel(of, _):
             return is_breadth_first(of)
         case Product():

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from treadle.finder.build import build
-from treadle.finder.construction import Base, Scheduler, expression, is_breadth_first, notation
+from treadle.finder.construction import Base, ScheduleMethod, expression, is_breadth_first, notation
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate, pareto
 from treadle.schedules.steps.step_cost import step_loads
@@ -147,7 +147,7 @@ def _exact(candidate: FabricCandidate) -> Iterator[FabricCandidate]:
         yield candidate if candidate.is_exact else _with_breadth_first(candidate)
     else:
         yield candidate if candidate.is_exact else _with_built(candidate)
-        base = Base(expression(construction), notation(construction), Scheduler.BFB, "expansion")
+        base = Base(expression(construction), notation(construction), ScheduleMethod.BFB, "expansion")
         yield _with_breadth_first(replace(candidate, construction=base))
 
 

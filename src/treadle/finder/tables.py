@@ -12,7 +12,7 @@ from importlib import resources
 from math import lcm
 
 from treadle.finder.bases import closed_form_bases
-from treadle.finder.construction import Base, LineGraph, Scheduler
+from treadle.finder.construction import Base, LineGraph, ScheduleMethod
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate
 from treadle.finder.searches.cayley_library import LibraryEntry, load_library
@@ -46,13 +46,13 @@ class Tables:
 def _from_figures(family: str, n: int, d: int, row: tuple[int, Fraction, Fraction]) -> FabricCandidate:
     steps, t_b, t_b_reduce = row
     if family == "jellyfish":
-        base = Base(f"jellyfish({n}, {d})", f"Jellyfish({d},{n})", Scheduler.BFB, "random regular")
+        base = Base(f"jellyfish({n}, {d})", f"Jellyfish({d},{n})", ScheduleMethod.BFB, "random regular")
         has_loops = False
     elif family == "generalized_kautz":
-        base = Base(f"generalized_kautz({d}, {n})", f"Pi({d},{n})", Scheduler.BFB, "generalized Kautz")
+        base = Base(f"generalized_kautz({d}, {n})", f"Pi({d},{n})", ScheduleMethod.BFB, "generalized Kautz")
         has_loops = n % (d + 1) != 0
     else:
-        base = Base(f"de_bruijn({d}, {steps})", f"DBJ({d},{steps})", Scheduler.BFB, "de Bruijn")
+        base = Base(f"de_bruijn({d}, {steps})", f"DBJ({d},{steps})", ScheduleMethod.BFB, "de Bruijn")
         has_loops = True
     gather = Performance(
         nodes=n,
@@ -83,7 +83,7 @@ def shipped_tables(*, line_graphs: bool = True) -> Tables:
     return Tables(_decode(json.loads(text)), library)
 
 
-def candidate_of_cayley(entry: LibraryEntry) -> Candidate:
+def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:
     """A Cayley digraph that search found; the entry's T_B is that of the worse direction."""
     n, d = entry.nodes, entry.degree
     generators = re.findall(r"\d+", entry.expression)[-d:]
@@ -102,12 +102,12 @@ def candidate_of_cayley(entry: LibraryEntry) -> Candidate:
         has_exact_line_graphs=entry.bidirectional and n > 2,
         is_exact=optimal,
     )
-    base = Base(entry.expression, _short(entry.expression), Scheduler.BFB, "Cayley")
+    base = Base(entry.expression, _short(entry.expression), ScheduleMethod.BFB, "Cayley")
     symmetric = entry.bidirectional or entry.expression.startswith("abelian")
     return FabricCandidate(base, figures, figures, symmetric)
 
 
-def candidate_of_line_graph(entry: LineGraphEntry) -> Candidate:
+def candidate_of_line_graph(entry: LineGraphEntry) -> FabricCandidate:
     """A searched line graph of a Cayley digraph with breadth-first broadcast of its own; exact both ways."""
     gather = Performance(
         nodes=entry.nodes,
@@ -123,7 +123,7 @@ def candidate_of_line_graph(entry: LineGraphEntry) -> Candidate:
         has_exact_line_graphs=False,
     )
     reduce = gather if entry.reduce_t_b == entry.gather_t_b else replace(gather, t_b=entry.reduce_t_b)
-    base = Base(entry.base, _short(entry.base), Scheduler.BFB, "Cayley")
+    base = Base(entry.base, _short(entry.base), ScheduleMethod.BFB, "Cayley")
     return FabricCandidate(LineGraph(base, entry.power), gather, reduce)
 
 

@@ -186,14 +186,14 @@ def _routed(layout: EmulatedLayout, tail: int, head: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Command:
+class SystemCommand:
     """A process to run: its words, and what it reads."""
 
     words: tuple[str, ...]
     lines: tuple[str, ...] = ()
 
 
-def set_up_commands(layout: EmulatedLayout) -> list[Command]:
+def set_up_commands(layout: EmulatedLayout) -> list[SystemCommand]:
     """Everything that brings the network up, in order.
 
     Notes
@@ -203,9 +203,9 @@ def set_up_commands(layout: EmulatedLayout) -> list[Command]:
     reno: it does not pace, so that only tbf shapes.
     """
     names = layout.namespaces
-    commands = [Command(("ip", "-batch", "-"), tuple(f"netns add {name}" for name in names))]
+    commands = [SystemCommand(("ip", "-batch", "-"), tuple(f"netns add {name}" for name in names))]
     commands.append(
-        Command(
+        SystemCommand(
             ("ip", "-batch", "-"),
             tuple(
                 f"link add l{number} mtu {MTU} netns {names[cable.one]} type veth "
@@ -215,9 +215,9 @@ def set_up_commands(layout: EmulatedLayout) -> list[Command]:
         )
     )
     for node, name in enumerate(names):
-        commands.append(Command(("ip", "netns", "exec", name, "sh"), _SETTINGS))
-        commands.append(Command(("ip", "-n", name, "-batch", "-"), tuple(_addressing(layout, node))))
-        commands.append(Command(("tc", "-n", name, "-batch", "-"), tuple(_shaping(layout, node))))
+        commands.append(SystemCommand(("ip", "netns", "exec", name, "sh"), _SETTINGS))
+        commands.append(SystemCommand(("ip", "-n", name, "-batch", "-"), tuple(_addressing(layout, node))))
+        commands.append(SystemCommand(("tc", "-n", name, "-batch", "-"), tuple(_shaping(layout, node))))
     return commands
 
 

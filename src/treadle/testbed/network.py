@@ -17,7 +17,7 @@ from pathlib import Path
 
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.runtime.signals import signals_interrupt, signals_wait
-from treadle.testbed.layout import Command, EmulatedLayout, set_up_commands
+from treadle.testbed.layout import EmulatedLayout, SystemCommand, set_up_commands
 
 _NAME = re.compile(r"treadle-(\d+)-(\d+)-[0-9a-f]{6}(-\d+)?")
 _TOOLS = ("ip", "tc", "unshare", "sh")
@@ -46,8 +46,8 @@ def missing_requirement() -> str | None:
         return f"{absent[0]} is not installed (Debian: iproute2, util-linux)"
     name = new_prefix()
     try:
-        _run(Command(("ip", "netns", "add", name)))
-        _run(Command(("tc", "-n", name, "-batch", "-"), (_TRIAL,)))
+        _run(SystemCommand(("ip", "netns", "add", name)))
+        _run(SystemCommand(("tc", "-n", name, "-batch", "-"), (_TRIAL,)))
     except ScheduleError as error:
         return f"the kernel lacks network namespaces or the tbf queueing discipline ({error})"
     finally:
@@ -132,7 +132,7 @@ def _listed_namespaces() -> list[str]:
     return [line.split()[0] for line in _said(["ip", "netns", "list"]).splitlines() if line.strip()]
 
 
-def _run(command: Command) -> None:
+def _run(command: SystemCommand) -> None:
     text = "\n".join(command.lines) + "\n" if command.lines else None
     try:
         done = subprocess.run(

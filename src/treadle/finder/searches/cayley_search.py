@@ -71,7 +71,7 @@ def search_cayley(
     check_count("search_cayley", "n", n, least=2, most=MAX_ORDER)
     check_count("search_cayley", "degree", degree, most=MAX_SEARCH_DEGREE)
     check_count("search_cayley", "trials", trials, most=10**9)
-    search = _Search(n, degree, seed, bidirectional)
+    search = _CayleySearch(n, degree, seed, bidirectional)
     search.run(trials, watch)
     return Searched(search.front(), search.tried)
 

@@ -71,7 +71,7 @@ def search_line_graphs(
     if rest:
         raise TopologyError(f"search_line_graphs: expected a multiple of {degree**power} nodes, found {n}")
     check_count("search_line_graphs", "nodes of the base", base, least=2, most=MAX_BASE_ORDER)
-    search = _Search(base, degree, power, seed)
+    search = _LineGraphSearch(base, degree, power, seed)
     search.run(trials, watch)
     return Searched(search.front(), search.tried)
 

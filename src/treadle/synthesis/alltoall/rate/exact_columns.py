@@ -17,7 +17,7 @@ from treadle.arrays import Int64Array
 from treadle.schedules.alltoall.alltoall_witness import MAX_LENGTH
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
-from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder, Trees
+from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder, PathTrees
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.watch import Watch
 
@@ -170,7 +170,7 @@ class ColumnProgram:
         wanted = costs < values - _TOLERANCE * values.max() / max(1, len(values))
         return self._add(trees, wanted.tolist())
 
-    def _costs(self, trees: Trees) -> list[int]:
+    def _costs(self, trees: PathTrees) -> list[int]:
         """Length of the cheapest column of each group, in the unit of the lengths."""
         distance = trees.distance[self._source, self._target]
         totals = [0] * self._n_groups
@@ -179,7 +179,7 @@ class ColumnProgram:
         times = self._symmetry.multiplicities[self._group_source].tolist()
         return [total * count for total, count in zip(totals, times, strict=True)]
 
-    def _add(self, trees: Trees, wanted: Sequence[bool] | None = None) -> int:
+    def _add(self, trees: PathTrees, wanted: Sequence[bool] | None = None) -> int:
         """Add the columns of some trees that are not there yet; how many."""
         path, link = self._finder.hops(trees, (self._source, self._target))
         order = np.argsort(self._group[path], kind="stable")

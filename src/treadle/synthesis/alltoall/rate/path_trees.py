@@ -16,7 +16,7 @@ MAX_TOTAL = 2**61
 
 
 @dataclass(frozen=True, eq=False)
-class Trees:
+class PathTrees:
     """Shortest paths from each source to every node.
 
     Parameters
@@ -54,7 +54,7 @@ class PathTreeFinder:
         """Whether distances under lengths up to `longest` can be told apart in 64 bits."""
         return longest * (self._n + 1) * (self._n + 1) < MAX_TOTAL
 
-    def trees(self, lengths: Int64Array) -> Trees:
+    def trees(self, lengths: Int64Array) -> PathTrees:
         """Trees under lengths of at least 0; among equally short paths those of the fewest hops.
 
         Parameters
@@ -84,14 +84,14 @@ class PathTreeFinder:
             found = (first < len(own)) & (distance[:, self._heads] > 0)
             into[:, self._heads] = np.where(found, self._order[np.minimum(first, len(own) - 1)], -1)
         into[distance >= _FAR] = -1
-        return Trees(np.where(distance >= _FAR, -1, distance // scale), into)
+        return PathTrees(np.where(distance >= _FAR, -1, distance // scale), into)
 
-    def hops(self, trees: Trees, targets: tuple[Int64Array, Int64Array]) -> tuple[Int64Array, Int64Array]:
+    def hops(self, trees: PathTrees, targets: tuple[Int64Array, Int64Array]) -> tuple[Int64Array, Int64Array]:
         """Every hop of the paths to some targets, as pairs (number of the path, link).
 
         Parameters
         ----------
-        trees : Trees
+        trees : PathTrees
         targets : pair of arrays of int64, shape (p,)
             Source (row of the trees) and node of each path; all within reach.
         """
