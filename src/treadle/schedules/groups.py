@@ -79,7 +79,7 @@ def group_crossings(topology: Topology, forest: Forest) -> Int64Array:
     capable = (topology.multicast if outward else topology.aggregation) & ~topology.turns_round
     if not capable.any() or not forest.n_paths:
         return crossings
-    first, last = forest.path_links[forest.path_offset[:-1]], forest.path_links[forest.path_offset[1:] - 1]
+    first, last = forest.path_ends()
     begins, ends = topology.tails[first], topology.heads[last]
     is_copy = capable[begins if outward else ends]
     if not is_copy.any():

@@ -91,7 +91,7 @@ def _link_numbers(source: Topology, target: Topology) -> Int32Array:
 
 
 def _moved_forest(forest: Forest | None, moved: Callable[[Int32Array], Int32Array]) -> Forest | None:
-    return None if forest is None else replace(forest, path_links=moved(forest.path_links))
+    return None if forest is None else forest.with_links(moved)
 
 
 def _moved_pieces(

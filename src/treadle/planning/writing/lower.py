@@ -201,7 +201,7 @@ def _check_root(record: Format, collective: Collective, *, accept_any_root: bool
 def _refuse_forwarders(plan: Plan, schedule: Schedule, target: str) -> None:
     """A forwarder is a process of its own, and the formats' collectives know only ranks."""
     if isinstance(schedule, ForestSchedule):
-        links = np.concatenate([forest.path_links for forest in schedule.forests])
+        links = np.concatenate([forest.all_paths()[1] for forest in schedule.forests])
     elif isinstance(schedule, ExchangeSchedule):
         links = schedule.sends.link
     else:

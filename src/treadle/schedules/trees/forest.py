@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
@@ -211,6 +211,28 @@ class Forest(FrozenArrays):
         offset = offsets_of(self.path_offset[numbers + 1] - starts)
         places = np.arange(offset[-1]) + np.repeat(starts - offset[:-1], np.diff(offset))
         return offset, self.path_links[places]
+
+    def all_paths(self) -> tuple[Int64Array, Int32Array]:
+        """Offsets and links of all paths, by number."""
+        return self.path_offset, self.path_links
+
+    def path_ends(self) -> tuple[Int32Array, Int32Array]:
+        """First and last link of each path; none is empty."""
+        return self.path_links[self.path_offset[:-1]], self.path_links[self.path_offset[1:] - 1]
+
+    def path_units(self) -> Int64Array:
+        """Units that take each path, over all trees and edges."""
+        units = np.zeros(self.n_paths, dtype=np.int64)
+        np.add.at(units, self.entry_path, self.entry_units)
+        return units
+
+    def tree_table(self) -> tuple[Int32Array, Int64Array, Int32Array]:
+        """Root, multiplicity and parents, shape (T, N), of all trees."""
+        return self.tree_root, self.tree_multiplicity, self.parent
+
+    def with_links(self, moved: Callable[[Int32Array], Int32Array]) -> Forest:
+        """The same trees with their links renumbered."""
+        return replace(self, path_links=moved(self.path_links))
 
     @cached_property
     def grain(self) -> int:

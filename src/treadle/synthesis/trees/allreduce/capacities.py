@@ -155,4 +155,4 @@ def _pack(
         forwarders=tuple(int(number[v]) for v in collective.forwarders),
     )
     forest = pack(fabric, moved, roots)
-    return replace(forest, path_links=links[forest.path_links].astype(np.int32))
+    return forest.with_links(lambda numbers: links[numbers].astype(np.int32))

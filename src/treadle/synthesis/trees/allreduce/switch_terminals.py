@@ -185,10 +185,9 @@ class _LaneAssignment:
     ) -> _LaneAssignment:
         if topology is None:
             return cls(lanes, {}, {})
-        units = np.zeros(forest.n_paths, dtype=np.int64)
-        np.add.at(units, forest.entry_path, forest.entry_units)
+        units = forest.path_units()
         asked: dict[int, int] = {}
-        for path in np.flatnonzero(np.diff(forest.path_offset) == 1).tolist():
+        for path in np.flatnonzero(np.diff(forest.all_paths()[0]) == 1).tolist():
             link = int(forest.path(path)[0])
             if link in lanes:
                 asked[link] = asked.get(link, 0) + int(units[path])

@@ -150,9 +150,9 @@ def from_forest(problem: Instance, forest: Forest) -> tuple[LogicalGraph, Packin
     forest : Forest
     """
     turned = forest if problem.direction is Direction.BROADCAST else reverse(forest)
-    first, last = turned.path_links[turned.path_offset[:-1]], turned.path_links[turned.path_offset[1:] - 1]
-    units = np.zeros(turned.n_paths, dtype=np.int64)
-    np.add.at(units, turned.entry_path, turned.entry_units)
+    first, last = turned.path_ends()
+    units = turned.path_units()
+    path_offset, path_links = turned.all_paths()
     used = np.flatnonzero(units)
     ends = np.stack([problem.tails[first], problem.heads[last]])[:, used]
     order = np.lexsort(ends[::-1])
@@ -166,10 +166,10 @@ def from_forest(problem: Instance, forest: Forest) -> tuple[LogicalGraph, Packin
         segment_offset=np.append(starts, len(paths)).astype(np.int64),
         segment_path=paths.astype(np.int32),
         segment_units=units[paths],
-        path_offset=turned.path_offset,
-        path_links=turned.path_links,
+        path_offset=path_offset,
+        path_links=path_links,
         cuts_mended=0,
         exact_splits=0,
     )
-    packing = Packing(turned.tree_root, turned.tree_multiplicity, turned.parent, speculative=0, exact=0)
+    packing = Packing(*turned.tree_table(), speculative=0, exact=0)
     return graph, packing
