@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -54,6 +55,7 @@ def test_a_name_is_given_once() -> None:
         ({"name": ""}, "lower-case"),
         ({"options": ("chunks",)}, "trees have no option 'chunks'; expected some of exact"),
         ({"options": ("packer",)}, r"function must take it: \(topology, collective, \*, packer=...\)"),
+        ({"needs": (partial(six_ranks),)}, "expected functions with names"),
         ({"collectives": ()}, "at least one collective"),
         ({"function": "no home"}, "expected package.module:name"),
         ({"function": 3}, "3 is no function"),

@@ -94,6 +94,8 @@ class Scheduler:
                     f"scheduler {self.name}: {self.form} have no option {option!r}; expected some of "
                     f"{', '.join(sorted(known))}"
                 )
+        if not all(callable(need) and hasattr(need, "__name__") for need in self.needs):
+            raise FormatError(f"scheduler {self.name}: expected functions with names for what it needs")
         if not self.collectives:
             raise FormatError(f"scheduler {self.name}: expected at least one collective that it serves")
         if isinstance(self.function, str):

@@ -94,6 +94,13 @@ def test_faults_of_strangers_are_a_line() -> None:
         def crashing(topology: Topology, collective: Collective) -> ForestSchedule:
             raise KeyError("what\nis this")
 
+        def stumbling(topology: Topology, collective: Collective) -> None:
+            raise ZeroDivisionError
+
+        @scheduler("needy", form="trees", collectives=["allgather"], needs=[stumbling])
+        def needy(topology: Topology, collective: Collective) -> ForestSchedule:
+            return ring(topology, collective)
+
         with pytest.raises(ScheduleError, match=r"returned StepSchedule, expected .* trees: ForestSchedule"):
             solve("ring:4", "allgather", algorithm="wrong-form")
         with pytest.raises(
@@ -102,6 +109,7 @@ def test_faults_of_strangers_are_a_line() -> None:
             solve("ring:4", "allgather", algorithm="crashing")
         refusals = {row.algorithm: row.refusal for row in compare("ring:4", "allgather").rows}
         assert "KeyError" in refusals["crashing"]
+        assert "ZeroDivisionError" in refusals["needy"]
         assert refusals["forestcoll"] == ""
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from time import process_time
@@ -119,7 +120,9 @@ def generate(
     """
     topology, collective = problem.topology, problem.collective
     options = options or OPTIONS_OF[scheduler.form]()
-    if (refusal := scheduler.refusal(topology, collective)) is not None:
+    with _faults_of_strangers(scheduler):
+        refusal = scheduler.refusal(topology, collective)
+    if refusal is not None:
         is_other = collective.kind is CollectiveKind.ALLTOALL and collective.kind not in scheduler.collectives
         instead = "; for an all-to-all leave out --algorithm (treadle algorithms)" if is_other else ""
         raise ScheduleError(f"{scheduler.name}: {refusal}{instead}")
@@ -144,8 +147,24 @@ def _made(
 ) -> Candidate | Built:
     """What the scheduler's function made of the problem, of the type that its form promises."""
     asked = {name: value for name, value in options.asked().items() if name in scheduler.options}
+    topology, collective = problem.topology, problem.collective
+    with _faults_of_strangers(scheduler):
+        made = scheduler.make(topology, collective, asked, watch=watch, bound=bound)
+    schedule = made.schedule if isinstance(made, Candidate | Built) else made
+    expected = _SCHEDULES[scheduler.form]
+    if not isinstance(schedule, expected):
+        raise ScheduleError(
+            f"{scheduler.name}: returned {type(schedule).__name__}, expected a schedule of form "
+            f"{scheduler.form}: {' or '.join(kind.__name__ for kind in expected)}"
+        )
+    return made if isinstance(made, Candidate | Built) else Built(schedule)
+
+
+@contextmanager
+def _faults_of_strangers(scheduler: Scheduler) -> Iterator[None]:
+    """Whatever goes wrong in code that is not ours is a ScheduleError that names its origin."""
     try:
-        made = scheduler.make(problem.topology, problem.collective, asked, watch=watch, bound=bound)
+        yield
     except (TreadleError, TimeLimitError):
         raise
     except Exception as error:
@@ -155,14 +174,6 @@ def _made(
             f"{scheduler.name} (of {scheduler.origin}): failed with {type(error).__name__}: "
             f"{' '.join(str(error).split())[:200]}"
         ) from error
-    schedule = made.schedule if isinstance(made, Candidate | Built) else made
-    expected = _SCHEDULES[scheduler.form]
-    if not isinstance(schedule, expected):
-        raise ScheduleError(
-            f"{scheduler.name}: returned {type(schedule).__name__}, expected a schedule of form "
-            f"{scheduler.form}: {' or '.join(kind.__name__ for kind in expected)}"
-        )
-    return made if isinstance(made, Candidate | Built) else Built(schedule)
 
 
 def _bound_beside(problem: Problem, schedule: Schedule, watch: Watch) -> Bound:
