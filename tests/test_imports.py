@@ -219,6 +219,7 @@ def test_lazy_packages_load_what_type_checkers_see(where: str) -> None:
         if alias.asname
     }
     assert package.__all__ == sorted(seen)
+    assert {*seen, "__name__"} <= set(dir(package)), "completion"
     assert not set(seen) & {module.name for module in pkgutil.iter_modules(package.__path__)}, "hidden"
     for name, home in seen.items():
         assert getattr(package, name) is getattr(import_module(str(home)), name)

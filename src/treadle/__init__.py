@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from treadle.topologies import TopologyBuilder as TopologyBuilder
     from treadle.topologies import parse as parse
 else:
-    __all__, __getattr__ = load_lazily(
+    __all__, __getattr__, __dir__ = load_lazily(
         __name__,
         {
             "treadle._version": ("__version__",),

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 def load_lazily(
     package: str, homes: Mapping[str, Iterable[str]]
-) -> tuple[list[str], Callable[[str], object]]:
-    """The ``__all__`` and ``__getattr__`` (PEP 562) of a package whose public names live in its modules.
+) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """``__all__``, ``__getattr__`` and ``__dir__`` (PEP 562) of a package whose names live in its modules.
 
     Reading a plan need not load the solvers, nor a command what other commands need. Type checkers read the
     same names from imports under ``TYPE_CHECKING``.
@@ -25,9 +25,9 @@ def load_lazily(
 
     Examples
     --------
-    >>> names, find = load_lazily("sums", {"math": ["prod"], "fractions": ["Fraction"]})
-    >>> names, find("prod")([2, 3])
-    (['Fraction', 'prod'], 6)
+    >>> names, find, tell = load_lazily("math", {"math": ["prod"], "fractions": ["Fraction"]})
+    >>> names, find("prod")([2, 3]), "Fraction" in tell()
+    (['Fraction', 'prod'], 6, True)
     """
     home_of = {name: module for module, names in homes.items() for name in names}
 
@@ -38,4 +38,9 @@ def load_lazily(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(home_of[name]), name)
 
-    return sorted(home_of), find
+    def tell() -> list[str]:
+        from sys import modules
+
+        return sorted({*home_of, *vars(modules[package])})
+
+    return sorted(home_of), find, tell

@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.scheduler_options import TreeOptions as TreeOptions
     from treadle.synthesis.trees import Packer as Packer
 else:
-    __all__, __getattr__ = load_lazily(
+    __all__, __getattr__, __dir__ = load_lazily(
         __name__,
         {
             "treadle.formats.format": (

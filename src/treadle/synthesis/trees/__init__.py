@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.whole_capacities import best_trimming as best_trimming
     from treadle.synthesis.trees.whole_capacities import capacities_within as capacities_within
 else:
-    __all__, __getattr__ = load_lazily(
+    __all__, __getattr__, __dir__ = load_lazily(
         __name__,
         {
             "treadle.synthesis.trees.tree_budget": ("DYADIC_LOSS", "TreeBudget"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.steps.exact.synthesise import exact_steps as exact_steps
     from treadle.synthesis.steps.exact.synthesise import synthesise_exact as synthesise_exact
 else:
-    __all__, __getattr__ = load_lazily(
+    __all__, __getattr__, __dir__ = load_lazily(
         __name__,
         {
             "treadle.synthesis.steps.exact.obstruction": ("Obstruction",),

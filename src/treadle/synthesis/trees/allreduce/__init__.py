@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.allreduce.solve import UnitLimits as UnitLimits
     from treadle.synthesis.trees.allreduce.solve import solve_allreduce as solve_allreduce
 else:
-    __all__, __getattr__ = load_lazily(
+    __all__, __getattr__, __dir__ = load_lazily(
         __name__,
         {
             "treadle.synthesis.trees.allreduce.bound": (
