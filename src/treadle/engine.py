@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import MissingDependencyError
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 try:
     from treadle import _core as core
@@ -20,32 +20,18 @@ except ImportError as error:  # pragma: no cover - only in a broken installation
         f"the compiled core cannot be loaded ({error}); build it with: pip install . (needs g++)"
     ) from None
 
-__all__ = ["Progress", "TimeLimitError", "announce", "core", "run_watched"]
-
-Progress = Callable[[str, int, int], None]
-"""Called as progress(stage, done, total) a few times a second; total is 0 where it is not known."""
+__all__ = ["core", "run_until", "run_watched"]
 
 Result = TypeVar("Result")
 
 _POLL_S = 0.05
 
 
-class TimeLimitError(Exception):
-    """The deadline passed before the core had finished."""
-
-
-def announce(progress: Progress | None, stage: str) -> None:
-    """Report that a stage begins whose steps nobody counts."""
-    if progress is not None:
-        progress(stage, 0, 0)
-
-
 def run_watched(
     stage: str,
     call: Callable[[Int64Array], Result],
     *,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Result:
     """Run `call(control)` of the core in a thread; report progress, stop it at Ctrl-C or at the deadline.
 
@@ -55,9 +41,7 @@ def run_watched(
         Name for progress reports.
     call : callable
         Gets the control array [cancel flag, done, total], shape (3,).
-    progress : callable, optional
-    deadline : float, optional
-        Value of time.monotonic() after which the work is cancelled.
+    watch : Watch
 
     Raises
     ------
@@ -84,9 +68,9 @@ def run_watched(
         # Not Thread.join: CPython 3.11 takes a thread whose join was interrupted for finished (bpo-45274).
         while not done.wait(wait):
             wait = min(2 * wait, _POLL_S)
-            if progress is not None:
-                progress(stage, int(control[1]), int(control[2]))
-            if deadline is not None and time.monotonic() > deadline and not late:
+            if watch.progress is not None:
+                watch.progress(stage, int(control[1]), int(control[2]))
+            if watch.is_late and not late:
                 late = True
                 control[0] = 1
     finally:
@@ -103,15 +87,12 @@ def run_until(
     stage: str,
     call: Callable[[Int64Array], Result],
     *,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Result:
     """As `run_watched`, of a call that returns the best so far when stopped: the deadline is no error."""
     outcome: list[Result] = []
     with contextlib.suppress(TimeLimitError):
-        run_watched(
-            stage, lambda control: outcome.append(call(control)), progress=progress, deadline=deadline
-        )
+        run_watched(stage, lambda control: outcome.append(call(control)), watch=watch)
     return outcome[0]
 
 

@@ -31,7 +31,6 @@ from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.schedules.plan import PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.trees.allreduce import solve_allreduce
-from treadle.synthesis.watch import Watch
 from treadle.topologies import (
     Topology,
     TopologyBuilder,
@@ -40,6 +39,7 @@ from treadle.topologies import (
     parse,
     topology_from_json,
 )
+from treadle.watch import Watch
 
 
 @settings(max_examples=25)

@@ -15,7 +15,6 @@ from samples.nested_fabrics import Case, all_cuts_rate, case, written_out
 from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.trees.fixed_trees import fixed_trees_optimum, floor_capacities
 from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.optimality import optimum
@@ -30,6 +29,7 @@ from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import parse
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.verification.schedules import Report, verify
+from treadle.watch import TimeLimitError, Watch
 
 BATCHES = [range(start, start + 20) for start in range(0, 100, 20)]
 
@@ -258,7 +258,9 @@ def test_a_scan_of_many_numbers_of_trees_ends_at_the_deadline() -> None:
     topology = boxes(8, 2, [97], [31, 37, 41, 43])
     collective = on_all_ranks(topology, CollectiveKind.ALLGATHER)
     with pytest.raises(TimeLimitError):
-        decompose(topology, collective, budget=TreeBudget(max_trees=2**20), deadline=time.monotonic())
+        decompose(
+            topology, collective, budget=TreeBudget(max_trees=2**20), watch=Watch(deadline=time.monotonic())
+        )
 
 
 def test_exact_numbers_of_trees_are_found_beyond_thousands() -> None:

@@ -9,7 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from treadle.synthesis.engine import TimeLimitError, run_watched
+from treadle.engine import run_watched
+from treadle.watch import TimeLimitError, Watch
 
 
 def test_core_has_finished_after_any_number_of_interrupts() -> None:
@@ -39,7 +40,7 @@ def test_deadline_stops_the_core() -> None:
             time.sleep(0.001)
 
     with pytest.raises(TimeLimitError):
-        run_watched("stage", patient, deadline=time.monotonic() + 0.01)
+        run_watched("stage", patient, watch=Watch(deadline=time.monotonic() + 0.01))
 
 
 def test_failure_reaches_the_caller() -> None:

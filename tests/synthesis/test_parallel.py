@@ -23,11 +23,10 @@ from treadle.synthesis.alltoall.routes import disjoint_paths as path_sets
 from treadle.synthesis.alltoall.routes import extract
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.routes.extract import extract_paths
-from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.parallel import core_threads, map_blocks, runs_apart, spans
-from treadle.synthesis.watch import Watch
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
+from treadle.watch import TimeLimitError, Watch
 
 Configuration = Callable[[], AbstractContextManager[object]]
 SERIAL = ("none", "sequential")

@@ -90,7 +90,6 @@ if TYPE_CHECKING:
     from treadle.planning.writing.lower import TargetFormat as TargetFormat
     from treadle.planning.writing.lower import lower as lower
     from treadle.synthesis.alltoall.rate.certificate import RateResult as RateResult
-    from treadle.synthesis.engine import TimeLimitError as TimeLimitError
     from treadle.synthesis.scheduler_options import AlltoallOptions as AlltoallOptions
     from treadle.synthesis.scheduler_options import Form as Form
     from treadle.synthesis.scheduler_options import RouteOptions as RouteOptions
@@ -99,6 +98,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.scheduler_options import StepOptions as StepOptions
     from treadle.synthesis.scheduler_options import TreeOptions as TreeOptions
     from treadle.synthesis.trees import Packer as Packer
+    from treadle.watch import TimeLimitError as TimeLimitError
 else:
     __all__, __getattr__, __dir__ = load_lazily(
         __name__,
@@ -187,7 +187,7 @@ else:
             "treadle.planning.solving.solve": ("RejectedError", "SolveResult", "solve"),
             "treadle.planning.judging.verification": ("UnverifiedPlanError", "VerifyResult", "verify"),
             "treadle.synthesis.alltoall.rate.certificate": ("RateResult",),
-            "treadle.synthesis.engine": ("TimeLimitError",),
+            "treadle.watch": ("TimeLimitError",),
             "treadle.synthesis.scheduler_options": (
                 "AlltoallOptions",
                 "Form",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic, process_time
 
-from treadle.engine import Progress, announce
+from treadle.watch import Progress, Watch
 
 
 class Stopwatch:
@@ -31,7 +31,7 @@ class Stopwatch:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Count the time of the block to `name`."""
-        announce(self._progress, name)
+        Watch(self._progress).announce(name)
         start = self._clock()
         try:
             yield

@@ -9,19 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, frozen, offsets_of
-from treadle.engine import Progress, core, run_watched
+from treadle.engine import core, run_watched
 from treadle.program.program import OperationKind
 from treadle.simulation.core_values import FluidArrays, FluidTimes
 from treadle.simulation.options import LatencyModel, SimulationOptions
 from treadle.simulation.result import Simulation
 from treadle.simulation.stuck import deadlock_error
 from treadle.simulation.tasks import Follows, TaskGraph
+from treadle.watch import UNWATCHED, Watch
 
 _END, _START = 0, 1
 
 
 def simulate_fluid(
-    graph: TaskGraph, size_bytes: int, options: SimulationOptions, *, progress: Progress | None = None
+    graph: TaskGraph, size_bytes: int, options: SimulationOptions, *, watch: Watch = UNWATCHED
 ) -> Simulation:
     """Run a program whose messages flow over all links of their paths at a time.
 
@@ -36,7 +37,7 @@ def simulate_fluid(
     graph : TaskGraph
     size_bytes : int
     options : SimulationOptions
-    progress : callable, optional
+    watch : Watch
 
     Raises
     ------
@@ -53,7 +54,7 @@ def simulate_fluid(
     _, found = run_watched(
         "simulate",
         lambda control: core.simulate_flows(flows, options.slices, control),
-        progress=progress,
+        watch=watch,
     )
     times = FluidTimes(*found)
     start, end = (column.reshape(options.slices, n) for column in (times.start, times.end))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import frozen
-from treadle.engine import Progress, core, run_watched
+from treadle.engine import core, run_watched
 from treadle.errors import ScheduleError
 from treadle.simulation.clock import TimedGraph, timed_graph
 from treadle.simulation.core_values import TaskArrays, TaskTimes
@@ -13,6 +13,7 @@ from treadle.simulation.options import Sharing, SimulationOptions
 from treadle.simulation.result import Simulation
 from treadle.simulation.stuck import deadlock_error
 from treadle.simulation.tasks import TaskGraph
+from treadle.watch import UNWATCHED, Watch
 
 _ARRIVAL, _SLICE = 0, 1
 _VIOLATED = 1
@@ -24,7 +25,7 @@ def simulate_messages(
     options: SimulationOptions,
     *,
     with_binding: bool = False,
-    progress: Progress | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Simulation:
     """Run the tasks of a program on links that serve one message at a time.
 
@@ -43,7 +44,7 @@ def simulate_messages(
         FIFO or SLICE_ORDER.
     with_binding : bool
         Keep what each task waited for.
-    progress : callable, optional
+    watch : Watch
 
     Raises
     ------
@@ -57,7 +58,7 @@ def simulate_messages(
     the time that all tasks would take one after the other. O(n log n) for n tasks.
     """
     timed = timed_graph(graph, size_bytes, options)
-    status, times = _run(timed, options, with_binding, progress)
+    status, times = _run(timed, options, with_binding, watch)
     if status == _VIOLATED:
         raise ScheduleError("simulation: times beyond 63 bits; use a smaller size or fewer slices")
     total = graph.n_tasks * options.slices
@@ -83,7 +84,7 @@ def simulate_messages(
 
 
 def _run(
-    timed: TimedGraph, options: SimulationOptions, with_binding: bool, progress: Progress | None
+    timed: TimedGraph, options: SimulationOptions, with_binding: bool, watch: Watch
 ) -> tuple[int, TaskTimes]:
     graph = timed.graph
     order = _ARRIVAL if options.sharing is Sharing.FIFO else _SLICE
@@ -98,6 +99,6 @@ def _run(
     status, times = run_watched(
         "simulate",
         lambda control: core.simulate_tasks(tasks, options.slices, order, with_binding, control),
-        progress=progress,
+        watch=watch,
     )
     return status, TaskTimes(*times)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from treadle.engine import Progress
 from treadle.errors import ScheduleError
 from treadle.program.program import Program
 from treadle.simulation.fluid import simulate_fluid
@@ -11,6 +10,7 @@ from treadle.simulation.options import Sharing, SimulationOptions
 from treadle.simulation.result import Simulation
 from treadle.simulation.tasks import TaskGraph, task_graph
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 MAX_TASKS = 2**24
 """Of all slices: about 40 bytes and half a microsecond each."""
@@ -23,7 +23,7 @@ def simulate_program(
     options: SimulationOptions | None = None,
     *,
     with_binding: bool = False,
-    progress: Progress | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Simulation:
     """Simulate one size; `simulate_graph` saves preparing the program again for the next.
 
@@ -37,7 +37,7 @@ def simulate_program(
     options : SimulationOptions, optional
     with_binding : bool
         Keep what `critical_path` needs; not under fair sharing.
-    progress : callable, optional
+    watch : Watch
 
     Raises
     ------
@@ -46,7 +46,7 @@ def simulate_program(
     """
     graph = task_graph(topology, program)
     return simulate_graph(
-        graph, size_bytes, options or SimulationOptions(), with_binding=with_binding, progress=progress
+        graph, size_bytes, options or SimulationOptions(), with_binding=with_binding, watch=watch
     )
 
 
@@ -56,7 +56,7 @@ def simulate_graph(
     options: SimulationOptions,
     *,
     with_binding: bool = False,
-    progress: Progress | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Simulation:
     """Simulate one size of a prepared program; see `simulate_program`."""
     total = graph.n_tasks * options.slices
@@ -65,5 +65,5 @@ def simulate_graph(
             f"simulation: {total} messages on links, at most {MAX_TASKS} are possible; use fewer slices"
         )
     if options.sharing is Sharing.FAIR:
-        return simulate_fluid(graph, size_bytes, options, progress=progress)
-    return simulate_messages(graph, size_bytes, options, with_binding=with_binding, progress=progress)
+        return simulate_fluid(graph, size_bytes, options, watch=watch)
+    return simulate_messages(graph, size_bytes, options, with_binding=with_binding, watch=watch)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from treadle.engine import Progress
 from treadle.simulation.options import SimulationOptions
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.tasks import TaskGraph
+from treadle.watch import UNWATCHED, Watch
 
 MAX_AUTO_SLICES = 64
 MAX_AUTO_TASKS = 2**19
@@ -49,7 +49,7 @@ def simulate_sizes(
     options: SimulationOptions,
     *,
     auto_slices: bool = False,
-    progress: Progress | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Iterator[SizedSimulation]:
     """Simulate sizes one after another.
 
@@ -62,7 +62,7 @@ def simulate_sizes(
     options : SimulationOptions
     auto_slices : bool
         Take the best number of slices that `best_slices` finds, in place of the options'.
-    progress : callable, optional
+    watch : Watch
 
     Yields
     ------
@@ -71,9 +71,9 @@ def simulate_sizes(
     """
     for size in sizes:
         if auto_slices:
-            yield best_slices(graph, size, options, progress=progress)
+            yield best_slices(graph, size, options, watch=watch)
         else:
-            yield SizedSimulation(simulate_graph(graph, size, options, progress=progress))
+            yield SizedSimulation(simulate_graph(graph, size, options, watch=watch))
 
 
 def best_slices(
@@ -82,7 +82,7 @@ def best_slices(
     options: SimulationOptions,
     *,
     most_tasks: int | None = None,
-    progress: Progress | None = None,
+    watch: Watch = UNWATCHED,
 ) -> SizedSimulation:
     """The fastest of 1, 2, 4, ... slices.
 
@@ -96,14 +96,14 @@ def best_slices(
     options : SimulationOptions
     most_tasks : int, optional
         Of one trial; default `MAX_AUTO_TASKS`.
-    progress : callable, optional
+    watch : Watch
     """
     most_tasks = MAX_AUTO_TASKS if most_tasks is None else most_tasks
     best: Simulation | None = None
     limit: SliceLimit | None = None
     slices, worse = 1, 0
     while worse < 2:
-        found = simulate_graph(graph, size_bytes, replace(options, slices=slices), progress=progress)
+        found = simulate_graph(graph, size_bytes, replace(options, slices=slices), watch=watch)
         if best is None or found.time < best.time:
             best, worse = found, 0
         else:

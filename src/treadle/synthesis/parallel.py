@@ -18,8 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 Result = TypeVar("Result")
 

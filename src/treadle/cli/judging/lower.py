@@ -14,7 +14,6 @@ from treadle.cli.quantities import counted
 from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED, put
 from treadle.cli.text_places import Place, check_folder, place_of
-from treadle.engine import announce
 from treadle.errors import ScheduleError
 from treadle.planning import Format, Loading, Lowered, Profile, find_format, own_formats
 from treadle.planning.summary import shortfall_summary, text_summary, throughput
@@ -22,6 +21,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.plan import Plan
 from treadle.units import parse_size
+from treadle.watch import Watch
 
 _NAMES = ", ".join(record.name for record in own_formats())
 
@@ -89,9 +89,9 @@ def command(
         check_folder(place, profile)
     try:
         with ProgressLine(quiet=quiet or json) as progress:
-            announce(progress, "reading")
+            Watch(progress).announce("reading")
             loaded = read_plan(plan, max_memory)
-            announce(progress, "lowering")
+            Watch(progress).announce("lowering")
             result = planning.lower(
                 loaded,
                 to=to,

@@ -21,7 +21,6 @@ from treadle.cli.solving.report import (
     print_verification,
 )
 from treadle.cli.status import FAILED
-from treadle.engine import announce
 from treadle.errors import ScheduleError
 from treadle.planning import Check, Profile
 from treadle.planning.judging.texts import TextVerification, read_text, verify_text
@@ -31,6 +30,7 @@ from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.units import format_size
 from treadle.verification.violations import Report
+from treadle.watch import Watch
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A plan, or a text for a runtime, told by its content.")
@@ -60,17 +60,17 @@ def command(
         if topology is not None:
             raise ScheduleError(f"{plan}: a text names no fabric, so --topology does not apply")
         with ProgressLine(quiet=quiet or json) as progress:
-            announce(progress, "judging")
+            Watch(progress).announce("judging")
             found = verify_text(text, source=str(plan), profile=profile, root=root or 0)
         return _print_text(output, plan, found)
     if profile is not None or root is not None:
         raise ScheduleError(f"{plan}: --profile and --root are for texts; a plan says both itself")
     with ProgressLine(quiet=quiet or json) as progress:
-        announce(progress, "reading")
+        Watch(progress).announce("reading")
         granted = granted_bytes(max_memory)
         with memory_fence(granted, str(plan)):
             loaded = load_plan(plan, max_memory_bytes=granted)
-            announce(progress, "verifying")
+            Watch(progress).announce("verifying")
             result = planning.verify(loaded, topology)
     print_problem(output, result.topology, loaded.collective)
     if result.is_embedded:

@@ -12,7 +12,6 @@ from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED
-from treadle.engine import announce
 from treadle.planning import (
     ElementType,
     Reduction,
@@ -24,6 +23,7 @@ from treadle.planning import (
 )
 from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.plan import Plan
+from treadle.watch import Watch
 
 
 def command(
@@ -56,7 +56,7 @@ def command(
         return 0  # the first process says it for all; a failure here could end it before it has
     try:
         with ProgressLine(quiet=quiet or json or not reporter) as progress:
-            announce(progress, "running")
+            Watch(progress).announce("running")
             result = planning.run(
                 loaded,
                 sizes,

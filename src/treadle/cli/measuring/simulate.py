@@ -14,7 +14,6 @@ from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, Se
 from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.quantities import counted, exact_bandwidth
 from treadle.cli.status import FAILED
-from treadle.engine import announce
 from treadle.errors import FormatError
 from treadle.planning import (
     Forwarding,
@@ -31,6 +30,7 @@ from treadle.planning import (
 from treadle.planning.summary import throughput
 from treadle.schedules.plan import Plan
 from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
+from treadle.watch import Watch
 
 
 def command(
@@ -111,7 +111,7 @@ def command(
                 options = replace(options, alpha_ns=planning.default_alpha_ns(loaded.topology))
             if referee is not None:
                 planning.require_referee(referee, loaded.collective.n_ranks, sizes)
-            announce(progress, "messages")
+            Watch(progress).announce("messages")
             result = planning.simulate(
                 loaded, sizes, options=options, auto_slices=slices == "auto", progress=progress
             )
@@ -171,7 +171,7 @@ def _plan(
         ).plan
     if algorithm is not None or multicast:
         raise FormatError("--algorithm and --multicast: expected a fabric and a collective, found a plan")
-    announce(progress, "reading")
+    Watch(progress).announce("reading")
     return read_plan(plan, max_memory)
 
 

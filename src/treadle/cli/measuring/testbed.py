@@ -10,7 +10,6 @@ import typer
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
 from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.status import FAILED
-from treadle.engine import announce
 from treadle.errors import FormatError
 from treadle.planning.measuring import testbed
 from treadle.planning.measuring.execution import parse_sizes
@@ -18,6 +17,7 @@ from treadle.planning.problem import pose
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth, format_size, parse_bandwidth
+from treadle.watch import Watch
 
 
 def command(
@@ -77,7 +77,7 @@ def command(
             algorithms=algorithms.split(","),
             plans=plans,
             timing=testbed.Timing(iterations=iterations),
-            on_case=lambda name: announce(progress, name),
+            on_case=lambda name: Watch(progress).announce(name),
         )
     _print(output, result)
     output.result(testbed.emulation_summary(result))

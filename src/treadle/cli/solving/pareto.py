@@ -17,8 +17,8 @@ from treadle.cli.solving.problem import (
     problem_options,
 )
 from treadle.cli.solving.report import print_problem
-from treadle.engine import announce
 from treadle.planning.summary import front_summary, problem_summary
+from treadle.watch import Watch
 
 
 def command(
@@ -42,7 +42,7 @@ def command(
     output = Output(json, quiet)
     problem = planning.pose(topology, collective, **problem_options(None, False, root, None, file_format))
     with ProgressLine(quiet=quiet or json) as progress:
-        announce(progress, "schedules")
+        Watch(progress).announce("schedules")
         front = planning.exact_front(
             problem,
             max_steps=max_steps,

@@ -30,13 +30,13 @@ from treadle.cli.solving.report import (
     print_verification,
 )
 from treadle.cli.status import FAILED
-from treadle.engine import announce
 from treadle.planning import RepairResult
 from treadle.planning.solving.repair_candidates import Contest
 from treadle.planning.summary import repair_summary
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.units import format_size, parse_size
+from treadle.watch import Watch
 
 _SHOWN = 4
 
@@ -80,7 +80,7 @@ def command(
     output = Output(json, quiet)
     try:
         with ProgressLine(quiet=quiet or json) as progress:
-            announce(progress, "reading")
+            Watch(progress).announce("reading")
             result = planning.repair(
                 read_plan(plan, max_memory),
                 links=tuple(links or ()),
@@ -93,7 +93,7 @@ def command(
                 progress=progress,
             )
             if new is not None:
-                announce(progress, "writing")
+                Watch(progress).announce("writing")
                 save_plan(new, result.new)
     except planning.RejectedError as error:
         warn(str(error))

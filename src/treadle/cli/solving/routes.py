@@ -31,8 +31,8 @@ from treadle.cli.solving.problem import (
 )
 from treadle.cli.solving.report import print_problem, print_routes, print_seconds, print_verification
 from treadle.cli.status import FAILED
-from treadle.engine import announce
 from treadle.errors import FormatError
+from treadle.watch import Watch
 
 SourceArgument = Annotated[
     str,
@@ -77,7 +77,7 @@ def command(
                     raise FormatError(
                         f"{topology}: a plan has its routes; leave out the options that choose them"
                     )
-                announce(progress, "reading")
+                Watch(progress).announce("reading")
                 result = planning.routes_of(read_plan(topology, max_memory))
             else:
                 result = planning.routes(

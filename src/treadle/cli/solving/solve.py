@@ -42,12 +42,12 @@ from treadle.cli.solving.report import (
     print_verification,
 )
 from treadle.cli.status import FAILED
-from treadle.engine import announce
 from treadle.errors import FormatError
 from treadle.planning.summary import solve_summary
 from treadle.planning.workers import workers
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.units import parse_size, parse_time_ns
+from treadle.watch import Watch
 
 
 def command(
@@ -162,7 +162,7 @@ def command(
                 **problem_options(ranks, forward, root, weights, file_format, demands),
             )
             if plan is not None:
-                announce(progress, "writing")
+                Watch(progress).announce("writing")
                 save_plan(plan, result.plan)
     except planning.RejectedError as error:
         warn(str(error))

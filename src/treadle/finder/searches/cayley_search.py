@@ -24,9 +24,9 @@ from treadle.finder.searches.contenders import (
     offer,
     scores,
 )
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.limits import check_count
+from treadle.watch import UNWATCHED, Watch
 
 MAX_ORDER = 4096
 """Largest group searched: its tables take 64 MB."""

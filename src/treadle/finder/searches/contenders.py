@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from treadle.arrays import Int64Array
 from treadle.finder.searches.cayley_batch import GroupTable
 from treadle.finder.searches.cayley_groups import NamedGroup
-from treadle.synthesis.watch import Watch
+from treadle.watch import Watch
 
 POOL = 8
 """Contenders kept per target."""

@@ -17,7 +17,7 @@ from treadle.finder.searches.line_graph_library import check_entry as check_line
 from treadle.finder.searches.line_graph_search import MAX_BASE_ORDER, search_line_graphs
 from treadle.finder.searches.line_graph_value import MAX_LINE_DEGREE, MAX_POWER
 from treadle.finder.tables import candidate_of_cayley, candidate_of_line_graph
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 _ENDLESS = 10**9
 """Sets tried where only time limits a search."""

@@ -26,9 +26,9 @@ from treadle.finder.searches.contenders import (
 )
 from treadle.finder.searches.line_graph_library import LineGraphEntry, pareto_entries
 from treadle.finder.searches.line_graph_value import batch_line_graph_costs, check_power, line_graph_value
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.limits import check_count
+from treadle.watch import UNWATCHED, Watch
 
 MAX_BASE_ORDER = 1024
 """Largest base searched."""

@@ -31,11 +31,10 @@ from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.engine import Progress
-from treadle.synthesis.watch import Watch
 from treadle.topologies import with_links
 from treadle.topologies.limits import check_count
 from treadle.topologies.topology import Topology
+from treadle.watch import Progress, Watch
 
 MAX_NODES = 100_000
 MAX_DEGREE = 64

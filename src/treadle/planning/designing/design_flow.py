@@ -16,7 +16,7 @@ from treadle.planning.designing.store import key_of, prune
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
-from treadle.synthesis.engine import Progress
+from treadle.watch import Progress, Watch
 
 FLOW_GAP = 1e-3
 """What the optimum may be above a flow, as a share."""
@@ -58,7 +58,7 @@ def with_flow(option: Option, *, directory: Path | None = None, progress: Progre
     if kept is not None:
         return replace(option, flow=kept)
     collective = on_all_ranks(option.topology, CollectiveKind.ALLTOALL)
-    found = optimal_rate(option.topology, collective, gap=FLOW_GAP, progress=progress)
+    found = optimal_rate(option.topology, collective, gap=FLOW_GAP, watch=Watch(progress))
     if path is not None:
         value = {"topology": option.expression, "rate": found.rate, "witness": found.witness.to_json()}
         _keep(path, value)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from treadle.engine import Progress, announce
 from treadle.errors import MemoryLimitError
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.execution import program_of
@@ -16,6 +15,7 @@ from treadle.simulation.simgrid import find_simgrid, simulate_with_simgrid
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.tasks import task_graph
 from treadle.units import format_size
+from treadle.watch import Progress, Watch
 
 _MOST_BYTES = 2**30
 """Buffers of all ranks together: SimGrid's processes hold and move real data, in one memory."""
@@ -112,7 +112,7 @@ def ask_referee(
         served = [place for place, size in enumerate(sizes) if plan.schedule_for(size) is entry.schedule]
         if not served:
             continue
-        announce(progress, str(referee))
+        Watch(progress).announce(str(referee))
         program = program_of(plan, sizes[served[0]])
         found = simulate_with_simgrid(
             plan.topology, program, [sizes[place] for place in served], alpha_ns=alpha

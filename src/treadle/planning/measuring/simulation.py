@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.engine import Progress
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.execution import program_of
 from treadle.schedules.plan import Plan
@@ -28,6 +27,7 @@ from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.sweep import SizedSimulation, SliceLimit, simulate_sizes
 from treadle.simulation.tasks import task_graph
 from treadle.simulation.trace import chrome_trace
+from treadle.watch import Progress, Watch
 
 __all__ = [
     "Forwarding",
@@ -149,7 +149,7 @@ def simulate(
             continue
         graph = task_graph(plan.topology, program_of(plan, sizes[served[0]]))
         found = simulate_sizes(
-            graph, [sizes[place] for place in served], options, auto_slices=auto_slices, progress=progress
+            graph, [sizes[place] for place in served], options, auto_slices=auto_slices, watch=Watch(progress)
         )
         for place, sized in zip(served, found, strict=True):
             rows[place] = _row(plan, sized)

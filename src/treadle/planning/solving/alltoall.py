@@ -11,7 +11,7 @@ import numpy as np
 from treadle.errors import ScheduleError
 from treadle.planning.problem import Problem
 from treadle.synthesis import alltoall
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 if TYPE_CHECKING:
     from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
@@ -34,13 +34,13 @@ def alltoall_rate(problem: Problem, *, gap: float | None = None, watch: Watch = 
     watch : Watch
         At its deadline the result is what there is.
     """
-    left = None if watch.deadline is None else max(0.0, watch.deadline - monotonic())
+    left = watch.seconds_left
     return alltoall.optimal_rate(
         problem.topology,
         problem.collective,
         gap=DEFAULT_GAP if gap is None else gap,
         time_limit_s=left,
-        progress=watch.progress,
+        watch=watch.unlimited,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from time import monotonic, process_time
+from time import process_time
 
 import numpy as np
 
@@ -29,8 +29,8 @@ from treadle.synthesis.alltoall.steps.rounds import fastest_at_size, fewest_roun
 from treadle.synthesis.alltoall.steps.time_stepped import least_steps, time_stepped_flow
 from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange
 from treadle.synthesis.scheduler_options import AlltoallOptions, SizeRequest
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 SHORTEST_PATHS = "shortest-paths"
 
@@ -56,7 +56,7 @@ def time_stepped(
     least = least_steps(topology, collective)
     found = None
     for n_steps in (least, least + 1) if steps is None else (steps,):
-        flow = time_stepped_flow(topology, collective, n_steps, deadline=watch.deadline)
+        flow = time_stepped_flow(topology, collective, n_steps, watch=watch)
         built = chunked_exchange(topology, collective, flow, chunks=chunks, watch=watch)
         if found is None or built.time < found.time:
             found = built
@@ -75,8 +75,8 @@ def pipelined_flow(
 ) -> Built:
     """The routes of an optimal flow, or shortest paths where these carry as much, in steps of one length."""
     problem, options = Problem(topology, collective), AlltoallOptions(chunks=chunks, rounds=rounds, size=size)
-    left = None if watch.deadline is None else max(0.0, watch.deadline - monotonic())
-    rate = optimal_rate(topology, collective, time_limit_s=left, progress=watch.progress)
+    left = watch.seconds_left
+    rate = optimal_rate(topology, collective, time_limit_s=left, watch=watch.unlimited)
     paths = extract_paths(topology, collective, rate.flow.by_source, watch=watch)
     routes = rounded_routes(collective, paths, chunks=chunks)
     shortest = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(problem, chunks))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from time import monotonic
 from typing import TYPE_CHECKING, Unpack
 
 from treadle.errors import FormatError, ScheduleError
@@ -18,10 +17,9 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import Witness
 from treadle.synthesis import alltoall
 from treadle.synthesis import trees as forestcoll
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.trees import allreduce
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Progress, Watch
 
 if TYPE_CHECKING:
     from treadle.synthesis.alltoall import RateResult
@@ -182,12 +180,12 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: boo
         found = allreduce.allreduce_bound(problem.topology, problem.collective, watch=watch)
         return bound_of_allreduce(problem, found)
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        left = None if watch.deadline is None else max(0.0, watch.deadline - monotonic())
+        left = watch.seconds_left
         rate = alltoall.optimal_rate(
             problem.topology,
             problem.collective,
             time_limit_s=left,
-            progress=watch.progress,
+            watch=watch.unlimited,
             cards_forward=cards_forward,
         )
         return bound_of_alltoall(rate)
@@ -198,12 +196,10 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: boo
 def _optimum(problem: Problem, watch: Watch) -> forestcoll.Optimum:
     """The optimum; on large fabrics by a forest that attains it, which takes no flow per rank."""
     if problem.collective.n_ranks > MAX_RANKS_BY_FLOW:
-        found = forestcoll.decompose(
-            problem.topology, problem.collective, progress=watch.progress, deadline=watch.deadline
-        )
+        found = forestcoll.decompose(problem.topology, problem.collective, watch=watch)
         if not isinstance(found, Refusal) and found.algbw == found.optimum.algbw:
             return found.optimum
-    return forestcoll.optimum(problem.topology, problem.collective, progress=watch.progress)
+    return forestcoll.optimum(problem.topology, problem.collective, watch=watch.unlimited)
 
 
 def bound_of_allreduce(problem: Problem, found: AllreduceBound) -> Bound:

@@ -11,7 +11,7 @@ from treadle.planning.solving.bounds import Bound
 from treadle.schedules.schedule import Schedule
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import DYADIC_LOSS, Packer, PackingAttempt, TreeBudget
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 
 def tree_budget(*, trees: int | None = None, max_trees: int | None = None, exact: bool = False) -> TreeBudget:

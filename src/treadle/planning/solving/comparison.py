@@ -17,14 +17,13 @@ from treadle.planning.stages import seconds_left
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.trees.forest import ForestSchedule
-from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.synthesis.scheduler import Comparing, Scheduler, no_switches
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, TreeOptions
-from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
+from treadle.watch import Progress, TimeLimitError, Watch
 
 _LARGE = 64
 """Ranks beyond which the slow ones have to be named to be run."""

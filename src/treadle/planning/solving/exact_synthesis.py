@@ -11,9 +11,9 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.steps import exact
 from treadle.topologies.distances import diameter
+from treadle.watch import TimeLimitError, Watch
 
 if TYPE_CHECKING:
     from treadle.synthesis.steps.exact import ParetoFront
@@ -107,7 +107,7 @@ def _last_point(
         max_chunks=request.chunks,
         root=problem.collective.root,
         time_limit_s=_left(deadline),
-        deadline=monotonic() + DEFAULT_TIME_LIMIT_S if deadline is None else deadline,
+        watch=Watch(deadline=monotonic() + DEFAULT_TIME_LIMIT_S if deadline is None else deadline),
         seed=request.seed,
     )
     if found.points:

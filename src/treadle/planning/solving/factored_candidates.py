@@ -64,8 +64,7 @@ def factored_forest(problem: Problem, algorithm: str, request: ForestRequest) ->
         problem.topology,
         problem.collective,
         budget=request.budget,
-        progress=request.watch.progress,
-        deadline=request.watch.deadline,
+        watch=request.watch,
     )
     if isinstance(found, Refusal):
         if is_wanted:

@@ -18,14 +18,13 @@ from treadle.planning.solving.transfer import transfer_collective, transfer_sche
 from treadle.planning.solving.tree_choice import with_tree_choice
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis import trees as packing
-from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import Packer, allreduce
 from treadle.synthesis.trees.tree_budget import MAX_DYADIC_TREES, MAX_TREES, TreeBudget, is_dyadic
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies import with_bandwidths
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 FORESTCOLL = "forestcoll"
 RS_AG = "rs-ag"
@@ -132,8 +131,7 @@ def _explicit(problem: Problem, algorithm: str, request: ForestRequest) -> Candi
         collective,
         budget=request.budget,
         packer=request.packer,
-        progress=request.watch.progress,
-        deadline=request.watch.deadline,
+        watch=request.watch,
     )
     made = Candidate(
         algorithm,
@@ -162,8 +160,7 @@ def _allreduce(
         collective,
         budget=request.budget,
         packer=request.packer,
-        progress=request.watch.progress,
-        deadline=request.watch.deadline,
+        watch=request.watch,
     )
     notes = (phases.note,) if phases.note else ()
     base = Candidate(
@@ -229,7 +226,7 @@ def _unit_limits(collective: Collective, budget: TreeBudget) -> allreduce.UnitLi
 
 def _on_trimmed(problem: Problem, algorithm: str, request: ForestRequest) -> Candidate:
     whole = problem.topology
-    trimming = packing.best_trimming(whole, problem.collective, progress=request.watch.progress)
+    trimming = packing.best_trimming(whole, problem.collective, watch=request.watch.unlimited)
     widths = whole.bandwidths * trimming.scale
     if np.array_equal(trimming.bandwidths, widths):
         return _forest(problem, algorithm, replace(request, trim=False))

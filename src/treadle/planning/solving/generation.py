@@ -22,7 +22,6 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
-from treadle.synthesis.engine import TimeLimitError
 from treadle.synthesis.scheduler import Scheduler
 from treadle.synthesis.scheduler_options import (
     OPTIONS_OF,
@@ -35,8 +34,8 @@ from treadle.synthesis.scheduler_options import (
     asked_of,
     flag_of,
 )
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.verification.schedules import verify
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 if TYPE_CHECKING:
     from treadle.schedules.schedule import Schedule

@@ -23,10 +23,10 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.witness import CutWitness
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.scheduler_options import Form, OptionKeywords
 from treadle.topologies import reached, with_failed_links, with_failed_nodes
 from treadle.topologies.topology import Topology
+from treadle.watch import Progress
 
 _SHOWN = 3
 """Names of ranks in a message before the rest are counted."""

@@ -14,9 +14,9 @@ from treadle.planning.solving.solve import SolveResult, judged, solve
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.simulation.options import SimulationOptions, default_alpha_ns
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.scheduler_options import OptionKeywords
 from treadle.topologies.topology import Topology
+from treadle.watch import Progress
 
 JUDGED_AT = "judged_at_bytes"
 """Provenance: the size at which the plan was preferred to others."""

@@ -22,8 +22,8 @@ from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes as mixed_routes
 from treadle.synthesis.scheduler_options import RouteOptions
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 ROUTES = "routes"
 UP_DOWN, SSSP = "up-down", "sssp"

@@ -22,9 +22,9 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
-from treadle.synthesis.engine import Progress
 from treadle.topologies.topology import Topology
 from treadle.verification.violations import Report
+from treadle.watch import Progress
 
 
 class RouteFormat(StrEnum):

@@ -21,7 +21,6 @@ from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule
-from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.scheduler_options import (
     OptionKeywords,
     RouteOptions,
@@ -29,12 +28,12 @@ from treadle.synthesis.scheduler_options import (
     TreeOptions,
 )
 from treadle.synthesis.trees import PackingAttempt, Pruning, prune_for_switches
-from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 from treadle.verification.routes.routes import verify_routes
 from treadle.verification.routes.timed_routes import verify_timed_routes
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
+from treadle.watch import Progress, TimeLimitError, Watch
 
 
 class RejectedError(ScheduleError):

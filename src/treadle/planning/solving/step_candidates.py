@@ -14,8 +14,8 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.allreduce_witness import LengthWitness
 from treadle.synthesis.scheduler_options import SizeRequest
 from treadle.synthesis.steps.bfb import bfb_schedule, schedule_for_size
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 _LARGEST_EXACT_ALLREDUCE = 128
 """Ranks up to which the allreduce linear program is worth its time beside a step schedule."""
@@ -36,16 +36,14 @@ def breadth_first(
             collective.kind,
             size.size_bytes,
             chunks=chunks,
-            progress=watch.progress,
-            deadline=watch.deadline,
+            watch=watch,
         )
     return bfb_schedule(
         topology,
         collective.kind,
         root=collective.root,
         max_chunks=chunks,
-        progress=watch.progress,
-        deadline=watch.deadline,
+        watch=watch,
     )
 
 

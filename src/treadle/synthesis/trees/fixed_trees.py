@@ -20,9 +20,9 @@ from math import lcm
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, distinct
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance, cut_weight, find_violated_cut
 from treadle.synthesis.trees.optimality import Optimum
+from treadle.watch import UNWATCHED, Watch
 
 _RANK_CUTS = 16
 
@@ -99,7 +99,7 @@ def best_first(
     numbers: Iterable[int],
     known: Iterable[FixedTreesOptimum] = (),
     *,
-    progress: Progress | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Iterator[FixedTreesOptimum]:
     """The optima with so many trees, the best first, then the fewest trees.
 
@@ -126,7 +126,7 @@ def best_first(
         if found is not None:
             yield found
             continue
-        found = fixed_trees_optimum(problem, best, trees, cuts, progress=progress)
+        found = fixed_trees_optimum(problem, best, trees, cuts, watch=watch)
         heappush(heap, (-found.algbw, trees, next(order), found))
 
 
@@ -136,7 +136,7 @@ def fixed_trees_optimum(
     trees: int,
     cuts: list[Cut] | None = None,
     *,
-    progress: Progress | None = None,
+    watch: Watch = UNWATCHED,
 ) -> FixedTreesOptimum:
     """The least U such that capacities floor(U b_e) hold k trees per unit of weight at every root.
 
@@ -155,7 +155,7 @@ def fixed_trees_optimum(
     first = 0
     while True:
         capacities = floor_capacities(problem.bandwidths, scale)
-        violated = find_violated_cut(problem, capacities, multiplicity=trees, first=first, progress=progress)
+        violated = find_violated_cut(problem, capacities, multiplicity=trees, first=first, watch=watch)
         if violated is None:
             break
         first, nodes = violated

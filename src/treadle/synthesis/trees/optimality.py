@@ -18,7 +18,6 @@ import numpy as np
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.witness import CutWitness
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.trees.instance import (
     Instance,
     cut_capacity,
@@ -27,6 +26,7 @@ from treadle.synthesis.trees.instance import (
     instance_of,
 )
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Optimum:
     witness: CutWitness
 
 
-def optimum(topology: Topology, collective: Collective, *, progress: Progress | None = None) -> Optimum:
+def optimum(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> Optimum:
     """Exact x* = min over S of B+(S) / w(S), S leaving out some rank, and a cut that attains it.
 
     Works for any digraph and any integer bandwidths up to 2**50. For an allreduce this is the optimum of its
@@ -65,10 +65,10 @@ def optimum(topology: Topology, collective: Collective, *, progress: Progress | 
     turn, exactly. Sinks that passed stay passed as the rate falls, so one pass over them suffices.
     Source: section 4.4, section 4.5.2, B.5.1 (Theorem 23) of the dissertation, with root weights.
     """
-    return instance_optimum(instance_of(topology, collective), progress=progress)
+    return instance_optimum(instance_of(topology, collective), watch=watch)
 
 
-def instance_optimum(problem: Instance, *, progress: Progress | None = None) -> Optimum:
+def instance_optimum(problem: Instance, *, watch: Watch = UNWATCHED) -> Optimum:
     """The optimum of a flow problem; see `optimum`."""
     nodes = _first_cut(problem)
     first = 0
@@ -77,7 +77,7 @@ def instance_optimum(problem: Instance, *, progress: Progress | None = None) -> 
         if capacity == 0:
             raise InfeasibleError(_unreachable(problem, nodes))
         rate = Fraction(capacity, cut_weight(problem, nodes))
-        violated = find_violated_cut(problem, problem.bandwidths, rate=rate, first=first, progress=progress)
+        violated = find_violated_cut(problem, problem.bandwidths, rate=rate, first=first, watch=watch)
         if violated is None:
             break
         first, nodes = violated

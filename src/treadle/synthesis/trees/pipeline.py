@@ -25,7 +25,6 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.schedules.trees.forest_transforms import equalised
-from treadle.synthesis.engine import Progress, TimeLimitError, announce
 from treadle.synthesis.trees.fixed_trees import FixedTreesOptimum, floor_capacities
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import Instance, find_violated_cut, instance_of
@@ -46,6 +45,7 @@ from treadle.synthesis.trees.tree_units import (
     tree_choices,
 )
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 FEW_RANKS = 256
 """Up to so many ranks superposed layers give way to the packers of the logical graph, and fabrics without
@@ -115,8 +115,7 @@ def synthesise(
     *,
     budget: TreeBudget | None = None,
     packer: Packer | None = None,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Synthesis:
     """A throughput-optimal forest schedule, or the best one within a tree budget.
 
@@ -130,10 +129,7 @@ def synthesise(
     budget : TreeBudget, optional
     packer : Packer, optional
         Just this one, and growth should it fail; default: see `treadle.synthesis.trees.packers.packers`.
-    progress : callable, optional
-        progress(stage, done, total).
-    deadline : float, optional
-        time.monotonic() value.
+    watch : Watch
 
     Raises
     ------
@@ -146,24 +142,24 @@ def synthesise(
     """
     budget = budget or TreeBudget()
     if collective.kind is CollectiveKind.ALLREDUCE:
-        return _two_phases(topology, collective, budget, packer, progress, deadline)
+        return _two_phases(topology, collective, budget, packer, watch)
     clock = _Clock()
     problem = instance_of(topology, collective)
     if packer not in (None, Packer.TIGHT_CUTS):
-        return _from_whole(problem, collective, budget, packer, (), clock, progress, deadline)
-    found = _from_pieces(problem, collective, budget, packer, clock, progress, deadline)
+        return _from_whole(problem, collective, budget, packer, (), clock, watch)
+    found = _from_pieces(problem, collective, budget, packer, clock, watch)
     if isinstance(found, PackingAttempt):
-        return _from_whole(problem, collective, budget, packer, (found,), clock, progress, deadline)
+        return _from_whole(problem, collective, budget, packer, (found,), clock, watch)
     if packer:
         return found
     whole: Synthesis | None = None
     if not len(problem.relays) and len(problem.terminals) <= FEW_RANKS:
         with suppress(TimeLimitError):
-            whole = _from_whole(problem, collective, budget, packer, (), clock, progress, deadline)
+            whole = _from_whole(problem, collective, budget, packer, (), clock, watch)
     wants_dyadic = bool(budget.lossy_numbers(problem.weights.tolist()))
     if whole is not None and _cost(whole, wants_dyadic) <= (*_loss(found, wants_dyadic), whole.height_bound):
         return _preferred(whole, found)
-    lowered = _lowered(found, problem, clock, progress, deadline)
+    lowered = _lowered(found, problem, clock, watch)
     if whole is None:
         return lowered
     return _preferred(*sorted((whole, lowered), key=partial(_cost, wants_dyadic=wants_dyadic)))
@@ -192,16 +188,15 @@ def _from_whole(
     packer: Packer | None,
     skipped: tuple[PackingAttempt, ...],
     clock: _Clock,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> Synthesis:
     """The forest of the whole fabric: optimum, capacities, switch removal, packing."""
-    best = instance_optimum(problem, progress=progress)
+    best = instance_optimum(problem, watch=watch.unlimited)
     clock.stop("optimum")
-    units = first_possible(problem, tree_choices(problem, best, budget, progress), progress)
+    units = first_possible(problem, tree_choices(problem, best, budget, watch.unlimited), watch.unlimited)
     fixed = units.fixed
     clock.stop("trees_per_root")
-    built = _build(problem, units, clock, packer, progress, deadline)
+    built = _build(problem, units, clock, packer, watch)
     schedule = _schedule(collective.kind, built.forest)
     needed = fixed.trees if fixed.algbw == best.algbw else exact_number(problem, best)
     lowest = lowest_height(problem, problem.weights * fixed.trees, units.capacities)
@@ -228,12 +223,11 @@ def _from_pieces(
     budget: TreeBudget,
     packer: Packer | None,
     clock: _Clock,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> Synthesis | PackingAttempt:
     """The forest by tight cuts, written out; or why there is none."""
     found = decompose(  # made lower later
-        problem.topology, collective, budget=budget, lower=False, progress=progress, deadline=deadline
+        problem.topology, collective, budget=budget, lower=False, watch=watch
     )
     clock.stop("tight_cuts")
     if isinstance(found, Refusal):
@@ -241,13 +235,13 @@ def _from_pieces(
     if packer is None and found.n_layers > 1 and len(problem.terminals) <= FEW_RANKS:
         reason = "one of its layers sends to the ranks of the same box over the network outside"
         return PackingAttempt(Packer.TIGHT_CUTS, f"not taken: {reason}")
-    announce(progress, "paths")
+    watch.announce("paths")
     schedule = found.schedule.explicit()
     clock.stop("paths")
     roots = problem.terminals[problem.weights > 0]
     lowest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
     exact = found.exact_trees  # without them their optimum may be a loose bound
-    best = found.optimum if exact else instance_optimum(problem, progress=progress)
+    best = found.optimum if exact else instance_optimum(problem, watch=watch.unlimited)
     return Synthesis(
         schedule,
         found.algbw,
@@ -262,9 +256,7 @@ def _from_pieces(
     )
 
 
-def _lowered(
-    found: Synthesis, problem: Instance, clock: _Clock, progress: Progress | None, deadline: float | None
-) -> Synthesis:
+def _lowered(found: Synthesis, problem: Instance, clock: _Clock, watch: Watch) -> Synthesis:
     """Those trees made lower."""
     (forest,) = found.schedule.forests
     capacities = floor_capacities(problem.bandwidths, found.schedule.total_units / found.algbw)
@@ -275,8 +267,7 @@ def _lowered(
         Packer(found.packer),
         found.attempts,
         height=height_max(found.schedule),
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
     clock.stop("lower_forest")
     lowest = lowest_height(problem, forest.root_multiplicity, capacities)
@@ -295,24 +286,20 @@ def _two_phases(
     collective: Collective,
     budget: TreeBudget,
     packer: Packer | None,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> Synthesis:
     kinds = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
     directions = [replace(collective, kind=kind) for kind in kinds]
 
     def made(budget: TreeBudget) -> list[Synthesis]:
-        return [
-            synthesise(topology, one, budget=budget, packer=packer, progress=progress, deadline=deadline)
-            for one in directions
-        ]
+        return [synthesise(topology, one, budget=budget, packer=packer, watch=watch) for one in directions]
 
     scatter, gather = made(budget)
     numbers = (scatter.trees_per_root, gather.trees_per_root)
     if budget.trees is None and not budget.exact and lcm(*numbers) > (budget.max_trees or MAX_TREES):
         # unit tree i of a root in the one direction is followed by that of the other: both need as many
         problems = [instance_of(topology, one) for one in directions]
-        common = common_number(problems, budget.max_trees or MAX_TREES, progress)
+        common = common_number(problems, budget.max_trees or MAX_TREES, watch.unlimited)
         scatter, gather = made(TreeBudget(trees=common))
     return _joined(scatter, gather)
 
@@ -361,8 +348,7 @@ def _build(
     units: TreeUnits,
     clock: _Clock,
     packer: Packer | None,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> _Built:
     multiplicities = problem.weights * units.fixed.trees
     skipped: tuple[PackingAttempt, ...] = ()
@@ -372,17 +358,16 @@ def _build(
             units.capacities,
             multiplicities,
             asked=packer is not None,
-            progress=progress,
-            deadline=deadline,
+            watch=watch,
         )
         clock.stop("height_first")
         if isinstance(low, Packed):
-            low = low if packer else search_lower(low, problem, units.capacities, deadline=deadline)
+            low = low if packer else search_lower(low, problem, units.capacities, watch=watch)
             clock.stop("local_search")
-            announce(progress, "paths")
+            watch.announce("paths")
             return _Built(to_forest(problem, low.graph, low.packing), {}, low.packer, low.attempts)
         skipped = (low,)
-    graph = remove_switches(problem, units.capacities, multiplicities, progress=progress, deadline=deadline)
+    graph = remove_switches(problem, units.capacities, multiplicities, watch=watch)
     clock.stop("switch_removal")
     packed = pack_lowest(
         problem,
@@ -390,11 +375,10 @@ def _build(
         multiplicities,
         packer=packer,
         capacities=units.capacities,
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
     clock.stop("tree_packing")
-    announce(progress, "paths")
+    watch.announce("paths")
     forest = to_forest(problem, packed.graph, packed.packing)
     clock.stop("paths")
     details = {
@@ -412,8 +396,7 @@ def pack_forest(
     collective: Collective,
     root_multiplicity: Sequence[int],
     *,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Forest:
     """Pack r(v) trees at each rank into a fabric whose bandwidths are capacities in trees.
 
@@ -432,8 +415,8 @@ def pack_forest(
     """
     oriented = instance_of(topology, collective)
     problem = replace(oriented, weights=np.array(root_multiplicity, dtype=np.int64))
-    violated = find_violated_cut(problem, problem.bandwidths, progress=progress)
+    violated = find_violated_cut(problem, problem.bandwidths, watch=watch.unlimited)
     if violated is not None:
         raise InfeasibleError(f"{topology.name}: a cut of {len(violated[1])} nodes cannot carry the trees")
-    units = first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]), progress)
-    return _build(problem, units, _Clock(), None, progress, deadline).forest
+    units = first_possible(problem, iter([FixedTreesOptimum(1, Fraction(1), Fraction(0))]), watch.unlimited)
+    return _build(problem, units, _Clock(), None, watch).forest

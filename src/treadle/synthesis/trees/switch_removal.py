@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.engine import core, run_watched
 from treadle.errors import InfeasibleError
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.trees import Arcs, LogicalArcs, RootedFabric
-from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.trees.instance import Instance
+from treadle.watch import UNWATCHED, Watch
 
 _SAFE = 2.0**62
 """Sums below this do not wrap in 64 bits."""
@@ -106,8 +107,7 @@ def remove_switches(
     multiplicities: Int64Array,
     *,
     mend_limit: int = -1,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> LogicalGraph:
     """Replace every relay by logical arcs without violating condition C of any cut.
 
@@ -141,8 +141,7 @@ def remove_switches(
         lambda control: core.split_switches(
             rooted_fabric(problem, capacities, multiplicities), mend_limit, control
         ),
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
     assert status == 0, f"switch removal ended with status {status}"
     return LogicalGraph(*LogicalArcs(*arcs), cuts_mended=mended, exact_splits=exact)

@@ -12,13 +12,13 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.integer_program import IntegerProgram
 from treadle.synthesis.trees.instance import Instance, cut_weight, find_violated_cut, instance_of
 from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.synthesis.trees.switch_removal import unbalanced_relay
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 from treadle.topologies.transforms.balance import balanced_capacities
+from treadle.watch import UNWATCHED, Watch
 
 MOST_LINKS = 2**13
 """Larger fabrics have no integer program of their own."""
@@ -32,7 +32,7 @@ _LARGEST_SCALE = 2**20
 
 
 def capacities_within(
-    problem: Instance, limits: Int64Array, trees: int, progress: Progress | None = None
+    problem: Instance, limits: Int64Array, trees: int, watch: Watch = UNWATCHED
 ) -> Int64Array | None:
     """Whole capacities up to `limits`, balanced at every relay, that hold `trees` trees per unit of weight.
 
@@ -42,7 +42,7 @@ def capacities_within(
     limits : array of int64, shape (m,)
     trees : int
         k.
-    progress : callable, optional
+    watch : Watch
 
     Returns
     -------
@@ -76,7 +76,7 @@ def capacities_within(
         found = np.array(values, dtype=np.int64)
         if np.any(found > limits) or unbalanced_relay(problem, found) is not None:
             return None  # rounding errors of the solver
-        violated = find_violated_cut(problem, found, multiplicity=trees, progress=progress)
+        violated = find_violated_cut(problem, found, multiplicity=trees, watch=watch)
         if violated is None:
             return found
         add_cut(violated[1])
@@ -124,16 +124,14 @@ class Trimming:
     share: Fraction
 
 
-def best_trimming(
-    topology: Topology, collective: Collective, *, progress: Progress | None = None
-) -> Trimming:
+def best_trimming(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> Trimming:
     """Balanced bandwidths with the highest rate; of those that attain it the largest in total.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
-    progress : callable, optional
+    watch : Watch
 
     Raises
     ------
@@ -149,17 +147,17 @@ def best_trimming(
     kinds = [CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER]
     kinds = kinds if collective.kind is CollectiveKind.ALLREDUCE else [collective.kind]
     problems = [instance_of(topology, replace(collective, kind=kind)) for kind in kinds]
-    whole = min(instance_optimum(problem, progress=progress).rate for problem in problems)
+    whole = min(instance_optimum(problem, watch=watch).rate for problem in problems)
     relays = problems[0].relays.tolist()
 
     def trimming(bandwidths: Int64Array, scale: int) -> Trimming:
-        rates = [_rate(replace(problem, bandwidths=bandwidths), progress) for problem in problems]
+        rates = [_rate(replace(problem, bandwidths=bandwidths), watch) for problem in problems]
         return Trimming(bandwidths, scale, min(rates) / scale / whole)
 
     largest = trimming(balanced_capacities(topology.tails, topology.heads, topology.bandwidths, relays), 1)
     best = largest
     if largest.share < 1 and topology.n_links <= MOST_LINKS:
-        kept, scale = _fastest(problems, progress)
+        kept, scale = _fastest(problems, watch)
         widths = topology.bandwidths * scale
         best = trimming(balanced_capacities(topology.tails, topology.heads, widths, relays, kept=kept), scale)
         best = max(largest, best, key=lambda one: one.share)
@@ -171,15 +169,15 @@ def best_trimming(
     return best
 
 
-def _rate(problem: Instance, progress: Progress | None) -> Fraction:
+def _rate(problem: Instance, watch: Watch) -> Fraction:
     """The optimum's rate; 0 where a rank is cut off."""
     try:
-        return instance_optimum(problem, progress=progress).rate
+        return instance_optimum(problem, watch=watch).rate
     except InfeasibleError:
         return Fraction(0)
 
 
-def _fastest(problems: Sequence[Instance], progress: Progress | None) -> tuple[Int64Array, int]:
+def _fastest(problems: Sequence[Instance], watch: Watch) -> tuple[Int64Array, int]:
     """Balanced bandwidths whose common rate is the highest, as integers and what they are multiplied with."""
     bandwidths = problems[0].bandwidths
     unit = int(np.gcd.reduce(bandwidths))
@@ -203,7 +201,7 @@ def _fastest(problems: Sequence[Instance], progress: Progress | None) -> tuple[I
         violated = [
             (problem, cut[1])
             for problem in problems
-            if asked > 0 and (cut := find_violated_cut(problem, found, rate=asked, progress=progress))
+            if asked > 0 and (cut := find_violated_cut(problem, found, rate=asked, watch=watch))
         ]
         if not violated:
             break

@@ -24,8 +24,8 @@ from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_ins
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, find_symmetry, symmetry_of
 from treadle.synthesis.alltoall.rate.orbit_flows import expanded_units
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
-from treadle.synthesis.watch import UNWATCHED
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.watch import UNWATCHED
 
 GAP = 1e-4
 DEMANDS = st.integers(0, 5)

@@ -20,8 +20,7 @@ from treadle.synthesis.alltoall.rate.flow_symmetry import symmetry_of
 from treadle.synthesis.alltoall.rate.link_mcf import link_mcf
 from treadle.synthesis.alltoall.rate.orbit_flows import expanded_flow, expanded_units
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder
-from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.watch import UNWATCHED
+from treadle.watch import UNWATCHED, TimeLimitError
 
 LINK_TOLERANCE = 1e-7
 

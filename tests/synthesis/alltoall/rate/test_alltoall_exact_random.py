@@ -20,8 +20,8 @@ from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry, symmetry_of
 from treadle.synthesis.alltoall.rate.link_mcf import link_mcf
 from treadle.synthesis.alltoall.rate.orbit_flows import expanded_flow, expanded_units
-from treadle.synthesis.watch import UNWATCHED
 from treadle.topologies import Topology
+from treadle.watch import UNWATCHED
 
 
 @st.composite

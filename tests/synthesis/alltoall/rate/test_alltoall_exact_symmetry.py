@@ -18,8 +18,8 @@ from treadle.synthesis.alltoall.rate.exact_rate import exact_rate, solve_exactly
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry, known_symmetry, orbits, symmetry_of
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
-from treadle.synthesis.watch import UNWATCHED
 from treadle.topologies.isomorphism import link_map
+from treadle.watch import UNWATCHED
 
 
 def _instance(topology: t.Topology) -> FlowInstance:

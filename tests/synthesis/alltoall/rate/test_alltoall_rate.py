@@ -23,6 +23,7 @@ from treadle.synthesis.alltoall.rate.flow_symmetry import known_symmetry
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.watch import Watch
 
 
 def alltoall(topology: Topology) -> Collective:
@@ -219,7 +220,7 @@ def test_progress_is_reported_and_interruption_stops_the_core() -> None:
         raise StopError
 
     with pytest.raises(StopError):
-        solved("jellyfish(200,4)", gap=1e-9, progress=progress)
+        solved("jellyfish(200,4)", gap=1e-9, watch=Watch(progress))
 
 
 @pytest.mark.parametrize("gap", [-1e-3, 1.0, float("nan"), float("inf")])

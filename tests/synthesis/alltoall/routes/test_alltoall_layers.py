@@ -31,11 +31,10 @@ from treadle.synthesis.alltoall.routes.virtual_channels import (
     lash_layers,
     waits_of,
 )
-from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.routes.routes import verify_routes
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 
 def everyone(topology: Topology) -> Collective:

@@ -16,11 +16,10 @@ from treadle.synthesis.alltoall.routes.quick_routes import up_down_orders, up_do
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes
 from treadle.synthesis.alltoall.routes.single_paths import single_paths
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
-from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.routes.routes import verify_routes
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 
 def everyone(fabric: Topology) -> Collective:

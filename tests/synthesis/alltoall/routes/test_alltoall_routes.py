@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from samples.strategies import digraphs
+from treadle.engine import core
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
@@ -34,13 +35,12 @@ from treadle.synthesis.alltoall.routes.route_columns import generate_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.whole_units import common_chunks
 from treadle.synthesis.core_values.flows import PathBasis, PathProgram
-from treadle.synthesis.engine import TimeLimitError, core
-from treadle.synthesis.watch import Watch
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.routes.routes import verify_routes
 from treadle.verification.violations import ViolationKind
+from treadle.watch import TimeLimitError, Watch
 
 
 def everyone(topology: Topology) -> Collective:

@@ -20,10 +20,9 @@ from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest
 from treadle.synthesis.alltoall.routes.whole_units import rounded_routes
 from treadle.synthesis.alltoall.steps.rounds import fewest_rounds
 from treadle.synthesis.alltoall.steps.staggered import staggered
-from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.watch import Watch
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.watch import TimeLimitError, Watch
 
 UNLIKE = [(3, 2, 2), (1, 3, 2), (2, 4, 1), (2, 0, 1), (0, 1, 2), (4, 1, 375)]
 """Links between 5 nodes, with bandwidths, on which queues take a twelfth longer than their routes."""

@@ -30,11 +30,11 @@ from treadle.synthesis.alltoall.steps.pipelined import hop_synchronous, pipeline
 from treadle.synthesis.alltoall.steps.rounds import fastest_at_size
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow, least_steps, time_stepped_flow
 from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange
-from treadle.synthesis.engine import TimeLimitError
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.schedules import verify
+from treadle.watch import TimeLimitError, Watch
 
 
 def total(topology: Topology, collective: Collective, schedule: ExchangeSchedule) -> Fraction:
@@ -337,7 +337,7 @@ def test_deadlines_are_kept() -> None:
     kautz = parse("generalized_kautz:4,64")
     collective = samples.alltoall(kautz)
     with pytest.raises(TimeLimitError):
-        time_stepped_flow(kautz, collective, 4, deadline=time.monotonic())
+        time_stepped_flow(kautz, collective, 4, watch=Watch(deadline=time.monotonic()))
 
 
 def test_parallel_links_share_the_load() -> None:

@@ -14,6 +14,7 @@ from treadle.synthesis.steps.exact import ExactStatus, SolverProcess, pareto_fro
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.verification.steps.steps import verify_steps
+from treadle.watch import Watch
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ortools") is None, reason="ortools is not installed (extra exact)"
@@ -91,7 +92,7 @@ def test_bad_arguments(solver: SolverProcess) -> None:
 def test_a_passed_deadline_ends_the_walk(solver: SolverProcess) -> None:
     """The deadline is of all candidates together; what was not tried is unknown, not infeasible."""
     front = pareto_front(
-        parse("hypercube(3)"), ALLGATHER, max_steps=4, max_chunks=2, deadline=0.0, solver=solver
+        parse("hypercube(3)"), ALLGATHER, max_steps=4, max_chunks=2, watch=Watch(deadline=0.0), solver=solver
     )
     assert front.points == ()
     assert [entry.status for entry in front.excluded] == [ExactStatus.UNKNOWN]

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from treadle.synthesis.engine import core
+from treadle.engine import core
 from treadle.synthesis.trees.packers.vertex_matching import height_bound
 
 

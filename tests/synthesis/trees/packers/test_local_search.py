@@ -19,6 +19,7 @@ from treadle.synthesis.trees.packers.local_search import LocalOptimum, link_unit
 from treadle.synthesis.trees.packers.tree_packing import from_forest, to_forest
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
+from treadle.watch import Watch
 
 
 def searched(
@@ -36,7 +37,9 @@ def searched(
     graph, packing = from_forest(problem, grown.schedule.forests[0])
     scale = grown.schedule.total_units / grown.algbw
     capacities = None if own_links_only else floor_capacities(problem.bandwidths, scale)
-    found = lower_trees(problem, graph, packing, capacities=capacities, max_work=max_work, deadline=deadline)
+    found = lower_trees(
+        problem, graph, packing, capacities=capacities, max_work=max_work, watch=Watch(deadline=deadline)
+    )
     forest = to_forest(problem, found.graph, found.packing)
     schedule = ForestSchedule(
         kind,

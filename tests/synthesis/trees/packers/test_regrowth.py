@@ -20,6 +20,7 @@ from treadle.synthesis.trees.packers.tree_packing import pack_trees, to_forest
 from treadle.synthesis.trees.switch_removal import remove_switches
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
+from treadle.watch import Watch
 
 
 def regrown(
@@ -37,7 +38,7 @@ def regrown(
     capacities = floor_capacities(problem.bandwidths, scale)
     graph = remove_switches(problem, capacities, grown.schedule.root_multiplicity)
     packing = pack_trees(problem, graph, grown.schedule.root_multiplicity)
-    found = regrow_trees(problem, graph, packing, max_work=max_work, deadline=deadline)
+    found = regrow_trees(problem, graph, packing, max_work=max_work, watch=Watch(deadline=deadline))
     forest = to_forest(problem, graph, found.packing)
     schedule = ForestSchedule(
         kind,

@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 
 from reference.packing_checker import SmallDigraph, faults, random_eulerian
+from treadle.engine import core
 from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.synthesis.core_values.integers import Wide
 from treadle.synthesis.core_values.trees import Arcs, RootedFabric
-from treadle.synthesis.engine import TimeLimitError, core
 from treadle.synthesis.trees.instance import find_violated_cut, instance_of
 from treadle.synthesis.trees.optimality import optimum
 from treadle.synthesis.trees.packers.shortest_trees import have_shortest_trees, pack_shortest_trees
 from treadle.synthesis.trees.packers.vertex_matching import Digraph
 from treadle.topologies import Topology, TopologyBuilder, parse
+from treadle.watch import TimeLimitError, Watch
 
 
 def digraph(instance: SmallDigraph) -> Digraph:
@@ -159,7 +160,7 @@ def test_deadline() -> None:
         np.ones(300, dtype=np.int64), topology.tails, topology.heads, np.ones(300 * 299, dtype=np.int64)
     )
     with pytest.raises(TimeLimitError):
-        pack_shortest_trees(graph, deadline=0.0)
+        pack_shortest_trees(graph, watch=Watch(deadline=0.0))
 
 
 def flows_alone(topology: Topology) -> Fraction:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from reference.packing_checker import SmallDigraph, faults, random_eulerian
+from treadle.engine import core, run_watched
 from treadle.synthesis.core_values.trees import Arcs
-from treadle.synthesis.engine import TimeLimitError, core, run_watched
 from treadle.synthesis.trees.packers.vertex_matching import (
     Digraph,
     Matched,
@@ -20,6 +20,7 @@ from treadle.synthesis.trees.packers.vertex_matching import (
     match_vertices,
 )
 from treadle.topologies import parse
+from treadle.watch import TimeLimitError, Watch
 
 SEEDS = range(250)
 
@@ -184,7 +185,7 @@ def test_limits_end_an_attempt() -> None:
     found = match_vertices(graph, max_work=1000)
     assert found.failure.startswith("gave up after")
     with pytest.raises(TimeLimitError):
-        match_vertices(graph, start=Start.PRICED, deadline=0.0)
+        match_vertices(graph, start=Start.PRICED, watch=Watch(deadline=0.0))
 
 
 def test_equal_trees_are_kept_once_however_many_they_are() -> None:

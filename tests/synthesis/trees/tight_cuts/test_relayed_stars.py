@@ -10,18 +10,18 @@ import pytest
 
 from samples.nested_fabrics import case
 from treadle.arrays import Int32Array, Int64Array
+from treadle.engine import core
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.synthesis.engine import TimeLimitError, core
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import plane_shares
 from treadle.synthesis.trees.tight_cuts.closed_forms.proportional_fitting import fitted_table
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
-from treadle.synthesis.watch import Watch
 from treadle.topologies.catalogue.platforms import add_box
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.schedules import verify
+from treadle.watch import TimeLimitError, Watch
 
 
 def irregular(sizes: list[int], planes: list[list[int]]) -> Topology:
@@ -164,7 +164,11 @@ def test_closed_forms_watch_the_clock() -> None:
         plane_shares(sums, sums, np.full(3, 2), watch=late)
     topology = irregular(*CASES[0])
     with pytest.raises(TimeLimitError):
-        decompose(topology, on_all_ranks(topology, CollectiveKind.ALLGATHER), deadline=time.monotonic() - 1)
+        decompose(
+            topology,
+            on_all_ranks(topology, CollectiveKind.ALLGATHER),
+            watch=Watch(deadline=time.monotonic() - 1),
+        )
 
 
 def test_ranks_with_trees_that_neither_supply_nor_are_entered() -> None:

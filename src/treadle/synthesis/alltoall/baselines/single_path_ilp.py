@@ -23,8 +23,8 @@ from treadle.synthesis.alltoall.baselines.route_values import single_routes
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
 from treadle.synthesis.alltoall.routes.path_sets import PathSet, check_paths, demanded_pairs
 from treadle.synthesis.scheduler import Comparing, scheduler
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 TIME_LIMIT_S = 10.0
 """Default limit of the integer program."""

@@ -5,7 +5,6 @@ The master program (6)-(9) and the children (10)-(14) of section 3.1.2 of the al
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +17,8 @@ from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstan
 from treadle.synthesis.alltoall.rate.flow_lp import Entries, FlowProgram, check_variables, solve_flow_program
 from treadle.synthesis.alltoall.rate.link_mcf import check_reachable
 from treadle.synthesis.parallel import map_blocks
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 MAX_VARIABLES = 60_000
 """Sources times links, or targets of a source times links: 128 ranks of degree 4 by an interior point."""
@@ -201,7 +200,7 @@ def children_mcf(
         If the watch's deadline passes.
     """
     instance = flow_instance(topology, collective)
-    left = None if watch.deadline is None else max(0.0, watch.deadline - time.monotonic())
+    left = watch.seconds_left
     blocks = [
         (topology, collective, source, flow.by_source[source], left) for source in instance.senders.tolist()
     ]

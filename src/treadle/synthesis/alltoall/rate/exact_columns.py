@@ -19,7 +19,7 @@ from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder, PathTrees
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
-from treadle.synthesis.watch import Watch
+from treadle.watch import Watch
 
 _FLOAT_LENGTH = 2**24
 """Longest length while the solution is in floats."""

@@ -20,10 +20,9 @@ from treadle.synthesis.alltoall.rate.exact_columns import ColumnOptimum, ColumnP
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, find_symmetry, known_symmetry
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder
-from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.watch import Watch
 from treadle.topologies.distances import distance_distribution
 from treadle.topologies.topology import Topology
+from treadle.watch import TimeLimitError, Watch
 
 MAX_PAIRS = 12_000
 """Pairs of a source representative and a target up to which an exact optimum is tried."""

@@ -11,7 +11,7 @@ import numpy as np
 from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray
-from treadle.synthesis.engine import TimeLimitError
+from treadle.watch import TimeLimitError
 
 TOLERANCE = 1e-9
 """Of feasibility and optimality."""

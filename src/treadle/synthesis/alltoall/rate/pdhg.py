@@ -13,6 +13,7 @@ import time
 import numpy as np
 
 from treadle.arrays import Int32Array, frozen
+from treadle.engine import core, run_watched
 from treadle.errors import ScheduleError
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
@@ -22,8 +23,8 @@ from treadle.synthesis.alltoall.rate.spreading import spread_flow
 from treadle.synthesis.alltoall.resolution import Resolution, resolution
 from treadle.synthesis.alltoall.routes.path_sets import ShortestPaths
 from treadle.synthesis.core_values.flows import FlowOptions, FlowProblem, FlowStart, FoundFlow
-from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.parallel import core_threads
+from treadle.watch import UNWATCHED, Watch
 
 _VIOLATED, _STUCK = 1, 3
 
@@ -45,7 +46,7 @@ def pdhg_rate(
     *,
     gap: float = 1e-3,
     time_limit_s: float | None = None,
-    progress: Progress | None = None,
+    watch: Watch = UNWATCHED,
     start: RateResult | None = None,
 ) -> RateResult:
     """Close the gap between a flow and link lengths by a primal-dual method.
@@ -59,8 +60,7 @@ def pdhg_rate(
         1 - rate / upper at which to stop; at least 1e-9.
     time_limit_s : float, optional
         Wall-clock seconds after which to stop with what there is.
-    progress : callable, optional
-        progress(stage, done, total).
+    watch : Watch
     start : RateResult, optional
         Where to begin: the result on this fabric or a similar one, matched by the names of nodes.
 
@@ -118,7 +118,7 @@ def pdhg_rate(
     status, result, failed = run_watched(
         "concurrent flow",
         lambda control: core.concurrent_flow(problem, begin, options, control),
-        progress=progress,
+        watch=watch,
     )
     if status == _VIOLATED:
         raise instance.unreachable(int(rows[failed[0]]), failed[1])

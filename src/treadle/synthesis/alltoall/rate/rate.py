@@ -24,10 +24,9 @@ from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, known_sy
 from treadle.synthesis.alltoall.rate.host_caps import folded, limited_by_hosts, unfolded, without_caps
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
 from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
-from treadle.synthesis.engine import Progress
-from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
+from treadle.watch import UNWATCHED, Watch
 
 EXACT_PAIRS = 1_200
 """Pairs with demand up to which the exact optimum of a fabric without symmetry is sought."""
@@ -42,7 +41,7 @@ def optimal_rate(
     *,
     gap: float = 1e-3,
     time_limit_s: float | None = None,
-    progress: Progress | None = None,
+    watch: Watch = UNWATCHED,
     start: RateResult | None = None,
     cards_forward: bool = False,
 ) -> RateResult:
@@ -58,8 +57,7 @@ def optimal_rate(
         Stop when the sides are as close as this share of the upper one; from 0 to below 1.
     time_limit_s : float, optional
         Seconds after which to stop with the gap that is left (`is_late`).
-    progress : callable, optional
-        progress(stage, done, total).
+    watch : Watch
     start : RateResult, optional
         A previous result on a similar fabric, such as one that has since lost links.
     cards_forward : bool
@@ -86,15 +84,15 @@ def optimal_rate(
         raise ScheduleError(f"gap {gap}: expected a number from 0 to below 1, such as 0.001")
     began = time.process_time()
     if not topology.injection_bytes_per_s.any():
-        return _rate_of_links(topology, collective, gap, time_limit_s, progress, start)
+        return _rate_of_links(topology, collective, gap, time_limit_s, watch, start)
     if cards_forward:
         free = without_caps(topology)
-        found = _rate_of_links(free, collective, gap, time_limit_s, progress, start)
+        found = _rate_of_links(free, collective, gap, time_limit_s, watch, start)
         found = limited_by_hosts(found, topology)
     else:
         earlier = None if start is None else unfolded(start)
         whole = with_host_bottleneck(topology)
-        found = folded(_rate_of_links(whole, collective, gap, time_limit_s, progress, earlier), topology)
+        found = folded(_rate_of_links(whole, collective, gap, time_limit_s, watch, earlier), topology)
     return replace(found, seconds=time.process_time() - began)
 
 
@@ -103,7 +101,7 @@ def _rate_of_links(
     collective: Collective,
     gap: float,
     time_limit_s: float | None,
-    progress: Progress | None,
+    watch: Watch,
     start: RateResult | None,
 ) -> RateResult:
     """The rate of a fabric without injection caps."""
@@ -115,12 +113,12 @@ def _rate_of_links(
         symmetry = suitable_symmetry(instance)
     if _is_small(instance, symmetry):
         # exact arithmetic may take long where it fails; some of the time must be left for the other method
-        deadline = None if time_limit_s is None else clock + time_limit_s / 2
-        found = solve_exactly(instance, symmetry, Watch(progress, deadline))
+        half = Watch(watch.progress, None if time_limit_s is None else clock + time_limit_s / 2)
+        found = solve_exactly(instance, symmetry, half)
         if found is not None:
             return _exact_result(instance, found, began)
     left = None if time_limit_s is None else time_limit_s - (time.monotonic() - clock)
-    result = pdhg_rate(instance, symmetry, gap=gap, time_limit_s=left, progress=progress, start=start)
+    result = pdhg_rate(instance, symmetry, gap=gap, time_limit_s=left, watch=watch, start=start)
     return replace(result, seconds=time.process_time() - began)
 
 

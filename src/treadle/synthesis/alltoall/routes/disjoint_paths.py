@@ -16,8 +16,8 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     from_lists,
 )
 from treadle.synthesis.parallel import map_blocks, spans
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 _Found = list[tuple[int, int, list[int]]]
 """Paths as (source, target, links)."""

@@ -23,8 +23,8 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     turned,
 )
 from treadle.synthesis.parallel import map_blocks, spans
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 _Part = tuple[Int64Array, Int64Array, Int64Array, Float64Array]
 """Source, target, links as a row padded by -1, and width of some paths."""

@@ -20,9 +20,8 @@ from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths, demanded_
 from treadle.synthesis.alltoall.routes.route_columns import RoutingResult, generate_routes
 from treadle.synthesis.alltoall.routes.shared_waits import shared_waits_cycle
 from treadle.synthesis.alltoall.routes.virtual_channels import fill_layers, lash_layers, waits_of
-from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _FIRST_ROUNDS, _MORE_ROUNDS = 30, 20
 """Rounds of the search for orders, at first and when it goes on from the best."""

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.engine import core, run_watched
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, turned
 from treadle.synthesis.core_values.flows import Annealing, ClimbProblem, ClimbTable
-from treadle.synthesis.engine import core, run_watched
-from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import Watch
 
 _MOST_DIMENSIONS = 3
 """Grids of more dimensions get random permutations of their groups instead of all."""
@@ -102,7 +102,7 @@ class LayeredPaths:
             lambda control: core.anneal_link_orders(
                 self._problem(), np.ascontiguousarray(views), Annealing(steps, hot, cold, seed), control
             ),
-            deadline=watch.deadline,
+            watch=watch,
         )
         return orders.reshape(self.orders.shape), cost
 

@@ -8,8 +8,8 @@ from treadle.arrays import Int32Array
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array
-from treadle.synthesis.watch import Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import Watch
 
 _VIEWS = 8
 """Vectors of link lengths at which climbing paths are to be short."""

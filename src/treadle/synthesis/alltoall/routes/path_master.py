@@ -10,13 +10,13 @@ import highspy
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.engine import core, run_watched
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import no_optimum, resolution
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, WeightedPaths, demanded_pairs
 from treadle.synthesis.core_values.flows import PathBasis, PathProgram
-from treadle.synthesis.engine import TimeLimitError, core, run_watched
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _MOST_PIVOTS = 10**6
 
@@ -146,7 +146,7 @@ class PathMaster:
         _, reached, _ = run_watched(
             "path LP",
             lambda control: core.path_simplex(program, start, _MOST_PIVOTS, control),
-            deadline=watch.deadline,
+            watch=watch,
         )
         self._start = PathBasis(*reached)
         key, column, slack = self._start

@@ -30,9 +30,8 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     path_set,
 )
 from treadle.synthesis.alltoall.routes.single_paths import single_paths
-from treadle.synthesis.engine import TimeLimitError
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _SPREADS = 40
 """Rounds of spreading before the first linear program."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, path_rows
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 _POWERS = (4.0, 12.0, 30.0)
 """Exponents of the load in the cost that successive rounds lower."""

@@ -8,8 +8,8 @@ from treadle.arrays import Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 _MOST_CHUNKS = 2**22
 """Most chunks that are placed."""

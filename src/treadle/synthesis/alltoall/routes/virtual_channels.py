@@ -15,7 +15,7 @@ import numpy as np
 from treadle.arrays import Int32Array
 from treadle.errors import InfeasibleError
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 _BEAT_PATHS = 2**10
 """Paths between two looks at the clock."""

@@ -13,8 +13,8 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.steps.route_runs import RouteRuns, exchange_of, route_runs
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 MAX_CHUNKS = 2**16
 """Default limit of chunks per shard."""

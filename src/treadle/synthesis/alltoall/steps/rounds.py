@@ -12,8 +12,8 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.steps.pipelined import MAX_CHUNKS, hop_synchronous, pipelined
 from treadle.synthesis.alltoall.steps.staggered import staggered
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 ROUNDS = (8, 16, 32, 64, 128)
 """Rounds that are tried; a schedule has about as many steps."""

@@ -11,8 +11,8 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.steps.pipelined import MAX_CHUNKS
 from treadle.synthesis.alltoall.steps.route_runs import exchange_of, route_runs
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 
 def staggered(

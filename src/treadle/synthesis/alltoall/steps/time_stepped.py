@@ -19,8 +19,8 @@ from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import no_optimum, resolution
-from treadle.synthesis.engine import TimeLimitError
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 Float64Array = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class TimeSteppedFlow:
 
 
 def time_stepped_flow(
-    topology: Topology, collective: Collective, n_steps: int, *, deadline: float | None = None
+    topology: Topology, collective: Collective, n_steps: int, *, watch: Watch = UNWATCHED
 ) -> TimeSteppedFlow:
     """Solve the linear program over the time-expanded fabric.
 
@@ -71,8 +71,7 @@ def time_stepped_flow(
         An all-to-all.
     n_steps : int
         T, at least the largest distance between ranks that have something for one another.
-    deadline : float, optional
-        Value of time.monotonic() after which to give up.
+    watch : Watch
 
     Returns
     -------
@@ -107,7 +106,7 @@ def time_stepped_flow(
     reach = _reach(topology, collective, n_steps)
     _check_size(topology, collective, n_steps, reach)
     program = _TimedFlowProgram(topology, collective, n_steps, reach)
-    return program.solve(deadline)
+    return program.solve(watch)
 
 
 def least_steps(topology: Topology, collective: Collective) -> int:
@@ -206,7 +205,7 @@ class _TimedFlowProgram:
         self.holds = np.nonzero(self.places[:-1])
         self.n_columns = len(self.flows[0]) + len(self.holds[0]) + n_steps
 
-    def solve(self, deadline: float | None) -> TimeSteppedFlow:
+    def solve(self, watch: Watch) -> TimeSteppedFlow:
         """Run HiGHS and read the flow."""
         make_solver: Any = highspy.Highs  # its constructor has no type annotations
         solver = make_solver()
@@ -216,8 +215,8 @@ class _TimedFlowProgram:
         solver.setOptionValue("solver", "ipm" if is_small else "pdlp")
         if not is_small:
             solver.setOptionValue("pdlp_optimality_tolerance", _ACCURACY)
-        if deadline is not None:
-            left = deadline - monotonic()
+        if watch.deadline is not None:
+            left = watch.deadline - monotonic()
             if left <= 0:  # some versions of the solver start all the same
                 raise TimeLimitError("time-stepped flow")
             solver.setOptionValue("time_limit", left)

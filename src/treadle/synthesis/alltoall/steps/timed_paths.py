@@ -18,8 +18,8 @@ from treadle.schedules.steps.steps import MAX_CHUNKS, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.alltoall.routes.whole_units import least_whole, rounded_units
 from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 Float64Array = NDArray[np.float64]
 

@@ -6,16 +6,14 @@ from fractions import Fraction
 
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.steps.bfb.in_links import InLinkRows, link_rows
 from treadle.synthesis.steps.bfb.schedule import split, step_chunks
 from treadle.synthesis.steps.bfb.value import BfbValue, value_of
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 
-def discrete_allgather(
-    topology: Topology, chunks: int, *, progress: Progress | None = None, deadline: float | None = None
-) -> Steps:
+def discrete_allgather(topology: Topology, chunks: int, *, watch: Watch = UNWATCHED) -> Steps:
     """Breadth-first-broadcast allgather with `chunks` chunks per shard and the least T_B among those.
 
     Parameters
@@ -24,8 +22,7 @@ def discrete_allgather(
         Compute nodes only, links of one bandwidth.
     chunks : int
         P.
-    progress, deadline
-        As for `treadle.synthesis.engine.run_watched`.
+    watch : Watch
 
     Raises
     ------
@@ -41,8 +38,8 @@ def discrete_allgather(
     """
     instance = link_rows(topology)
     _check(instance, chunks)
-    value = value_of(instance, progress=progress, deadline=deadline)
-    return split(instance, value, chunks, progress=progress, deadline=deadline)
+    value = value_of(instance, watch=watch)
+    return split(instance, value, chunks, watch=watch)
 
 
 def _check(instance: InLinkRows, chunks: int) -> None:

@@ -16,15 +16,16 @@ from math import gcd, lcm
 
 import numpy as np
 
+from treadle.engine import core, run_watched
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
 from treadle.synthesis.core_values.integers import Wide, WideArray
 from treadle.synthesis.core_values.steps import CutJobs
-from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.steps.bfb.in_links import OK, VIOLATED, InLinkRows, core_loads, link_rows, unreachable
 from treadle.synthesis.steps.bfb.schedule import backwards, bfb_schedule, split_by_capacity
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 DEFAULT_CHUNKS = 1024
 """Most chunks per shard unless the caller asks for more."""
@@ -65,12 +66,11 @@ class _Problem:
     bandwidth: list[int]
     shard_bytes: Fraction
     n_steps: int
-    progress: Progress | None
-    deadline: float | None
+    watch: Watch
 
 
 def heterogeneous_value(
-    topology: Topology, size_bytes: int, *, progress: Progress | None = None, deadline: float | None = None
+    topology: Topology, size_bytes: int, *, watch: Watch = UNWATCHED
 ) -> HeterogeneousValue:
     """Exact least time, step by step, of a breadth-first-broadcast allgather of `size_bytes`.
 
@@ -80,8 +80,7 @@ def heterogeneous_value(
         Compute nodes only; bandwidths and latencies of the links may differ.
     size_bytes : int
         M; a shard is M/N bytes.
-    progress, deadline
-        As for `treadle.synthesis.engine.run_watched`.
+    watch : Watch
 
     Raises
     ------
@@ -98,7 +97,7 @@ def heterogeneous_value(
     capacities of a T that is too small yield a cut, and the least T that satisfies the cut is next; it ends
     at the optimum, since cuts are finitely many and each T is a lower bound.
     """
-    problem = _pose(topology, size_bytes, progress, deadline)
+    problem = _pose(topology, size_bytes, watch)
     times = tuple(
         _least_time(problem, step, _scaled_capacities, _time_of_cut) for step in range(1, problem.n_steps + 1)
     )
@@ -114,14 +113,13 @@ def heterogeneous_allgather(
     size_bytes: int,
     *,
     chunks: int | None = None,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Steps:
     """Breadth-first-broadcast allgather that is fastest at `size_bytes` among those with `chunks` per shard.
 
     Parameters
     ----------
-    topology, size_bytes, progress, deadline
+    topology, size_bytes, watch
         As for `heterogeneous_value`.
     chunks : int, optional
         P. Default: a number that attains `heterogeneous_value`, if one up to 1024 is known to; else 1024.
@@ -138,7 +136,7 @@ def heterogeneous_allgather(
     """
     if chunks is not None and not 1 <= chunks <= MAX_CHUNKS:
         raise ScheduleError(f"chunks per shard: expected 1 to 2**24, found {chunks}")
-    problem = _pose(topology, size_bytes, progress, deadline)
+    problem = _pose(topology, size_bytes, watch)
     count = _sufficient_chunks(problem) if chunks is None else chunks
 
     def capacities(problem: _Problem, time: Fraction) -> tuple[list[int], int]:
@@ -152,9 +150,7 @@ def heterogeneous_allgather(
         time = _least_time(problem, step, capacities, time_of_cut)
         rows.append(_whole_chunks(problem, time, count))
     flat = np.array(rows, dtype=np.int64).ravel()
-    return split_by_capacity(
-        problem.instance, flat, problem.n_steps, count, progress=progress, deadline=deadline
-    )
+    return split_by_capacity(problem.instance, flat, problem.n_steps, count, watch=watch)
 
 
 def schedule_for_size(
@@ -163,8 +159,7 @@ def schedule_for_size(
     size_bytes: int,
     *,
     chunks: int | None = None,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> StepSchedule:
     """Breadth-first-broadcast schedule that is fastest at a size, not for the largest data.
 
@@ -177,8 +172,7 @@ def schedule_for_size(
         M, of the larger buffer of a rank.
     chunks : int, optional
         P of `heterogeneous_allgather`, or most of them where latencies are equal.
-    progress, deadline
-        As for `treadle.synthesis.engine.run_watched`.
+    watch : Watch
 
     Raises
     ------
@@ -200,12 +194,10 @@ def schedule_for_size(
     is_level = bool((latencies == latencies[:1]).all())
     is_even = chunks is None or bool((topology.bandwidths == topology.bandwidths[:1]).all())
     if is_level and is_even:
-        return bfb_schedule(topology, kind, max_chunks=chunks, progress=progress, deadline=deadline)
+        return bfb_schedule(topology, kind, max_chunks=chunks, watch=watch)
 
     def gathered(fabric: Topology) -> Steps:
-        return heterogeneous_allgather(
-            fabric, size_bytes, chunks=chunks, progress=progress, deadline=deadline
-        )
+        return heterogeneous_allgather(fabric, size_bytes, chunks=chunks, watch=watch)
 
     return StepSchedule(
         kind,
@@ -214,19 +206,18 @@ def schedule_for_size(
     )
 
 
-def _pose(topology: Topology, size_bytes: int, progress: Progress | None, deadline: float | None) -> _Problem:
+def _pose(topology: Topology, size_bytes: int, watch: Watch) -> _Problem:
     if size_bytes < 1:
         raise ScheduleError(f"size: expected at least 1 byte, found {size_bytes}")
     instance = link_rows(topology)
-    n_steps = len(core_loads(instance, progress=progress, deadline=deadline).numerator)
+    n_steps = len(core_loads(instance, watch=watch).numerator)
     return _Problem(
         instance=instance,
         latency_ns=[int(x) for x in topology.latencies_ns[instance.link]],
         bandwidth=[int(x) for x in topology.bandwidths[instance.link]],
         shard_bytes=Fraction(size_bytes, instance.n),
         n_steps=n_steps,
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
 
 
@@ -260,8 +251,7 @@ def _find_cuts(problem: _Problem, step: int, capacity: list[int], units: int) ->
     status, found, failure = run_watched(
         "bfb cuts",
         lambda control: core.bfb_cuts(instance.in_links, step, clipped, Wide.of(units), control),
-        progress=problem.progress,
-        deadline=problem.deadline,
+        watch=problem.watch,
     )
     if status == VIOLATED:
         raise unreachable(instance.topology, *failure)

@@ -8,10 +8,11 @@ from math import gcd
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
+from treadle.engine import core, run_watched
 from treadle.errors import InfeasibleError, TopologyError
 from treadle.synthesis.core_values.steps import InLinks, StepRatios
-from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 MAX_NODES = 2**16 - 1
 """Most nodes of a fabric without symmetry: the distances between all pairs are kept, a byte each."""
@@ -109,15 +110,13 @@ def core_loads(
     instance: InLinkRows,
     *,
     transform_limit: int = TRANSFORM_LIMIT,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> StepRatios:
     """Loads of all steps; InfeasibleError if some node does not reach another."""
     status, ratios, failure = run_watched(
         "bfb loads",
         lambda control: core.bfb_loads(instance.in_links, instance.weight, transform_limit, control),
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
     if status == VIOLATED:
         raise unreachable(instance.topology, *failure)

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, offsets_of
+from treadle.engine import core
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import MAX_CHUNKS
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.steps import Sends, StepRatios
-from treadle.synthesis.engine import core
 from treadle.synthesis.steps.bfb.in_links import OK, TRANSFORM_LIMIT
 from treadle.synthesis.steps.bfb.orbit_schedule import OrbitSchedule
 from treadle.synthesis.steps.bfb.schedule import chunk_count, step_chunks

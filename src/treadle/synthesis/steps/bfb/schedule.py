@@ -14,15 +14,16 @@ from math import lcm
 import numpy as np
 
 from treadle.arrays import Int64Array, frozen, offsets_of
+from treadle.engine import core, run_watched
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.steps import Sends
-from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.steps.bfb.in_links import OK, STUCK, VIOLATED, InLinkRows, link_rows, unreachable
 from treadle.synthesis.steps.bfb.value import BfbValue, value_of
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 
 def chunk_count(value: BfbValue) -> int:
@@ -43,8 +44,7 @@ def bfb_allgather(
     topology: Topology,
     *,
     max_chunks: int | None = None,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Steps:
     """Breadth-first-broadcast allgather with the least T_B of all, each shard cut into the fewest chunks.
 
@@ -56,8 +56,7 @@ def bfb_allgather(
     max_chunks : int, optional
         Most chunks per shard; if the optimum needs more, the best schedule with at most so many is returned
         (section A.5.2; equal links only).
-    progress, deadline
-        As for `treadle.synthesis.engine.run_watched`.
+    watch : Watch
 
     Returns
     -------
@@ -87,7 +86,7 @@ def bfb_allgather(
     <Steps broadcast: 5 ranks, 5 shards of 1 chunks, 2 steps, 20 sends>
     """
     instance = link_rows(topology)
-    value = value_of(instance, progress=progress, deadline=deadline)
+    value = value_of(instance, watch=watch)
     chunks = chunk_count(value)
     if max_chunks is None and chunks > MAX_CHUNKS:
         raise ScheduleError(
@@ -102,7 +101,7 @@ def bfb_allgather(
                 f"use treadle.synthesis.steps.bfb.heterogeneous_allgather with a number of chunks"
             )
         chunks = best_chunk_count(value, limit)
-    return split(instance, value, chunks, progress=progress, deadline=deadline)
+    return split(instance, value, chunks, watch=watch)
 
 
 def best_chunk_count(value: BfbValue, limit: int) -> int:
@@ -127,8 +126,7 @@ def split(
     value: BfbValue,
     chunks: int,
     *,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Steps:
     """The schedule with `chunks` chunks per shard: step t loads a link with at most ceil(P U(t)) of them.
 
@@ -142,7 +140,7 @@ def split(
         enough = instance.n * chunks  # more than any link can carry, so that products stay small
         rows = [[min(enough, int(amount) * int(weight)) for weight in instance.weight] for amount in per_unit]
         capacity = np.array(rows, dtype=np.int64).ravel()
-    return split_by_capacity(instance, capacity, value.diameter, chunks, progress=progress, deadline=deadline)
+    return split_by_capacity(instance, capacity, value.diameter, chunks, watch=watch)
 
 
 def split_by_capacity(
@@ -151,15 +149,13 @@ def split_by_capacity(
     n_steps: int,
     chunks: int,
     *,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Steps:
     """Steps within given capacities in chunks: one per step, or one per step and in-link (row-major)."""
     status, found, failure = run_watched(
         "bfb schedule",
         lambda control: core.bfb_split(instance.in_links, instance.link, capacity, n_steps, chunks, control),
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
     if status == VIOLATED:
         raise unreachable(instance.topology, *failure)
@@ -181,16 +177,13 @@ def bfb_reduce_scatter(
     topology: Topology,
     *,
     max_chunks: int | None = None,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Steps:
     """Reduce-scatter: the allgather of the transpose, run backwards (Definition 5, Corollary 1.1).
 
     Parameters and errors as for `bfb_allgather`.
     """
-    return backwards(
-        bfb_allgather(topology.transpose(), max_chunks=max_chunks, progress=progress, deadline=deadline)
-    )
+    return backwards(bfb_allgather(topology.transpose(), max_chunks=max_chunks, watch=watch))
 
 
 def backwards(steps: Steps) -> Steps:
@@ -297,8 +290,7 @@ def bfb_schedule(
     *,
     root: int | None = None,
     max_chunks: int | None = None,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> StepSchedule:
     """Breadth-first-broadcast schedule of any collective of this package.
 
@@ -309,7 +301,7 @@ def bfb_schedule(
         Allreduce is reduce-scatter, then allgather (Corollary 1.2).
     root : int, optional
         Rank of the root of broadcast and reduce; None for the others.
-    max_chunks, progress, deadline
+    max_chunks, watch
         As for `bfb_allgather`.
 
     Raises
@@ -325,7 +317,7 @@ def bfb_schedule(
         return StepSchedule(kind, broadcast=bfb_broadcast(topology, root))
 
     def gathered(fabric: Topology) -> Steps:
-        return bfb_allgather(fabric, max_chunks=max_chunks, progress=progress, deadline=deadline)
+        return bfb_allgather(fabric, max_chunks=max_chunks, watch=watch)
 
     return StepSchedule(
         kind,

@@ -13,9 +13,9 @@ from fractions import Fraction
 
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.step_cost import node_bandwidth
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.steps.bfb.in_links import TRANSFORM_LIMIT, InLinkRows, core_loads, link_rows
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,7 @@ def bfb_value(
     topology: Topology,
     *,
     transform_limit: int = TRANSFORM_LIMIT,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> BfbValue:
     """Steps and bandwidth time of the best breadth-first-broadcast allgather.
 
@@ -87,8 +86,7 @@ def bfb_value(
     transform_limit : int
         Nodes with at most this many in-links are handled by a sum over subsets of them, others by Newton's
         iteration on flows. The value is the same.
-    progress, deadline
-        As for `treadle.synthesis.engine.run_watched`.
+    watch : Watch
 
     Raises
     ------
@@ -110,27 +108,22 @@ def bfb_value(
     >>> value.diameter, value.t_b, value.is_bw_optimal
     (2, Fraction(8, 9), True)
     """
-    return value_of(
-        link_rows(topology), transform_limit=transform_limit, progress=progress, deadline=deadline
-    )
+    return value_of(link_rows(topology), transform_limit=transform_limit, watch=watch)
 
 
-def bfb_reduce_scatter_value(
-    topology: Topology, *, progress: Progress | None = None, deadline: float | None = None
-) -> BfbValue:
+def bfb_reduce_scatter_value(topology: Topology, *, watch: Watch = UNWATCHED) -> BfbValue:
     """Cost of the best breadth-first-broadcast reduce-scatter: the transpose's allgather (Corollary 1.1)."""
-    return bfb_value(topology.transpose(), progress=progress, deadline=deadline)
+    return bfb_value(topology.transpose(), watch=watch)
 
 
 def value_of(
     instance: InLinkRows,
     *,
     transform_limit: int = TRANSFORM_LIMIT,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> BfbValue:
     """`bfb_value` of a posed instance."""
-    loads = core_loads(instance, transform_limit=transform_limit, progress=progress, deadline=deadline)
+    loads = core_loads(instance, transform_limit=transform_limit, watch=watch)
     ratios = zip(loads.numerator.tolist(), loads.denominator.tolist(), strict=True)
     return BfbValue(
         n_ranks=instance.n,

@@ -15,6 +15,7 @@ from treadle.synthesis.steps.exact.exact_problem import ExactProblem, FreeRounds
 from treadle.synthesis.steps.exact.process import SolverProcess
 from treadle.synthesis.steps.exact.synthesise import ExactStatus, bottleneck, check_root, synthesise_exact
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def pareto_front(
     max_extra_rounds: int | None = None,
     root: int | None = None,
     time_limit_s: float = 60.0,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
     seed: int = 0,
     solver: SolverProcess | None = None,
 ) -> ParetoFront:
@@ -125,8 +126,7 @@ def pareto_front(
         Of broadcast and reduce.
     time_limit_s : float
         For each candidate, wall seconds.
-    deadline : float, optional
-        Value of time.monotonic() after which candidates are no longer tried, and count as unknown.
+    watch : Watch
     seed : int
         Of CP-SAT.
     solver : SolverProcess, optional
@@ -155,7 +155,7 @@ def pareto_front(
     if max_steps < 1 or max_chunks < 1 or (max_extra_rounds is not None and max_extra_rounds < 0):
         raise ScheduleError("pareto front: needs at least 1 step, 1 chunk and 0 extra rounds")
     check_root(topology, kind, root)
-    limits = _ParetoLimits(max_steps, max_chunks, max_extra_rounds, time_limit_s, deadline, seed)
+    limits = _ParetoLimits(max_steps, max_chunks, max_extra_rounds, time_limit_s, watch.deadline, seed)
     if solver is not None:
         return _search(topology, kind, root, limits, solver)
     with SolverProcess() as own:

@@ -23,8 +23,8 @@ from treadle.synthesis.trees.allreduce.rooted_packing import (
 from treadle.synthesis.trees.allreduce.switch_terminals import terminal_network
 from treadle.synthesis.trees.allreduce.two_family_lp import LpOptimum, solve_two_family_lp
 from treadle.synthesis.trees.allreduce.undirected_packing import TreePacking, pack_fabric_trees
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.refinement import Vertex
 from treadle.synthesis.trees.allreduce.separation import Number, violated_cuts
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 _TOLERANCE = 1e-8
 

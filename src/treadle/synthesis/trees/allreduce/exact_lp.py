@@ -24,7 +24,7 @@ from treadle.synthesis.trees.allreduce.refinement import (
     refined_basis,
     zoom_of,
 )
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 _PRIMES = (2**127 - 1, 2**521 - 1, 2**2203 - 1)
 """Mersenne primes: rationals with numerator and denominator below sqrt(p / 2) are recovered from residues."""

@@ -12,7 +12,7 @@ from fractions import Fraction
 from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, maximise_over_cuts
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinde
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
 from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 MAX_RANKS = 32
 """With more ranks an arborescence for each subset of switches and each round takes too long."""

@@ -41,8 +41,8 @@ from treadle.synthesis.trees.allreduce.tree_schedule import (
 )
 from treadle.synthesis.trees.allreduce.undirected_packing import pack_fabric_trees
 from treadle.synthesis.trees.allreduce.whole_trees import Goal, find_whole_trees
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 _ALL = 1 - Fraction(1, 10**9)
 """A rate above this share of the best one is the best one."""

@@ -23,7 +23,7 @@ from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.refinement import Vertex
 from treadle.synthesis.trees.allreduce.separation import Number
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, SteinerTreeFinder
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 MAX_ENUMERATED_SWITCHES = 7
 """Up to so many branching switches and groups every subset is tried; with more, they are searched locally."""

@@ -13,7 +13,7 @@ from math import ceil
 from treadle.synthesis.integer_program import IntegerProgram
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.separation import Number, violated_cuts
-from treadle.synthesis.watch import Watch
+from treadle.watch import Watch
 
 _TOLERANCE = 1e-7
 _MOST_CUTS = 2**9

@@ -21,8 +21,8 @@ from treadle.arrays import Int64Array, distinct
 from treadle.synthesis.trees.allreduce.capacities import WholeShares
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.whole_program import WholeProgram
-from treadle.synthesis.watch import UNWATCHED, Watch
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 MOST_TREES = 2**16
 """Numbers of unit trees beyond this are not looked for."""

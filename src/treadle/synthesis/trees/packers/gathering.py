@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from treadle.engine import core, run_until
 from treadle.synthesis.core_values.trees import RoutedForest, SearchLimits
-from treadle.synthesis.engine import Progress, core, run_until
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.local_search import (
     from_routed_forest,
@@ -16,6 +16,7 @@ from treadle.synthesis.trees.packers.local_search import (
 )
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
+from treadle.watch import UNWATCHED, Watch
 
 MAX_CELLS = 2**18
 """Trees times ranks up to which swaps are looked for: a second or two."""
@@ -29,8 +30,7 @@ def gather_trees(
     packing: Packing,
     *,
     seed: int = 0,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> tuple[LogicalGraph, Packing]:
     """The forest with fewer different trees, none higher than the highest was; itself if none were found.
 
@@ -42,8 +42,7 @@ def gather_trees(
         Trees of the graph, within its capacities.
     seed : int
         Breaks ties. The same arguments give the same trees.
-    deadline : float, optional
-        When it passes what has been found is returned; no error.
+    watch : Watch
 
     Notes
     -----
@@ -66,8 +65,7 @@ def gather_trees(
     status, forest, _ = run_until(
         "equal trees",
         lambda control: core.gather_forest(fabric, routed_forest(problem, graph, packing), limits, control),
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
     if status != 0:
         return graph, packing

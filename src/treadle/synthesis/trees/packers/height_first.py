@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from treadle.arrays import Int64Array
+from treadle.engine import core, run_watched
 from treadle.synthesis.core_values.trees import RoutedForest
-from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.local_search import MAX_CELLS, from_routed_forest, ranked_fabric
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
+from treadle.watch import UNWATCHED, Watch
 
 HEIGHTS = 3
 """Heights that are tried by default, from the bound on."""
@@ -50,8 +51,7 @@ def grow_height_first(
     *,
     heights: range,
     seed: int = 0,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> HeightFirst:
     """Route r(v) spanning out-trees rooted at each terminal, within the first height that succeeds.
 
@@ -89,8 +89,7 @@ def grow_height_first(
         status, forest, (overload, rounds, reroutes, _) = run_watched(
             "height-first",
             partial(core.low_forest, fabric, multiplicities, height, ROUNDS, WORK, seed),
-            progress=progress,
-            deadline=deadline,
+            watch=watch,
         )
         if status == _OK:
             graph, packing = from_routed_forest(problem, RoutedForest.of(forest))

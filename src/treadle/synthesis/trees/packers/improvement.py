@@ -8,7 +8,6 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.schedules.trees.forest import Forest
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.gathering import gather_trees
@@ -18,6 +17,7 @@ from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttemp
 from treadle.synthesis.trees.packers.regrowth import regrow_trees
 from treadle.synthesis.trees.packers.tree_packing import from_forest, to_forest
 from treadle.synthesis.trees.switch_removal import remove_switches
+from treadle.watch import UNWATCHED, Watch
 
 _TRIED_STEPS = 2**24
 """Steps up to which the search for lower trees is begun anew with another seed, and ..."""
@@ -37,8 +37,7 @@ def lower_forest(
     attempts: tuple[PackingAttempt, ...],
     *,
     height: int,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> tuple[Forest, Packer, tuple[PackingAttempt, ...]]:
     """A forest made lower: by height-first if that succeeds below its height, and by local search.
 
@@ -64,16 +63,16 @@ def lower_forest(
     multiplicities = forest.root_multiplicity
     if height <= lowest_height(problem, multiplicities, capacities):
         return forest, packer, attempts
-    low = route_low(problem, capacities, multiplicities, below=height, progress=progress, deadline=deadline)
+    low = route_low(problem, capacities, multiplicities, below=height, watch=watch)
     if isinstance(low, PackingAttempt):
         graph, packing = from_forest(problem, forest)
         if not len(problem.relays):  # all links, not only those in use
-            graph = remove_switches(problem, capacities, multiplicities, progress=progress, deadline=deadline)
+            graph = remove_switches(problem, capacities, multiplicities, watch=watch)
         packed = Packed(graph, packing, packer, (*attempts, low))
     else:
         beaten = [PackingAttempt(each.packer, f"not taken: height {height}") for each in attempts]
         packed = Packed(low.graph, low.packing, low.packer, (*beaten, *low.attempts))
-    lower = search_lower(packed, problem, capacities, progress=progress, deadline=deadline)
+    lower = search_lower(packed, problem, capacities, watch=watch)
     if lower.packing is not packed.packing or lower.packer is not packer:
         forest = to_forest(problem, lower.graph, lower.packing)
     return forest, lower.packer, lower.attempts
@@ -86,8 +85,7 @@ def route_low(
     *,
     below: int | None = None,
     asked: bool = False,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Packed | PackingAttempt:
     """A forest by height-first on the fabric itself, or why there is none.
 
@@ -123,8 +121,7 @@ def route_low(
         capacities,
         multiplicities,
         heights=range(lowest, min(lowest + HEIGHTS, lowest + HEIGHTS if below is None else below)),
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
     attempt = PackingAttempt(Packer.HEIGHT_FIRST, found.outcome)
     if found.graph is None or found.packing is None:
@@ -138,8 +135,7 @@ def search_lower(
     capacities: Int64Array,
     *,
     steps: int | None = None,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Packed:
     """The forest after local search within the capacities: lower, and with fewer different trees.
 
@@ -150,13 +146,13 @@ def search_lower(
     np.add.at(multiplicities, packed.packing.root, packed.packing.multiplicity)
     lowest = lowest_height(problem, multiplicities, capacities)
     if not len(problem.relays):
-        packed = _regrown(packed, problem, lowest, steps, progress, deadline)
+        packed = _regrown(packed, problem, lowest, steps, watch)
     needed = default_steps(packed.packing)
     is_small = len(problem.relays) or packed.packing.parent.size <= _SEARCHED_CELLS
     if is_small and (steps is None or needed <= steps):
         tries = max(1, min(_MOST_TRIES, _TRIED_STEPS // needed)) if steps is None else 1
-        packed = _swapped(packed, problem, capacities, lowest, tries, progress, deadline)
-    graph, packing = gather_trees(problem, packed.graph, packed.packing, progress=progress, deadline=deadline)
+        packed = _swapped(packed, problem, capacities, lowest, tries, watch)
+    graph, packing = gather_trees(problem, packed.graph, packed.packing, watch=watch)
     if packing is packed.packing:
         return packed
     outcome = f"trees {len(packed.packing.root)} -> {len(packing.root)}, as low"
@@ -172,8 +168,7 @@ def _regrown(
     problem: Instance,
     lowest: int,
     steps: int | None,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> Packed:
     """The trees grown anew, one at a time."""
     if packing_height(packed.packing) <= lowest:
@@ -184,8 +179,7 @@ def _regrown(
         packed.packing,
         lowest=lowest,
         max_work=steps if steps is None else min(steps, default_steps(packed.packing)),
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
     outcome = (
         f"height {found.before} -> {found.after} (at least {lowest}): {found.regrown} trees grown anew, "
@@ -201,8 +195,7 @@ def _swapped(
     capacities: Int64Array,
     lowest: int,
     tries: int,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> Packed:
     """The lowest forest of some local searches with different seeds."""
     if packing_height(packed.packing) <= lowest:
@@ -216,8 +209,7 @@ def _swapped(
             capacities=capacities,
             lowest=lowest,
             seed=seed,
-            progress=progress,
-            deadline=deadline,
+            watch=watch,
         )
         found = tried if found is None or tried.after < found.after else found
         if found.after <= lowest or found.failure:

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.engine import core, run_until
 from treadle.synthesis.core_values.trees import (
     Arcs,
     RankedFabric,
     RoutedForest,
     SearchLimits,
 )
-from treadle.synthesis.engine import Progress, core, run_until
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.tree_packing import Packing, logical_arcs, tree_rows
 from treadle.synthesis.trees.switch_removal import LogicalGraph
+from treadle.watch import UNWATCHED, Watch
 
 MAX_CELLS = 2**23
 """Trees times ranks that are kept in memory, at about 50 bytes each."""
@@ -98,8 +99,7 @@ def lower_trees(
     lowest: int = 1,
     max_work: int | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> LocalOptimum:
     """The forest made lower, at most as loaded as capacities allow; never higher than it was.
 
@@ -117,8 +117,7 @@ def lower_trees(
         Steps; default 1500 per unit tree and rank (at most 16 unit trees per tree), at most 10**8.
     seed : int
         Breaks ties. The same arguments give the same trees.
-    deadline : float, optional
-        When it passes the lowest forest so far is returned; no error.
+    watch : Watch
 
     Notes
     -----
@@ -149,8 +148,7 @@ def lower_trees(
         lambda control: core.lower_forest(
             ranked_fabric(problem, units), routed_forest(problem, graph, packing), limits, control
         ),
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
     if status != 0:
         return LocalOptimum(

@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.synthesis.trees.packers.improvement import search_lower
 from treadle.synthesis.trees.packers.local_search import packing_height
@@ -29,6 +28,7 @@ from treadle.synthesis.trees.packers.vertex_matching import (
     match_vertices,
 )
 from treadle.synthesis.trees.switch_removal import LogicalGraph
+from treadle.watch import UNWATCHED, Watch
 
 __all__ = ["Packed", "Packer", "PackingAttempt", "largest_unit", "pack_lowest"]
 
@@ -55,8 +55,7 @@ def pack_lowest(
     packer: Packer | None = None,
     capacities: Int64Array | None = None,
     search_steps: int | None = None,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Packed:
     """Pack r(v) spanning out-trees rooted at each terminal by the first packer that succeeds.
 
@@ -80,10 +79,10 @@ def pack_lowest(
     TimeLimitError
         When the deadline passed before there was a forest.
     """
-    packed = _pack(problem, graph, multiplicities, packer, progress, deadline)
+    packed = _pack(problem, graph, multiplicities, packer, watch)
     if capacities is None or packer not in (None, Packer.LOCAL_SEARCH):
         return packed
-    return search_lower(packed, problem, capacities, steps=search_steps, progress=progress, deadline=deadline)
+    return search_lower(packed, problem, capacities, steps=search_steps, watch=watch)
 
 
 def _pack(
@@ -91,15 +90,14 @@ def _pack(
     graph: LogicalGraph,
     multiplicities: Int64Array,
     packer: Packer | None,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> Packed:
     attempts: list[PackingAttempt] = []
     wanted = tuple(Packer) if packer is None else (packer,)
     digraph = _digraph(problem, graph, multiplicities)
-    unit = largest_unit(problem, graph, multiplicities, progress=progress)
+    unit = largest_unit(problem, graph, multiplicities, watch=watch.unlimited)
     lowest = max(0, height_bound(*_whole(digraph)))
-    pack = partial(_attempt, digraph=digraph, unit=unit, lowest=lowest, progress=progress, deadline=deadline)
+    pack = partial(_attempt, digraph=digraph, unit=unit, lowest=lowest, watch=watch)
     left: float | None = None
     for name in _order(wanted, digraph):
         reason = "" if packer else _reason_to_skip(name, problem, left)
@@ -115,15 +113,15 @@ def _pack(
         if name is Packer.BREADTH_FIRST and packer is None and packing_height(found.packing) > lowest:
             return _unless_shortest(made, pack)
         if name is Packer.PRICED_MATCHING and packer is None and _cells(digraph, unit) <= SMALL_CELLS:
-            return _lower(made, _grow(problem, graph, multiplicities, unit, progress, deadline))
+            return _lower(made, _grow(problem, graph, multiplicities, unit, watch))
         return made
-    grown = _grow(problem, graph, multiplicities, unit, progress, deadline)
+    grown = _grow(problem, graph, multiplicities, unit, watch)
     attempts.append(PackingAttempt(Packer.GROWTH, _grew(grown)))
     return Packed(graph, grown, Packer.GROWTH, tuple(attempts))
 
 
 def largest_unit(
-    problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, *, progress: Progress | None = None
+    problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, *, watch: Watch = UNWATCHED
 ) -> int:
     """The largest divisor of all multiplicities with which condition C holds for floor(c / unit).
 
@@ -145,7 +143,7 @@ def largest_unit(
             graph.heads,
             capacities,
         )
-        if find_violated_cut(logical, capacities, progress=progress) is None:
+        if find_violated_cut(logical, capacities, watch=watch) is None:
             return unit
     return 1
 
@@ -220,16 +218,15 @@ def _attempt(
     digraph: Digraph,
     unit: int,
     lowest: int,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> _Attempt:
     if name is Packer.SHORTEST_PATHS:
-        trees = pack_shortest_trees(digraph, unit=unit, progress=progress, deadline=deadline)
+        trees = pack_shortest_trees(digraph, unit=unit, watch=watch)
         if trees is None:
             return _Attempt(None, "failed: some rank's in-links do not suffice, or the trees are too many")
         told = f"made the forest: height {lowest}, every rank at its distance in this graph"
         return _Attempt(Packing(*trees, speculative=0, exact=0), told)
-    found = _match(name, digraph, unit, lowest, progress, deadline)
+    found = _match(name, digraph, unit, lowest, watch)
     if found.failure:
         return _Attempt(None, f"failed: {found.failure}", found.overload / max(1, _cells(digraph, unit)))
     return _Attempt(_packing(found), _made(found, lowest))
@@ -253,8 +250,7 @@ def _match(
     graph: Digraph,
     unit: int,
     lowest: int,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> Matched:
     cells = int(np.count_nonzero(graph.multiplicities)) * graph.n_nodes
     if name is Packer.BREADTH_FIRST:
@@ -265,8 +261,7 @@ def _match(
             last_height=2 * lowest + 2,
             unit=unit,
             max_work=max(_LEAST_WORK, _BREADTH_FIRST_WORK * cells),
-            progress=progress,
-            deadline=deadline,
+            watch=watch,
         )
     is_priced = name is Packer.PRICED_MATCHING
     return match_vertices(
@@ -275,8 +270,7 @@ def _match(
         first_height=lowest,
         unit=unit,
         max_work=max(_LEAST_WORK, (_PRICED_WORK if is_priced else _MATCHING_WORK) * cells),
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
 
 
@@ -301,12 +295,11 @@ def _grow(
     graph: LogicalGraph,
     multiplicities: Int64Array,
     unit: int,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> Packing:
     """Growth of trees in bundles of `unit`, for which condition C holds too."""
     coarse = replace(graph, capacities=graph.capacities // unit)
-    grown = pack_trees(problem, coarse, multiplicities // unit, progress=progress, deadline=deadline)
+    grown = pack_trees(problem, coarse, multiplicities // unit, watch=watch)
     return replace(grown, multiplicity=grown.multiplicity * unit)
 
 

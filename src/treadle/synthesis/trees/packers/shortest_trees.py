@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
-from treadle.engine import Progress, core, run_watched
+from treadle.engine import core, run_watched
 from treadle.synthesis.core_values.trees import Arcs, TreeRows
 from treadle.synthesis.trees.packers.vertex_matching import MAX_CELLS, Digraph
+from treadle.watch import UNWATCHED, Watch
 
 MAX_WORDS = 2**25
 """Words of 64 roots in the tables of distances, all nodes and distances together."""
@@ -33,8 +34,7 @@ def pack_shortest_trees(
     graph: Digraph,
     *,
     unit: int = 1,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> tuple[Int32Array, Int64Array, Int32Array] | None:
     """r(v) trees of shortest paths rooted at each node v, within the capacities; None if there are none.
 
@@ -71,8 +71,7 @@ def pack_shortest_trees(
     status, rows = run_watched(
         "shortest paths",
         lambda control: core.shortest_trees(units, arcs, True, MAX_WORDS, MAX_CELLS // max(1, n), control),
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
     if status != _OK:
         return None

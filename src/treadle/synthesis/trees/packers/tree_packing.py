@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.engine import core, run_watched
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.schedules.trees.forest_transforms import reverse
 from treadle.synthesis.core_values.trees import Arcs, EdgePaths, LogicalArcs, TreeRows
-from treadle.synthesis.engine import Progress, core, run_watched
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.switch_removal import LogicalGraph
+from treadle.watch import UNWATCHED, Watch
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,7 @@ def pack_trees(
     multiplicities: Int64Array,
     *,
     speculate: bool = True,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Packing:
     """Pack r(v) spanning out-trees rooted at each terminal v; condition C must hold.
 
@@ -63,8 +63,7 @@ def pack_trees(
         r(v).
     speculate : bool
         Try whole trees greedily first; without, every tree is grown exactly.
-    progress : callable, optional
-    deadline : float, optional
+    watch : Watch
 
     Notes
     -----
@@ -76,8 +75,7 @@ def pack_trees(
     status, rows, (speculative, exact) = run_watched(
         "tree packing",
         lambda control: core.pack(multiplicities, arcs, speculate, control),
-        progress=progress,
-        deadline=deadline,
+        watch=watch,
     )
     assert status == 0, f"tree packing ended with status {status}"
     trees = TreeRows(*rows)

@@ -14,8 +14,9 @@ from functools import partial
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.engine import core, run_watched
 from treadle.synthesis.core_values.trees import Arcs, MatchingOptions, TreeRows
-from treadle.synthesis.engine import Progress, core, run_watched
+from treadle.watch import UNWATCHED, Watch
 
 MAX_CELLS = 2**27
 """Trees times nodes that are kept in memory, at 6 bytes each."""
@@ -117,8 +118,7 @@ def match_vertices(
     unit: int = 1,
     max_work: int | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Matched:
     """Pack r(v) spanning out-trees rooted at each node v within the capacities, or fail.
 
@@ -176,7 +176,7 @@ def match_vertices(
             seed=seed,
         )
         attempt = partial(core.match_trees, n, tree_root, tree_weight, arcs, options)
-        status, rows, counts = run_watched("vertex matching", attempt, progress=progress, deadline=deadline)
+        status, rows, counts = run_watched("vertex matching", attempt, watch=watch)
         found = _matched(status, TreeRows(*rows), counts, n_nodes=n, unit=unit, limit=limit)
         if not found.failure:
             break

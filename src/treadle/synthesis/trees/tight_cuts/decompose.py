@@ -15,7 +15,6 @@ from math import lcm
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
-from treadle.synthesis.engine import Progress, announce
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.synthesis.trees.optimality import Optimum
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
@@ -29,6 +28,7 @@ from treadle.synthesis.trees.tree_budget import (
 )
 from treadle.synthesis.trees.tree_units import exact_number
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 _MOST_TREES = 2**20
 """Per unit of weight, where the optimum is asked for however many it takes."""
@@ -77,8 +77,7 @@ def decompose(
     *,
     budget: TreeBudget | None = None,
     lower: bool = True,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> FactoredSynthesis | Refusal:
     """A throughput-optimal forest schedule in factored form, or why tight cuts give none.
 
@@ -91,9 +90,7 @@ def decompose(
         As in `treadle.synthesis.trees.synthesise`: never fewer bytes/s than the pipeline's answer.
     lower : bool
         Without switches, make forests lower as a whole that are more than twice as high as the bound.
-    progress : callable, optional
-    deadline : float, optional
-        time.monotonic() value.
+    watch : Watch
 
     Raises
     ------
@@ -108,13 +105,13 @@ def decompose(
     """
     budget = budget or TreeBudget()
     if collective.kind is CollectiveKind.ALLREDUCE:
-        return _two_phases(topology, collective, budget, lower, progress, deadline)
+        return _two_phases(topology, collective, budget, lower, watch)
     problem = instance_of(topology, collective)
-    found = _within_budget(problem, budget, progress, deadline)
+    found = _within_budget(problem, budget, watch)
     if isinstance(found, Refusal):
         return found
     if lower:
-        found = _lowered(problem, found, progress, deadline)
+        found = _lowered(problem, found, watch)
     reduces = collective.kind.reduces
     schedule = FactoredSchedule(
         collective.kind,
@@ -129,48 +126,41 @@ def _two_phases(
     collective: Collective,
     budget: TreeBudget,
     lower: bool,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> FactoredSynthesis | Refusal:
     kinds = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
     one, other = (instance_of(topology, replace(collective, kind=kind)) for kind in kinds)
-    gather = _within_budget(one, budget, progress, deadline)
+    gather = _within_budget(one, budget, watch)
     if isinstance(gather, Refusal):
         return gather
-    alone = _within_budget(other, budget, progress, deadline)
+    alone = _within_budget(other, budget, watch)
     scatter = alone
     if isinstance(alone, Refusal) or alone.trees != gather.trees:
         # the trees of both halves meet at their roots, so the second takes as many as the first
-        scatter = _within_budget(other, TreeBudget(trees=gather.trees), progress, deadline)
+        scatter = _within_budget(other, TreeBudget(trees=gather.trees), watch)
     if isinstance(scatter, Refusal):
         return scatter
     if scatter.algbw != scatter.optimum.algbw and (isinstance(alone, Refusal) or alone.algbw > scatter.algbw):
         return Refusal("the two directions need different numbers of trees")
     if lower:
-        gather = _lowered(one, gather, progress, deadline)
-        scatter = _lowered(other, scatter, progress, deadline)
+        gather = _lowered(one, gather, watch)
+        scatter = _lowered(other, scatter, watch)
     schedule = FactoredSchedule(CollectiveKind.ALLREDUCE, reduce=scatter.forest, broadcast=gather.forest)
     algbw = 1 / (1 / scatter.algbw + 1 / gather.algbw)
     exact = lcm(gather.exact_trees, scatter.exact_trees)
     return FactoredSynthesis(schedule, algbw, gather.optimum, gather.trees, exact, (scatter, gather))
 
 
-def _lowered(
-    problem: Instance, found: Decomposition, progress: Progress | None, deadline: float | None
-) -> Decomposition:
-    forest, kinds = regrow_whole(
-        problem, found.forest, found.kinds, found.scale, progress=progress, deadline=deadline
-    )
+def _lowered(problem: Instance, found: Decomposition, watch: Watch) -> Decomposition:
+    forest, kinds = regrow_whole(problem, found.forest, found.kinds, found.scale, watch=watch)
     return replace(found, forest=forest, kinds=kinds)
 
 
-def _within_budget(
-    problem: Instance, budget: TreeBudget, progress: Progress | None, deadline: float | None
-) -> Decomposition | Refusal:
+def _within_budget(problem: Instance, budget: TreeBudget, watch: Watch) -> Decomposition | Refusal:
     """The same preferences as the pipeline's: a power of two, the optimum by few trees, the best few."""
-    announce(progress, "tight cuts")
+    watch.announce("tight cuts")
     detected = detect(problem)
-    search = partial(decompose_with, problem, detected=detected, progress=progress, deadline=deadline)
+    search = partial(decompose_with, problem, detected=detected, watch=watch)
     if budget.trees is not None or detected.n_sets == 1:
         return search([budget.trees or 1])
     if budget.exact:

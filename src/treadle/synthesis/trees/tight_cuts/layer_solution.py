@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from treadle.arrays import Int32Array, Int64Array
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Layer, Piece, PieceTrees, no_crossings
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.alignment import Gateways, gateways_of
 from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees, spread_on_planes
@@ -25,7 +24,7 @@ from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.piece_tables import solve_table, violated_cut
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece, cut
 from treadle.synthesis.trees.tight_cuts.trimming import trim
-from treadle.synthesis.watch import Watch
+from treadle.watch import Watch
 
 _MOST_CELLS = 2**24
 """A table of unit trees times children is not begun beyond this."""
@@ -83,8 +82,7 @@ def fitted_layer(
     capacities: Int64Array,
     multiplicities: Int64Array,
     guarded: Sequence[Sequence[int]],
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | Refusal:
     """The pieces of a family, its sets made tight: by what classes of children send each other, else by
     trimming that spares the guarded cuts.
@@ -92,13 +90,13 @@ def fitted_layer(
     spread = spread_on_planes(problem, family, capacities, multiplicities)
     if not isinstance(spread, Refusal):
         lowered, shares = spread.capacities, spread.shares
-        built = solve_layer(problem, family, lowered, multiplicities, progress, deadline, shares)
+        built = solve_layer(problem, family, lowered, multiplicities, watch, shares)
         if isinstance(built, tuple):
             return built
     trimmed = trim(problem, family, capacities, multiplicities, guarded)
     if trimmed.failed.any():
         return InfeasiblePiece(np.zeros(0, dtype=np.int32), np.flatnonzero(trimmed.failed), "no way to trim")
-    return solve_layer(problem, family, trimmed.capacities, multiplicities, progress, deadline)
+    return solve_layer(problem, family, trimmed.capacities, multiplicities, watch)
 
 
 def solve_layer(
@@ -106,8 +104,7 @@ def solve_layer(
     family: Family,
     capacities: Int64Array,
     multiplicities: Int64Array,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
     shares: ClassShares | None = None,
 ) -> tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | Refusal:
     """The pieces of a family whose sets are tight, solved; `shares` are those of the outermost children, if
@@ -115,7 +112,7 @@ def solve_layer(
     """
     cutting = cut(problem, family, capacities, multiplicities)
     block = int(np.gcd.reduce(multiplicities))
-    solved = _solve_kinds(problem, family, cutting, block, progress, deadline, shares)
+    solved = _solve_kinds(problem, family, cutting, block, watch, shares)
     if not isinstance(solved, list):
         return solved
     counts = np.bincount(cutting.kind, minlength=len(cutting.kinds)).tolist()
@@ -144,8 +141,7 @@ def _solve_kinds(
     family: Family,
     cutting: Cutting,
     block: int,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
     shares: ClassShares | None,
 ) -> list[tuple[Piece, str]] | InfeasiblePiece | Refusal:
     """Every kind's trees and packer, from the inside out."""
@@ -157,7 +153,7 @@ def _solve_kinds(
     kind = int(cutting.kind[0])
     local = cutting.kinds[kind]
     is_direct = not local.n_relays  # then no closed form applies
-    refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner, progress)
+    refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner, watch.unlimited)
     if refused is not None:
         return refused
     solved: dict[int, Piece] = {}
@@ -166,22 +162,22 @@ def _solve_kinds(
     for number in inner:
         own = int(cutting.kind[number])
         gateways = _gateways(cutting, number, solved)
-        table = solve_table(cutting.kinds[own], gateways, steps, progress=progress, deadline=deadline)
+        table = solve_table(cutting.kinds[own], gateways, steps, watch=watch)
         solved[own], packers[own] = table.piece, table.packer
     formula: tuple[PieceTrees, str] | Refusal
     if shares is None:
-        formula = _closed_form(local, cutting, solved, block, Watch(progress, deadline))
+        formula = _closed_form(local, cutting, solved, block, watch)
     else:
         formula = class_trees(local, cutting, solved, shares), "class trees"
     if isinstance(formula, Refusal):
-        refused = None if is_direct else _refused(problem, family, cutting, [0], progress)
+        refused = None if is_direct else _refused(problem, family, cutting, [0], watch.unlimited)
         if refused is not None:
             if isinstance(refused, InfeasiblePiece):
                 return refused
             return Refusal(
                 f"the outermost piece of {local.n_children} children has no closed form ({formula})"
             )
-        table = solve_table(local, _gateways(cutting, 0, solved), steps, progress=progress, deadline=deadline)
+        table = solve_table(local, _gateways(cutting, 0, solved), steps, watch=watch)
         solved[kind], packers[kind] = table.piece, table.packer
     else:
         solved[kind] = Piece(local.capacity, local.native, formula[0], no_crossings(), no_crossings())
@@ -190,7 +186,7 @@ def _solve_kinds(
 
 
 def _refused(
-    problem: Instance, family: Family, cutting: Cutting, numbers: list[int], progress: Progress | None
+    problem: Instance, family: Family, cutting: Cutting, numbers: list[int], watch: Watch
 ) -> InfeasiblePiece | Refusal | None:
     """Why one of these pieces cannot become a table: it is too large, or some violate condition C."""
     violated = []
@@ -199,7 +195,7 @@ def _refused(
         trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
         if local.n_children * trees > _MOST_CELLS:
             return Refusal(f"a piece of {local.n_children} children is too large for a table")
-        nodes = violated_cut(local, progress)
+        nodes = violated_cut(local, watch)
         if nodes is not None:
             violated.append(_infeasible(problem, family, cutting, number, nodes))
     return replace(violated[0], others=tuple(violated[1:])) if violated else None

@@ -14,7 +14,6 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.schedules.factored import Crossings, Piece, TableTrees
 from treadle.schedules.trees.forest import Direction, Forest
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.synthesis.trees.packers.packers import pack_lowest
 from treadle.synthesis.trees.packers.tree_packing import to_forest
@@ -24,6 +23,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.link_balancing import balan
 from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_graph, star_packing
 from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
 from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
 
 _MOST_ALIGNED = 2**18
 """Trees times children up to which paths are dealt out anew, in Python."""
@@ -69,9 +69,9 @@ def local_instance(piece: LocalPiece) -> Instance:
     )
 
 
-def violated_cut(piece: LocalPiece, progress: Progress | None = None) -> Int32Array | None:
+def violated_cut(piece: LocalPiece, watch: Watch = UNWATCHED) -> Int32Array | None:
     """Local nodes S with d+(S) < r(S), or None: condition C holds."""
-    found = find_violated_cut(local_instance(piece), piece.capacity, progress=progress)
+    found = find_violated_cut(local_instance(piece), piece.capacity, watch=watch)
     return None if found is None else found[1]
 
 
@@ -80,8 +80,7 @@ def solve_table(
     gateways: Gateways | None = None,
     steps: int | None = None,
     *,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> SolvedPiece:
     """The trees of a piece, for which condition C must hold.
 
@@ -105,9 +104,7 @@ def solve_table(
     """
     problem = local_instance(piece)
     star = star_graph(piece)
-    graph = star or remove_switches(
-        problem, piece.capacity, piece.multiplicities, progress=progress, deadline=deadline
-    )
+    graph = star or remove_switches(problem, piece.capacity, piece.multiplicities, watch=watch)
     if gateways is not None:
         graph = balanced_over_links(graph, piece.tails, piece.heads)
     used = np.zeros(len(piece.tails), dtype=np.int64)
@@ -127,8 +124,7 @@ def solve_table(
             multiplicities,
             capacities=free,
             search_steps=steps,
-            progress=progress,
-            deadline=deadline,
+            watch=watch,
         )
         forest, packer = to_forest(inner, packed.graph, packed.packing), str(packed.packer)
     else:

@@ -9,7 +9,6 @@ sections 2 to 4.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,6 @@ from treadle.arrays import exact_sum
 from treadle.refusal import Refusal
 from treadle.schedules.factored import FactoredForest, Layer
 from treadle.schedules.witness import CutWitness
-from treadle.synthesis.engine import Progress, TimeLimitError
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
 from treadle.synthesis.trees.optimality import Optimum
@@ -40,6 +38,7 @@ from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut
 from treadle.synthesis.trees.tight_cuts.sets.detection import components, detect
 from treadle.synthesis.trees.tight_cuts.sets.hosts import with_hosts
 from treadle.synthesis.trees.tight_cuts.superposition import single_rate, split_layers
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 _MOST_SCALES = 2**12
 """Numbers of trees that are tried for the optimum."""
@@ -93,8 +92,7 @@ def decompose_with(
     *,
     share: Fraction | None = None,
     detected: Family | None = None,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Decomposition | Refusal:
     """A factored forest by tight-cut decomposition, or why there is none.
 
@@ -124,13 +122,13 @@ def decompose_with(
         return Refusal("a switch has unequal bandwidth in and out")
     known = _Known(detected)
     for _ in range(_MOST_ROUNDS):
-        if deadline is not None and time.monotonic() > deadline:
+        if watch.is_late:
             raise TimeLimitError("tight cuts")
         classes = [*cut_classes(problem, known.family), *known.cuts]
         tightest = min(classes, key=lambda one: one.rate)
         if not tightest.rate:
             return Refusal("some rank cannot be reached")
-        found = _attempts(problem, known, classes, tightest, trees, share, progress, deadline)
+        found = _attempts(problem, known, classes, tightest, trees, share, watch)
         if not isinstance(found, _Known):
             return found
         known = found
@@ -139,7 +137,7 @@ def decompose_with(
             if share != 1 or tightest.rate != single_rate(problem):
                 return Refusal(why)
             best = _optimum(problem, tightest)
-            layered = _superposed(problem, detected, best, progress, deadline)
+            layered = _superposed(problem, detected, best, watch)
             return Refusal(f"{why}; layers: {layered}") if isinstance(layered, Refusal) else layered
     return Refusal("too many cuts had to be learnt")
 
@@ -169,17 +167,16 @@ def _attempts(
     tightest: CutClass,
     trees: Sequence[int],
     share: Fraction | None,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> Decomposition | Refusal | _Known:
     """The first number of trees that can be built; or a better family, or more cuts."""
     best = _optimum(problem, tightest)
     family = with_hosts(problem, known.family)
     hosted = known if family is known.family else replace(known, family=family)
-    for number, scale in _choices(classes, tightest, trees, share, deadline):
-        built = _build(problem, hosted, best, number, scale, progress, deadline)
+    for number, scale in _choices(classes, tightest, trees, share, watch):
+        built = _build(problem, hosted, best, number, scale, watch)
         if hosted is not known and not isinstance(built, Decomposition):
-            built = _build(problem, known, best, number, scale, progress, deadline)
+            built = _build(problem, known, best, number, scale, watch)
         if not isinstance(built, InfeasiblePiece):
             return built
         cuts = [(each, cut_against(problem, each.nodes)) for each in built.all]
@@ -209,7 +206,7 @@ def _choices(
     tightest: CutClass,
     trees: Sequence[int],
     share: Fraction | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> Iterator[tuple[int, Fraction]]:
     """Numbers of trees and their scales: those that reach the share by number, else the best first."""
     rate = tightest.rate
@@ -217,7 +214,7 @@ def _choices(
     step = lcm(*((b / rate).denominator for b in tightest.entering)) if share == 1 else 1
 
     def scaled(number: int) -> tuple[int, Fraction]:
-        if deadline is not None and time.monotonic() > deadline:
+        if watch.is_late:
             raise TimeLimitError("tight cuts")
         return number, scale_for(classes, number, rate)
 
@@ -249,8 +246,7 @@ def _build(
     best: Optimum,
     number: int,
     scale: Fraction,
-    progress: Progress | None,
-    deadline: float | None,
+    watch: Watch,
 ) -> Decomposition | InfeasiblePiece | Refusal:
     capacities = floor_capacities(problem.bandwidths, scale)
     multiplicities = problem.weights * number
@@ -261,7 +257,7 @@ def _build(
     guarded = [cut.nodes for cut in known.guarded]
     lean = without_partial_relays(problem, known.family, capacities, multiplicities)
     for room in (capacities,) if lean is None else (lean, capacities):
-        built = fitted_layer(problem, known.family, room, multiplicities, guarded, progress, deadline)
+        built = fitted_layer(problem, known.family, room, multiplicities, guarded, watch)
         if isinstance(built, tuple):
             break
     if not isinstance(built, tuple):
@@ -272,9 +268,7 @@ def _build(
     return Decomposition(forest, best, number, scale, algbw, reports, number if algbw == best.algbw else 0)
 
 
-def _superposed(
-    problem: Instance, family: Family, best: Optimum, progress: Progress | None, deadline: float | None
-) -> Decomposition | Refusal:
+def _superposed(problem: Instance, family: Family, best: Optimum, watch: Watch) -> Decomposition | Refusal:
     """The optimum of equal boxes whose ranks, not borders, bind: a box-tight layer and a flat one."""
     split = split_layers(problem, family)
     if isinstance(split, Refusal):
@@ -285,7 +279,7 @@ def _superposed(
     for part, of in ((split.boxes, family), (split.flat, whole)):
         if not part.trees:
             continue
-        built = solve_layer(problem, of, part.capacities, problem.weights * part.trees, progress, deadline)
+        built = solve_layer(problem, of, part.capacities, problem.weights * part.trees, watch)
         if not isinstance(built, tuple):
             return Refusal(f"a layer has no forest: {built if isinstance(built, Refusal) else built.reason}")
         layers.append(built[0])

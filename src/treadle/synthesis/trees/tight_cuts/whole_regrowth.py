@@ -13,7 +13,6 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.schedules.factored import FactoredForest, Piece, expand, no_crossings
-from treadle.synthesis.engine import Progress
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.heights import lowest_height
 from treadle.synthesis.trees.instance import Instance
@@ -25,6 +24,7 @@ from treadle.synthesis.trees.tight_cuts.layer_solution import KindReport, layer_
 from treadle.synthesis.trees.tight_cuts.piece_tables import local_instance, table_of
 from treadle.synthesis.trees.tight_cuts.pieces import cut
 from treadle.verification.factored.height import forest_height
+from treadle.watch import UNWATCHED, Watch
 
 _MOST_RANKS = 1536
 """Beyond, trees written out take too much time and memory."""
@@ -37,8 +37,7 @@ def regrow_whole(
     scale: Fraction,
     *,
     times: int = 2,
-    progress: Progress | None = None,
-    deadline: float | None = None,
+    watch: Watch = UNWATCHED,
 ) -> tuple[FactoredForest, tuple[KindReport, ...]]:
     """A factored forest of one piece, the whole fabric, if that of several pieces is high.
 
@@ -53,8 +52,7 @@ def regrow_whole(
         Capacity units per byte/s.
     times : int
         Forests of at most so many times the bound stay as they are.
-    deadline : float, optional
-        When it passes the lowest forest so far is returned; no error.
+    watch : Watch
 
     Returns
     -------
@@ -77,9 +75,9 @@ def regrow_whole(
     cutting = cut(problem, family, capacities, forest.root_multiplicity)
     (local,) = cutting.kinds
     fabric = local_instance(local)
-    graph = remove_switches(fabric, local.capacity, local.native, progress=progress, deadline=deadline)
+    graph = remove_switches(fabric, local.capacity, local.native, watch=watch)
     _, packing = from_forest(problem, expand(forest, range(n)))
-    found = regrow_trees(fabric, graph, packing, lowest=lowest, progress=progress, deadline=deadline)
+    found = regrow_trees(fabric, graph, packing, lowest=lowest, watch=watch)
     if found.after >= found.before:
         return forest, kinds
     used = np.zeros(len(local.tails), dtype=np.int64)

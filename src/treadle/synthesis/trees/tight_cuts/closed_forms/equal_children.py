@@ -15,7 +15,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import (
 )
 from treadle.synthesis.trees.tight_cuts.near_exits import near_exits
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 
 def circulant_trees(

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from treadle.arrays import Int32Array, offsets_of
+from treadle.engine import core
 from treadle.synthesis.core_values.trees import PathRows, Segments
-from treadle.synthesis.engine import core
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 
 _MOST_SEGMENTS = 2**15

@@ -17,7 +17,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
     tree_groups,
 )
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 _BEAT = 1024  # steps between looks at the clock
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.engine import core, run_watched
 from treadle.refusal import Refusal
 from treadle.schedules.factored import MOST_SHARES, EvenShares
 from treadle.synthesis.core_values.trees import PlanePairs, PlaneTable
-from treadle.synthesis.engine import core, run_watched
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import plane_tables
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 Floats = NDArray[np.floating]
 
@@ -234,8 +234,7 @@ def _settled(parts: _AlikeChildren, even: EvenShares, units: Int64Array, watch: 
     status, found = run_watched(
         "planes shared by children",
         lambda control: core.settle_planes(table, out.ravel(), into.ravel(), control),
-        progress=watch.progress,
-        deadline=watch.deadline,
+        watch=watch,
     )
     if status:
         return None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.refusal import Refusal
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 MOST_VISITS = 2**17
 """Rows and columns that searches of alternating paths may look at in all, for a plane."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import mend
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 _ROUNDS = 200
 _NEAR = 1e-9

@@ -14,7 +14,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import trees_on_o
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import Side, tree_groups
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 _UNEQUAL = "its planes do not serve all children in the same shares"
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
+from treadle.engine import core, run_watched
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, TableTrees
 from treadle.synthesis.core_values.trees import TreeRows
-from treadle.synthesis.engine import core, run_watched
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns, border_runs
 from treadle.synthesis.trees.tight_cuts.closed_forms.proportional_fitting import fitted_table
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import tree_groups
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 MOST_CELLS = 2**24
 """Trees times children, in bundles, that are written out."""
@@ -106,8 +106,7 @@ def _packed(trees: Int64Array, capacity: Int64Array, watch: Watch) -> tuple[Int3
             max(_LEAST_WORK, _WORK_PER_CELL * cells),
             control,
         ),
-        progress=watch.progress,
-        deadline=watch.deadline,
+        watch=watch,
     )
     if status:
         return Refusal("trees of two hops do not fit what children send each other in proportion")

@@ -20,7 +20,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
     tree_groups,
 )
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
-from treadle.synthesis.watch import UNWATCHED, Watch
+from treadle.watch import UNWATCHED, Watch
 
 _MOST_UNUSUAL = 4  # at most every fourth child has another number of trees than most
 
