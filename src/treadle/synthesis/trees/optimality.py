@@ -74,12 +74,13 @@ def instance_optimum(problem: Instance, *, watch: Watch = UNWATCHED) -> Optimum:
     first = 0
     while True:
         capacity = cut_capacity(problem, nodes, problem.bandwidths)
-        if capacity == 0:
+        if capacity == 0:  # a rank is cut off: every rate is violated
             raise InfeasibleError(_unreachable(problem, nodes))
         rate = Fraction(capacity, cut_weight(problem, nodes))
         violated = find_violated_cut(problem, problem.bandwidths, rate=rate, first=first, watch=watch)
         if violated is None:
             break
+        # terminals before `first` hold at this rate, and lowering the rate only relaxes condition C for them
         first, nodes = violated
     total = int(problem.weights.sum())
     return Optimum(rate, total * rate, CutWitness(tuple(int(v) for v in sorted(nodes))))
@@ -88,7 +89,7 @@ def instance_optimum(problem: Instance, *, watch: Watch = UNWATCHED) -> Optimum:
 def _first_cut(problem: Instance) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """All nodes but the terminal whose ingress binds first."""
     ingress = np.zeros(problem.n_nodes, dtype=object)
-    loops = problem.tails == problem.heads
+    loops = problem.tails == problem.heads  # what never leaves a node crosses no cut
     np.add.at(ingress, problem.heads[~loops], problem.bandwidths[~loops].astype(object))
     total = int(problem.weights.sum())
     demands = [total - int(weight) for weight in problem.weights]

@@ -136,6 +136,7 @@ def remove_switches(
     if not len(problem.relays):
         return _without_relays(problem, capacities)
     check_balance(problem, capacities)
+    # an unbalanced relay has no splitting that keeps all cuts; ranks may be unbalanced (docs: forestcoll.md)
     status, arcs, (mended, exact) = run_watched(
         "switch removal",
         lambda control: core.split_switches(

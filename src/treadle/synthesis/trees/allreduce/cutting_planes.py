@@ -108,6 +108,7 @@ def maximise_over_cuts(
             family.add(lp, network, roots, _all_but(network, rank))
     while True:
         values, duals = lp.solve()
+        # cuts of the floats first: exact solutions of too few rows would be thrown away
         if _separate(lp, network, families, roots, values, _TOLERANCE, watch=watch):
             continue
         vertex = lp.exact_optimum(watch)
@@ -115,6 +116,7 @@ def maximise_over_cuts(
             return _rounded(lp, values, duals), False
         scale = lcm(*(value.denominator for value in vertex.primal))
         exact = [int(value * scale) for value in vertex.primal]
+        # only now are rounding errors out of the question: no tolerance
         if not _separate(lp, network, families, roots, exact, 0, watch=watch, fixed_scale=scale):
             return vertex, True
 
