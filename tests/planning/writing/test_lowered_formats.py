@@ -178,7 +178,7 @@ def test_texts_without_switches_are_parsed_by_their_judge_alone(monkeypatch: pyt
         parsed.append(text)
         return json.loads(text)
 
-    monkeypatch.setattr("treadle.planning.writing.switch_channels.json", SimpleNamespace(loads=load))
+    monkeypatch.setattr("treadle.formats.mscclpp.switch_channels.json", SimpleNamespace(loads=load))
     assert planning.lower(plain, to="mscclpp-json").faults == ()
     assert parsed == []
     assert planning.lower(asking, to="mscclpp-json").faults == ()
