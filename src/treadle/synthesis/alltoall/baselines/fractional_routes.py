@@ -10,10 +10,8 @@ import numpy as np
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.layered import with_layers
-from treadle.synthesis.alltoall.rate.decomposed import children_mcf, master_mcf
 from treadle.synthesis.alltoall.routes.disjoint_paths import disjoint_paths
 from treadle.synthesis.alltoall.routes.extract import extract_paths
-from treadle.synthesis.alltoall.routes.path_mcf import path_mcf
 from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.scheduler import Comparing, scheduler
@@ -37,6 +35,9 @@ def mcf_extp(topology: Topology, collective: Collective) -> RouteSchedule:
     InfeasibleError
         If a rank cannot be reached.
     """
+    # here, because the table of schedulers loads this module and few commands need the solver behind it
+    from treadle.synthesis.alltoall.rate.decomposed import children_mcf, master_mcf
+
     master = master_mcf(topology, collective)
     flows = np.zeros((collective.n_ranks, topology.n_links))
     for child in children_mcf(topology, collective, master.flow):
@@ -59,6 +60,8 @@ def path_mcf_disjoint(topology: Topology, collective: Collective) -> RouteSchedu
     InfeasibleError
         If a rank cannot be reached.
     """
+    from treadle.synthesis.alltoall.routes.path_mcf import path_mcf
+
     found = path_mcf(topology, collective, disjoint_paths(topology, collective))
     return _whole(topology, collective, found.routing)
 
