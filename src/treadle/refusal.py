@@ -18,8 +18,8 @@ class Refusal:
 
     Examples
     --------
-    >>> str(Refusal("shards are unequal", "circulant exchange"))
-    'circulant exchange: shards are unequal'
+    >>> str(Refusal("shards are unequal", "circulant trees"))
+    'circulant trees: shards are unequal'
     """
 
     reason: str

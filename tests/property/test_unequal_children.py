@@ -78,6 +78,6 @@ def test_unequal_children_attain_the_optimum(style: str, count: int) -> None:
             report = verify(topology, collective, form, claimed_algbw=best)
             assert not report.violations, (style, seed)
         forms[found.parts[0].kinds[0].packer] += 1
-    closed = sum(forms[one] for one in ("relayed stars", "relay planes", "class exchange", "relay exchange"))
+    closed = sum(forms[one] for one in ("relayed stars", "relay planes", "class trees", "relay trees"))
     assert closed > count // 2, forms
-    assert forms[{"irregular": "relayed stars", "mixed": "relay planes", "lone": "class exchange"}[style]] > 5
+    assert forms[{"irregular": "relayed stars", "mixed": "relay planes", "lone": "class trees"}[style]] > 5

@@ -11,7 +11,6 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.routes.disjoint_paths import disjoint_paths
-from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.alltoall.routes.path_sets import WeightedPaths
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.scheduler import Comparing, scheduler
@@ -37,6 +36,7 @@ def mcf_extp(topology: Topology, collective: Collective) -> RouteSchedule:
     """
     # here, because the table of schedulers loads this module and few commands need the solver behind it
     from treadle.synthesis.alltoall.rate.decomposed import children_mcf, master_mcf
+    from treadle.synthesis.alltoall.routes.extract import extract_paths
 
     master = master_mcf(topology, collective)
     flows = np.zeros((collective.n_ranks, topology.n_links))
