@@ -118,7 +118,7 @@ def test_what_a_killed_owner_leaves_is_removed_and_what_lives_stays() -> None:
 def test_a_command_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     prefix = new_prefix()
     layout = make_layout(parse("ring(3)"), 10, prefix=prefix)
-    commands = [*set_up_commands(layout), module.Command(("false",))]
+    commands = [*set_up_commands(layout), module.SystemCommand(("false",))]
     monkeypatch.setattr(module, "set_up_commands", lambda _: commands)
     with pytest.raises(ScheduleError, match="false"), network(layout, prefix):
         raise AssertionError
