@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from treadle.errors import ScheduleError
 
@@ -59,6 +59,21 @@ class TextOptions:
     rank: int | None = None
     chunks: int | str = AUTO_CHUNKS
     accept_any_root: bool = False
+
+
+class TextKeywords(TypedDict, total=False):
+    """`TextOptions` but the profile, as keyword arguments."""
+
+    in_place: bool
+    channels: int
+    instances: int
+    name: str | None
+    pipeline_bytes: int
+    size_bytes: int
+    consolidate: bool
+    rank: int | None
+    chunks: int | str
+    accept_any_root: bool
 
 
 def check_chunks(chunks: int | str) -> None:

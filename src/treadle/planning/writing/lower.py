@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Unpack
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from treadle.formats.format import Format, find_format
 from treadle.formats.judgement import Planned, Terms
 from treadle.formats.loading import Loading
 from treadle.formats.msccl.profile import Profile
-from treadle.formats.options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions, check_chunks
+from treadle.formats.options import AUTO_CHUNKS, PLAN_CHUNKS, TextKeywords, TextOptions, check_chunks
 from treadle.formats.request import Asked, TextRequest
 from treadle.formats.selection.grids import facts_of
 from treadle.formats.selection.served import Selector, served
@@ -45,18 +46,9 @@ def lower(
     *,
     to: TargetFormat | str = TargetFormat.MSCCL_XML,
     profile: Profile | str | None = None,
-    in_place: bool = False,
-    channels: int = 1,
-    instances: int = 1,
-    name: str | None = None,
-    pipeline_bytes: int = 0,
-    size_bytes: int = 0,
     path: str = "",
     in_own_folder: bool = False,
-    consolidate: bool = False,
-    rank: int | None = None,
-    chunks: int | str = AUTO_CHUNKS,
-    accept_any_root: bool = False,
+    **options: Unpack[TextKeywords],
 ) -> Lowered:
     """Write the plan's schedule for the largest sizes as text for a runtime.
 
@@ -67,35 +59,13 @@ def lower(
         A name of the table of formats (`treadle.formats.format`).
     profile : Profile or str, optional
         MSCCL XML only: dialect and limits of the runtime. Default: azure.
-    in_place : bool
-        Whether the text serves calls whose input and output are one memory, or the others.
-    channels : int
-        Streams between two ranks that the trees are dealt out to. Not for MSCCL++, whose thread blocks work
-        side by side anyhow.
-    instances : int
-        Copies of the schedule side by side, each on its part of every shard.
-    name : str, optional
-        The algorithm's name in the text. Default: ``treadle``; for MSCCL++, which keeps contexts by name, one
-        that no other text has.
-    pipeline_bytes : int
-        MSCCL++ only: slices of so many bytes flow through the plan; 0: none.
-    size_bytes : int
-        Chakra only: size of the larger per-rank buffer, which a trace holds.
     path : str
         Where the text will lie, for `Lowered.loading`.
     in_own_folder : bool
         Whether nothing but such texts lies beside it: MSCCL parses every file of a folder.
-    consolidate : bool
-        MSCCL XML only: scattered messages of one step between two ranks are gathered in scratch and sent as
-        one.
-    rank : int, optional
-        CPU XML and Chakra, of factored plans: this rank's part alone; parts made apart fit together.
-    chunks : int or str
-        MSCCL XML and MSCCL++: parts of a shard, or of the buffer of allreduce, broadcast and reduce.
-        ``"auto"``: the plan's, or the fewest that serve more sizes at less than 1% of the throughput;
-        ``"plan"``: the plan's.
-    accept_any_root : bool
-        Write broadcast and reduce for runtimes that do not compare the root.
+    **options
+        The other fields of `treadle.formats.options.TextOptions`. Which of them a format heeds, and what they
+        mean there, is in docs/formats.md.
 
     Raises
     ------
@@ -108,27 +78,18 @@ def lower(
         If the format cannot express the schedule within the runtime's limits.
     """
     record = find_format(str(to))
-    options = TextOptions(
+    asked = TextOptions(
         profile=None if profile is None else _profile(profile),
-        in_place=in_place,
-        channels=channels,
-        instances=instances,
-        name=name,
-        pipeline_bytes=pipeline_bytes,
-        size_bytes=size_bytes,
-        consolidate=consolidate,
-        rank=rank,
-        chunks=chunks,
-        accept_any_root=accept_any_root,
+        **options,
     )
-    check_chunks(chunks)
-    record.check_options(options)
-    _check_root(record, plan.collective, accept_any_root=accept_any_root)
+    check_chunks(asked.chunks)
+    record.check_options(asked)
+    _check_root(record, plan.collective, accept_any_root=asked.accept_any_root)
     require_verified(plan)
-    if rank is not None and not 0 <= rank < plan.collective.n_ranks:
-        raise ScheduleError(f"rank {rank}: expected 0 to {plan.collective.n_ranks - 1}")
+    if asked.rank is not None and not 0 <= asked.rank < plan.collective.n_ranks:
+        raise ScheduleError(f"rank {asked.rank}: expected 0 to {plan.collective.n_ranks - 1}")
     try:
-        return lower_verified(plan, record, options, path=path, in_own_folder=in_own_folder)
+        return lower_verified(plan, record, asked, path=path, in_own_folder=in_own_folder)
     except ScheduleError as error:
         raise InfeasibleError(str(error)) from None
 
