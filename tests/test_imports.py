@@ -26,6 +26,7 @@ BASE = {
     "treadle.arrays",
     "treadle.lazy",
     "treadle.refusal",
+    "treadle.plug_ins",
     "treadle.watch",
     "treadle.units",
     "treadle.atomic",

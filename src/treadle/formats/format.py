@@ -22,6 +22,8 @@ import treadle.formats
 from treadle.errors import ScheduleError
 from treadle.formats.judgement import Check, Judgement, Terms
 from treadle.formats.options import TextOptions, given_options, spelt
+from treadle.plug_ins import find_plug_ins, load_plug_in
+from treadle.refusal import Refusal
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -201,26 +203,15 @@ def _own() -> Mapping[str, Format]:
 @cache
 def _plug_ins() -> Mapping[str, tuple[EntryPoint, ...]]:
     """Formats that installed packages name, not yet loaded; none that has the name of one of ours."""
-    from importlib.metadata import entry_points  # here, because it takes longer to load than the table
-
-    found: dict[str, list[EntryPoint]] = {}
-    for entry in entry_points(group=GROUP):
-        if entry.name not in _own():
-            found.setdefault(entry.name, []).append(entry)
-    return MappingProxyType({name: tuple(entries) for name, entries in found.items()})
+    return find_plug_ins(GROUP, taken=_own())
 
 
 def _plugged(name: str) -> Format:
     """The record that a plug-in names; ScheduleError, in one line, if it is broken."""
     entry, *others = _plug_ins()[name]
-    if others:
-        values = ", ".join(one.value for one in (entry, *others))
-        raise ScheduleError(f"format {name}: several plug-ins have that name ({values})")
-    try:
-        record = entry.load()
-    except Exception as error:
-        what = f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
-        raise ScheduleError(f"format {name}: its plug-in {entry.value} cannot be loaded ({what})") from None
+    record = load_plug_in(entry, *others)
+    if isinstance(record, Refusal):
+        raise ScheduleError(f"format {name}: {record}")
     if not isinstance(record, Format) or record.name != name:
         raise ScheduleError(f"format {name}: its plug-in {entry.value} is no record of that name")
     return register_format(record)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.errors import FormatError
 from treadle.planning.problem import Problem
+from treadle.plug_ins import find_plug_ins
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.synthesis.scheduler import (
     TABLE,
@@ -270,10 +271,9 @@ def _read_ours() -> None:
 @cache
 def plug_in_faults() -> tuple[str, ...]:
     """Load the plug-ins; a line for each that cannot be, naming its distribution."""
-    from importlib.metadata import entry_points  # takes longer to load than most commands need it
-
     _read_ours()
-    return tuple(fault for entry in entry_points(group=ENTRY_POINTS) if (fault := _loaded(entry)))
+    entries = [entry for same in find_plug_ins(ENTRY_POINTS).values() for entry in same]
+    return tuple(fault for entry in entries if (fault := _loaded(entry)))
 
 
 def _loaded(entry: EntryPoint) -> str:

@@ -13,6 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from treadle.errors import TopologyError
+from treadle.plug_ins import find_plug_ins, load_plug_in
+from treadle.refusal import Refusal
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -81,21 +83,17 @@ def platforms() -> Mapping[str, Platform]:
 
 
 @cache
-def plug_ins() -> Mapping[str, EntryPoint]:
+def plug_ins() -> Mapping[str, tuple[EntryPoint, ...]]:
     """Names that installed packages bring, not yet loaded."""
-    from importlib.metadata import entry_points  # here, because it takes long to load
-
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    return find_plug_ins(GROUP)
 
 
 def plugged(name: str) -> Platform:
     """A platform that an installed package brings; TopologyError, in one line, if that is broken."""
-    entry = plug_ins()[name]
-    try:
-        entry.load()
-    except Exception as error:
-        what = f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
-        raise TopologyError(f"platform {name}: its plug-in {entry.value} cannot be loaded ({what})") from None
+    entry, *others = plug_ins()[name]
+    loaded = load_plug_in(entry, *others)
+    if isinstance(loaded, Refusal):
+        raise TopologyError(f"platform {name}: {loaded}")
     if name not in _platforms:
         raise TopologyError(f"platform {name}: its plug-in {entry.value} declares no platform of that name")
     return _platforms[name]
