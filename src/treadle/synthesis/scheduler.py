@@ -54,7 +54,7 @@ class Scheduler:
     function : callable or str
         ``function(topology, collective)``, with the options that it heeds by keyword where they were asked
         for; returns a schedule of `form`, raises ScheduleError or InfeasibleError where it cannot serve the
-        problem. A parameter called ``watch`` gets progress and deadline (`synthesis.watch.Watch`), one called
+        problem. A parameter called ``watch`` gets progress and deadline (`treadle.watch.Watch`), one called
         ``bound`` the bound if it is known already. As text: ``package.module:name``.
     needs : tuple of callable
         What must hold besides. Not all that a function refuses can be told without running it.

@@ -24,7 +24,7 @@ class PieceEdges:
     parent, child : arrays of int64
         The children that the edge joins.
     path, first, last : arrays of int64
-        As of `treadle.schedules.factored.TreeRows`.
+        As of `treadle.schedules.factored.PieceRows`.
     """
 
     root: Int64Array

@@ -2,8 +2,8 @@
 
 A plan may be a thousandth of what it stands for, so a file's own length says nothing. What is counted here is
 the most that reading and verifying need at one time, in bytes for each value of each column: the array, and
-whatever the constructors and the verifier put beside it. `tests/schedules/test_plan_memory.py` measures that
-they never need more.
+whatever the constructors and the verifier put beside it. `tests/schedules/plan_files/test_plan_memory.py`
+measures that they never need more.
 """
 
 from __future__ import annotations
