@@ -15,7 +15,7 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.formats.request import TextRequest, Written
 from treadle.schedules.alltoall.routes import RouteSchedule
-from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.alltoall.timed_routes import routes_in
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
 
@@ -217,12 +217,6 @@ def write_xml(request: TextRequest) -> Written:
 
 
 def _written(request: TextRequest, emit: Callable[[Topology, Collective, RouteSchedule], str]) -> Written:
-    plan, schedule = request.plan, request.entry.schedule
-    if isinstance(schedule, TimedRoutes):
-        schedule = schedule.routes
-    if not isinstance(schedule, RouteSchedule):
-        raise ScheduleError(
-            f"the plan ({plan.algorithm}) has no routes; expected one of treadle solve --algorithm routes"
-        )
-    text = emit(plan.topology, plan.collective, schedule)
+    plan = request.plan
+    text = emit(plan.topology, plan.collective, routes_in(request.entry.schedule, plan.algorithm))
     return Written((("", text.encode()),))

@@ -8,7 +8,6 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Unpack
 
-from treadle.errors import ScheduleError
 from treadle.formats.format import find_format
 from treadle.formats.options import TextOptions
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
@@ -19,7 +18,7 @@ from treadle.planning.summary import exact_text, problem_summary, route_shape
 from treadle.planning.writing.lower import lower_verified
 from treadle.planning.writing.lowered import Lowered
 from treadle.schedules.alltoall.routes import RouteSchedule
-from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.alltoall.timed_routes import TimedRoutes, routes_in
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
@@ -62,7 +61,7 @@ class RoutesResult:
     @property
     def schedule(self) -> RouteSchedule:
         """The routes, without their rounds if they have any."""
-        return _routes_in(self.plan)
+        return routes_in(self.plan.entries[-1].schedule, self.plan.algorithm)
 
     @property
     def algbw(self) -> Fraction:
@@ -135,24 +134,13 @@ def routes_of(plan: Plan) -> RoutesResult:
     UnverifiedPlanError
         If the plan's schedules or claims are false.
     """
-    _routes_in(plan)
+    routes_in(plan.entries[-1].schedule, plan.algorithm)
     result = verify(plan)
     if not result.is_ok:
         raise UnverifiedPlanError(result)
     rounds = isinstance(plan.entries[-1].schedule, TimedRoutes)
     notes = ("the plan's rounds are not part of such files",) if rounds else ()
     return RoutesResult(plan, result.report, notes=notes)
-
-
-def _routes_in(plan: Plan) -> RouteSchedule:
-    schedule = plan.entries[-1].schedule
-    if isinstance(schedule, TimedRoutes):
-        return schedule.routes
-    if not isinstance(schedule, RouteSchedule):
-        raise ScheduleError(
-            f"the plan ({plan.algorithm}) has no routes; expected one of treadle solve --algorithm routes"
-        )
-    return schedule
 
 
 def routes_text(result: RoutesResult, form: RouteFormat) -> str:

@@ -74,3 +74,20 @@ class TimedRoutes(FrozenArrays):
 
     def __repr__(self) -> str:
         return f"<TimedRoutes: {self.n_rounds} rounds, {len(self.path)} chunks of {self.routes!r}>"
+
+
+def routes_in(schedule: object, algorithm: str) -> RouteSchedule:
+    """The routes of a schedule, with or without rounds.
+
+    Raises
+    ------
+    ScheduleError
+        If it has none; `algorithm`, which made it, is named.
+    """
+    routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
+    if not isinstance(routes, RouteSchedule):
+        raise ScheduleError(
+            f"the plan ({algorithm}) has no routes; expected one of treadle solve FABRIC alltoall "
+            f"--algorithm routes"
+        )
+    return routes
