@@ -15,9 +15,11 @@ import pytest
 
 import treadle
 import treadle.formats
+import treadle.topologies.readers
 from treadle.cli.application import _ROOM
 from treadle.formats.format import Format, own_formats
 from treadle.planning.solving.schedulers import schedulers
+from treadle.topologies.readers.reader import topology_formats
 
 PACKAGE = Path(treadle.__file__).parent
 
@@ -238,16 +240,21 @@ def module_name(path: Path) -> str:
 
 
 def loaded_by_name() -> set[str]:
-    """Modules that tables name: those of commands, schedulers and formats."""
+    """Modules that tables name: those of commands, schedulers, formats and readers."""
     functions = [record.function for record in schedulers(plug_ins=False)]
     functions += [call for record in own_formats() for call in (record.write, record.read, record.judge)]
+    functions += [record.read for record in topology_formats()]
     tables = {
         call.partition(":")[0] if isinstance(call, str) else call.__module__
         for call in functions
         if call is not None
     }
     commands = {f"treadle.cli.{room}.{name}" for name, room in _ROOM.items()}
-    records = {f"treadle.formats.{module.name}" for module in pkgutil.iter_modules(treadle.formats.__path__)}
+    records = {
+        f"{place.__name__}.{module.name}"
+        for place in (treadle.formats, treadle.topologies.readers)
+        for module in pkgutil.iter_modules(place.__path__)
+    }
     return tables | commands | records
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from treadle.planning.designing.fabric_values import FabricFacts as FabricFacts
     from treadle.planning.designing.fabric_values import FactLimits as FactLimits
     from treadle.planning.designing.fabric_values import SizeBounds as SizeBounds
+    from treadle.planning.importing import import_options as import_options
+    from treadle.planning.importing import import_topology as import_topology
     from treadle.planning.judging.point_to_point import Shortfall as Shortfall
     from treadle.planning.judging.verification import UnverifiedPlanError as UnverifiedPlanError
     from treadle.planning.judging.verification import VerifyResult as VerifyResult
@@ -138,6 +140,7 @@ else:
                 "describe_fabric",
             ),
             "treadle.planning.designing.fabric_facts": ("fabric_summary",),
+            "treadle.planning.importing": ("import_options", "import_topology"),
             "treadle.planning.writing.lower": (
                 "FriendlierTrees",
                 "Loading",

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from treadle.errors import FormatError
-from treadle.topologies import files
+from treadle.topologies.readers.imported import ImportOptions, spelt
+from treadle.topologies.readers.reader import read_topology
 from treadle.topologies.registry import call_signature, catalogue
 from treadle.topologies.topology import Topology
 from treadle.units import parse_bandwidth, parse_time_ns
@@ -35,7 +36,7 @@ _TYPE_WORDS: Mapping[type, str] = MappingProxyType(
 )
 
 
-def parse(text: str, *, format: str | None = None) -> Topology:
+def parse(text: str, *, format: str | None = None, options: ImportOptions | None = None) -> Topology:
     """The fabric that `text` names: a catalogue expression, or the path of a file.
 
     Parameters
@@ -46,7 +47,9 @@ def parse(text: str, *, format: str | None = None) -> Topology:
         catalogue calls; a bandwidth or latency is a string with a unit: ``bandwidth="25GB/s"``.
         A catalogue name wins over a file of that name; write ``./name`` for the file.
     format : str, optional
-        ``"json"`` reads `text` as the path of a file in that format, whatever it looks like.
+        Reads `text` as the path of a file in that format (`readers.reader`), whatever it looks like.
+    options : ImportOptions, optional
+        What a file of others does not say.
 
     Returns
     -------
@@ -66,11 +69,11 @@ def parse(text: str, *, format: str | None = None) -> Topology:
     <Topology dgx_a100(2): 16 compute, 20 switches, 96 links>
     """
     if format is not None:
-        if format not in _FORMATS:
-            raise FormatError(f"format {format!r} is unknown; expected one of: {', '.join(_FORMATS)}")
-        return _FORMATS[format](text)
+        return read_topology(text, format=format, options=options).topology
     expression = _as_expression(text)
     if expression is not None:
+        if options is not None and options.given():
+            raise FormatError(f"{spelt(options.given()[0])} is for files; {text[:80]!r} is of the catalogue")
         if len(expression) > MAX_TEXT:
             raise FormatError(f"expression of {len(expression)} characters; at most {MAX_TEXT} are read")
         return _Evaluation(expression).run()
@@ -82,7 +85,7 @@ def parse(text: str, *, format: str | None = None) -> Topology:
             f"topology {shown!r}: neither a file nor a catalogue name{_hint(text.partition(':')[0])}; "
             f"'treadle topology list' shows the catalogue"
         )
-    return files.load_topology(text)
+    return read_topology(text, options=options).topology
 
 
 def _exists(path: str) -> bool:
@@ -91,9 +94,6 @@ def _exists(path: str) -> bool:
         return Path(path).exists()
     except (OSError, ValueError):
         return False
-
-
-_FORMATS: Mapping[str, Callable[[str], Topology]] = MappingProxyType({"json": files.load_topology})
 
 
 def _as_expression(text: str) -> str | None:

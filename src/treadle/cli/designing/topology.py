@@ -37,7 +37,9 @@ app = typer.Typer(help="The catalogue of fabrics; one fabric in detail; its JSON
 TopologyArgument = Annotated[
     str, typer.Argument(metavar="TOPOLOGY", help="A catalogue expression such as dgx_a100:2, or a file.")
 ]
-FormatOption = Annotated[str | None, typer.Option("--format", help="Format of a topology file: json.")]
+FormatOption = Annotated[
+    str | None, typer.Option("--format", help="Format of a file, where its content does not tell it.")
+]
 
 
 @app.command("list", cls=Command)

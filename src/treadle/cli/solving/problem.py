@@ -40,7 +40,9 @@ DemandsOption = Annotated[
     Path | None,
     typer.Option(help="What each rank has for each in an all-to-all: a CSV or JSON matrix.", metavar="FILE"),
 ]
-FormatOption = Annotated[str | None, typer.Option("--format", help="Format of a topology file: json.")]
+FormatOption = Annotated[
+    str | None, typer.Option("--format", help="Format of a file, where its content does not tell it.")
+]
 
 
 def problem_options(

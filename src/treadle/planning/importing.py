@@ -1,0 +1,54 @@
+"""A fabric from a file of others: what the file says, and what its user adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Unpack
+
+from treadle.errors import FormatError
+from treadle.topologies.readers.imported import (
+    Imported,
+    ImportKeywords,
+    ImportOptions,
+    LinkSpeeds,
+    PcieDetail,
+    spelt,
+)
+from treadle.topologies.readers.reader import read_topology
+
+
+def import_topology(
+    path: str | Path, *, format: str | None = None, **keywords: Unpack[ImportKeywords]
+) -> Imported:
+    """Read a fabric from a file of any known format, and say what was recognised in it.
+
+    Parameters
+    ----------
+    path : str or Path
+    format : str, optional
+        Name of the format; default: told by the file's content.
+    **keywords
+        What the file does not say: see `treadle.topologies.readers.imported.ImportOptions`.
+
+    Raises
+    ------
+    FormatError
+        If the file is malformed, or does not say all; then the message names the option that does.
+    """
+    return read_topology(path, format=format, options=import_options(**keywords))
+
+
+def import_options(**keywords: Unpack[ImportKeywords]) -> ImportOptions:
+    """Options from what was typed; FormatError for a number below 1 or a word that is none of an option's."""
+    values: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
+    for name, kind in (("links", LinkSpeeds), ("pcie", PcieDetail)):
+        if name in values:
+            try:
+                values[name] = kind(str(values[name]))
+            except ValueError:
+                known = " or ".join(kind)
+                raise FormatError(f"{spelt(name)} {str(values[name])[:40]!r}: expected {known}") from None
+    for name in ("boxes", "nic_bandwidth", "bandwidth", "chunk_size"):
+        if name in values and (not isinstance(values[name], int) or values[name] < 1):
+            raise FormatError(f"{spelt(name)}: expected at least 1, found {values[name]}")
+    return ImportOptions(**values)

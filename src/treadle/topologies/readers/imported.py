@@ -1,0 +1,160 @@
+"""What a reader makes of a file: the fabric, and what it recognised, took for granted and doubted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypedDict
+
+from treadle.errors import FormatError
+from treadle.topologies.topology import Topology
+
+
+class LinkSpeeds(StrEnum):
+    """Which speeds links of a known kind are given."""
+
+    NOMINAL = "nominal"
+    LIBRARY = "library"
+
+
+class PcieDetail(StrEnum):
+    """How much of a PCIe tree becomes part of the fabric.
+
+    `NEAR`: from GPUs over the lowest switch that they share with a NIC to that NIC. `FULL`: all of it.
+    """
+
+    NEAR = "near"
+    FULL = "full"
+
+
+class ImportKeywords(TypedDict, total=False):
+    """Keyword arguments of `treadle.planning.import_topology`; fields of `ImportOptions`."""
+
+    boxes: int | None
+    network: str | None
+    nic_bandwidth: int | None
+    gpu: str | None
+    links: LinkSpeeds | str | None
+    pcie: PcieDetail | str | None
+    nics: str | None
+    bandwidth: int | None
+    oversubscription: str | None
+    chunk_size: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions:
+    """What a file does not say of its fabric and the user adds; None where nothing was said.
+
+    Parameters
+    ----------
+    boxes : int, optional
+        How many such boxes there are.
+    network : str, optional
+        What joins them: ``one-switch``, ``rail``, ``rails:K``, ``leaf-spine:L,S[,over]``.
+    nic_bandwidth : int, optional
+        Of a network card, bytes/s in each direction.
+    gpu : str, optional
+        Model of the GPUs, such as ``h100``.
+    links : LinkSpeeds, optional
+        Nominal speeds (the default) or those of the vendor's library.
+    pcie : PcieDetail, optional
+    nics : str, optional
+        The NICs that are used: names with commas between, or ``all``.
+    bandwidth : int, optional
+        Of links that have none, bytes/s.
+    oversubscription : str, optional
+        Of a tree of switches, as ``8:1``.
+    chunk_size : int, optional
+        Bytes for which a file's costs hold.
+    """
+
+    boxes: int | None = None
+    network: str | None = None
+    nic_bandwidth: int | None = None
+    gpu: str | None = None
+    links: LinkSpeeds | None = None
+    pcie: PcieDetail | None = None
+    nics: str | None = None
+    bandwidth: int | None = None
+    oversubscription: str | None = None
+    chunk_size: int | None = None
+
+    def given(self) -> tuple[str, ...]:
+        """Fields that say something."""
+        return tuple(one.name for one in fields(self) if getattr(self, one.name) is not None)
+
+
+def spelt(option: str) -> str:
+    """An option as the command line writes it."""
+    return f"--{option.replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about a file that its user should know.
+
+    Parameters
+    ----------
+    text : str
+        One line.
+    place : str
+        Where in the file: a line, an element, a key; "" for all of it.
+    """
+
+    text: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}" if self.place else self.text
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A fabric that a file describes.
+
+    Parameters
+    ----------
+    topology : Topology
+    format : str
+        Name of the reader.
+    recognised : mapping of str to str
+        What was found, by subject: GPUs, NICs, switches, speeds, rank order, pairs of GPU and NIC.
+    defaulted : tuple of Finding
+        Figures that the file does not hold and that are known otherwise, with their source.
+    warnings : tuple of Finding
+        What was left out or contradicts itself.
+    """
+
+    topology: Topology
+    format: str
+    recognised: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    defaulted: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A file's text on its way into a reader.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        Path as typed, for messages.
+    """
+
+    text: str
+    name: str
+
+    @property
+    def stem(self) -> str:
+        """The file's name without folder and suffix: what the fabric is called where the file has no name."""
+        return Path(self.name).stem
+
+    def error(self, message: str, *, line: int | None = None, column: int | None = None) -> FormatError:
+        """A FormatError that names the file and, if known, the place in it."""
+        return FormatError(message, source=self.name, line=line, column=column)

@@ -1,0 +1,141 @@
+"""Formats that fabrics are read from: one record each, and the table of them.
+
+Ours are declared in `FORMATS` of the rooms beside this module. A text is told by how it begins; a record
+whose texts cannot be told (`tells` is None) is used when it is named, or by its extension. All functions are
+loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+
+import treadle.topologies.readers
+from treadle.errors import FormatError
+from treadle.topologies.files import read_text
+from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText, spelt
+
+MAX_IMPORT_BYTES = 8 * 2**20
+"""Largest file of others that is read."""
+HEAD_CHARACTERS = 16384
+"""How much of a text `tells` sees."""
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopologyFormat:
+    """One format of files that describe fabrics.
+
+    Parameters
+    ----------
+    name : str
+        As on the command line, after ``--format``.
+    title : str
+        As people call it.
+    read : str
+        ``module:function`` of ``function(source: SourceText, options: ImportOptions) -> Imported``, which
+        raises FormatError, naming the option that says what the file does not.
+    options : frozenset of str
+        Fields of ImportOptions that make a difference.
+    tells : callable, optional
+        Whether a text, by its first `HEAD_CHARACTERS`, is of this format. No two may claim the same text.
+    extensions : tuple of str
+        With their dots; for texts that nothing tells.
+    max_bytes : int
+        Largest file.
+    says, asks : str
+        For people: what such files say, and what has to be asked.
+    """
+
+    name: str
+    title: str
+    read: str
+    options: frozenset[str]
+    tells: Callable[[str], bool] | None = None
+    extensions: tuple[str, ...] = ()
+    max_bytes: int = MAX_IMPORT_BYTES
+    says: str = ""
+    asks: str = ""
+
+    def imported(self, source: SourceText, options: ImportOptions) -> Imported:
+        """What the format's reader makes of a text; FormatError for an option that means nothing here."""
+        for option in options.given():
+            if option not in self.options:
+                heeding = ", ".join(one.name for one in topology_formats() if option in one.options)
+                raise source.error(f"{spelt(option)} means nothing to {self.name}; it is for {heeding}")
+        module, _, name = self.read.partition(":")
+        read: Callable[[SourceText, ImportOptions], Imported] = getattr(import_module(module), name)
+        return read(source, options)
+
+
+@cache
+def _table() -> Mapping[str, TopologyFormat]:
+    """All records by name, in the order of their rooms."""
+    found: dict[str, TopologyFormat] = {}
+    place = treadle.topologies.readers
+    for module in pkgutil.iter_modules(place.__path__, f"{place.__name__}."):
+        if not module.ispkg:
+            continue
+        for record in getattr(import_module(module.name), "FORMATS", ()):
+            if record.name in found:
+                raise FormatError(f"format {record.name}: {module.name} declares it a second time")
+            found[record.name] = record
+    return MappingProxyType(found)
+
+
+def topology_formats() -> tuple[TopologyFormat, ...]:
+    """All formats that fabrics are read from."""
+    return tuple(_table().values())
+
+
+def read_topology(
+    path: str | Path, *, format: str | None = None, options: ImportOptions | None = None
+) -> Imported:
+    """Read a fabric from a file of any known format.
+
+    Parameters
+    ----------
+    path : str or Path
+        At most 8 MiB, Treadle's own JSON 256 MiB; UTF-8.
+    format : str, optional
+        Name of the format; default: told by content, then by extension.
+    options : ImportOptions, optional
+        What the file does not say.
+
+    Raises
+    ------
+    FormatError
+        If the file cannot be read, is of no known format or malformed, or does not say all; then the
+        message names the option that does.
+    """
+    name, table = str(path), _table()
+    if format is not None and format not in table:
+        raise FormatError(f"format {format[:40]!r} is unknown; expected one of: {', '.join(table)}")
+    most = max(record.max_bytes for record in table.values())
+    text = read_text(name, most).removeprefix(_BYTE_ORDER_MARK)
+    record = table[format] if format is not None else _told(name, text)
+    if len(text) > record.max_bytes:  # characters: never more than bytes
+        raise FormatError(
+            f"is larger than {record.max_bytes} bytes, the most that is read of {record.title}", source=name
+        )
+    return record.imported(SourceText(text, name), options or ImportOptions())
+
+
+def _told(name: str, text: str) -> TopologyFormat:
+    head = text[:HEAD_CHARACTERS]
+    for record in topology_formats():
+        if record.tells is not None and record.tells(head):
+            return record
+    suffix = Path(name).suffix.casefold()
+    for record in topology_formats():
+        if suffix in record.extensions:
+            return record
+    if head.lstrip()[:1] in ("{", "["):  # nobody's JSON: our reader says what is wrong with it
+        return _table()["json"]
+    known = ", ".join(_table())
+    raise FormatError(f"is of no known format; name one by --format: {known}", source=name)
