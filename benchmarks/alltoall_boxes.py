@@ -19,7 +19,7 @@ from treadle.synthesis.alltoall.steps.relays import Way
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.route_check import verify_routes
 
 FABRICS = (
     "dgx_a100(2)",

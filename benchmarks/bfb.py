@@ -29,7 +29,7 @@ from treadle.synthesis.steps.bfb import bfb_allgather, bfb_orbit, bfb_value, fin
 from treadle.synthesis.steps.bfb import circulant_graph as circulant_orbit
 from treadle.topologies import parse
 from treadle.topologies.moore import moore_steps
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 CASES = (
     ("hypercube(10)", "52.7"),

@@ -26,7 +26,7 @@ from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.exact import ExactResult, FreeRounds, SolverProcess, synthesise_exact
 from treadle.synthesis.steps.exact.bases import BASES, find_base
 from treadle.topologies import Topology, parse
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 SCCL = {
     "hypercube(2)": ("0.59", "0.64", "0.68", "0.72"),

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.finder.bases import least_circulant_diameter
+from treadle.finder.base_formulas import least_circulant_diameter
 from treadle.finder.construction import notation, summary_letters
 from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.tables import Tables, shipped_tables

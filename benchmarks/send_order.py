@@ -17,8 +17,8 @@ from pathlib import Path
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.simulation.options import SimulationOptions
 from treadle.simulation.simulate import simulate_graph
+from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import task_graph
 from treadle.units import format_size
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.simulation.options import Sharing, SimulationOptions
 from treadle.simulation.simgrid import simulate_with_simgrid
 from treadle.simulation.simulate import simulate_graph
+from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.tasks import task_graph
 
 SIZE_BYTES = 3 * 2**20

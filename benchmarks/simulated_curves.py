@@ -42,10 +42,10 @@ from curve_settings import (
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.schedules.plan import Plan
-from treadle.simulation.options import SimulationOptions
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import simulate_graph
-from treadle.simulation.sweep import MAX_AUTO_SLICES, MAX_AUTO_TASKS, best_slices
+from treadle.simulation.simulated_sizes import MAX_AUTO_SLICES, MAX_AUTO_TASKS, best_slices
+from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import TaskGraph, task_graph
 from treadle.synthesis.steps.baselines import best_chunk_count, double_binary_tree_time_s
 from treadle.topologies import parse

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 
 from treadle import planning
-from treadle.simulation.options import Sharing, SimulationOptions
 from treadle.simulation.simulate import simulate_graph
+from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.tasks import task_graph
 
 FABRIC = 'torus(8, 4, 4, bandwidth="25GB/s")'

@@ -22,9 +22,9 @@ from treadle import planning
 from treadle.errors import TreadleError
 from treadle.planning.measuring.testbed import emulate
 from treadle.program.program import Program
+from treadle.runtime.measured_sizes import measure
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import launch_environment, measure_mpi_c
-from treadle.runtime.sweep import measure
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.schedules.steps.steps import StepSchedule

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import TreadleError
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_text import execute_text
 from treadle.schedules.plan_files.archive import load_plan

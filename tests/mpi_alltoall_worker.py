@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from samples import exchange_samples as samples
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType
 from treadle.runtime.mpi import load_mpi, measure_mpi

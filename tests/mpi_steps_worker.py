@@ -9,7 +9,7 @@ from typing import Any
 
 from samples import exchange_samples, route_samples
 from samples import greedy_steps as samples
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.program.message_levels import dataflow
 from treadle.program.passes import merge_levels
 from treadle.program.program import OperationKind, Program
@@ -17,7 +17,7 @@ from treadle.runtime.data import ElementType
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_rank import PreparedRank, RankExecution
 from treadle.schedules.collective import SPANNING_KINDS
-from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
+from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 
 SIZES = [0, 4, 36, 4096, 50_000]
 

@@ -7,11 +7,20 @@ from collections import Counter
 from pathlib import Path
 
 from places import ROOT
+from treadle.cli.application import _ROOM
 
 MOST_FILES = 22
 """In a folder."""
 MOST_LINES = 450
 """In a file."""
+RECURRING = {
+    "writer": "each format's room has its writer, reader, judges and loading notes",
+    "reader": "as writer; and of topologies, the record of what reads a fabric",
+    "judge": "as writer",
+    "judge_text": "as writer: of formats that are judged file by file, the part that opens them",
+    "loading": "as writer; and of formats, the value that they answer with",
+}
+"""Names of modules that say which part of a contract stands there, so that they recur; and why."""
 SUFFIXES = {".py", ".pyi", ".cpp", ".hpp", ".c", ".h"}
 
 
@@ -46,3 +55,12 @@ def test_each_class_has_a_name_of_its_own() -> None:
     )
     assert len(found) > 200
     assert not {name for name, count in found.items() if count > 1}
+
+
+def test_each_module_has_a_name_of_its_own() -> None:
+    """A command's module has the name that users type, which may be that of what does its work."""
+    package = ROOT / "src" / "treadle"
+    commands = {package / "cli" / room / f"{name.replace('-', '_')}.py" for name, room in _ROOM.items()}
+    found = Counter(path.stem for path in package.rglob("*.py") if path not in commands)
+    assert len(found) > 300
+    assert {name for name, count in found.items() if count > 1} - {"__init__"} == set(RECURRING)

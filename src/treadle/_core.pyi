@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.simulation.core_values import FluidArrays, TaskArrays
-from treadle.synthesis.core_values.flows import (
+from treadle.synthesis.core_values.flow_values import (
     Annealing,
     ClimbProblem,
     FlowOptions,
@@ -19,8 +19,8 @@ from treadle.synthesis.core_values.flows import (
     PathProgram,
 )
 from treadle.synthesis.core_values.integers import Wide, WideArray
-from treadle.synthesis.core_values.steps import InLinks
-from treadle.synthesis.core_values.trees import (
+from treadle.synthesis.core_values.step_values import InLinks
+from treadle.synthesis.core_values.tree_values import (
     Arcs,
     BorderMembers,
     EdgePaths,

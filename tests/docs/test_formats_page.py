@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from treadle.cli.main import main
-from treadle.formats.msccl.blocks import LIMITS
+from treadle.formats.msccl.block_assignment import LIMITS
 from treadle.formats.msccl.profile import Profile
 from treadle.planning import own_formats
 

@@ -42,7 +42,7 @@ from treadle.topologies.distances import diameter
 from treadle.topologies.moore import is_moore_optimal
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.expansions import line_graph
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 BASES = [
     *("complete(2)", "complete(3)", "complete(5)", "complete_bipartite(3, 3)", "hamming(2, 3)"),

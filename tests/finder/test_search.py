@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from treadle.finder.bases import bandwidth_optimal
+from treadle.finder.base_formulas import bandwidth_optimal
 from treadle.finder.build import build
 from treadle.finder.construction import Base, DegreeExpansion, Parallel, ScheduleMethod, expression, notation
 from treadle.finder.measure import measured_options

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from tools.finder.base_figures import DEGREES, JELLYFISH_SEED, MAX_NODES
 
-from treadle.finder.bases import closed_form_bases
+from treadle.finder.base_formulas import closed_form_bases
 from treadle.finder.construction import Base, ScheduleMethod
 from treadle.finder.measure import figures_of
 from treadle.finder.tables import shipped_tables

@@ -26,7 +26,7 @@ from treadle.planning import (
     solve,
     verify,
 )
-from treadle.planning.solving import forests, generation
+from treadle.planning.solving import forestcoll, generation
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.schedules.plan import PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule
@@ -123,7 +123,7 @@ def test_a_late_allreduce_keeps_its_two_phases(monkeypatch: pytest.MonkeyPatch) 
     def past(*problem: Any, watch: Watch, **others: Any) -> Any:
         return solve_allreduce(*problem, watch=Watch(None, 0.0), **others)
 
-    monkeypatch.setattr(forests.allreduce, "solve_allreduce", past)
+    monkeypatch.setattr(forestcoll.allreduce, "solve_allreduce", past)
     result = solve("dgx_a100:2", "allreduce", time_limit_s=60)
     assert result.is_late
     assert result.report.is_ok

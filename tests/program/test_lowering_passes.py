@@ -24,7 +24,7 @@ from treadle.program.passes import (
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.program.steps.exchange_lowering import lower_exchange
 from treadle.program.trees.forest_program import lower
-from treadle.runtime.sweep import measure
+from treadle.runtime.measured_sizes import measure
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.topologies.catalogue.graphs import torus
 

@@ -13,7 +13,7 @@ from samples import exchange_samples, greedy_steps
 from samples.program_cases import random_case
 from samples.runtime_programs import exchange, random_program
 from treadle.planning import program_of, solve
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.program.message_levels import continues, dataflow, needs_copy, stands_alone
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.runtime.order import match_messages

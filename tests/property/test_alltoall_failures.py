@@ -24,8 +24,8 @@ from treadle.topologies import parse
 from treadle.topologies.properties import are_ranks_connected
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_failed_links
-from treadle.verification.alltoall.exchange import verify_exchange
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.alltoall.exchange_check import verify_exchange
+from treadle.verification.routes.route_check import verify_routes
 
 PUNCTURED = [
     "punctured(torus(3, 3, 3), links=3, seed=1)",

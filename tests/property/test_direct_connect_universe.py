@@ -23,7 +23,7 @@ from treadle.topologies import (
     is_regular,
     unreachable_pair,
 )
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 from treadle.verification.violations import Report
 
 ALLGATHER, REDUCE_SCATTER, ALLREDUCE = (

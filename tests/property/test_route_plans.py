@@ -17,7 +17,7 @@ from treadle import planning
 from treadle.errors import InfeasibleError
 from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes

@@ -14,7 +14,7 @@ import pytest
 
 from samples.step_samples import sends_of
 from samples.table import STEP_BASELINES
-from treadle.finder.bases import least_circulant_diameter
+from treadle.finder.base_formulas import least_circulant_diameter
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import runtime_s, t_b
 from treadle.schedules.steps.steps import StepSchedule
@@ -29,7 +29,7 @@ from treadle.topologies import parse
 from treadle.topologies.distances import all_to_all_bound, diameter, eccentricities
 from treadle.topologies.moore import bandwidth_optimum
 from treadle.topologies.topology import Topology
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 ALPHA_S = 10e-6
 SIZE = 2**20

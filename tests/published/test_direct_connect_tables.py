@@ -38,7 +38,7 @@ from treadle.topologies import parse
 from treadle.topologies.distances import diameter
 from treadle.topologies.moore import is_moore_optimal, moore_steps
 from treadle.topologies.topology import Topology
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 ALPHA_US = 10
 MEGABYTE_US = 2**20 * 8 / 100e3

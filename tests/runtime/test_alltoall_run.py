@@ -9,11 +9,11 @@ import pytest
 
 from samples import exchange_samples as samples
 from treadle.errors import ScheduleError
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType, expected
 from treadle.runtime.in_process import execute
-from treadle.runtime.sweep import measure
+from treadle.runtime.measured_sizes import measure
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.alltoall.steps.time_stepped import time_stepped_flow
 from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange

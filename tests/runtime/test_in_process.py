@@ -12,7 +12,7 @@ from treadle.errors import MemoryLimitError, MissingDependencyError, ScheduleErr
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.runtime.data import ElementType, Reduction, expected, make_pattern, numpy_dtype
 from treadle.runtime.in_process import Execution, PreparedProgram, execute
-from treadle.runtime.sweep import measure
+from treadle.runtime.measured_sizes import measure
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 
 SEND, RECEIVE = OperationKind.SEND, OperationKind.RECEIVE

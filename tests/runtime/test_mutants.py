@@ -18,6 +18,7 @@ from treadle import planning
 from treadle.errors import ScheduleError
 from treadle.program.program import Program
 from treadle.program.program_text import program_text
+from treadle.runtime.measured_sizes import measure
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import (
     interpreter_arguments,
@@ -27,7 +28,6 @@ from treadle.runtime.mpi_c import (
     run_interpreter,
     written_program,
 )
-from treadle.runtime.sweep import measure
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.simulation.simgrid import simulate_with_simgrid

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from samples import route_samples as samples
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType, expected
 from treadle.runtime.in_process import execute
-from treadle.runtime.sweep import measure
-from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
+from treadle.runtime.measured_sizes import measure
+from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.topologies import parse
 
 SIZES = [0, 4, 52, 1000, 2**15 + 12]

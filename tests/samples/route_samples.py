@@ -19,8 +19,8 @@ from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.synthesis.alltoall.baselines import with_layers
+from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
-from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 

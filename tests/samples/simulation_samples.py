@@ -9,7 +9,7 @@ from fractions import Fraction
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 from treadle.simulation.clock import TimedGraph
-from treadle.simulation.options import Sharing
+from treadle.simulation.simulation_options import Sharing
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 RATE = 10**9

@@ -20,9 +20,9 @@ from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleErro
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.program.program_text import program_text
 from treadle.schedules.collective import CollectiveKind
-from treadle.simulation.options import Sharing, SimulationOptions
 from treadle.simulation.simgrid import find_simgrid, platform_xml, simulate_with_simgrid
 from treadle.simulation.simulate import simulate_program
+from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 needs_simgrid = pytest.mark.skipif(

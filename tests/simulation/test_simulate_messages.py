@@ -11,13 +11,13 @@ import pytest
 from samples.program_cases import random_case
 from samples.simulation_samples import chain, messages, relay, slow_times, star
 from treadle.errors import ScheduleError
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.program.program import Operation, OperationKind, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest_cost import link_loads
 from treadle.simulation.clock import timed_graph
-from treadle.simulation.options import Forwarding, LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.simulate import simulate_graph, simulate_program
+from treadle.simulation.simulation_options import Forwarding, LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.tasks import task_graph
 
 NS = Fraction(1, 10**9)

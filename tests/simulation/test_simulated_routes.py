@@ -6,7 +6,7 @@ import pytest
 
 from treadle import planning
 from treadle.schedules.alltoall.route_cost import route_runtime
-from treadle.simulation.options import SimulationOptions
+from treadle.simulation.simulation_options import SimulationOptions
 
 FABRIC = 'torus(3, 3, bandwidth="10GB/s", latency="500ns")'
 

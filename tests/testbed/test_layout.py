@@ -4,7 +4,7 @@ import pytest
 
 from treadle.errors import ScheduleError, TopologyError
 from treadle.planning import solve
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.testbed.layout import burst_bytes, check_paths, link_rates, make_layout, set_up_commands
 from treadle.topologies import parse
 from treadle.topologies.topology import TopologyBuilder

@@ -91,7 +91,7 @@ def test_faults_of_every_kind_are_found_in_their_places() -> None:
         "units.py",
         "arrays.py",
         "topologies/transforms/changes.py",
-        "synthesis/trees/allreduce/solve.py",
+        "synthesis/trees/allreduce/allreduce_forests.py",
         "lazy.py",
     ],
 )
@@ -152,7 +152,7 @@ def test_faults_are_dealt_out_by_size_and_drawn_by_seed() -> None:
 
 
 def test_the_fault_that_once_survived_is_among_them() -> None:
-    path = "src/treadle/synthesis/trees/allreduce/solve.py"
+    path = "src/treadle/synthesis/trees/allreduce/allreduce_forests.py"
     source = (ROOT / path).read_text(encoding="utf-8")
     assert any("free.rate + network.unit" in mutant.applied(source) for mutant in all_mutants(path, source))
 
@@ -235,7 +235,7 @@ def test_tests_that_run_a_block_come_first_and_keep_the_budget(tmp_path: Path) -
 
 
 def test_mirrored_folders() -> None:
-    assert mirrored("src/treadle/synthesis/trees/allreduce/solve.py") == "tests/synthesis/"
+    assert mirrored("src/treadle/synthesis/trees/allreduce/allreduce_forests.py") == "tests/synthesis/"
     assert mirrored("src/treadle/units.py") == "tests/"
 
 

@@ -1,4 +1,4 @@
-// Paths that climb orders of the links: treadle/synthesis/core_values/flows.py.
+// Paths that climb orders of the links: treadle/synthesis/core_values/flow_values.py.
 #include "bindings/arrays.hpp"
 #include "flows/climbing.hpp"
 

@@ -1,4 +1,4 @@
-// Concurrent flows, and the linear program of weighted paths: treadle/synthesis/core_values/flows.py.
+// Concurrent flows, and the linear program of weighted paths: treadle/synthesis/core_values/flow_values.py.
 #include "bindings/arrays.hpp"
 #include "flows/concurrent_flow.hpp"
 #include "flows/path_simplex.hpp"

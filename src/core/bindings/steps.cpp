@@ -1,4 +1,4 @@
-// Breadth-first broadcast: treadle/synthesis/core_values/steps.py.
+// Breadth-first broadcast: treadle/synthesis/core_values/step_values.py.
 #include "bindings/arrays.hpp"
 #include "steps/bfb.hpp"
 

@@ -1,4 +1,4 @@
-// Graphs and trees at the boundary: treadle/synthesis/core_values/trees.py, in the order of its fields.
+// Graphs and trees at the boundary: treadle/synthesis/core_values/tree_values.py, in the order of its fields.
 #pragma once
 #include <utility>
 

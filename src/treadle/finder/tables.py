@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from math import lcm
 
-from treadle.finder.bases import closed_form_bases
+from treadle.finder.base_formulas import closed_form_bases
 from treadle.finder.construction import Base, LineGraph, ScheduleMethod
 from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import treadle.formats
 from treadle.errors import ScheduleError
 from treadle.formats.judgement import Check, Judgement, Terms
-from treadle.formats.options import TextOptions, given_options, spelt
+from treadle.formats.text_options import TextOptions, given_options, spelt
 from treadle.plug_ins import find_plug_ins, load_plug_in
 from treadle.refusal import Refusal
 

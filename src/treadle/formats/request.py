@@ -8,11 +8,11 @@ from fractions import Fraction
 
 from treadle.errors import ScheduleError
 from treadle.formats.msccl.profile import Profile
-from treadle.formats.options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions
-from treadle.formats.selection.grids import Grid, choose_grid, regrid
+from treadle.formats.selection.chunk_counts import Grid, choose_grid, regrid
 from treadle.formats.selection.served import Selector
 from treadle.formats.text_arguments import has_equal_shards
-from treadle.program.lower import lower as lower_schedule
+from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions
+from treadle.program.any_schedule import lower as lower_schedule
 from treadle.program.passes import replicate
 from treadle.program.program import Program
 from treadle.program.trees.forest_program import lower as lower_trees

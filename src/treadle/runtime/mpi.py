@@ -22,9 +22,9 @@ from treadle.runtime.data import (
     numpy_dtype,
     poison,
 )
+from treadle.runtime.measured_sizes import SweepRow, make_row
 from treadle.runtime.memory import count_wrong, fill_input
 from treadle.runtime.mpi_rank import SLICE_BYTES, PreparedRank, RankExecution
-from treadle.runtime.sweep import SweepRow, make_row
 from treadle.schedules.collective import CollectiveKind
 
 _OUT_OF_MEMORY = "out of memory"
@@ -78,7 +78,7 @@ def measure_mpi(
     program : Program
         The same in every process.
     sizes, element, reduction, iterations, warmup, budget_s, seed, on_row
-        As `treadle.runtime.sweep.measure`; `on_row` is called at rank 0 only.
+        As `treadle.runtime.measured_sizes.measure`; `on_row` is called at rank 0 only.
     slice_bytes : int
         Largest message, more or less: larger chunks go in slices, so that the hops of a tree overlap.
     with_reference : bool

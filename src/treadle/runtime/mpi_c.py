@@ -20,10 +20,10 @@ from treadle.program.passes import merge_levels
 from treadle.program.program import Program
 from treadle.program.program_text import program_text
 from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.measured_sizes import SweepRow, make_row
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
 from treadle.runtime.order import check_extents, execution_order, match_messages
 from treadle.runtime.signals import signals_interrupt, signals_wait
-from treadle.runtime.sweep import SweepRow, make_row
 
 SLICE_BYTES = 2**19
 """Default largest message: in slices of 128 KB, 64 MB take a quarter more time, because each message costs 2

@@ -11,7 +11,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.program.program import OperationKind
-from treadle.simulation.options import Forwarding, LatencyModel, SimulationOptions
+from treadle.simulation.simulation_options import Forwarding, LatencyModel, SimulationOptions
 from treadle.simulation.tasks import Follows, TaskGraph
 
 _NANOSECOND = Fraction(1, 10**9)

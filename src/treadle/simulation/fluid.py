@@ -12,8 +12,8 @@ from treadle.arrays import Int64Array, frozen, offsets_of
 from treadle.engine import core, run_watched
 from treadle.program.program import OperationKind
 from treadle.simulation.core_values import FluidArrays, FluidTimes
-from treadle.simulation.options import LatencyModel, SimulationOptions
 from treadle.simulation.result import Simulation
+from treadle.simulation.simulation_options import LatencyModel, SimulationOptions
 from treadle.simulation.stuck import deadlock_error
 from treadle.simulation.tasks import Follows, TaskGraph
 from treadle.watch import UNWATCHED, Watch

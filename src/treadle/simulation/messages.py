@@ -9,8 +9,8 @@ from treadle.engine import core, run_watched
 from treadle.errors import ScheduleError
 from treadle.simulation.clock import TimedGraph, timed_graph
 from treadle.simulation.core_values import TaskArrays, TaskTimes
-from treadle.simulation.options import Sharing, SimulationOptions
 from treadle.simulation.result import Simulation
+from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.stuck import deadlock_error
 from treadle.simulation.tasks import TaskGraph
 from treadle.watch import UNWATCHED, Watch

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
-from treadle.simulation.options import SimulationOptions
+from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import TaskGraph
 
 

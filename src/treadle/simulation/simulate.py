@@ -6,8 +6,8 @@ from treadle.errors import ScheduleError
 from treadle.program.program import Program
 from treadle.simulation.fluid import simulate_fluid
 from treadle.simulation.messages import simulate_messages
-from treadle.simulation.options import Sharing, SimulationOptions
 from treadle.simulation.result import Simulation
+from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.tasks import TaskGraph, task_graph
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch

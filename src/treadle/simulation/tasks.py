@@ -11,7 +11,7 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.order import describe, is_receive, match_messages
-from treadle.simulation.in_network import GroupCrossing, NetworkJoin, group_crossings, network_joins
+from treadle.simulation.switch_feeds import GroupCrossing, NetworkJoin, group_crossings, network_joins
 from treadle.topologies.topology import Topology
 
 

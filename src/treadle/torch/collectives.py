@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from treadle.schedules.collective import CollectiveKind
-from treadle.torch.engine import Engine, TensorCall
+from treadle.torch.group_engine import Engine, TensorCall
 from treadle.torch.reductions import TensorReduction
 
 

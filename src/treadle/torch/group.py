@@ -27,7 +27,7 @@ from torch.distributed import ReduceOp
 
 from treadle.torch import collectives
 from treadle.torch.collectives import are_alike, are_plain, joined
-from treadle.torch.engine import Engine, NoPlanError
+from treadle.torch.group_engine import Engine, NoPlanError
 from treadle.torch.plans import Membership
 from treadle.torch.reductions import TensorReduction, reduction_of
 from treadle.torch.settings import Settings

@@ -11,7 +11,7 @@ from torch._C._distributed_c10d import Store
 
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.planning.solving.plan_directory import PlanIndex, index_plans
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import PlanEntry
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan

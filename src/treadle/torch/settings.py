@@ -9,7 +9,7 @@ from pathlib import Path
 
 from treadle.errors import FormatError, TopologyError
 from treadle.planning import algorithm_names
-from treadle.runtime.sweep import parse_size
+from treadle.runtime.measured_sizes import parse_size
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology

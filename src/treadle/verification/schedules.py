@@ -21,14 +21,14 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
-from treadle.verification.alltoall.exchange import verify_exchange
+from treadle.verification.alltoall.exchange_check import verify_exchange
 from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
-from treadle.verification.factored.forests import verify_factored
+from treadle.verification.factored.factored_check import verify_factored
 from treadle.verification.loads import add_overloads, algbw_of
-from treadle.verification.routes.routes import verify_routes
-from treadle.verification.routes.timed_routes import verify_timed_routes
-from treadle.verification.steps.steps import verify_steps
-from treadle.verification.trees.forest import ForestCheck
+from treadle.verification.routes.round_check import verify_timed_routes
+from treadle.verification.routes.route_check import verify_routes
+from treadle.verification.steps.step_check import verify_steps
+from treadle.verification.trees.forest_check import ForestCheck
 from treadle.verification.violations import Findings, Report, Violation, ViolationKind
 
 __all__ = ["Report", "Violation", "ViolationKind", "verify", "verify_plan"]
@@ -75,9 +75,9 @@ def verify(
 
     Notes
     -----
-    What makes a step schedule correct is said at `treadle.verification.steps.steps.verify_steps`, and for an
-    all-to-all at `verify_exchange.verify_exchange` and, of routes, `verify_routes.verify_routes` and
-    `verify_timed_routes.verify_timed_routes`.
+    What makes a step schedule correct is said at `steps.step_check.verify_steps`, and for an all-to-all at
+    `alltoall.exchange_check.verify_exchange` and, of routes, `routes.route_check.verify_routes` and
+    `routes.round_check.verify_timed_routes`.
 
     Forests are correct if every tree spans the ranks from its root; every edge's paths carry the tree's
     multiplicity along links that join, through switches and declared forwarders only; and the trees per root

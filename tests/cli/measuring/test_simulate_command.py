@@ -101,7 +101,7 @@ def test_a_fabric_without_latencies_has_those_of_the_software(capsys: pytest.Cap
 def test_sizes_with_fewer_slices_than_would_help_are_named(
     plan: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treadle.simulation.sweep.MAX_AUTO_TASKS", 100)
+    monkeypatch.setattr("treadle.simulation.simulated_sizes.MAX_AUTO_TASKS", 100)
     words = ["simulate", str(plan), "--size", "64K..256K", "--alpha", "0us"]
     assert main(words) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("slices  "))

@@ -11,7 +11,7 @@ from treadle.cli.main import main
 from treadle.formats.routes.reader import parse_route_json
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.topologies import parse
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.route_check import verify_routes
 
 
 def test_a_torus_needs_one_route_a_pair_and_no_second_layer(

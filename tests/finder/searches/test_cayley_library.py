@@ -20,9 +20,9 @@ from treadle.finder.searches.cayley_library import (
 from treadle.finder.searches.cayley_search import least_steps, search_cayley
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import t_b
-from treadle.synthesis.steps.bfb.schedule import bfb_schedule
+from treadle.synthesis.steps.bfb.breadth_first import bfb_schedule
 from treadle.topologies import parse
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 LIBRARY = load_library()
 HEAD = '{"treadle": "cayley_library", "version": 1, '

@@ -35,7 +35,7 @@ from treadle.topologies import parse
 from treadle.topologies.catalogue.cayley import CayleyGraph, cayley_graph
 from treadle.topologies.moore import is_moore_optimal
 from treadle.topologies.transforms.expansions import line_graph
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 LIBRARY = load_line_graphs()
 HEAD = '{"treadle": "line_graph_library", "version": 1, '

@@ -12,7 +12,7 @@ from samples.exchange_samples import alltoall, over_shortest_paths
 from samples.program_cases import random_case
 from treadle import planning
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.formats.msccl.blocks import (
+from treadle.formats.msccl.block_assignment import (
     Block,
     Limits,
     Pieces,
@@ -26,7 +26,7 @@ from treadle.formats.msccl.blocks import (
 from treadle.formats.msccl.consolidation import consolidate_messages
 from treadle.formats.msccl.judge import Interpretation, interpret_msccl_xml
 from treadle.formats.msccl.writer import LIMITS, Profile, emit_msccl_xml
-from treadle.program.lower import lower as lower_any
+from treadle.program.any_schedule import lower as lower_any
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.program.steps.exchange_lowering import lower_exchange
 from treadle.program.trees.forest_program import lower

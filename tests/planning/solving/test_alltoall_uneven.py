@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treadle.planning import ElementType, program_of, solve
-from treadle.runtime.sweep import measure
+from treadle.runtime.measured_sizes import measure
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.topologies import parse

@@ -12,7 +12,7 @@ import pytest
 from reference.optimum import optimal_algbw
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TopologyError
 from treadle.planning import Form, RepairResult, SizeRequest, bound, repair, solve, verify
-from treadle.planning.solving import forests
+from treadle.planning.solving import forestcoll
 from treadle.planning.solving.asked_options import asked_options
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
@@ -285,7 +285,7 @@ def test_large_fabrics_stay_in_pieces() -> None:
 
 
 def test_trees_of_very_many_ranks_are_not_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forests, "MAX_WRITTEN_OUT", 8)
+    monkeypatch.setattr(forestcoll, "MAX_WRITTEN_OUT", 8)
     assert solve("ring:8", "allgather").report.is_ok
     assert solve("ring:9", "broadcast").report.is_ok
     for kind in ("allgather", "allreduce"):

@@ -17,7 +17,7 @@ from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.request import Asked
 from treadle.planning import Profile, TargetFormat, find_format
 from treadle.planning.judging.point_to_point import shortfall
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.schedules.plan_files.archive import save_plan
 
 

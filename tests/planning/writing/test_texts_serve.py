@@ -14,11 +14,11 @@ from reference.runtime_selection import POWERS, call_of, serves_msccl, serves_ms
 from treadle import planning
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.judgement import Check, Judgement
-from treadle.formats.options import TextOptions
 from treadle.formats.request import TextRequest
-from treadle.formats.selection.grids import MAX_LOSS, choose_grid, regrid
+from treadle.formats.selection.chunk_counts import MAX_LOSS, choose_grid, regrid
 from treadle.formats.selection.served import Selector, TextFacts, served_sizes
-from treadle.program.lower import lower
+from treadle.formats.text_options import TextOptions
+from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import SPANNING_KINDS
 from treadle.schedules.plan import Plan

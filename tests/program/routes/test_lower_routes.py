@@ -12,14 +12,14 @@ from samples import route_samples as samples
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.program.routes.route_program import lower_routes
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
+from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 

@@ -12,7 +12,7 @@ from samples import exchange_samples as samples
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.program.program import Buffer, Operation, OperationKind, program_from_operations
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule

@@ -19,10 +19,10 @@ from samples.program_cases import reference_errors
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.msccl.writer import emit_msccl_xml
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.program.steps.step_lowering import lower_steps
-from treadle.runtime.sweep import measure
+from treadle.runtime.measured_sizes import measure
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import Send, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
@@ -30,7 +30,7 @@ from treadle.synthesis.steps.bfb import bfb_schedule
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 FABRICS: dict[str, Callable[[], Topology]] = {
     "ring": lambda: samples.ring(5),

@@ -11,7 +11,7 @@ import pytest
 from samples.rank_parts import union
 from treadle import planning
 from treadle.planning import Form, SimulationOptions
-from treadle.program.lower import lower as lower_any
+from treadle.program.any_schedule import lower as lower_any
 from treadle.program.program import OperationKind, Program
 from treadle.program.trees.forest_program import lower as lower_trees
 from treadle.program.trees.send_order import turns_of

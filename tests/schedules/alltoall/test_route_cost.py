@@ -18,7 +18,7 @@ from treadle.schedules.alltoall.route_cost import (
 )
 from treadle.schedules.alltoall.routes import routes_from_paths
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
-from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
+from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.schedules import verify

@@ -19,7 +19,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.topologies import complete, parse, ring
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.violations import ViolationKind
 
 RING = ring(4, bidirectional=False, bandwidth=10)

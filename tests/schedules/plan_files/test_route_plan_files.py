@@ -21,7 +21,7 @@ from treadle.schedules.alltoall.routes import routes_from_paths
 from treadle.schedules.collective import SPANNING_KINDS
 from treadle.schedules.plan import PlanEntry
 from treadle.schedules.plan_files.archive import load_plan, save_plan
-from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
+from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.verification.schedules import verify_plan
 from treadle.verification.violations import ViolationKind
 

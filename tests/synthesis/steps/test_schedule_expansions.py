@@ -33,7 +33,7 @@ from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.expansions import cartesian_power, degree_expansion, line_graph
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 Case = tuple[Topology, Steps]
 Tuples = set[tuple[object, ...]]

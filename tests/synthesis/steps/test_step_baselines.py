@@ -35,7 +35,7 @@ from treadle.topologies.catalogue.rings import two_trees
 from treadle.topologies.distances import diameter, eccentricities
 from treadle.topologies.moore import bandwidth_optimum
 from treadle.topologies.topology import Topology
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 ALLGATHER, REDUCE_SCATTER, ALLREDUCE = (
     CollectiveKind.ALLGATHER,

@@ -8,7 +8,7 @@ import pytest
 from treadle.engine import core
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.core_values.integers import Wide
-from treadle.synthesis.core_values.trees import Arcs, RootedFabric
+from treadle.synthesis.core_values.tree_values import Arcs, RootedFabric
 from treadle.synthesis.trees import instance as instances
 from treadle.synthesis.trees.instance import find_violated_cut, instance_of
 from treadle.synthesis.trees.optimality import instance_optimum

@@ -28,7 +28,7 @@ from treadle.schedules.factored import (
     TableTrees,
 )
 from treadle.synthesis.trees.instance import instance_of
-from treadle.synthesis.trees.tight_cuts.closed_forms.relay_planes import relay_planes
+from treadle.synthesis.trees.tight_cuts.closed_forms.even_planes import relay_planes
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.pieces import cut

@@ -26,7 +26,7 @@ from treadle.schedules.factored import (
 from treadle.schedules.trees.forest_cost import height_max, link_loads
 from treadle.schedules.witness import CutWitness
 from treadle.topologies.topology import Topology
-from treadle.verification.factored.forests import factored_loads
+from treadle.verification.factored.factored_check import factored_loads
 from treadle.verification.schedules import verify
 from treadle.verification.violations import ViolationKind
 

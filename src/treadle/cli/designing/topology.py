@@ -12,7 +12,7 @@ import typer
 
 from treadle.atomic import write_bytes
 from treadle.cli.command import Command
-from treadle.cli.designing.fabric import fact_lines
+from treadle.cli.designing.fabric_text import fact_lines
 from treadle.cli.output import JsonOption, Output, QuietOption
 from treadle.cli.status import put
 from treadle.planning import FactLimits, describe_fabric, fabric_summary

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.measuring.workers import ClusterOption, JobsOption
+from treadle.cli.measuring.worker_options import ClusterOption, JobsOption
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, late
 from treadle.cli.quantities import parse_seconds
-from treadle.cli.solving.problem import (
+from treadle.cli.solving.problem_arguments import (
     CollectiveArgument,
     DemandsOption,
     FormatOption,

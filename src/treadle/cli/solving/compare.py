@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.measuring.workers import ClusterOption, JobsOption
+from treadle.cli.measuring.worker_options import ClusterOption, JobsOption
 from treadle.cli.output import (
     JsonOption,
     Output,
@@ -19,7 +19,7 @@ from treadle.cli.output import (
     warn,
 )
 from treadle.cli.quantities import counted, parse_seconds
-from treadle.cli.solving.problem import (
+from treadle.cli.solving.problem_arguments import (
     CollectiveArgument,
     DemandsOption,
     FormatOption,

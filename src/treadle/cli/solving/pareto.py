@@ -9,7 +9,7 @@ import typer
 from treadle import planning
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, late
 from treadle.cli.quantities import counted, parse_seconds
-from treadle.cli.solving.problem import (
+from treadle.cli.solving.problem_arguments import (
     CollectiveArgument,
     FormatOption,
     RootOption,

@@ -21,7 +21,7 @@ from treadle.cli.output import (
 )
 from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
 from treadle.cli.quantities import counted, exact_bandwidth, parse_seconds, shortfall
-from treadle.cli.solving.problem import TrimOption
+from treadle.cli.solving.problem_arguments import TrimOption
 from treadle.cli.solving.report import (
     describe_witness,
     print_problem,

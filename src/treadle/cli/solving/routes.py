@@ -22,7 +22,7 @@ from treadle.cli.output import (
 )
 from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.quantities import exact_bandwidth, parse_seconds, shortfall
-from treadle.cli.solving.problem import (
+from treadle.cli.solving.problem_arguments import (
     DemandsOption,
     FormatOption,
     ForwardOption,

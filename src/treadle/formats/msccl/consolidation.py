@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from treadle.formats.msccl.blocks import Limits, Pieces
+from treadle.formats.msccl.block_assignment import Limits, Pieces
 from treadle.program.program import OperationKind
 
 

@@ -9,7 +9,7 @@ from treadle.formats.judgement import Judgement
 from treadle.formats.loading import Loading
 from treadle.formats.msccl.profile import Profile
 from treadle.formats.request import TextRequest, Written
-from treadle.formats.selection.grids import facts_of
+from treadle.formats.selection.chunk_counts import facts_of
 from treadle.formats.selection.served import Selector, TextFacts, served
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.msccl.blocks import (
+from treadle.formats.msccl.block_assignment import (
     LIMITS,
     REMEDY,
     Block,

@@ -6,7 +6,7 @@ from treadle.formats.judgement import Judgement
 from treadle.formats.loading import Loading
 from treadle.formats.mscclpp.recipe import CALLED, direct_recipe, recipe
 from treadle.formats.request import TextRequest, Written
-from treadle.formats.selection.grids import facts_of
+from treadle.formats.selection.chunk_counts import facts_of
 from treadle.formats.selection.served import Selector, TextFacts, served
 
 

@@ -15,7 +15,7 @@ from treadle.program.in_network import in_network_sends
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.order import match_messages
 from treadle.schedules.collective import Collective
-from treadle.simulation.in_network import group_crossings, network_joins
+from treadle.simulation.switch_feeds import group_crossings, network_joins
 from treadle.topologies.topology import Topology
 
 

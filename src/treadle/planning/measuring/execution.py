@@ -10,12 +10,12 @@ from pathlib import Path
 from treadle.errors import MemoryLimitError
 from treadle.planning.judging.point_to_point import Shortfall, shortfall
 from treadle.planning.judging.verification import require_verified
-from treadle.program.lower import lower as lower_schedule
+from treadle.program.any_schedule import lower as lower_schedule
 from treadle.program.program import Program
 from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes, table_lines
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_c import measure_mpi_c
-from treadle.runtime.sweep import SweepRow, measure, parse_sizes, table_lines
 from treadle.schedules.plan import Plan
 from treadle.units import format_size
 

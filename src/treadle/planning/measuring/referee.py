@@ -10,9 +10,9 @@ from treadle.errors import MemoryLimitError
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.execution import program_of
 from treadle.schedules.plan import Plan
-from treadle.simulation.options import Sharing, SimulationOptions, default_alpha_ns
 from treadle.simulation.simgrid import find_simgrid, simulate_with_simgrid
 from treadle.simulation.simulate import simulate_graph
+from treadle.simulation.simulation_options import Sharing, SimulationOptions, default_alpha_ns
 from treadle.simulation.tasks import task_graph
 from treadle.units import format_size
 from treadle.watch import Progress, Watch

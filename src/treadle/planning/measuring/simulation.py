@@ -14,17 +14,17 @@ from treadle.schedules.plan import Plan
 from treadle.schedules.trees.forest_cost import busbw_factor
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
-from treadle.simulation.options import (
+from treadle.simulation.picture import utilisation_picture
+from treadle.simulation.result import Simulation
+from treadle.simulation.simulate import simulate_graph
+from treadle.simulation.simulated_sizes import SizedSimulation, SliceLimit, simulate_sizes
+from treadle.simulation.simulation_options import (
     Forwarding,
     LatencyModel,
     Sharing,
     SimulationOptions,
     default_alpha_ns,
 )
-from treadle.simulation.picture import utilisation_picture
-from treadle.simulation.result import Simulation
-from treadle.simulation.simulate import simulate_graph
-from treadle.simulation.sweep import SizedSimulation, SliceLimit, simulate_sizes
 from treadle.simulation.tasks import task_graph
 from treadle.simulation.trace import chrome_trace
 from treadle.watch import Progress, Watch

@@ -20,7 +20,7 @@ from treadle.planning.measuring.calibration import (
 )
 from treadle.planning.measuring.measurements import Measurement
 from treadle.planning.solving.solve import solve
-from treadle.program.lower import lower
+from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import InterpreterTimes

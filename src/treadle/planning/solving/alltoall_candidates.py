@@ -17,7 +17,7 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.route_cost import slowest
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.simulation.options import default_alpha_ns
+from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.alltoall.routes.shortest_paths import MAX_CHUNKS as SPLIT_CHUNKS

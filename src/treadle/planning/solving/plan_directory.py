@@ -24,7 +24,7 @@ from treadle.schedules.plan_files.manifest_values import (
     read_wholes,
 )
 from treadle.schedules.plan_files.members import MemberReader
-from treadle.schedules.plan_files.reader import MAX_MANIFEST
+from treadle.schedules.plan_files.plan_reader import MAX_MANIFEST
 from treadle.topologies.files import parse_json, topology_hash
 from treadle.topologies.topology import Topology
 

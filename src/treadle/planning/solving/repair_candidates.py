@@ -13,7 +13,7 @@ from treadle.planning.solving.candidate import Candidate
 from treadle.planning.solving.solve import SolveResult, judged, solve
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
-from treadle.simulation.options import SimulationOptions, default_alpha_ns
+from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
 from treadle.synthesis.scheduler_options import OptionKeywords
 from treadle.topologies.topology import Topology
 from treadle.watch import Progress

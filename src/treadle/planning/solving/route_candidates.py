@@ -17,8 +17,8 @@ from treadle.synthesis.alltoall.baselines import single_source_shortest_paths, w
 from treadle.synthesis.alltoall.routes.layered_routes import layered_routes
 from treadle.synthesis.alltoall.routes.quick_routes import QUICK_LAYERS, up_down_routes
 from treadle.synthesis.alltoall.routes.route_columns import RoutingResult, generate_routes
+from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
-from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes as mixed_routes
 from treadle.synthesis.scheduler_options import RouteOptions

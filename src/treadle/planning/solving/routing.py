@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Unpack
 
 from treadle.formats.format import find_format
-from treadle.formats.options import TextOptions
+from treadle.formats.text_options import TextOptions
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
 from treadle.planning.problem import ProblemOptions
 from treadle.planning.solving.schedulers import ROUTES

@@ -29,8 +29,8 @@ from treadle.synthesis.scheduler_options import (
 )
 from treadle.synthesis.trees import PackingAttempt, Pruning, prune_for_switches
 from treadle.topologies.topology import Topology
-from treadle.verification.routes.routes import verify_routes
-from treadle.verification.routes.timed_routes import verify_timed_routes
+from treadle.verification.routes.round_check import verify_timed_routes
+from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
 from treadle.watch import Progress, TimeLimitError, Watch

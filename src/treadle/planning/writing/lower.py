@@ -13,10 +13,10 @@ from treadle.formats.format import Format, find_format
 from treadle.formats.judgement import Planned, Terms
 from treadle.formats.loading import Loading
 from treadle.formats.msccl.profile import Profile
-from treadle.formats.options import AUTO_CHUNKS, PLAN_CHUNKS, TextKeywords, TextOptions, check_chunks
 from treadle.formats.request import Asked, TextRequest
-from treadle.formats.selection.grids import facts_of
+from treadle.formats.selection.chunk_counts import facts_of
 from treadle.formats.selection.served import Selector, served
+from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextKeywords, TextOptions, check_chunks
 from treadle.planning.judging.point_to_point import shortfall
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.writing.friendlier import friendlier_trees
@@ -64,8 +64,8 @@ def lower(
     in_own_folder : bool
         Whether nothing but such texts lies beside it: MSCCL parses every file of a folder.
     **options
-        The other fields of `treadle.formats.options.TextOptions`. Which of them a format heeds, and what they
-        mean there, is in docs/formats.md.
+        The other fields of `treadle.formats.text_options.TextOptions`. Which of them a format heeds, and
+        what they mean there, is in docs/formats.md.
 
     Raises
     ------

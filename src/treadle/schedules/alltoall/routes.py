@@ -42,7 +42,7 @@ class RouteSchedule(FrozenArrays):
     Raises
     ------
     ScheduleError
-        If shapes or ranges are wrong. `treadle.verification.routes.routes` checks meaning.
+        If shapes or ranges are wrong. `treadle.verification.routes.route_check` checks meaning.
 
     Notes
     -----

@@ -29,7 +29,7 @@ class TimedRoutes(FrozenArrays):
     Raises
     ------
     ScheduleError
-        If shapes or ranges are wrong. `treadle.verification.routes.timed_routes` checks meaning.
+        If shapes or ranges are wrong. `treadle.verification.routes.round_check` checks meaning.
     """
 
     routes: RouteSchedule

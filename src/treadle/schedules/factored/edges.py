@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.schedules.factored.formula_trees import FormulaTrees
-from treadle.schedules.factored.trees import CirculantTrees, PieceTrees, TableTrees, ragged
+from treadle.schedules.factored.piece_trees import CirculantTrees, PieceTrees, TableTrees, ragged
 
 _CELLS = 2**22  # rows times children that are looked at together
 

@@ -12,7 +12,7 @@ from treadle.schedules.factored.checks import UNIT_LIMIT
 from treadle.schedules.factored.index import Borders, LayerIndex
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.path_codes import PathCodes
-from treadle.schedules.factored.trees import PieceTrees
+from treadle.schedules.factored.piece_trees import PieceTrees
 from treadle.schedules.trees.forest import Direction, Forest, Tree
 
 MAX_CELLS = 2**27

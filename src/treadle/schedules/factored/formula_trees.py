@@ -13,7 +13,7 @@ from treadle.schedules.factored.checks import (
     UNIT_LIMIT,
     check_range,
 )
-from treadle.schedules.factored.trees import PieceRows, UnitRuns, holders
+from treadle.schedules.factored.piece_trees import PieceRows, UnitRuns, holders
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.layers import Crossings, Layer
-from treadle.schedules.factored.trees import ragged
+from treadle.schedules.factored.piece_trees import ragged
 
 _MAX_ROWS = 2**27  # rows of a table of borders: hostile files could ask for any number
 

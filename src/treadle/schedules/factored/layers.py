@@ -16,7 +16,7 @@ from treadle.schedules.factored.checks import (
     check_range,
     check_sum,
 )
-from treadle.schedules.factored.trees import PieceTrees
+from treadle.schedules.factored.piece_trees import PieceTrees
 
 _MAX_NESTING = 64  # every level costs a pass over the pieces, and files are hostile
 

@@ -8,7 +8,7 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import UNIT_LIMIT
 from treadle.schedules.factored.index import Borders, LayerIndex, Pool
-from treadle.schedules.factored.trees import ragged
+from treadle.schedules.factored.piece_trees import ragged
 
 
 class PathCodes:

@@ -9,8 +9,8 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.schedules.factored.checks import UNIT_LIMIT
+from treadle.schedules.factored.piece_trees import PieceRows, check_roots
 from treadle.schedules.factored.plane_pairs import PairwisePlanes
-from treadle.schedules.factored.trees import PieceRows, check_roots
 
 
 @dataclass(frozen=True, eq=False)

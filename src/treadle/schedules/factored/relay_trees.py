@@ -11,7 +11,7 @@ from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import COLUMN_AXES, UNIT_LIMIT, check_length, check_range, check_sum
 from treadle.schedules.factored.formula_trees import FormulaTrees
-from treadle.schedules.factored.trees import PieceRows, check_roots, ragged
+from treadle.schedules.factored.piece_trees import PieceRows, check_roots, ragged
 
 
 @dataclass(frozen=True, eq=False)

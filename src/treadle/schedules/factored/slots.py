@@ -13,10 +13,10 @@ import numpy as np
 from treadle.arrays import Int64Array, offsets_of
 from treadle.schedules.factored.edges import edges_into, unit_trees
 from treadle.schedules.factored.expansion import Expansion
+from treadle.schedules.factored.factored_roles import RankView, UnitEdges, edges_at
 from treadle.schedules.factored.formula_trees import FormulaTrees
 from treadle.schedules.factored.layers import Layer
-from treadle.schedules.factored.roles import RankView, UnitEdges, edges_at
-from treadle.schedules.factored.trees import CirculantTrees, PieceTrees, TableTrees, ragged
+from treadle.schedules.factored.piece_trees import CirculantTrees, PieceTrees, TableTrees, ragged
 from treadle.schedules.trees.roles import RoleEdges, Roles
 
 

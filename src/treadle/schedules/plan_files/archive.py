@@ -46,7 +46,7 @@ from treadle.schedules.plan_files.budget import MAX_MEMORY
 from treadle.schedules.plan_files.factored import write_factored
 from treadle.schedules.plan_files.manifest_values import fraction_text, indented
 from treadle.schedules.plan_files.members import to_npy, write_member
-from treadle.schedules.plan_files.reader import (
+from treadle.schedules.plan_files.plan_reader import (
     DEMANDS_MEMBER,
     FOREST_COLUMNS,
     FOREST_COUNTS,

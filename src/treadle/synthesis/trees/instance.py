@@ -19,7 +19,7 @@ from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.core_values.integers import Wide
-from treadle.synthesis.core_values.trees import Arcs, RootedFabric
+from treadle.synthesis.core_values.tree_values import Arcs, RootedFabric
 from treadle.synthesis.trees.packers.shortest_trees import have_shortest_trees, is_dense
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch

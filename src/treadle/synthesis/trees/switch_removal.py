@@ -18,7 +18,7 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.engine import core, run_watched
 from treadle.errors import InfeasibleError
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.core_values.trees import Arcs, LogicalArcs, RootedFabric
+from treadle.synthesis.core_values.tree_values import Arcs, LogicalArcs, RootedFabric
 from treadle.synthesis.trees.instance import Instance
 from treadle.watch import UNWATCHED, Watch
 

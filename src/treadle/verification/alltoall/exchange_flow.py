@@ -1,6 +1,6 @@
 """The part of the all-to-all verifier that follows every chunk from link to link.
 
-Shares no code with the generators; `verification.alltoall.exchange` is the way in and says what is right.
+Shares no code with the generators; `exchange_check` is the way in and says what is right.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The part of the verifier that follows chunks over the steps, as bit masks per node and shard.
 
-Shares no code with the generators; `treadle.verification.steps.steps` is the way in and says why it is exact.
+Shares no code with the generators; `step_check` is the way in and says why it is exact.
 """
 
 from __future__ import annotations

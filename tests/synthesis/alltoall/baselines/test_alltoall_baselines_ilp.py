@@ -26,7 +26,7 @@ from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disj
 from treadle.synthesis.alltoall.routes.path_sets import PathSet
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.route_check import verify_routes
 
 
 def everyone(fabric: Topology) -> Collective:

@@ -34,7 +34,7 @@ from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.catalogue.graphs import complete_bipartite, hypercube, mesh, ring, torus
 from treadle.topologies.topology import Topology
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.route_check import verify_routes
 
 # 1/F in link times; generalized Kautz graphs by LP (6)-(9) to 1e-6
 OPTIMUM = {

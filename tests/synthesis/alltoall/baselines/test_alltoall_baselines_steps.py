@@ -30,8 +30,8 @@ from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.catalogue.graphs import complete, hypercube, mesh, ring, torus
 from treadle.topologies.topology import Topology
-from treadle.verification.alltoall.exchange import verify_exchange
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.alltoall.exchange_check import verify_exchange
+from treadle.verification.routes.route_check import verify_routes
 
 Generator = Callable[[Topology, Collective], ExchangeSchedule]
 

@@ -23,7 +23,7 @@ from treadle.synthesis.alltoall.rate.rate import optimal_rate
 from treadle.topologies import parse, ring, torus, with_host_bottleneck
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_failed_links
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.route_check import verify_routes
 
 A2A = CollectiveKind.ALLTOALL
 

@@ -33,7 +33,7 @@ from treadle.synthesis.alltoall.routes.virtual_channels import (
 )
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.route_check import verify_routes
 from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 

@@ -18,7 +18,7 @@ from treadle.synthesis.alltoall.routes.single_paths import single_paths
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.route_check import verify_routes
 from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
 

@@ -34,11 +34,11 @@ from treadle.synthesis.alltoall.routes.path_sets import (
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.whole_units import common_chunks
-from treadle.synthesis.core_values.flows import PathBasis, PathProgram
+from treadle.synthesis.core_values.flow_values import PathBasis, PathProgram
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.violations import ViolationKind
 from treadle.watch import TimeLimitError, Watch
 

@@ -17,7 +17,7 @@ from treadle.synthesis.alltoall.steps.relays import Way, Ways, candidates
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.route_check import verify_routes
 
 CLOSED = [
     "dgx_a100(2)",

@@ -18,7 +18,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.step_cost import bandwidth_time, t_b
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.bfb import bfb_value, discrete_allgather, discrete_t_b, rounding_bound
-from treadle.synthesis.steps.bfb.schedule import best_chunk_count
+from treadle.synthesis.steps.bfb.breadth_first import best_chunk_count
 from treadle.topologies import Topology, parse
 
 

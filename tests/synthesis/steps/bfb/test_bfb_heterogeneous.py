@@ -29,7 +29,7 @@ from treadle.synthesis.steps.bfb import (
 )
 from treadle.topologies import Topology, parse
 from treadle.topologies.catalogue.direct import from_arcs
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 
 @st.composite

@@ -25,7 +25,7 @@ from treadle.synthesis.steps.bfb import (
 )
 from treadle.topologies import parse
 from treadle.topologies.catalogue.cayley import CayleyGraph, cayley_graph
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 GRAPHS = [
     torus_graph(4, 5),

@@ -23,10 +23,10 @@ from treadle.synthesis.steps.bfb import (
     bfb_value,
     chunk_count,
 )
-from treadle.synthesis.steps.bfb.schedule import step_chunks
+from treadle.synthesis.steps.bfb.breadth_first import step_chunks
 from treadle.topologies import Topology, parse
 from treadle.topologies.catalogue.direct import from_arcs
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 NAMES = [
     "torus(3, 4)",
@@ -127,7 +127,7 @@ def test_a_limit_on_chunks() -> None:
 
 
 def test_the_optimum_is_never_missed_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.synthesis.steps.bfb.schedule.MAX_CHUNKS", 3)
+    monkeypatch.setattr("treadle.synthesis.steps.bfb.breadth_first.MAX_CHUNKS", 3)
     with pytest.raises(ScheduleError, match="needs 4 chunks per shard"):
         bfb_allgather(parse("hypercube(4)"))
     assert bfb_allgather(parse("hypercube(4)"), max_chunks=9).n_chunks == 2

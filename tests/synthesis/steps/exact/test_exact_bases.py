@@ -17,7 +17,7 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.exact import bases
 from treadle.topologies import parse
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 TABLE_A_3 = {
     "diamond()": (3, Fraction(7, 8)),

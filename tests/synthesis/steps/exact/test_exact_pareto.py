@@ -13,7 +13,7 @@ from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.steps.exact import ExactStatus, SolverProcess, pareto_front
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 from treadle.watch import Watch
 
 pytestmark = pytest.mark.skipif(

@@ -30,7 +30,7 @@ from treadle.synthesis.steps.exact.semiregular import link_permutation, semiregu
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ortools") is None, reason="ortools is not installed (extra exact)"

@@ -15,7 +15,7 @@ from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest_cost import height_max
 from treadle.synthesis.core_values.integers import Wide
-from treadle.synthesis.core_values.trees import Arcs, RootedFabric
+from treadle.synthesis.core_values.tree_values import Arcs, RootedFabric
 from treadle.synthesis.trees.instance import find_violated_cut, instance_of
 from treadle.synthesis.trees.optimality import optimum
 from treadle.synthesis.trees.packers.shortest_trees import have_shortest_trees, pack_shortest_trees

@@ -11,7 +11,7 @@ import pytest
 
 from reference.packing_checker import SmallDigraph, faults, random_eulerian
 from treadle.engine import core, run_watched
-from treadle.synthesis.core_values.trees import Arcs
+from treadle.synthesis.core_values.tree_values import Arcs
 from treadle.synthesis.trees.packers.vertex_matching import (
     Digraph,
     Matched,

@@ -13,7 +13,7 @@ from treadle.engine import core
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.factored import EvenShares
-from treadle.synthesis.core_values.trees import PlanePairs, PlaneTable
+from treadle.synthesis.core_values.tree_values import PlanePairs, PlaneTable
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import Changes, PlaneShares, plane_shares
 from treadle.synthesis.trees.tight_cuts.decompose import decompose

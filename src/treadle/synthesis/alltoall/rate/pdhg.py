@@ -22,7 +22,7 @@ from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, symmetry
 from treadle.synthesis.alltoall.rate.spreading import spread_flow
 from treadle.synthesis.alltoall.resolution import Resolution, resolution
 from treadle.synthesis.alltoall.routes.path_sets import ShortestPaths
-from treadle.synthesis.core_values.flows import FlowOptions, FlowProblem, FlowStart, FoundFlow
+from treadle.synthesis.core_values.flow_values import FlowOptions, FlowProblem, FlowStart, FoundFlow
 from treadle.synthesis.parallel import core_threads
 from treadle.watch import UNWATCHED, Watch
 

@@ -12,7 +12,7 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.engine import core, run_watched
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, turned
-from treadle.synthesis.core_values.flows import Annealing, ClimbProblem, ClimbTable
+from treadle.synthesis.core_values.flow_values import Annealing, ClimbProblem, ClimbTable
 from treadle.topologies.topology import Topology
 from treadle.watch import Watch
 

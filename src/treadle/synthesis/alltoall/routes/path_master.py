@@ -14,7 +14,7 @@ from treadle.engine import core, run_watched
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.resolution import no_optimum, resolution
 from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet, WeightedPaths, demanded_pairs
-from treadle.synthesis.core_values.flows import PathBasis, PathProgram
+from treadle.synthesis.core_values.flow_values import PathBasis, PathProgram
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, TimeLimitError, Watch
 

@@ -10,7 +10,7 @@ from treadle.synthesis.steps.baselines.binary_trees import (
     double_binary_tree_time_s,
 )
 from treadle.synthesis.steps.baselines.full_exchange import bruck, recursive_doubling
-from treadle.synthesis.steps.baselines.rings import ring_steps, shifted_bfb_ring
+from treadle.synthesis.steps.baselines.ring_algorithms import ring_steps, shifted_bfb_ring
 from treadle.synthesis.steps.baselines.roots import one_diameter, reduce_broadcast
 from treadle.synthesis.steps.baselines.torus import traditional_torus
 

@@ -1,5 +1,12 @@
 """Breadth-first-broadcast schedules (dissertation, section 3.6 and appendix A.5), exact and without an LP."""
 
+from treadle.synthesis.steps.bfb.breadth_first import (
+    bfb_allgather,
+    bfb_broadcast,
+    bfb_reduce_scatter,
+    bfb_schedule,
+    chunk_count,
+)
 from treadle.synthesis.steps.bfb.conditions import (
     DistanceConstants,
     distance_constants,
@@ -18,13 +25,6 @@ from treadle.synthesis.steps.bfb.heterogeneous import (
 from treadle.synthesis.steps.bfb.orbit import bfb_orbit, circulant_graph, orbit_value, torus_graph
 from treadle.synthesis.steps.bfb.orbit_check import find_orbit_faults
 from treadle.synthesis.steps.bfb.orbit_schedule import OrbitSchedule
-from treadle.synthesis.steps.bfb.schedule import (
-    bfb_allgather,
-    bfb_broadcast,
-    bfb_reduce_scatter,
-    bfb_schedule,
-    chunk_count,
-)
 from treadle.synthesis.steps.bfb.value import BfbValue, bfb_reduce_scatter_value, bfb_value
 
 __all__ = [

@@ -11,7 +11,7 @@ from treadle.engine import core, run_watched
 from treadle.errors import TopologyError
 from treadle.schedules.steps.step_cost import node_bandwidth, step_loads
 from treadle.schedules.steps.steps import Steps
-from treadle.synthesis.core_values.steps import DistanceExtremes
+from treadle.synthesis.core_values.step_values import DistanceExtremes
 from treadle.synthesis.steps.bfb.in_links import OK, VIOLATED, InLinkRows, link_rows, unreachable
 from treadle.synthesis.steps.bfb.value import bfb_value, value_of
 from treadle.topologies.topology import Topology

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps
+from treadle.synthesis.steps.bfb.breadth_first import split, step_chunks
 from treadle.synthesis.steps.bfb.in_links import InLinkRows, link_rows
-from treadle.synthesis.steps.bfb.schedule import split, step_chunks
 from treadle.synthesis.steps.bfb.value import BfbValue, value_of
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch

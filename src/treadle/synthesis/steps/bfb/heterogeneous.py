@@ -21,9 +21,9 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
 from treadle.synthesis.core_values.integers import Wide, WideArray
-from treadle.synthesis.core_values.steps import CutJobs
+from treadle.synthesis.core_values.step_values import CutJobs
+from treadle.synthesis.steps.bfb.breadth_first import backwards, bfb_schedule, split_by_capacity
 from treadle.synthesis.steps.bfb.in_links import OK, VIOLATED, InLinkRows, core_loads, link_rows, unreachable
-from treadle.synthesis.steps.bfb.schedule import backwards, bfb_schedule, split_by_capacity
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
 

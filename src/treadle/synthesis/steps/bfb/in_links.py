@@ -10,7 +10,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.engine import core, run_watched
 from treadle.errors import InfeasibleError, TopologyError
-from treadle.synthesis.core_values.steps import InLinks, StepRatios
+from treadle.synthesis.core_values.step_values import InLinks, StepRatios
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
 

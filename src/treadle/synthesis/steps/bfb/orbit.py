@@ -19,10 +19,10 @@ from treadle.engine import core
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import MAX_CHUNKS
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.core_values.steps import Sends, StepRatios
+from treadle.synthesis.core_values.step_values import Sends, StepRatios
+from treadle.synthesis.steps.bfb.breadth_first import chunk_count, step_chunks
 from treadle.synthesis.steps.bfb.in_links import OK, TRANSFORM_LIMIT
 from treadle.synthesis.steps.bfb.orbit_schedule import OrbitSchedule
-from treadle.synthesis.steps.bfb.schedule import chunk_count, step_chunks
 from treadle.synthesis.steps.bfb.value import BfbValue
 from treadle.topologies.catalogue.cayley import CayleyGraph, cayley_graph
 from treadle.topologies.limits import check_count

@@ -24,7 +24,7 @@ from treadle.synthesis.steps.exact.process import SolverProcess
 from treadle.synthesis.steps.exact.synthesise import ExactSteps, exact_steps
 from treadle.topologies.expressions import parse
 from treadle.topologies.topology import Topology
-from treadle.verification.steps.steps import verify_steps
+from treadle.verification.steps.step_check import verify_steps
 
 COMMAND = "python -m treadle.synthesis.steps.exact.bases --out src/treadle/synthesis/steps/exact/data"
 """Makes the data files."""

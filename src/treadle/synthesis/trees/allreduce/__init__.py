@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from treadle.lazy import load_lazily
 
 if TYPE_CHECKING:
+    from treadle.synthesis.trees.allreduce.allreduce_forests import AllreduceSolution as AllreduceSolution
+    from treadle.synthesis.trees.allreduce.allreduce_forests import Construction as Construction
+    from treadle.synthesis.trees.allreduce.allreduce_forests import UnitLimits as UnitLimits
+    from treadle.synthesis.trees.allreduce.allreduce_forests import solve_allreduce as solve_allreduce
     from treadle.synthesis.trees.allreduce.bound import AllreduceBound as AllreduceBound
     from treadle.synthesis.trees.allreduce.bound import allreduce_bound as allreduce_bound
     from treadle.synthesis.trees.allreduce.bound import without_capabilities as without_capabilities
     from treadle.synthesis.trees.allreduce.capacities import Packer as Packer
-    from treadle.synthesis.trees.allreduce.solve import AllreduceSolution as AllreduceSolution
-    from treadle.synthesis.trees.allreduce.solve import Construction as Construction
-    from treadle.synthesis.trees.allreduce.solve import UnitLimits as UnitLimits
-    from treadle.synthesis.trees.allreduce.solve import solve_allreduce as solve_allreduce
 else:
     __all__, __getattr__, __dir__ = load_lazily(
         __name__,
@@ -25,7 +25,7 @@ else:
                 "without_capabilities",
             ),
             "treadle.synthesis.trees.allreduce.capacities": ("Packer",),
-            "treadle.synthesis.trees.allreduce.solve": (
+            "treadle.synthesis.trees.allreduce.allreduce_forests": (
                 "AllreduceSolution",
                 "Construction",
                 "UnitLimits",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.engine import core, run_until
-from treadle.synthesis.core_values.trees import RoutedForest, SearchLimits
+from treadle.synthesis.core_values.tree_values import RoutedForest, SearchLimits
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.local_search import (
     from_routed_forest,

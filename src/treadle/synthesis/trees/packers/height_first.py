@@ -7,7 +7,7 @@ from functools import partial
 
 from treadle.arrays import Int64Array
 from treadle.engine import core, run_watched
-from treadle.synthesis.core_values.trees import RoutedForest
+from treadle.synthesis.core_values.tree_values import RoutedForest
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.local_search import MAX_CELLS, from_routed_forest, ranked_fabric
 from treadle.synthesis.trees.packers.tree_packing import Packing

@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.engine import core, run_until
-from treadle.synthesis.core_values.trees import (
+from treadle.synthesis.core_values.tree_values import (
     Arcs,
     RankedFabric,
     RoutedForest,

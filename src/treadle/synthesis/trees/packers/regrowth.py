@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.engine import core, run_until
-from treadle.synthesis.core_values.trees import SearchLimits, TreeRows
+from treadle.synthesis.core_values.tree_values import SearchLimits, TreeRows
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.packers.local_search import MAX_CELLS, default_steps, packing_height
 from treadle.synthesis.trees.packers.tree_packing import Packing, rank_arcs, tree_rows

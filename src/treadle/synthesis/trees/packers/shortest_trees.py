@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.engine import core, run_watched
-from treadle.synthesis.core_values.trees import Arcs, TreeRows
+from treadle.synthesis.core_values.tree_values import Arcs, TreeRows
 from treadle.synthesis.trees.packers.vertex_matching import MAX_CELLS, Digraph
 from treadle.watch import UNWATCHED, Watch
 

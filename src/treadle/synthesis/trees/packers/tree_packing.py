@@ -17,7 +17,7 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.engine import core, run_watched
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.schedules.trees.forest_transforms import reverse
-from treadle.synthesis.core_values.trees import Arcs, EdgePaths, LogicalArcs, TreeRows
+from treadle.synthesis.core_values.tree_values import Arcs, EdgePaths, LogicalArcs, TreeRows
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 from treadle.watch import UNWATCHED, Watch

@@ -15,7 +15,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.engine import core, run_watched
-from treadle.synthesis.core_values.trees import Arcs, MatchingOptions, TreeRows
+from treadle.synthesis.core_values.tree_values import Arcs, MatchingOptions, TreeRows
 from treadle.watch import UNWATCHED, Watch
 
 MAX_CELLS = 2**27

@@ -16,7 +16,7 @@ from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.engine import core
 from treadle.schedules.factored import Crossings, Piece
 from treadle.schedules.trees.forest import Forest
-from treadle.synthesis.core_values.trees import BorderMembers, EdgePaths, TreeRows
+from treadle.synthesis.core_values.tree_values import BorderMembers, EdgePaths, TreeRows
 
 NOBODY = -1
 """Label of a rank, and of links that several members of a set share."""

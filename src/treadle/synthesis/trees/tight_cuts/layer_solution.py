@@ -16,8 +16,8 @@ from treadle.synthesis.trees.tight_cuts.alignment import Gateways, gateways_of
 from treadle.synthesis.trees.tight_cuts.closed_forms.child_classes import class_trees, spread_on_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares
 from treadle.synthesis.trees.tight_cuts.closed_forms.equal_children import circulant_trees
+from treadle.synthesis.trees.tight_cuts.closed_forms.even_planes import relay_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import relay_trees
-from treadle.synthesis.trees.tight_cuts.closed_forms.relay_planes import relay_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.relayed_stars import relayed_stars
 from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.family import Family

@@ -13,7 +13,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, PlaneTrees
-from treadle.schedules.factored.trees import ragged
+from treadle.schedules.factored.piece_trees import ragged
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import (
     BorderRuns,

@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, offsets_of
 from treadle.engine import core
-from treadle.synthesis.core_values.trees import PathRows, Segments
+from treadle.synthesis.core_values.tree_values import PathRows, Segments
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 
 _MOST_SEGMENTS = 2**15

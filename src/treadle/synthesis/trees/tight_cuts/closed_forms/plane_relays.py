@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.refusal import Refusal
-from treadle.schedules.factored.trees import ragged
+from treadle.schedules.factored.piece_trees import ragged
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool
 
 MOST_DELIVERIES = 2**22

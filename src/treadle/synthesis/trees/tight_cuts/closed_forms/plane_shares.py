@@ -11,7 +11,7 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.engine import core, run_watched
 from treadle.refusal import Refusal
 from treadle.schedules.factored import MOST_SHARES, EvenShares
-from treadle.synthesis.core_values.trees import PlanePairs, PlaneTable
+from treadle.synthesis.core_values.tree_values import PlanePairs, PlaneTable
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_tables import plane_tables
 from treadle.watch import UNWATCHED, Watch
 

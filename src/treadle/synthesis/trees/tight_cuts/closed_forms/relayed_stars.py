@@ -10,7 +10,7 @@ from treadle.arrays import Int32Array, Int64Array
 from treadle.engine import core, run_watched
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, TableTrees
-from treadle.synthesis.core_values.trees import TreeRows
+from treadle.synthesis.core_values.tree_values import TreeRows
 from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import BorderRuns, border_runs
 from treadle.synthesis.trees.tight_cuts.closed_forms.proportional_fitting import fitted_table
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_assignment import UnitPool

@@ -15,7 +15,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 from treadle.verification.claims import check_algbw
-from treadle.verification.routes.routes import verify_routes
+from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.violations import Findings, Report, ViolationKind
 
 

@@ -12,7 +12,7 @@ from treadle.schedules.factored.edges import PieceEdges, edges_into, edges_out_o
 from treadle.schedules.factored.expansion import Expansion, LayerExpansion, path_ends
 from treadle.schedules.factored.index import LayerIndex
 from treadle.schedules.factored.layers import Crossings, Layer, Piece
-from treadle.schedules.factored.trees import UnitRuns, ragged
+from treadle.schedules.factored.piece_trees import UnitRuns, ragged
 
 _MAX_UNITS = 2**27  # unit trees that are looked at one by one
 

@@ -19,13 +19,13 @@ from treadle.schedules.collective import Collective, CollectiveKind, on_all_rank
 from treadle.synthesis.alltoall.baselines import single_source_shortest_paths
 from treadle.synthesis.alltoall.routes.path_sets import PathSet
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes
+from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
-from treadle.synthesis.alltoall.routes.timed_routes import timed_routes
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.topologies import complete, parse
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.verification.routes.timed_routes import verify_timed_routes
+from treadle.verification.routes.round_check import verify_timed_routes
 
 
 @pytest.mark.parametrize(

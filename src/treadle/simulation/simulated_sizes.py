@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from treadle.simulation.options import SimulationOptions
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import simulate_graph
+from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import TaskGraph
 from treadle.watch import UNWATCHED, Watch
 

@@ -19,7 +19,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.core_values.steps import Sends
+from treadle.synthesis.core_values.step_values import Sends
 from treadle.synthesis.steps.bfb.in_links import OK, STUCK, VIOLATED, InLinkRows, link_rows, unreachable
 from treadle.synthesis.steps.bfb.value import BfbValue, value_of
 from treadle.topologies.topology import Topology

@@ -26,7 +26,7 @@ from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
 from treadle.verification.factored.height import forest_height
-from treadle.verification.factored.layers import LayerCheck, fabric_of
+from treadle.verification.factored.layer_check import LayerCheck, fabric_of
 from treadle.verification.loads import add_overloads, algbw_of
 from treadle.verification.violations import Findings, Report, ViolationKind
 

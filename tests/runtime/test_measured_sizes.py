@@ -5,7 +5,15 @@ import pytest
 from samples.runtime_programs import random_program
 from treadle.errors import FormatError
 from treadle.runtime.data import ElementType, Reduction
-from treadle.runtime.sweep import SweepRow, make_row, measure, parse_size, parse_sizes, row_json, table_lines
+from treadle.runtime.measured_sizes import (
+    SweepRow,
+    make_row,
+    measure,
+    parse_size,
+    parse_sizes,
+    row_json,
+    table_lines,
+)
 from treadle.schedules.collective import CollectiveKind
 
 
