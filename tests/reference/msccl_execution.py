@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from treadle.formats.msccl.judge_order import Edges, find_edges, find_order
-from treadle.formats.msccl.reader import READING, SENDING, STORING, Algorithm, Step, parse_msccl_xml
+from treadle.formats.msccl.reader import READING, SENDING, STORING, Algorithm, MscclStep, parse_msccl_xml
 
 _Value = dict[tuple[int, int], int]
 """How often each (rank, chunk) is contained."""
@@ -72,7 +72,9 @@ class _Run:
                 if found != wanted:
                     self.problems.append(f"rank {rank} output chunk {offset}: {_difference(found, wanted)}")
 
-    def step(self, step: Step, number: int, incoming: list[_Value], clock: dict[int, int]) -> list[_Value]:
+    def step(
+        self, step: MscclStep, number: int, incoming: list[_Value], clock: dict[int, int]
+    ) -> list[_Value]:
         """Execute; what it sends."""
         values = incoming + [{}] * (step.count - len(incoming))
         for used, (buffer, offset) in (
@@ -98,7 +100,9 @@ class _Run:
             self.memory[slot] = values[at]
         return values
 
-    def read(self, step: Step, number: int, place: tuple[str, int], at: int, clock: dict[int, int]) -> _Value:
+    def read(
+        self, step: MscclStep, number: int, place: tuple[str, int], at: int, clock: dict[int, int]
+    ) -> _Value:
         slot = self.slot(step.rank, place[0], place[1] + at)
         self.ordered(self.writer.get(slot, number), step, number, clock)
         self.readers[slot].append(number)
@@ -106,7 +110,7 @@ class _Run:
             self.problems.append(f"{step} reads {place[0]}[{place[1] + at}], which holds nothing yet")
         return self.memory.get(slot, {})
 
-    def ordered(self, other: int, step: Step, number: int, clock: dict[int, int]) -> None:
+    def ordered(self, other: int, step: MscclStep, number: int, clock: dict[int, int]) -> None:
         """Note a race unless step `other` surely came before."""
         earlier = self.algorithm.steps[other]
         if other != number and earlier.block != step.block and clock.get(earlier.block, -1) < earlier.place:

@@ -26,7 +26,7 @@ from treadle.formats.msccl.reader import (
     RECEIVING,
     SENDING,
     Algorithm,
-    Step,
+    MscclStep,
     parse_msccl_xml,
 )
 from treadle.runtime.mpi import load_mpi
@@ -102,7 +102,7 @@ class _MscclRank:
         for request, _ in self._sends:
             request.Wait()
 
-    def _step(self, number: int, step: Step) -> bool:
+    def _step(self, number: int, step: MscclStep) -> bool:
         block, place = step.wait
         if block >= 0 and self._done[block] <= place:
             return False

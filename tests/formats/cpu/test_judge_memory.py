@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.formats.cpu.judge_memory import Content, Piece, Ranges, Segments, added
+from treadle.formats.cpu.judge_memory import Content, MemorySegments, Piece, Ranges, added
 
 SIZE = 12
 SPANS = st.tuples(st.integers(0, SIZE), st.integers(0, SIZE)).map(lambda ends: (min(ends), max(ends)))
@@ -24,7 +24,7 @@ def spread(pieces: list[Piece]) -> list[Content | None]:
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(st.lists(st.tuples(SPANS, CONTENTS, CONTENTS), max_size=8), SPANS)
 def test_segments(writes: list[tuple[tuple[int, int], Content, Content]], read: tuple[int, int]) -> None:
-    segments, places = Segments(), list[Content | None]([None] * SIZE)
+    segments, places = MemorySegments(), list[Content | None]([None] * SIZE)
     for (low, past), one, other in writes:
         middle = (low + past) // 2
         pieces: list[Piece] = [

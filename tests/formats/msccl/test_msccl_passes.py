@@ -13,8 +13,8 @@ from samples.program_cases import random_case
 from treadle import planning
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.msccl.block_assignment import (
-    Block,
     Limits,
+    MscclBlock,
     Pieces,
     assign_channels,
     block_weight,
@@ -235,7 +235,7 @@ def test_blocks_are_paired_no_more_than_they_must_be_and_evenly() -> None:
 def test_blocks_that_would_be_too_long_are_not_paired() -> None:
     limits = Limits(steps=3, thread_blocks=1, channels=1)
     pieces = cut_pieces(long_stream(4), LIMITS[Profile.AZURE])
-    blocks = [Block(0, 1, -1, [0, 1]), Block(0, -1, 1, [2, 3])]
+    blocks = [MscclBlock(0, 1, -1, [0, 1]), MscclBlock(0, -1, 1, [2, 3])]
     assert len(pair_blocks(pieces, blocks, limits)) == 2
 
 

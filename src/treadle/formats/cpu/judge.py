@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from treadle.errors import FormatError
-from treadle.formats.cpu.judge_memory import Content, Piece, Ranges, Segments, added
+from treadle.formats.cpu.judge_memory import Content, MemorySegments, Piece, Ranges, added
 from treadle.formats.cpu.reader import CpuText, Instruction, RankText, parse_cpu_xml
 
 MAX_TURNS = 10**8
@@ -70,8 +70,10 @@ class _Rank:
     def __init__(self, text: RankText, rank: int) -> None:
         self.text = text
         self.place = 0
-        self.memory: dict[str, Segments] = defaultdict(Segments)
-        self.memory["i"] = Segments((span.start, span.stop, {(rank, 0): 1}) for span in text.chunks["i"])
+        self.memory: dict[str, MemorySegments] = defaultdict(MemorySegments)
+        self.memory["i"] = MemorySegments(
+            (span.start, span.stop, {(rank, 0): 1}) for span in text.chunks["i"]
+        )
         self.reading: dict[str, Ranges] = defaultdict(Ranges)
         self.writing: dict[str, Ranges] = defaultdict(Ranges)
         self.begun = 0
@@ -228,7 +230,7 @@ class _Machine:
             self.found.append(f"the buffers' chunks do not fit {kind}")
             return
         everyone: Content = {(rank, 0): 1 for rank in range(len(self.ranks))}
-        owned = Segments((span.start, span.stop, {(rank, 0): 1}) for span, rank in self._owned())
+        owned = MemorySegments((span.start, span.stop, {(rank, 0): 1}) for span, rank in self._owned())
         for number, rank in enumerate(self.ranks):
             wrong = 0
             for span in rank.text.chunks["o"]:

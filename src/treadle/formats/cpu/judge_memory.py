@@ -32,7 +32,7 @@ def added(one: list[Piece], other: list[Piece]) -> list[Piece]:
     return found
 
 
-class Segments:
+class MemorySegments:
     """A memory as rising segments of places that hold the same content; what is in none is undefined."""
 
     def __init__(self, pieces: Iterable[Piece] = ()) -> None:

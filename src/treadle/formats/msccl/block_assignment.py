@@ -221,7 +221,7 @@ def _free_channel(
 
 
 @dataclass
-class Block:
+class MscclBlock:
     """A thread block: the pieces of a send stream, a receive stream, both, or copies."""
 
     channel: int
@@ -230,7 +230,7 @@ class Block:
     pieces: list[int]
 
 
-def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list[Block]:
+def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list[MscclBlock]:
     """Thread blocks of a rank in the order of their ids; ScheduleError if a limit cannot hold."""
     streams: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     copies: list[int] = []
@@ -242,13 +242,13 @@ def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list
             streams[channel, peer, -1].append(piece)
         else:
             streams[channel, -1, peer].append(piece)
-    blocks = [Block(*key, pieces=list(found)) for key, found in sorted(streams.items())]
+    blocks = [MscclBlock(*key, pieces=list(found)) for key, found in sorted(streams.items())]
     start = 0
     for length in split_evenly(list(map(pieces.weight, copies)), limits.steps):
-        blocks.append(Block(0, -1, -1, copies[start : start + length]))
+        blocks.append(MscclBlock(0, -1, -1, copies[start : start + length]))
         start += length
     if not blocks:
-        blocks.append(Block(0, -1, -1, []))
+        blocks.append(MscclBlock(0, -1, -1, []))
     if len(blocks) > limits.thread_blocks:
         blocks = pair_blocks(pieces, blocks, limits)
     for value, limit, what in (
@@ -263,13 +263,13 @@ def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list
     return _awaited_first(pieces, blocks, rank, limits)
 
 
-def pair_blocks(pieces: Pieces, blocks: list[Block], limits: Limits) -> list[Block]:
+def pair_blocks(pieces: Pieces, blocks: list[MscclBlock], limits: Limits) -> list[MscclBlock]:
     """Let send streams and receive streams of a channel share thread blocks, no more than the limit asks for.
 
     The lightest go together, the lighter the one the heavier the other, so that the fullest thread block
     stays as light as it can. Blocks that find no partner stay as they are.
     """
-    sides: dict[tuple[int, bool], list[Block]] = defaultdict(list)
+    sides: dict[tuple[int, bool], list[MscclBlock]] = defaultdict(list)
     for block in sorted(blocks, key=lambda block: block_weight(pieces, block)):
         if max(block.send, block.receive) >= 0:
             sides[block.channel, block.send >= 0].append(block)
@@ -294,12 +294,12 @@ def pair_blocks(pieces: Pieces, blocks: list[Block], limits: Limits) -> list[Blo
     return [block for block in blocks if id(block) not in gone]
 
 
-def block_weight(pieces: Pieces, block: Block) -> int:
+def block_weight(pieces: Pieces, block: MscclBlock) -> int:
     """Most steps that a thread block takes."""
     return sum(map(pieces.weight, block.pieces))
 
 
-def _awaited_first(pieces: Pieces, blocks: list[Block], rank: int, limits: Limits) -> list[Block]:
+def _awaited_first(pieces: Pieces, blocks: list[MscclBlock], rank: int, limits: Limits) -> list[MscclBlock]:
     """Thread blocks in the order of their ids: those that others wait for need the low ids."""
     home = {piece: number for number, block in enumerate(blocks) for piece in block.pieces}
     awaited = {
@@ -315,7 +315,7 @@ def _awaited_first(pieces: Pieces, blocks: list[Block], rank: int, limits: Limit
 
 
 @dataclass(frozen=True)
-class Step:
+class AssignedStep:
     """A step; piece -1 is a nop, block -1 no wait."""
 
     piece: int
@@ -323,7 +323,9 @@ class Step:
     step: int
 
 
-def form_steps(pieces: Pieces, blocks: list[Block]) -> tuple[list[list[Step]], set[tuple[int, int]]]:
+def form_steps(
+    pieces: Pieces, blocks: list[MscclBlock]
+) -> tuple[list[list[AssignedStep]], set[tuple[int, int]]]:
     """Steps of every thread block, and the (block, step) that some other waits for."""
     home: dict[int, int] = {piece: number for number, block in enumerate(blocks) for piece in block.pieces}
     needs: list[list[tuple[int, dict[int, int]]]] = []
@@ -342,14 +344,14 @@ def form_steps(pieces: Pieces, blocks: list[Block]) -> tuple[list[list[Step]], s
         for piece, last in rows:
             end += max(1, len(last))
             place[piece] = end - 1
-    steps: list[list[Step]] = []
+    steps: list[list[AssignedStep]] = []
     awaited: set[tuple[int, int]] = set()
     for rows in needs:
-        made: list[Step] = []
+        made: list[AssignedStep] = []
         for piece, last in rows:
             waits = sorted((block, place[wait]) for block, wait in last.items()) or [(-1, -1)]
             awaited.update(waits)
-            made.extend(Step(-1, *wait) for wait in waits[:-1])
-            made.append(Step(piece, *waits[-1]))
+            made.extend(AssignedStep(-1, *wait) for wait in waits[:-1])
+            made.append(AssignedStep(piece, *waits[-1]))
         steps.append(made)
     return steps, awaited

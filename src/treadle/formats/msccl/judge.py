@@ -19,7 +19,7 @@ from treadle.formats.msccl.reader import (
     SENDING,
     STORING,
     Algorithm,
-    Step,
+    MscclStep,
     parse_msccl_xml,
 )
 
@@ -201,7 +201,7 @@ class _Run:
         for rank in range(n):
             self.compare(rank)
 
-    def step(self, step: Step, number: int, incoming: list[Value]) -> list[Value]:
+    def step(self, step: MscclStep, number: int, incoming: list[Value]) -> list[Value]:
         """Execute; what it sends."""
         values = incoming + [EMPTY] * (step.count - len(incoming))
         for used, (buffer, offset) in (
@@ -229,7 +229,7 @@ class _Run:
         self.note(before, step, number)
         return values
 
-    def read(self, step: Step, number: int, place: tuple[str, int], at: int, before: set[int]) -> Value:
+    def read(self, step: MscclStep, number: int, place: tuple[str, int], at: int, before: set[int]) -> Value:
         slot = self.slot(step.rank, place[0], place[1] + at)
         before.add(self.writer.get(slot, number))
         self.readers[slot].append(number)
@@ -239,7 +239,7 @@ class _Run:
             return EMPTY
         return found
 
-    def note(self, before: set[int], step: Step, number: int) -> None:
+    def note(self, before: set[int], step: MscclStep, number: int) -> None:
         """Keep the steps that must be over before this one, without those that surely are."""
         known = self.awaited[step.block]
         for other in sorted(before - {number}):

@@ -27,7 +27,7 @@ _STEP_TYPES = tuple(sorted(RECEIVING | SENDING | STORING | {"nop"}))
 
 
 @dataclass(frozen=True)
-class Step:
+class MscclStep:
     """A step as written; `source` and `target` are (buffer, offset), `wait` is (depid, deps)."""
 
     rank: int
@@ -55,7 +55,7 @@ class Algorithm:
     n_chunks: int
     in_place: tuple[bool, ...]
     sizes: list[dict[str, int]] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[MscclStep] = field(default_factory=list)
     blocks: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Rank, send peer, receive peer and channel of each thread block."""
     first_block: list[int] = field(default_factory=list)
@@ -207,7 +207,7 @@ def _limit(algorithm: Algorithm, rank: int, what: str, value: int, limit: int) -
         algorithm.violations.append(f"rank {rank}: {value} {what}, the limit is {limit}")
 
 
-def _parse_step(read: _Reader, element: etree._Element, rank: int, block: int, place: int) -> Step:
+def _parse_step(read: _Reader, element: etree._Element, rank: int, block: int, place: int) -> MscclStep:
     ends: list[tuple[str, int]] = [
         (
             read.word(element, f"{side}buf", ("i", "o", "s")),
@@ -219,7 +219,7 @@ def _parse_step(read: _Reader, element: etree._Element, rank: int, block: int, p
     if (waits[0] < 0) != (waits[1] < 0):
         raise read.fail(element, f"depid={waits[0]} with deps={waits[1]}: expected both or neither")
     type_ = read.word(element, "type", _STEP_TYPES)
-    return Step(
+    return MscclStep(
         rank=rank,
         block=block,
         place=place,

@@ -9,8 +9,8 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.formats.msccl.block_assignment import (
     LIMITS,
     REMEDY,
-    Block,
     Limits,
+    MscclBlock,
     Pieces,
     assign_channels,
     cut_pieces,
@@ -153,7 +153,7 @@ class _GpuWriter:
         """Whether some rank needs memory besides input and output."""
         return any(self._pieces.stage_chunks) or any(len(place.scratch) for place in self._addresses)
 
-    def lines(self, rank: int, blocks: list[Block]) -> list[str]:
+    def lines(self, rank: int, blocks: list[MscclBlock]) -> list[str]:
         """The rank's element."""
         pieces, limits, n = self._pieces, self._limits, self._pieces.program.n_ranks
         steps, awaited = form_steps(pieces, blocks)

@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from treadle.formats.mscclpp.blocks import PEERS, Block, Fabric, Gpu, Messages, find_stars, route_messages
+from treadle.formats.mscclpp.blocks import (
+    PEERS,
+    Fabric,
+    Gpu,
+    Messages,
+    MscclppBlock,
+    find_stars,
+    route_messages,
+)
 from treadle.formats.mscclpp.lanes import COPY, OUTPUT, RECEIVE, SEND, Lane
 from treadle.program.program import Buffer, OperationKind
 
@@ -41,14 +49,14 @@ class _BlockWriter:
         self._messages, self._stars, self._gpus, self._rank = messages, stars, gpus, rank
         self._program, self._all = lane.program, lane.all
         self._channels: dict[int, int] = {}
-        self._block = Block()
+        self._block = MscclppBlock()
         self._moved: list[_Access] = []
         self._lent: list[_Access] = []
         self._puts: list[_Json] = []
         """What the proxy was given, in order."""
         self._has_waited = False
 
-    def write(self, numbers: Sequence[int], pipeline_bytes: int, count: int) -> Block:
+    def write(self, numbers: Sequence[int], pipeline_bytes: int, count: int) -> MscclppBlock:
         """The block of these operations, in a pipeline of slices unless `pipeline_bytes` is 0."""
         for number in numbers:
             if self._all.kind[number] != COPY:

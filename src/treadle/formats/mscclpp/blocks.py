@@ -63,7 +63,7 @@ class Fabric:
 
 
 @dataclass
-class Block:
+class MscclppBlock:
     """One thread block; channels and buffers are counted from 0 within it, type by type."""
 
     operations: list[_Json] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Gpu:
     def __init__(self, rank: int, addresses: Addresses) -> None:
         self.rank = rank
         self.addresses = addresses
-        self.blocks: list[Block] = []
+        self.blocks: list[MscclppBlock] = []
         self._scratch = len(self.addresses.scratch)
         self._groups: set[tuple[str, tuple[int, ...]]] = set()
 
@@ -160,7 +160,7 @@ class Gpu:
 
 def _block_json(
     number: int,
-    block: Block,
+    block: MscclppBlock,
     channels: dict[str, list[_Key]],
     remote: list[tuple[int, str]],
     switches: list[tuple[str, tuple[int, ...]]],

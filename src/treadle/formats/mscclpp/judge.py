@@ -10,9 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from treadle.errors import FormatError
-from treadle.formats.mscclpp.judge_blocks import Block, Clock, merge
+from treadle.formats.mscclpp.judge_blocks import BlockAtWork, Clock, merge
 from treadle.formats.mscclpp.judge_slices import FORMS, is_sum, unrolled
-from treadle.formats.mscclpp.reader import MOVES, ExecutionPlan, Operation, Place, parse_mscclpp_json
+from treadle.formats.mscclpp.reader import (
+    MOVES,
+    BufferChunks,
+    ExecutionPlan,
+    MscclppOperation,
+    parse_mscclpp_json,
+)
 
 _SLICES = 2
 """Into how many slices pipelines cut: two show whether an order between slices is missing."""
@@ -141,10 +147,10 @@ class _Machine:
         self.memory: dict[_Cell, _Value] = {}
         self.written: dict[_Cell, tuple[int, int]] = {}
         self.read: dict[_Cell, list[tuple[int, int]]] = defaultdict(list)
-        self.blocks: list[Block] = []
+        self.blocks: list[BlockAtWork] = []
         for rank, blocks in enumerate(plan.blocks):
             for block in blocks:
-                self.blocks.append(Block(len(self.blocks), rank, unrolled(block, self.slices)))
+                self.blocks.append(BlockAtWork(len(self.blocks), rank, unrolled(block, self.slices)))
         self.ends = self._pair_channels()
         self.signals: dict[tuple[int, str, int], deque[tuple[Clock, set[int]]]] = defaultdict(deque)
         self.proxies: dict[tuple[int, str, int], list[int]] = {}
@@ -153,7 +159,7 @@ class _Machine:
             for rank, values in enumerate(plan.semaphores)
             for number, value in enumerate(values)
         }
-        self.meetings: dict[tuple[int, int], list[Block]] = defaultdict(list)
+        self.meetings: dict[tuple[int, int], list[BlockAtWork]] = defaultdict(list)
         self.visits: list[tuple[int, int, int, str]] = []
         """Touches of another rank's memory: mover, its count, rank touched, operation."""
 
@@ -267,7 +273,7 @@ class _Machine:
 
     # --- operations
 
-    def _step(self, block: Block, operation: Operation) -> bool:
+    def _step(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
         """Execute an operation; False if it has to wait."""
         name = operation.name
         if name == "nop":
@@ -291,7 +297,7 @@ class _Machine:
             return self._semaphores(block, operation)
         return True
 
-    def _semaphores(self, block: Block, operation: Operation) -> bool:
+    def _semaphores(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
         queues = [self.semaphores[block.rank, number] for number in operation.numbers]
         if operation.name == "sem_release":
             for queue in queues:
@@ -303,7 +309,7 @@ class _Machine:
             block.hear(queue.popleft())
         return True
 
-    def _meet(self, block: Block, operation: Operation) -> bool:
+    def _meet(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
         """Blocks go on when as many as the barrier names have come; they then know what all know."""
         present = self.meetings[block.rank, operation.numbers[0]]
         if block not in present:
@@ -323,14 +329,14 @@ class _Machine:
         present.clear()
         return True
 
-    def _signal(self, block: Block, channel: tuple[int, str, int], *, relaxed: bool) -> None:
+    def _signal(self, block: BlockAtWork, channel: tuple[int, str, int], *, relaxed: bool) -> None:
         clock = {} if relaxed else dict(block.known)
         proxy = self.proxies.get(channel)
         if proxy and not relaxed:
             merge(clock, {proxy[0]: proxy[1]})
         self.signals[self.ends[channel]].append((clock, {block.rank}))
 
-    def _move(self, block: Block, operation: Operation) -> None:
+    def _move(self, block: BlockAtWork, operation: MscclppOperation) -> None:
         if any(place.size <= 0 for place in (*operation.sources, *operation.targets)):
             self.found.append(f"{operation.where}: a slice lies past the end of the chunks")
             return
@@ -359,8 +365,8 @@ class _Machine:
                 merge(block.heard, {proxy[0]: proxy[1]})
 
     def _transfers(
-        self, operation: Operation
-    ) -> Iterator[tuple[tuple[Place, ...], tuple[Place, ...], tuple[str, int] | None]]:
+        self, operation: MscclppOperation
+    ) -> Iterator[tuple[tuple[BufferChunks, ...], tuple[BufferChunks, ...], tuple[str, int] | None]]:
         """What an operation sums and where to: puts and gets are several transfers in one operation."""
         sources, targets, channels = operation.sources, operation.targets, operation.channels
         if operation.name in FORMS:
@@ -384,10 +390,10 @@ class _Machine:
 
     def _transfer(
         self,
-        block: Block,
-        operation: Operation,
-        sources: tuple[Place, ...],
-        targets: tuple[Place, ...],
+        block: BlockAtWork,
+        operation: MscclppOperation,
+        sources: tuple[BufferChunks, ...],
+        targets: tuple[BufferChunks, ...],
         mover: tuple[int, int],
     ) -> None:
         for place in range(sources[0].size):
@@ -413,7 +419,13 @@ class _Machine:
             self.visits.append((*mover, rank, operation.where))
 
     def _look(
-        self, block: Block, operation: Operation, cell: _Cell, mover: tuple[int, int], *, writing: bool
+        self,
+        block: BlockAtWork,
+        operation: MscclppOperation,
+        cell: _Cell,
+        mover: tuple[int, int],
+        *,
+        writing: bool,
     ) -> None:
         """Note an access; a race unless what came before on the same chunk is known to be over."""
         earlier = [self.written[cell]] if cell in self.written else []

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from treadle.formats.mscclpp.reader import Operation
+from treadle.formats.mscclpp.reader import MscclppOperation
 
 Clock = dict[int, int]
 """For each block and proxy, how many of its moves are known to be over."""
 
 
-class Block:
+class BlockAtWork:
     """A thread block at work."""
 
-    def __init__(self, number: int, rank: int, operations: Iterator[Operation]) -> None:
+    def __init__(self, number: int, rank: int, operations: Iterator[MscclppOperation]) -> None:
         self.number, self.rank, self.operations = number, rank, operations
         self.now = next(operations, None)
         self.moves = 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from treadle.formats.mscclpp.reader import Operation, Place
+from treadle.formats.mscclpp.reader import BufferChunks, MscclppOperation
 
 
-def unrolled(block: list[Operation], slices: int) -> Iterator[Operation]:
+def unrolled(block: list[MscclppOperation], slices: int) -> Iterator[MscclppOperation]:
     """Operations in the finer units of slices, pipelines turn by turn."""
     for operation in block:
         if operation.name != "pipeline":
@@ -20,11 +20,11 @@ def unrolled(block: list[Operation], slices: int) -> Iterator[Operation]:
                 yield _slice(_cut(inner, slices), turn * unit, unit)
 
 
-def _cut(operation: Operation, slices: int) -> Operation:
+def _cut(operation: MscclppOperation, slices: int) -> MscclppOperation:
     if slices == 1:
         return operation
 
-    def finer(place: Place) -> Place:
+    def finer(place: BufferChunks) -> BufferChunks:
         return replace(place, index=place.index * slices, size=place.size * slices)
 
     return replace(
@@ -34,8 +34,8 @@ def _cut(operation: Operation, slices: int) -> Operation:
     )
 
 
-def _slice(operation: Operation, start: int, unit: int) -> Operation:
-    def part(place: Place) -> Place:
+def _slice(operation: MscclppOperation, start: int, unit: int) -> MscclppOperation:
+    def part(place: BufferChunks) -> BufferChunks:
         # the executor's own arithmetic is unsigned: a turn past the end runs wild
         return replace(place, index=place.index + start, size=min(place.size - start, unit))
 
@@ -58,7 +58,7 @@ FORMS = {
 """What the operations that sum nothing of their own take, and where to."""
 
 
-def is_sum(operation: Operation) -> bool:
+def is_sum(operation: MscclppOperation) -> bool:
     """Whether a sum's terms and targets are where its name says: the first of each here, the others there."""
     sources, targets = operation.sources, operation.targets
     far = "remote" if operation.name in ("rre", "rres") else "local"

@@ -24,7 +24,7 @@ _MOST = {"operations": 64, "channels": 16, "ids": 8, "places": 10, "semaphores":
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferChunks:
     """Chunks of a buffer: of this rank, of another one, or of all ranks of a switch's group."""
 
     ranks: tuple[int, ...]
@@ -36,17 +36,17 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Operation:
+class MscclppOperation:
     """One operation; `channels` are (type, number) of the rank."""
 
     name: str
     where: str
     channels: tuple[tuple[str, int], ...] = ()
-    sources: tuple[Place, ...] = ()
-    targets: tuple[Place, ...] = ()
+    sources: tuple[BufferChunks, ...] = ()
+    targets: tuple[BufferChunks, ...] = ()
     numbers: tuple[int, ...] = ()
     """Semaphores; of a barrier its number and how many blocks meet there; of a pipeline its chunks."""
-    inner: tuple[Operation, ...] = ()
+    inner: tuple[MscclppOperation, ...] = ()
 
 
 @dataclass
@@ -58,7 +58,7 @@ class ExecutionPlan:
     sizes: list[dict[str, int]] = field(default_factory=list)
     peers: list[dict[str, list[int]]] = field(default_factory=list)
     """For each rank and type, the peer of every channel."""
-    blocks: list[list[list[Operation]]] = field(default_factory=list)
+    blocks: list[list[list[MscclppOperation]]] = field(default_factory=list)
     semaphores: list[list[int]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
@@ -192,7 +192,7 @@ class _Gpu:
         blocks = read.item(self.gpu, "threadblocks", where, list)
         self.plan.blocks.append([self._block(number, block) for number, block in enumerate(blocks)])
 
-    def _block(self, number: int, block: Any) -> list[Operation]:
+    def _block(self, number: int, block: Any) -> list[MscclppOperation]:
         read, where = self.read, f"{self.where} threadblock {number}"
         read.number(block, "id", where, number, number)
         channels: dict[str, list[int]] = defaultdict(list)
@@ -228,7 +228,7 @@ class _Context:
     ) -> None:
         self.gpu, self.where, self.channels, self.buffers = gpu, where, channels, buffers
 
-    def operation(self, entry: Any, where: str, *, nested: bool = False) -> Operation:
+    def operation(self, entry: Any, where: str, *, nested: bool = False) -> MscclppOperation:
         read, plan = self.gpu.read, self.gpu.plan
         name = read.item(entry, "name", where, str)
         if name in _PACKETS:
@@ -243,7 +243,7 @@ class _Context:
                 for place, one in enumerate(read.item(entry, "ops", where, list))
             )
             chunks = read.number(context, "num_chunks", where, 1, MAX_CHUNKS)
-            return Operation(name, where, numbers=(chunks,), inner=inner)
+            return MscclppOperation(name, where, numbers=(chunks,), inner=inner)
         if name not in _INTERPRETED:
             raise read.fail(where, f"{name[:40]!r} is no operation here")
         kind = read.word(entry, "channel_type", where, _TYPES) if "channel_type" in entry else ""
@@ -268,9 +268,9 @@ class _Context:
             )
         if (name in EVENTS or name == "flush") and (not ids or kind not in ("memory", "port")):
             raise read.fail(where, f"{name} needs memory or port channels")
-        return Operation(name, where, tuple((kind, own[i]) for i in ids), sources, targets, numbers)
+        return MscclppOperation(name, where, tuple((kind, own[i]) for i in ids), sources, targets, numbers)
 
-    def _place(self, entry: Any, kind: str, where: str) -> Place:
+    def _place(self, entry: Any, kind: str, where: str) -> BufferChunks:
         gpu, read = self.gpu, self.gpu.read
         index = read.number(entry, "index", where, 0, MAX_CHUNKS)
         size = read.number(entry, "size", where, 1, MAX_CHUNKS)
@@ -291,4 +291,4 @@ class _Context:
                 raise read.fail(
                     where, f"chunks {index} to {index + size - 1} of buffer {letter}, which has {there}"
                 )
-        return Place(ranks, letter, index, size, how)
+        return BufferChunks(ranks, letter, index, size, how)
