@@ -13,6 +13,8 @@ MOST_FILES = 22
 """In a folder."""
 MOST_LINES = 450
 """In a file."""
+MOST_PARAMETERS = 10
+"""Of a function outside the command line, whose parameters are options of commands."""
 RECURRING = {
     "writer": "each format's room has its writer, reader, judges and loading notes",
     "reader": "as writer; and of topologies, the record of what reads a fabric",
@@ -63,3 +65,23 @@ def test_each_module_has_a_name_of_its_own() -> None:
     found = Counter(path.stem for path in package.rglob("*.py") if path not in commands)
     assert len(found) > 300
     assert {name for name, count in found.items() if count > 1} - {"__init__"} == set(RECURRING)
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """What a caller may have to think of; ``**options`` are one."""
+    given = function.args
+    named = [*given.posonlyargs, *given.args]
+    own = bool(named) and named[0].arg in ("self", "cls")
+    return len(named) + len(given.kwonlyargs) + bool(given.vararg) + bool(given.kwarg) - own
+
+
+def test_functions_ask_for_few_things() -> None:
+    found = {
+        f"{path}:{node.lineno} {node.name}": parameters(node)
+        for path in sorted((ROOT / "src" / "treadle").rglob("*.py"))
+        if "cli" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert len(found) > 2000
+    assert not {name: count for name, count in found.items() if count > MOST_PARAMETERS}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter
+from typing import Unpack
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from treadle.program.program import Buffer, Program
 from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern, poison
 from treadle.runtime.in_process import SLICE_BYTES, Execution, PreparedProgram
 from treadle.runtime.memory import count_wrong, fill_input
+from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.schedules.trees.forest_cost import busbw_factor
 
 MAX_SIZE_BYTES = 2**50
@@ -120,14 +122,8 @@ def measure(
     program: Program,
     sizes: Iterable[int],
     *,
-    element: ElementType = ElementType.FLOAT32,
-    reduction: Reduction = Reduction.SUM,
-    iterations: int = 20,
-    warmup: int = 2,
-    budget_s: float = 1.0,
-    seed: int = 0,
-    slice_bytes: int = SLICE_BYTES,
     on_row: Callable[[SweepRow], None] | None = None,
+    **options: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Run a program in this process at every size, check every element, and time it.
 
@@ -136,20 +132,10 @@ def measure(
     program : Program
     sizes : iterable of int
         Bytes of the larger per-rank buffer, rounded down to whole elements.
-    element, reduction
-        Type of the elements and how they are combined.
-    iterations : int
-        Most timed runs per size, at least 1.
-    warmup : int
-        Most untimed runs per size after the checked one.
-    budget_s : float
-        Runs of one size stop being added beyond so many seconds, so that large sizes take fewer.
-    seed : int
-        Of the input data.
-    slice_bytes : int
-        See `Execution`.
     on_row : callable, optional
         Called with every row as it is ready.
+    **options
+        The fields of `RunOptions`.
 
     Returns
     -------
@@ -160,6 +146,8 @@ def measure(
     ScheduleError
         If the program cannot be executed.
     """
+    asked = RunOptions(**options)
+    element, reduction = asked.element, asked.reduction
     prepared = PreparedProgram(program)
     sizes = list(sizes)
     # the first touch of fresh memory costs more than the copies, so that all sizes share the largest's
@@ -174,21 +162,21 @@ def measure(
             element=element,
             reduction=reduction,
             reduces=program.kind.reduces,
-            seed=seed,
+            seed=asked.seed,
         )
         execution = Execution(
             prepared,
             count,
             element=element,
             reduction=reduction,
-            slice_bytes=slice_bytes,
+            slice_bytes=asked.slices_of(SLICE_BYTES),
             storage=storage,
         )
         wrong, first_s = _checked_run(execution, pattern)
-        affordable = max(1, int(budget_s / max(first_s, 1e-9)))
-        for _ in range(min(warmup, affordable - 1)):
+        affordable = max(1, int(asked.budget_s / max(first_s, 1e-9)))
+        for _ in range(min(asked.warmup, affordable - 1)):
             _timed_run(execution, pattern)
-        times = [_timed_run(execution, pattern) for _ in range(max(1, min(iterations, affordable)))]
+        times = [_timed_run(execution, pattern) for _ in range(max(1, min(asked.iterations, affordable)))]
         rows.append(make_row(program, count, times, wrong, element=element, reduction=reduction))
         if on_row is not None:
             on_row(rows[-1])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 from zlib import crc32
 
 import numpy as np
@@ -25,6 +25,7 @@ from treadle.runtime.data import (
 from treadle.runtime.measured_sizes import SweepRow, make_row
 from treadle.runtime.memory import count_wrong, fill_input
 from treadle.runtime.mpi_rank import SLICE_BYTES, PreparedRank, RankExecution
+from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.schedules.collective import CollectiveKind
 
 _OUT_OF_MEMORY = "out of memory"
@@ -61,15 +62,8 @@ def measure_mpi(
     program: Program,
     sizes: Iterable[int],
     *,
-    element: ElementType = ElementType.FLOAT32,
-    reduction: Reduction = Reduction.SUM,
-    iterations: int = 20,
-    warmup: int = 2,
-    budget_s: float = 1.0,
-    seed: int = 0,
-    slice_bytes: int = SLICE_BYTES,
-    with_reference: bool = False,
     on_row: Callable[[SweepRow], None] | None = None,
+    **options: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Run a program over MPI at every size, check every element, and time it; called by all processes.
 
@@ -77,12 +71,10 @@ def measure_mpi(
     ----------
     program : Program
         The same in every process.
-    sizes, element, reduction, iterations, warmup, budget_s, seed, on_row
+    sizes, on_row
         As `treadle.runtime.measured_sizes.measure`; `on_row` is called at rank 0 only.
-    slice_bytes : int
-        Largest message, more or less: larger chunks go in slices, so that the hops of a tree overlap.
-    with_reference : bool
-        Also time MPI's own collective, where MPI knows element type and reduction.
+    **options
+        The fields of `RunOptions`.
 
     Returns
     -------
@@ -97,6 +89,7 @@ def measure_mpi(
         In every process: if the world has another size than the program, the program cannot be executed,
         or a process lacks the memory.
     """
+    asked = RunOptions(**options)
     mpi = load_mpi()
     world = mpi.COMM_WORLD
     check_world(program, world.Get_size())
@@ -104,27 +97,18 @@ def measure_mpi(
     prepared = PreparedRank(program, world.Get_rank())
     rows: list[SweepRow] = []
     for size in sizes:
-        count = size // element.n_bytes
+        count = size // asked.element.n_bytes
         pattern = make_pattern(
             program.n_ranks,
             count,
-            element=element,
-            reduction=reduction,
+            element=asked.element,
+            reduction=asked.reduction,
             reduces=program.kind.reduces,
-            seed=seed,
+            seed=asked.seed,
         )
-        run = _prepare_everywhere(
-            prepared, mpi, world, count, element=element, reduction=reduction, slice_bytes=slice_bytes
-        )
+        run = _prepare_everywhere(prepared, mpi, world, count, asked)
         with _abort_on_failure(world):
-            row = _measure_size(
-                run,
-                pattern,
-                iterations=iterations,
-                warmup=warmup,
-                budget_s=budget_s,
-                with_reference=with_reference,
-            )
+            row = _measure_size(run, pattern, asked)
             if world.Get_rank() == 0:
                 rows.append(row)
                 if on_row is not None:
@@ -156,19 +140,11 @@ def _abort_on_failure(world: Any) -> Iterator[None]:
         raise
 
 
-def _measure_size(
-    run: RankExecution,
-    pattern: Pattern,
-    *,
-    iterations: int,
-    warmup: int,
-    budget_s: float,
-    with_reference: bool,
-) -> SweepRow:
+def _measure_size(run: RankExecution, pattern: Pattern, asked: RunOptions) -> SweepRow:
     wrong, first_s = _checked_run(run, pattern)
-    affordable = max(1, int(budget_s / max(first_s, 1e-9)))
-    timed, untimed = max(1, min(iterations, affordable)), min(warmup, affordable - 1)
-    library = _reference(run, pattern) if with_reference else None
+    affordable = max(1, int(asked.budget_s / max(first_s, 1e-9)))
+    timed, untimed = max(1, min(asked.iterations, affordable)), min(asked.warmup, affordable - 1)
+    library = _reference(run, pattern) if asked.with_reference else None
     times: list[float] = []
     reference: list[float] = []
     for number in range(-untimed, timed):  # in turn, so that both meet the same load of the machine
@@ -189,27 +165,26 @@ def _measure_size(
 
 
 def _prepare_everywhere(
-    prepared: PreparedRank,
-    mpi: Any,
-    world: Any,
-    count: int,
-    *,
-    element: ElementType,
-    reduction: Reduction,
-    slice_bytes: int,
+    prepared: PreparedRank, mpi: Any, world: Any, count: int, asked: RunOptions
 ) -> RankExecution:
     """Allocate in every process, or fail in every process: one that went on alone would wait for ever."""
     run, problem = None, ""
     try:
         run = RankExecution(
-            prepared, mpi, world, count, element=element, reduction=reduction, slice_bytes=slice_bytes
+            prepared,
+            mpi,
+            world,
+            count,
+            element=asked.element,
+            reduction=asked.reduction,
+            slice_bytes=asked.slices_of(SLICE_BYTES),
         )
     except (MemoryError, TreadleError) as error:
         problem = _OUT_OF_MEMORY if isinstance(error, MemoryError) else str(error)
     for rank, other in enumerate(world.allgather(problem)):
         if other:
             kind = MemoryLimitError if other == _OUT_OF_MEMORY else ScheduleError
-            raise kind(f"rank {rank}: {count * element.n_bytes} bytes: {other}")
+            raise kind(f"rank {rank}: {count * asked.element.n_bytes} bytes: {other}")
     assert run is not None
     return run
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from treadle.errors import ScheduleError
 from treadle.program.passes import merge_levels
@@ -23,6 +24,7 @@ from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.measured_sizes import SweepRow, make_row
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
 from treadle.runtime.order import check_extents, execution_order, match_messages
+from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.runtime.signals import signals_interrupt, signals_wait
 
 SLICE_BYTES = 2**19
@@ -72,6 +74,45 @@ class InterpreterTimes:
     messages: int = 0
 
 
+@dataclass(frozen=True)
+class InterpreterOptions:
+    """What the interpreter's command line says, but for program and sizes.
+
+    Parameters
+    ----------
+    element, iterations, warmup, budget_s, with_reference
+        As `RunOptions`.
+    slice_bytes, piece_bytes, bundle_bytes : int
+        Largest message, more or less; longest that is packed with others; longest packed of several.
+    with_rounds : bool
+        Also time the same bytes between the same ranks in bare rounds.
+    """
+
+    element: ElementType = ElementType.FLOAT32
+    iterations: int = 20
+    warmup: int = 2
+    budget_s: float = 1.0
+    slice_bytes: int = SLICE_BYTES
+    piece_bytes: int = PIECE_BYTES
+    bundle_bytes: int = BUNDLE_BYTES
+    with_reference: bool = False
+    with_rounds: bool = False
+
+
+class InterpreterKeywords(TypedDict, total=False):
+    """`InterpreterOptions` as keyword arguments."""
+
+    element: ElementType
+    iterations: int
+    warmup: int
+    budget_s: float
+    slice_bytes: int
+    piece_bytes: int
+    bundle_bytes: int
+    with_reference: bool
+    with_rounds: bool
+
+
 def launch_environment() -> dict[str, str]:
     """This process's environment; Open MPI refuses root unless these two say that it is meant."""
     environment = dict(os.environ)
@@ -84,14 +125,8 @@ def measure_mpi_c(
     program: Program,
     sizes: Sequence[int],
     *,
-    element: ElementType = ElementType.FLOAT32,
-    reduction: Reduction = Reduction.SUM,
-    iterations: int = 20,
-    warmup: int = 2,
-    budget_s: float = 1.0,
-    slice_bytes: int = SLICE_BYTES,
-    with_reference: bool = False,
     on_row: Callable[[SweepRow], None] | None = None,
+    **options: Unpack[RunKeywords],
 ) -> list[SweepRow]:
     """Start one process for each rank on this host, run a program in them at every size, check and time it.
 
@@ -100,12 +135,10 @@ def measure_mpi_c(
     program : Program
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
-    element, reduction
-        float32 or int32, sums only.
-    iterations, warmup, budget_s, with_reference, on_row
-        As `treadle.runtime.mpi.measure_mpi`. A time is the median of the slowest process's.
-    slice_bytes : int
-        Largest message, more or less.
+    on_row : callable, optional
+        Called with every row as it is ready. A time is the median of the slowest process's.
+    **options
+        The fields of `RunOptions`: float32 or int32, sums only.
 
     Raises
     ------
@@ -114,7 +147,8 @@ def measure_mpi_c(
     MissingDependencyError
         Without MPI or a C compiler.
     """
-    check_interpretable(program, element, reduction)
+    asked = RunOptions(**options)
+    check_interpretable(program, asked.element, asked.reduction)
     mpi = find_mpi()
     interpreter = build_interpreter(mpi)
     rows: list[SweepRow] = []
@@ -122,16 +156,16 @@ def measure_mpi_c(
         arguments = interpreter_arguments(
             path,
             sizes,
-            element=element,
-            iterations=iterations,
-            warmup=warmup,
-            budget_s=budget_s,
-            slice_bytes=slice_bytes,
-            with_reference=with_reference,
+            element=asked.element,
+            iterations=asked.iterations,
+            warmup=asked.warmup,
+            budget_s=asked.budget_s,
+            slice_bytes=asked.slices_of(SLICE_BYTES),
+            with_reference=asked.with_reference,
         )
         command = [*local_launch(mpi, program.n_ranks), str(interpreter), *arguments]
         for times in run_interpreter(command, environment=launch_environment(), n_sizes=len(sizes)):
-            rows.append(_row(program, times, element, reduction))
+            rows.append(_row(program, times, asked))
             if on_row is not None:
                 on_row(rows[-1])
     return rows
@@ -165,31 +199,23 @@ def written_program(program: Program) -> Iterator[Path]:
 def interpreter_arguments(
     program: Path,
     sizes: Sequence[int],
-    *,
-    element: ElementType = ElementType.FLOAT32,
-    iterations: int = 20,
-    warmup: int = 2,
-    budget_s: float = 1.0,
-    slice_bytes: int = SLICE_BYTES,
-    piece_bytes: int = PIECE_BYTES,
-    bundle_bytes: int = BUNDLE_BYTES,
-    with_reference: bool = False,
-    with_rounds: bool = False,
+    **options: Unpack[InterpreterKeywords],
 ) -> list[str]:
     """The interpreter's command line after its name; ``interpreter.c`` documents it."""
+    asked = InterpreterOptions(**options)
     return [
         str(program),
         *("--sizes", ",".join(map(str, sizes))),
-        *("--type", element.value),
-        *("--iterations", str(iterations)),
-        *("--warmup", str(warmup)),
-        *("--budget", repr(budget_s)),
-        *("--slice", str(slice_bytes)),
+        *("--type", asked.element.value),
+        *("--iterations", str(asked.iterations)),
+        *("--warmup", str(asked.warmup)),
+        *("--budget", repr(asked.budget_s)),
+        *("--slice", str(asked.slice_bytes)),
         *("--window", str(WINDOW)),
-        *("--piece", str(piece_bytes)),
-        *("--bundle", str(bundle_bytes)),
-        *(["--reference"] if with_reference else []),
-        *(["--rounds"] if with_rounds else []),
+        *("--piece", str(asked.piece_bytes)),
+        *("--bundle", str(asked.bundle_bytes)),
+        *(["--reference"] if asked.with_reference else []),
+        *(["--rounds"] if asked.with_rounds else []),
     ]
 
 
@@ -279,15 +305,15 @@ def _parse_row(line: str) -> InterpreterTimes:
     return result
 
 
-def _row(program: Program, times: InterpreterTimes, element: ElementType, reduction: Reduction) -> SweepRow:
+def _row(program: Program, times: InterpreterTimes, asked: RunOptions) -> SweepRow:
     references = times.reference_times_s
     return make_row(
         program,
-        times.size_bytes // element.n_bytes,
+        times.size_bytes // asked.element.n_bytes,
         times.times_s,
         times.wrong,
-        element=element,
-        reduction=reduction,
+        element=asked.element,
+        reduction=asked.reduction,
         reference_time_s=statistics.median(references) if references else None,
     )
 

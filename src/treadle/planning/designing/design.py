@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Unpack
 
 from treadle._version import __version__
 from treadle.errors import InfeasibleError, ScheduleError
@@ -15,11 +16,12 @@ from treadle.finder.measure import (
     Option,
 )
 from treadle.finder.search import Finder
-from treadle.finder.searches.fresh import Effort, SearchLimit, search_now
+from treadle.finder.searches.fresh import Effort, search_now
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning.designing.candidates import frontier_options, improving, known_bases
 from treadle.planning.designing.design_flow import AlltoallFigures, with_flow
 from treadle.planning.designing.design_limits import DesignLimits, design_limits
+from treadle.planning.designing.design_options import DesignKeywords, DesignOptions
 from treadle.planning.designing.store import cached_plan, default_directory
 from treadle.planning.problem import Problem
 from treadle.planning.solving.candidate import Candidate as Proposal
@@ -145,14 +147,8 @@ def design(
     *,
     network: Network,
     workload: Workload,
-    bidirectional: bool = False,
-    reconfiguration_delay_s: float | None = None,
-    alltoall: AlltoallFigures = AlltoallFigures.FLOW,
-    search: SearchLimit | None = None,
-    seed: int = 0,
-    cache: Path | None = None,
-    use_cache: bool = True,
     progress: Progress | None = None,
+    **options: Unpack[DesignKeywords],
 ) -> DesignResult:
     """Find the fabrics of `nodes` and `degree` that no other known one beats, and the best for a workload.
 
@@ -162,22 +158,10 @@ def design(
         N from 2 to 100000, d from 1 to 64.
     network : Network
     workload : Workload
-    bidirectional : bool
-        Only fabrics whose links come in opposite pairs.
-    reconfiguration_delay_s : float, optional
-        Time to change the topology; also considers a topology for each call.
-    alltoall : AlltoallFigures
-        Whether to compute an optimal flow on each fabric of the frontier. All-to-alls of the workload over
-        all nodes are told by the flows if every fabric has one, else by distances.
-    search : SearchLimit, optional
-        Look for better graphs of this size and degree first, beside the library.
-    seed : int
-        Of that search.
-    cache : Path, optional
-        Directory of kept rates; default the user's.
-    use_cache : bool
     progress : callable, optional
         progress(stage, done, total).
+    **options
+        The fields of `DesignOptions`.
 
     Raises
     ------
@@ -186,6 +170,8 @@ def design(
     TreadleError
         If a number is out of range, or the workload's groups do not fit the nodes.
     """
+    asked = DesignOptions(**options)
+    bidirectional = asked.bidirectional
     check_count("design", "nodes", nodes, least=2, most=MAX_NODES)
     check_count("design", "degree", degree, most=MAX_DEGREE)
     if bidirectional:
@@ -199,50 +185,55 @@ def design(
     for call in workload.calls:
         call.groups(nodes)
     efforts: tuple[Effort, ...] = ()
-    if search is not None:
+    if asked.search is not None:
         with watch.stage("graphs"):
             efforts = search_now(
-                nodes, degree, search, bidirectional=bidirectional, seed=seed, watch=Watch(progress)
+                nodes,
+                degree,
+                asked.search,
+                bidirectional=bidirectional,
+                seed=asked.seed,
+                watch=Watch(progress),
             )
     with watch.stage("search"):
         finder = Finder(known_bases(nodes, degree), bidirectional=bidirectional)
-        options = frontier_options(finder, nodes, degree)
-        efforts = improving(efforts, options)
+        fabrics = frontier_options(finder, nodes, degree)
+        efforts = improving(efforts, fabrics)
         if any(effort.found for effort in efforts):
             finder = Finder(known_bases(nodes, degree, efforts), bidirectional=bidirectional)
-            options = frontier_options(finder, nodes, degree)
-    if not options:
+            fabrics = frontier_options(finder, nodes, degree)
+    if not fabrics:
         raise InfeasibleError(
             f"design: no fabric with {nodes} nodes of degree {degree} is known with links in opposite pairs; "
             f"drop --bidirectional or change a number"
         )
-    if alltoall is AlltoallFigures.FLOW:
-        directory = (cache or default_directory()) if use_cache else None
+    if asked.alltoall is AlltoallFigures.FLOW:
+        directory = (asked.cache or default_directory()) if asked.use_cache else None
         with watch.stage("all-to-all"):
-            options = tuple(with_flow(option, directory=directory, progress=progress) for option in options)
+            fabrics = tuple(with_flow(option, directory=directory, progress=progress) for option in fabrics)
     shown = _shown_bytes(workload)
     with watch.stage("workload"):
-        groups = [_shared(option, workload, nodes) for option in options]
-        by_distances = [replace(option, flow=None) for option in options]
+        groups = [_shared(option, workload, nodes) for option in fabrics]
+        by_distances = [replace(option, flow=None) for option in fabrics]
         costs = [
             _costs(option, workload, network, nodes, shared)
             for option, shared in zip(by_distances, groups, strict=True)
         ]
         own = costs
-        if all(option.flow for option in options):
+        if all(option.flow for option in fabrics):
             own = [
                 _costs(option, workload, network, nodes, shared)
-                for option, shared in zip(options, groups, strict=True)
+                for option, shared in zip(fabrics, groups, strict=True)
             ]
         rows = tuple(
-            _row(option, one, workload, network, shown) for option, one in zip(options, own, strict=True)
+            _row(option, one, workload, network, shown) for option, one in zip(fabrics, own, strict=True)
         )
         known = [row for row in rows if row.seconds is not None]
         best = min(known or rows, key=lambda row: row.seconds or row.allreduce_s)
         reconfiguration = None
-        if reconfiguration_delay_s is not None:
+        if asked.reconfiguration_delay_s is not None:
             reconfiguration = _reconfigured(
-                finder, options, costs, workload, network, nodes, reconfiguration_delay_s
+                finder, fabrics, costs, workload, network, nodes, asked.reconfiguration_delay_s
             )
     return DesignResult(
         nodes=nodes,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Unpack
 
 from treadle.errors import MemoryLimitError
 from treadle.planning.judging.point_to_point import Shortfall, shortfall
@@ -16,6 +17,7 @@ from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes, table_lines
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_c import measure_mpi_c
+from treadle.runtime.run_options import RunKeywords
 from treadle.schedules.plan import Plan
 from treadle.units import format_size
 
@@ -110,19 +112,21 @@ def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
         )
 
 
+_MEASURES = {
+    RuntimeName.IN_PROCESS: measure,
+    RuntimeName.MPI: measure_mpi,
+    RuntimeName.MPI_C: measure_mpi_c,
+}
+
+
 def run(
     plan: Plan,
     sizes: Sequence[int],
     *,
     runtime: RuntimeName | str = RuntimeName.IN_PROCESS,
-    element: ElementType = ElementType.FLOAT32,
-    reduction: Reduction = Reduction.SUM,
     in_place: bool = False,
-    iterations: int = 20,
-    budget_s: float = 1.0,
-    seed: int = 0,
-    with_reference: bool = False,
     on_row: Callable[[SweepRow], None] | None = None,
+    **options: Unpack[RunKeywords],
 ) -> RunResult:
     """Move real data by a plan, check every element and time it.
 
@@ -134,16 +138,13 @@ def run(
     runtime : RuntimeName or str
         ``mpi`` must be called by every process under mpirun, one process per rank; ``mpi-c`` starts the
         processes itself, on this host.
-    element, reduction, in_place
-        Type of the elements, how they are combined, whether input and output are one memory.
-    iterations, budget_s : int, float
-        Timed runs of a size: at most so many, and no more after so many seconds.
-    seed : int
-        Of the input data.
-    with_reference : bool
-        Time MPI's own collective beside (MPI only).
+    in_place : bool
+        Whether input and output are one memory.
     on_row : callable, optional
         Called with each row as soon as it is there.
+    **options
+        The fields of `treadle.runtime.run_options.RunOptions`: element type and reduction, how often, for how
+        long, with what data, with MPI's own collective beside.
 
     Raises
     ------
@@ -170,38 +171,5 @@ def run(
             continue
         program = program_of(plan, served[0], in_place=in_place)
         lacking = shortfall(plan.topology, plan.collective, program)
-        if RuntimeName(runtime) is RuntimeName.MPI:
-            rows += measure_mpi(
-                program,
-                served,
-                element=element,
-                reduction=reduction,
-                iterations=iterations,
-                budget_s=budget_s,
-                seed=seed,
-                with_reference=with_reference,
-                on_row=on_row,
-            )
-        elif RuntimeName(runtime) is RuntimeName.MPI_C:
-            rows += measure_mpi_c(
-                program,
-                served,
-                element=element,
-                reduction=reduction,
-                iterations=iterations,
-                budget_s=budget_s,
-                with_reference=with_reference,
-                on_row=on_row,
-            )
-        else:
-            rows += measure(
-                program,
-                served,
-                element=element,
-                reduction=reduction,
-                iterations=iterations,
-                budget_s=budget_s,
-                seed=seed,
-                on_row=on_row,
-            )
+        rows += _MEASURES[RuntimeName(runtime)](program, served, on_row=on_row, **options)
     return RunResult(tuple(rows), reporter, lacking)

@@ -21,7 +21,7 @@ from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import Send, Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.exact.process import SolverProcess
-from treadle.synthesis.steps.exact.synthesise import ExactSteps, exact_steps
+from treadle.synthesis.steps.exact.synthesise import ExactSearch, ExactSteps, exact_steps
 from treadle.topologies.expressions import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.steps.step_check import verify_steps
@@ -172,8 +172,7 @@ def find_base(
         range(topology.n_nodes),
         chunks=base.chunks,
         rounds=rounds,
-        time_limit_s=time_limit_s,
-        solver=solver,
+        search=ExactSearch(time_limit_s=time_limit_s, solver=solver),
     )
     if found.steps is None:
         raise InfeasibleError(f"{base.expression}, {direction}, rounds {list(rounds)}: {found.reason}")

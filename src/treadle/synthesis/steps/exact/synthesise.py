@@ -6,9 +6,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -85,6 +85,56 @@ class ExactResult:
     seconds: float
 
 
+@dataclass(frozen=True)
+class ExactSearch:
+    """How a schedule is searched for.
+
+    Parameters
+    ----------
+    time_limit_s : float
+        Wall seconds for the solver.
+    seed, workers : int
+        Of CP-SAT. The same seed gives the same schedule with one worker unless the time limit strikes.
+    symmetric : bool
+        Search only schedules that a group of automorphisms maps to themselves (allgather, reduce-scatter,
+        allreduce): much smaller, but its failure proves nothing and is reported as unknown.
+        A fabric without such symmetry gets the complete search.
+    solver : SolverProcess, optional
+        A running one to use; default one of its own.
+
+    Raises
+    ------
+    ScheduleError
+        If a number is out of range.
+    """
+
+    time_limit_s: float = 60.0
+    seed: int = 0
+    workers: int = 1
+    symmetric: bool = False
+    solver: SolverProcess | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.time_limit_s) and self.time_limit_s > 0):
+            raise ScheduleError(
+                f"exact synthesis: the time limit must be positive seconds, found {self.time_limit_s}"
+            )
+        if not 0 <= self.seed < 2**31:
+            raise ScheduleError(f"exact synthesis: the seed must be 0 to 2**31 - 1, found {self.seed}")
+        if not 1 <= self.workers <= MAX_WORKERS:
+            raise ScheduleError(f"exact synthesis: workers must be 1 to {MAX_WORKERS}, found {self.workers}")
+
+
+class ExactSearchKeywords(TypedDict, total=False):
+    """`ExactSearch` as keyword arguments."""
+
+    time_limit_s: float
+    seed: int
+    workers: int
+    symmetric: bool
+    solver: SolverProcess | None
+
+
 def synthesise_exact(
     topology: Topology,
     kind: CollectiveKind,
@@ -93,11 +143,7 @@ def synthesise_exact(
     rounds: Rounds,
     reduce_rounds: Rounds | None = None,
     root: int | None = None,
-    time_limit_s: float = 60.0,
-    seed: int = 0,
-    workers: int = 1,
-    symmetric: bool = False,
-    solver: SolverProcess | None = None,
+    **search: Unpack[ExactSearchKeywords],
 ) -> ExactResult:
     """Find a step schedule of given size, or prove that there is none.
 
@@ -117,16 +163,8 @@ def synthesise_exact(
         Of an allreduce's reduce-scatter; default `rounds` reversed.
     root : int, optional
         Rank, of broadcast and reduce.
-    time_limit_s : float
-        Wall seconds for the solver, of all phases.
-    seed, workers : int
-        Of CP-SAT. The same seed gives the same schedule with one worker unless the time limit strikes.
-    symmetric : bool
-        Search only schedules that a group of automorphisms maps to themselves (allgather, reduce-scatter,
-        allreduce): much smaller, but its failure proves nothing and is reported as unknown.
-        A fabric without such symmetry gets the complete search.
-    solver : SolverProcess, optional
-        A running one to use; default one of its own.
+    **search
+        The fields of `ExactSearch`; the time limit is that of all phases together.
 
     Raises
     ------
@@ -142,7 +180,7 @@ def synthesise_exact(
     <ExactStatus.INFEASIBLE: 'infeasible'>
     """
     check_root(topology, kind, root)
-    _check_search(time_limit_s, seed, workers)
+    asked = ExactSearch(**search)
     homes = range(topology.n_nodes) if root is None else (root,)
     if reduce_rounds is None:
         reduce_rounds = rounds if isinstance(rounds, FreeRounds) else tuple(rounds)[::-1]
@@ -157,17 +195,14 @@ def synthesise_exact(
     phases: list[ExactSteps] = []
     started = time.monotonic()
     for direction, phase_rounds in plan:
+        left_s = max(0.01, asked.time_limit_s - (time.monotonic() - started))
         phase = exact_steps(
             topology,
             direction,
             homes,
             chunks=chunks,
             rounds=phase_rounds,
-            time_limit_s=max(0.01, time_limit_s - (time.monotonic() - started)),
-            seed=seed,
-            workers=workers,
-            symmetric=symmetric,
-            solver=solver,
+            search=replace(asked, time_limit_s=left_s),
         )
         phases.append(phase)
         if phase.status is not ExactStatus.FOUND:
@@ -204,37 +239,34 @@ def exact_steps(
     *,
     chunks: int,
     rounds: Rounds,
-    time_limit_s: float = 60.0,
-    seed: int = 0,
-    workers: int = 1,
-    symmetric: bool = False,
-    solver: SolverProcess | None = None,
+    search: ExactSearch,
 ) -> ExactSteps:
     """Steps of one direction for shards with any homes (several at a node, or none).
 
     REDUCE is the broadcast on the transposed fabric, run backwards (Definition 5 and Theorem 1 of the
     dissertation). Parameters and errors as for `synthesise_exact`.
     """
-    _check_search(time_limit_s, seed, workers)
     reducing = direction is Direction.REDUCE
     fabric = topology.transpose() if reducing else topology
     if reducing and not isinstance(rounds, FreeRounds):
         rounds = tuple(rounds)[::-1]
     problem = exact_problem(fabric, homes, chunks=chunks, rounds=rounds)
-    if symmetric and problem.homes != tuple(range(problem.n_nodes)):
+    if search.symmetric and problem.homes != tuple(range(problem.n_nodes)):
         raise ScheduleError("exact synthesis: symmetric search is for allgather, reduce-scatter, allreduce")
     obstruction = find_obstruction(problem)
     if obstruction is None:
         obstruction = find_obstruction(problem, (bottleneck(fabric, problem.homes),))
     if obstruction is not None:
         return ExactSteps(ExactStatus.INFEASIBLE, obstruction=obstruction, reason=_explained(obstruction))
-    group = semiregular_group(problem, seed=seed) if symmetric else [tuple(range(problem.n_nodes))]
-    request = _request(problem, group, seed, workers)
-    if solver is not None:
-        answer = solver.solve(request, time_limit_s=time_limit_s)
+    group = [tuple(range(problem.n_nodes))]
+    if search.symmetric:
+        group = semiregular_group(problem, seed=search.seed)
+    request = _request(problem, group, search)
+    if search.solver is not None:
+        answer = search.solver.solve(request, time_limit_s=search.time_limit_s)
     else:
         with SolverProcess() as own:
-            answer = own.solve(request, time_limit_s=time_limit_s)
+            answer = own.solve(request, time_limit_s=search.time_limit_s)
     seconds = float(answer["cpu_s"])
     status = ExactStatus(answer["status"])
     if status is not ExactStatus.FOUND:
@@ -246,15 +278,6 @@ def exact_steps(
     used = tuple(int(r) for r in answer["rounds"])
     steps = _steps(problem, sends, direction)
     return ExactSteps(ExactStatus.FOUND, steps, used[::-1] if reducing else used, seconds=seconds)
-
-
-def _check_search(time_limit_s: float, seed: int, workers: int) -> None:
-    if not (math.isfinite(time_limit_s) and time_limit_s > 0):
-        raise ScheduleError(f"exact synthesis: the time limit must be positive seconds, found {time_limit_s}")
-    if not 0 <= seed < 2**31:
-        raise ScheduleError(f"exact synthesis: the seed must be 0 to 2**31 - 1, found {seed}")
-    if not 1 <= workers <= MAX_WORKERS:
-        raise ScheduleError(f"exact synthesis: workers must be 1 to {MAX_WORKERS}, found {workers}")
 
 
 def bottleneck(topology: Topology, homes: Sequence[int]) -> tuple[int, ...]:
@@ -278,7 +301,7 @@ def _explained(obstruction: Obstruction) -> str:
     )
 
 
-def _request(problem: ExactProblem, group: list[tuple[int, ...]], seed: int, workers: int) -> dict[str, Any]:
+def _request(problem: ExactProblem, group: list[tuple[int, ...]], search: ExactSearch) -> dict[str, Any]:
     """The worker's problem: one shard of each orbit of homes, and the images of its sends."""
     free = isinstance(problem.rounds, FreeRounds)
     homes = problem.homes
@@ -296,8 +319,8 @@ def _request(problem: ExactProblem, group: list[tuple[int, ...]], seed: int, wor
         "rounds": None if free else problem.rounds,
         "total_rounds": problem.total_rounds,
         "copies": [link_permutation(problem, g) for g in group],
-        "seed": seed,
-        "workers": workers,
+        "seed": search.seed,
+        "workers": search.workers,
     }
 
 

@@ -1,0 +1,58 @@
+"""What may be asked of a run on real data, whichever runtime moves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from treadle.runtime.data import ElementType, Reduction
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a program is run at each size, checked and timed.
+
+    Parameters
+    ----------
+    element, reduction
+        Type of the elements and how they are combined; the compiled interpreter knows some of them.
+    iterations : int
+        Most timed runs per size, at least 1.
+    warmup : int
+        Most untimed runs per size after the checked one.
+    budget_s : float
+        Runs of one size stop being added beyond so many seconds, so that large sizes take fewer.
+    seed : int
+        Of the input data; the compiled interpreter has data of its own.
+    slice_bytes : int, optional
+        Largest message, more or less: larger chunks go in slices, so that the hops of a tree overlap.
+        Default: what was measured to be best of the runtime.
+    with_reference : bool
+        Also time MPI's own collective, where MPI knows element type and reduction; over MPI only.
+    """
+
+    element: ElementType = ElementType.FLOAT32
+    reduction: Reduction = Reduction.SUM
+    iterations: int = 20
+    warmup: int = 2
+    budget_s: float = 1.0
+    seed: int = 0
+    slice_bytes: int | None = None
+    with_reference: bool = False
+
+    def slices_of(self, default_bytes: int) -> int:
+        """Largest message of a runtime that has this default."""
+        return default_bytes if self.slice_bytes is None else self.slice_bytes
+
+
+class RunKeywords(TypedDict, total=False):
+    """`RunOptions` as keyword arguments."""
+
+    element: ElementType
+    reduction: Reduction
+    iterations: int
+    warmup: int
+    budget_s: float
+    seed: int
+    slice_bytes: int | None
+    with_reference: bool
