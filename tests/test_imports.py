@@ -28,6 +28,7 @@ BASE = {
     "treadle.arrays",
     "treadle.lazy",
     "treadle.refusal",
+    "treadle.spelling",
     "treadle.plug_ins",
     "treadle.watch",
     "treadle.units",

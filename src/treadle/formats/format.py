@@ -24,6 +24,7 @@ from treadle.formats.judgement import Check, Judgement, Terms
 from treadle.formats.text_options import TextOptions, given_options, spelt
 from treadle.plug_ins import find_plug_ins, load_plug_in
 from treadle.refusal import Refusal
+from treadle.spelling import spelt_alike, unknown
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -223,19 +224,17 @@ def format_names() -> tuple[str, ...]:
 
 
 def find_format(name: str) -> Format:
-    """The record of a format.
+    """The record of a format, however its name is spelt.
 
     Raises
     ------
     ScheduleError
         If there is none of that name, or its plug-in is broken.
     """
-    known = _own().get(name) or _registered.get(name)
-    if known is not None:
-        return known
-    if name in _plug_ins():
-        return _plugged(name)
-    raise ScheduleError(f"unknown format {name[:40]!r}; expected one of {', '.join(format_names())}")
+    meant = spelt_alike(name, format_names())
+    if meant is None:
+        raise ScheduleError(unknown("format", name, format_names()))
+    return _own().get(meant) or _registered.get(meant) or _plugged(meant)
 
 
 def all_formats() -> tuple[Format, ...]:

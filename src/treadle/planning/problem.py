@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypedDict
 
 from treadle.errors import FormatError, ScheduleError, TopologyError
 from treadle.planning.demand_files import read_demands
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.spelling import spelt_alike, unknown
 from treadle.topologies import parse, subset
 from treadle.topologies.topology import Topology
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_SHORT_NAMES: Mapping[str, str] = MappingProxyType(
+    {"a2a": "alltoall", "all2all": "alltoall", "bcast": "broadcast"}
+)
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,21 @@ def resolve_topology(topology: Topology | str, *, file_format: str | None = None
 
 
 def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
-    """The kind of that name; FormatError for an unknown one."""
-    try:
-        return CollectiveKind(kind)
-    except ValueError:
-        known = ", ".join(CollectiveKind)
-        raise FormatError(f"unknown collective {str(kind)[:40]!r}; expected one of {known}") from None
+    """The kind of that name, however it is spelt; FormatError for an unknown one.
+
+    Examples
+    --------
+    >>> print(*map(resolve_kind, ("AllReduce", "reduce_scatter", "a2a")))
+    allreduce reduce-scatter alltoall
+    """
+    if isinstance(kind, CollectiveKind):
+        return kind
+    known = [one.value for one in CollectiveKind]
+    name = str(kind)
+    found = _SHORT_NAMES.get(name.casefold()) or spelt_alike(name, known)
+    if found is None:
+        raise FormatError(unknown("collective", name, known))
+    return CollectiveKind(found)
 
 
 def pose(

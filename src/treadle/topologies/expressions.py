@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import re
 import typing
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from treadle.errors import FormatError
+from treadle.spelling import did_you_mean, spelt_alike
 from treadle.topologies.readers.imported import ImportOptions, spelt
 from treadle.topologies.readers.reader import read_topology
 from treadle.topologies.registry import call_signature, catalogue
@@ -28,7 +28,8 @@ _CATALOGUE = catalogue()
 _NAME = r"[A-Za-z_]\w*(?:-\w+)*"
 _CALL = re.compile(rf"{_NAME}\s*\(")
 _COLON = re.compile(rf"({_NAME})(?::(.*))?", re.DOTALL)
-_WORD = re.compile(rf"\"[^\"]*\"|'[^']*'|{_NAME}(?=\s*\()")
+_WORD = re.compile(rf"\"[^\"]*\"|'[^']*'|{_NAME}(?=\s*\()|\b[1-9]\d*(?:[xX×]\d+)+\b")
+_TIMES = re.compile("[xX×]")
 
 _Value = Topology | int | bool | str
 _TYPE_WORDS: Mapping[type, str] = MappingProxyType(
@@ -42,10 +43,12 @@ def parse(text: str, *, format: str | None = None, options: ImportOptions | None
     Parameters
     ----------
     text : str
-        ``torus(3,3,2)``, ``torus:3,3,2``, ``dgx-a100:2`` (dashes may stand for underscores), nested calls
-        such as ``with_failed_links(dgx_a100(2), "box0.nic1--ib1")``, or a path. Arguments are literals and
-        catalogue calls; a bandwidth or latency is a string with a unit: ``bandwidth="25GB/s"``.
-        A catalogue name wins over a file of that name; write ``./name`` for the file.
+        ``torus(3,3,2)``, ``torus:3,3,2``, ``torus:3x3x2``, ``dgx-a100:2``, ``DGX_A100:2`` (case, dashes and
+        underscores make no difference), nested calls such as
+        ``with_failed_links(dgx_a100(2), "box0.nic1--ib1")``, or a path. Arguments are literals and catalogue
+        calls; a bandwidth or latency is a string with a unit: ``bandwidth="25GB/s"``.
+        A catalogue name wins over a file of that name; write ``./name`` for the file. Spelt otherwise than
+        in the catalogue, it gives way to a file.
     format : str, optional
         Reads `text` as the path of a file in that format (`readers.reader`), whatever it looks like.
     options : ImportOptions, optional
@@ -82,8 +85,8 @@ def parse(text: str, *, format: str | None = None, options: ImportOptions | None
     if not _exists(text):
         shown = text if len(text) <= 80 else f"{text[:80]}..."
         raise FormatError(
-            f"topology {shown!r}: neither a file nor a catalogue name{_hint(text.partition(':')[0])}; "
-            f"'treadle topology list' shows the catalogue"
+            f"topology {shown!r}: neither a file nor a catalogue name{_hint(text.partition(':')[0])} "
+            f"('treadle topology list' shows the catalogue)"
         )
     return read_topology(text, options=options).topology
 
@@ -100,22 +103,38 @@ def _as_expression(text: str) -> str | None:
     """`text` as a call with underscores, columns unchanged; None if it should be a path."""
     stripped = text.strip()
     if _CALL.match(stripped):
-        return _WORD.sub(_underscored, text)
+        return _WORD.sub(_as_meant, text)
     colon = _COLON.fullmatch(stripped)
-    if colon is None or colon[1].replace("-", "_") not in _CATALOGUE:
+    if colon is None:
         return None
-    return f"{colon[1].replace('-', '_')}({_WORD.sub(_underscored, colon[2] or '')})"
+    name = _catalogue_name(colon[1])
+    if name not in _CATALOGUE or (name != colon[1].replace("-", "_") and _exists(text)):
+        return None
+    return f"{name}({_WORD.sub(_as_meant, colon[2] or '')})"
 
 
-def _underscored(match: re.Match[str]) -> str:
-    """A function's name with underscores; a quoted string as it is."""
+def names_fabric(text: str) -> bool:
+    """Whether a text would be read as an expression of the catalogue, not as the path of a file."""
+    expression = _as_expression(text)
+    return expression is not None and _catalogue_name(expression.strip().partition("(")[0]) in _CATALOGUE
+
+
+def _as_meant(match: re.Match[str]) -> str:
+    """A function's name as the catalogue has it, ``4x4`` as two numbers; a quoted string as it is."""
     word = match[0]
-    return word if word[0] in "\"'" else word.replace("-", "_")
+    if word[0] in "\"'":
+        return word
+    return _TIMES.sub(",", word) if word[0].isdigit() else _catalogue_name(word)
+
+
+def _catalogue_name(word: str) -> str:
+    """What a name means, in whatever case, with dashes or underscores; itself if that is nothing."""
+    name = word.strip().replace("-", "_")
+    return name if name in _CATALOGUE else spelt_alike(name, _CATALOGUE) or name
 
 
 def _hint(name: str) -> str:
-    close = difflib.get_close_matches(name.strip().replace("-", "_"), _CATALOGUE, n=2)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+    return did_you_mean(name.strip(), _CATALOGUE)
 
 
 def _spelling(tree: ast.expr) -> str:

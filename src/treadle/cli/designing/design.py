@@ -19,6 +19,7 @@ from treadle.finder.cabling import cables, cabling_csv
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.workload import Network, Workload, allreduce_of, load_workload
 from treadle.planning.designing.design_flow import AlltoallFigures
+from treadle.planning.problem import resolve_kind
 from treadle.planning.summary import design_summary, plan_summary
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan_files.archive import save_plan
@@ -168,9 +169,10 @@ def _size(text: str) -> int:
 
 
 def _kind(name: str) -> CollectiveKind:
-    if name not in _PLANNED:
+    kind = resolve_kind(name)
+    if kind not in _PLANNED:
         raise FormatError(f"--collective {name[:40]!r}: expected one of {', '.join(_PLANNED)}")
-    return CollectiveKind(name)
+    return kind
 
 
 def _print_frontier(output: Output, result: planning.DesignResult, chosen: planning.DesignRow) -> None:

@@ -13,7 +13,7 @@ from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.planning.measuring import testbed
 from treadle.planning.measuring.execution import parse_sizes
-from treadle.planning.problem import pose
+from treadle.planning.problem import pose, resolve_kind
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth, format_size, parse_bandwidth
@@ -73,7 +73,7 @@ def command(
             fabric,
             parse_sizes(size),
             rate_bytes_per_s=rate_bytes_per_s,
-            collectives=[_kind(name) for name in collectives.split(",")],
+            collectives=[resolve_kind(name.strip()) for name in collectives.split(",")],
             algorithms=algorithms.split(","),
             plans=plans,
             timing=testbed.Timing(iterations=iterations),
@@ -90,14 +90,6 @@ def _fabric(expression: str | None, planned: list[Topology]) -> Topology:
     if not planned:
         raise FormatError("expected a TOPOLOGY, --plan or --clean")
     return planned[0]
-
-
-def _kind(name: str) -> CollectiveKind:
-    try:
-        return CollectiveKind(name.strip())
-    except ValueError:
-        names = ", ".join(kind.value for kind in CollectiveKind)
-        raise FormatError(f"collective {name!r}: expected one of {names}") from None
 
 
 def _print(output: Output, result: testbed.EmulationResult) -> None:

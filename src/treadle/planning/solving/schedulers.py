@@ -18,6 +18,7 @@ from treadle.errors import FormatError
 from treadle.planning.problem import Problem
 from treadle.plug_ins import find_plug_ins
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
+from treadle.spelling import spelt_alike, unknown
 from treadle.synthesis.scheduler import (
     TABLE,
     Comparing,
@@ -178,7 +179,9 @@ def scheduler(
 
 
 def find_scheduler(name: str) -> Scheduler:
-    """The scheduler of that name; plug-ins are loaded only if it is none of those that are known already.
+    """The scheduler of that name, however it is spelt.
+
+    Plug-ins are loaded only if it is none of those that are known already.
 
     Raises
     ------
@@ -189,12 +192,12 @@ def find_scheduler(name: str) -> Scheduler:
     if name in TABLE:
         return TABLE[name]
     faults = plug_in_faults()
-    if name in TABLE:
-        return TABLE[name]
+    found = spelt_alike(name, algorithm_names())
+    if found is not None:
+        return TABLE[found]
     broken = "".join(f"; {fault}" for fault in faults)
-    raise FormatError(
-        f"unknown algorithm {name[:40]!r}; expected one of {', '.join(algorithm_names())}{broken}"
-    )
+    remedy = "'treadle algorithms' lists them all"
+    raise FormatError(unknown("algorithm", name, algorithm_names(), remedy=remedy) + broken)
 
 
 def is_scheduler(name: str) -> bool:

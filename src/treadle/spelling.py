@@ -1,0 +1,85 @@
+"""Names as people spell them, and what was probably meant by one that is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_LONGEST = 40
+"""Characters of a name that are compared and shown; nothing known is longer."""
+_PART = 3
+"""Letters from which on a part of a name stands for it: ``a100`` for ``dgx_a100``."""
+
+
+def folded(name: str) -> str:
+    """A name without what people spell in several ways: case, blanks, hyphens and underscores.
+
+    Examples
+    --------
+    >>> folded("Reduce_Scatter"), folded("DGX-A100")
+    ('reducescatter', 'dgxa100')
+    """
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+def spelt_alike(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is meant by another spelling; None if there is none, or more than one.
+
+    Examples
+    --------
+    >>> spelt_alike("msccl_xml", ["msccl-xml", "cpu-xml"])
+    'msccl-xml'
+    """
+    names = list(known)
+    if name in names:
+        return name
+    wanted = folded(name[:_LONGEST])
+    found = [one for one in names if wanted and folded(one) == wanted]
+    return found[0] if len(found) == 1 else None
+
+
+def close_names(name: str, known: Iterable[str], *, most: int = 2) -> list[str]:
+    """Known names that are like this one, the likest first: a few letters differ, or it is a part of them."""
+    from difflib import get_close_matches  # here, because most names are right
+
+    wanted = folded(name[:_LONGEST])
+    names = {folded(one): one for one in reversed(list(known))}
+    parts = sorted((one for one in names if wanted in one), key=len) if len(wanted) >= _PART else []
+    close = get_close_matches(wanted, names, n=most)
+    return [names[one] for one in dict.fromkeys([*close[:1], *parts, *close])][:most]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What follows the complaint about an unknown name; "" where nothing is like it.
+
+    Examples
+    --------
+    >>> did_you_mean("tours", ["torus", "star"]), did_you_mean("xyz", ["torus"])
+    ('; did you mean torus?', '')
+    """
+    close = close_names(name, known)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def unknown(what: str, name: str, known: Iterable[str], *, remedy: str = "") -> str:
+    """The whole complaint: what was probably meant, else all there is, or where that is listed.
+
+    Parameters
+    ----------
+    what : str
+        A noun: ``algorithm``.
+    name : str
+        As it was typed.
+    known : iterable of str
+    remedy : str
+        Said in place of the list, where that is long.
+
+    Examples
+    --------
+    >>> unknown("collective", "allreduc", ["allgather", "allreduce"])
+    "unknown collective 'allreduc'; did you mean allreduce? Expected one of allgather, allreduce"
+    """
+    names = list(known)
+    hint = did_you_mean(name, names)
+    rest = remedy or f"expected one of {', '.join(names)}"
+    rest = f" {rest[0].upper()}{rest[1:]}" if hint else f"; {rest}"
+    return f"unknown {what} {name[:_LONGEST]!r}{hint}{rest}"
