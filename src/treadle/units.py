@@ -194,6 +194,38 @@ def format_link_bandwidth(bandwidth: int) -> str:
     return _bandwidth(bandwidth, 15)
 
 
+def bandwidth_unit(text: str) -> Fraction:
+    """Bytes/s of a unit in which bandwidths are shown, such as ``GB/s``, ``Gbit/s`` or ``GiB/s``.
+
+    Raises
+    ------
+    FormatError
+        If it is none.
+
+    Examples
+    --------
+    >>> bandwidth_unit("Gbit/s")
+    Fraction(125000000, 1)
+    """
+    unit = text.strip()
+    if unit not in _BANDWIDTHS:
+        raise FormatError(f"unit {unit[:_MAX_TEXT]!r}: expected one such as GB/s, Gbit/s, MB/s or GiB/s")
+    return _BANDWIDTHS[unit]
+
+
+def format_bandwidth_in(bandwidth: int | Fraction, unit: str, *, digits: int = 2) -> str:
+    """Write a bandwidth in bytes/s in a given unit; one that would be rounded to nothing has three digits.
+
+    Examples
+    --------
+    >>> format_bandwidth_in(25 * 10**9, "Gbit/s"), format_bandwidth_in(1, "GB/s")
+    ('200 Gbit/s', '1e-09 GB/s')
+    """
+    value = Fraction(bandwidth) / bandwidth_unit(unit)
+    text = _decimal(value, digits)
+    return f"{f'{float(value):.3g}' if value and text in ('0', '-0') else text} {unit}"
+
+
 def _bandwidth(bandwidth: int | Fraction, digits: int) -> str:
     unit, factor = "B/s", 1
     for power, prefix in enumerate("kMGTP", start=1):

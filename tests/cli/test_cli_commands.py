@@ -48,7 +48,7 @@ def test_solve_reports_in_words(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     out, err = capsys.readouterr()
     assert err == ""
     for words in (
-        "346.67 GB/s (1040/3) asymptotic algbw, optimal",
+        "346.67 GB/s (1040/3) asymptotic algbw, 325 GB/s busbw, optimal",
         "all but box0.gpu0 (35 nodes): 15 of 16 shards must leave it through 325 GB/s",
         "13 per root, 208 in all",
         "verified    yes",
@@ -61,7 +61,7 @@ def test_solve_reports_in_words(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 def test_solve_says_what_a_power_of_two_gives_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["solve", "dgx_a100:2", "allgather"]) == 0
     out = capsys.readouterr().out
-    assert "345.95 GB/s (12800/37) asymptotic algbw, 0.21% below the optimum" in out
+    assert "345.95 GB/s (12800/37) asymptotic algbw, 324.32 GB/s busbw, 0.21% below the optimum" in out
     assert "8 per root, 128 in all" in out
     assert "8 trees per root, 0.21% below the optimum with 13; --exact builds those" in out
     values = run_json(capsys, "solve", "dgx_a100:2", "allgather")

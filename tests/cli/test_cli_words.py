@@ -7,8 +7,9 @@ from fractions import Fraction
 import pytest
 
 from treadle.cli.designing.names import describe_links, describe_nodes
-from treadle.cli.quantities import exact_bandwidth, parse_integers, parse_seconds
+from treadle.cli.quantities import Rates, busbw, parse_integers, parse_seconds
 from treadle.errors import FormatError
+from treadle.planning import pose
 from treadle.topologies import parse
 
 
@@ -54,7 +55,7 @@ def test_names_without_boxes_become_ranges() -> None:
     ],
 )
 def test_exact_bandwidths(value: Fraction, text: str) -> None:
-    assert exact_bandwidth(value) == text
+    assert Rates().exact(value) == text
 
 
 def test_durations_and_integers() -> None:
@@ -77,3 +78,33 @@ def test_link_sets_as_patterns() -> None:
     assert "box*.gpu*->box*.nvswitch (all 16 links of 300 GB/s)" in text
     assert describe_links(fabric, up[:1]).endswith("(1 of 16 links of 300 GB/s)")
     assert describe_links(fabric, []) == ""
+
+
+def test_rates_in_a_chosen_unit() -> None:
+    value = Fraction(1040 * 10**9, 3)
+    assert Rates("Gbit/s").exact(value) == "2773.33 Gbit/s (8320/3)"
+    assert Rates("GiB/s")(2**30) == "1 GiB/s"
+    assert Rates("GB/s")(1) == "1e-09 GB/s"  # never rounded to nothing
+    assert Rates("Mbit/s").number(25e6, 1) == "200.0"
+    assert Rates().number(25e9, 2) == "25.00"
+    assert Rates().link(25 * 10**9 // 3) == "8.333333333 GB/s"
+    with pytest.raises(FormatError, match="unit 'GB': expected one such as GB/s"):
+        Rates("GB")
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor"),
+    [
+        ("allgather", Fraction(3, 4)),
+        ("reduce-scatter", Fraction(3, 4)),
+        ("allreduce", Fraction(3, 2)),
+        ("alltoall", Fraction(3, 4)),
+        ("broadcast", Fraction(1)),
+        ("reduce", Fraction(1)),
+    ],
+)
+def test_busbw_is_that_of_nccl_tests(kind: str, factor: Fraction) -> None:
+    """doc/PERFORMANCE.md of nccl-tests, "Bus Bandwidth"."""
+    collective = pose("ring:4", kind).collective
+    assert busbw(Fraction(8), collective) == 8 * factor
+    assert Rates().both(Fraction(8), collective) == f"8 B/s asymptotic algbw, {8 * factor} B/s busbw"

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from treadle.cli.quantities import AS_THEY_COME, Rates
 from treadle.cli.status import TIME_LIMIT_REACHED, fail, put
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from treadle.cli.tables import Table, wrapped
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print no report; errors still appear.")]
@@ -27,10 +26,16 @@ TimeLimitOption = Annotated[
     typer.Option(help="Stop after this time, such as 30s, with the best found so far.", metavar="TIME"),
 ]
 
+UnitOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Show rates in this unit, such as Gbit/s or GiB/s; JSON stays in bytes/s.", metavar="UNIT"
+    ),
+]
+
 STOPGAP = "this is a schedule that was at hand in place of the wanted one"
 """What a search that is stopped leaves."""
 
-_WIDE = 200
 _REFRESH_S = 0.1
 _TICK_S = 0.5
 
@@ -45,33 +50,38 @@ class Output:
         One JSON object on stdout.
     quiet : bool
         No text on stdout.
+    rates : Rates
+        How bandwidths are shown.
     """
 
     as_json: bool = False
     quiet: bool = False
+    rates: Rates = AS_THEY_COME
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether there is no text."""
+        return self.as_json or self.quiet
 
     def line(self, text: str = "") -> None:
-        """Print a line of the report."""
-        if not (self.as_json or self.quiet):
-            put(text + "\n")
+        """Print a line of the report; a terminal that is narrower gets it in several."""
+        if not self.is_silent:
+            width = _terminal_width()
+            for line in [text] if width is None else wrapped(text, width):
+                put(line + "\n")
 
-    def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
-        """Print a table; all columns after the first `left` are aligned to the right."""
-        if self.as_json or self.quiet:
-            return
-        # loaded here: a tenth of a second that commands without tables do not need
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False, header_style=None)
-        for place, heading in enumerate(headings):
-            table.add_column(heading, justify="left" if place < left else "right", no_wrap=True)
-        for row in rows:
-            table.add_row(*row)
-        terminal = sys.stdout.isatty()
-        console = Console(file=sys.stdout, width=None if terminal else _WIDE, markup=False, highlight=False)
-        for text in _rendered(console, table):
-            put(text + "\n")
+    def table(
+        self,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        left: int = 1,
+        least: Sequence[str] = (),
+    ) -> None:
+        """Print a table; see `treadle.cli.tables.Table`. A terminal gets as much as fits its width."""
+        if not self.is_silent:
+            for text in Table(headings, rows, left, least).lines(_terminal_width()):
+                put(text + "\n")
 
     def result(self, values: Mapping[str, object]) -> None:
         """Print the JSON object, if that was asked for."""
@@ -79,10 +89,9 @@ class Output:
             put(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _rendered(console: Console, table: Table) -> list[str]:
-    with console.capture() as capture:
-        console.print(table)
-    return [line.rstrip() for line in capture.get().splitlines() if line.strip()]
+def _terminal_width() -> int | None:
+    """Cells of a line of stdout; None where it is no terminal, and so as wide as one likes."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def warn(text: str) -> None:

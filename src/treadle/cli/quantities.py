@@ -1,14 +1,91 @@
-"""Quantities as the command line reads and prints them; those with a unit are in `treadle.units`."""
+"""Quantities as the command line reads and prints them; how they are typed is in `treadle.units`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 from treadle.errors import FormatError
-from treadle.units import format_bandwidth, parse_time_ns
+from treadle.schedules.collective import Collective, busbw_factor
+from treadle.units import (
+    bandwidth_unit,
+    format_bandwidth,
+    format_bandwidth_in,
+    format_link_bandwidth,
+    parse_time_ns,
+)
 
 _LONGEST = 9999
-_UNITS = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s")
+_LINK_DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How bandwidths are shown.
+
+    Parameters
+    ----------
+    unit : str
+        Such as ``Gbit/s``; "" is bytes/s with the largest prefix that a bandwidth reaches.
+
+    Raises
+    ------
+    FormatError
+        If the unit is none.
+
+    Examples
+    --------
+    >>> Rates()(25 * 10**9), Rates("Gbit/s")(25 * 10**9), Rates().exact(Fraction(1040 * 10**9, 3))
+    ('25 GB/s', '200 Gbit/s', '346.67 GB/s (1040/3)')
+    """
+
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if self.unit:
+            bandwidth_unit(self.unit)
+
+    def __call__(self, bytes_per_s: int | Fraction) -> str:
+        """A bandwidth in two decimals."""
+        if not self.unit:
+            return format_bandwidth(bytes_per_s)
+        return format_bandwidth_in(bytes_per_s, self.unit)
+
+    def link(self, bytes_per_s: int) -> str:
+        """That of a link: with all its digits as it comes, which can be typed again."""
+        if not self.unit:
+            return format_link_bandwidth(bytes_per_s)
+        return format_bandwidth_in(bytes_per_s, self.unit, digits=_LINK_DIGITS)
+
+    def exact(self, bytes_per_s: Fraction) -> str:
+        """A bandwidth with the exact fraction where that is short: ``346.67 GB/s (1040/3)``."""
+        text = self(bytes_per_s)
+        scaled = bytes_per_s / bandwidth_unit(text.split()[1])
+        if scaled.denominator == 1 or scaled.denominator > _LONGEST or round(scaled, 2) == scaled:
+            return text
+        return f"{text} ({scaled})"
+
+    def both(self, algbw: Fraction, collective: Collective) -> str:
+        """A throughput as size over time, and as nccl-tests scales it to what links carry."""
+        return f"{self.exact(algbw)} asymptotic algbw, {self(busbw(algbw, collective))} busbw"
+
+    @property
+    def column(self) -> str:
+        """The unit of a table's columns."""
+        return self.unit or "GB/s"
+
+    def number(self, bytes_per_s: float, digits: int) -> str:
+        """A cell of such a column."""
+        return f"{bytes_per_s / float(bandwidth_unit(self.column)):.{digits}f}"
+
+
+AS_THEY_COME = Rates()
+"""Each with the prefix that it reaches."""
+
+
+def busbw(algbw: Fraction, collective: Collective) -> Fraction:
+    """What nccl-tests calls busbw, of the size over the time."""
+    return algbw * busbw_factor(collective.kind, collective.n_ranks)
 
 
 def parse_seconds(text: str) -> float:
@@ -31,16 +108,6 @@ def counted(number: int, noun: str) -> str:
     """A number and a regular noun that agrees with it: ``1 switch``, ``2 switches``."""
     ending = "" if number == 1 else "es" if noun.endswith(("ch", "s", "x")) else "s"
     return f"{number} {noun}{ending}"
-
-
-def exact_bandwidth(bytes_per_s: Fraction) -> str:
-    """Bandwidth with the exact fraction where that is short: ``346.67 GB/s (1040/3)``."""
-    text = format_bandwidth(bytes_per_s)
-    _, unit = text.split()
-    scaled = bytes_per_s / 1000 ** _UNITS.index(unit)
-    if scaled.denominator == 1 or scaled.denominator > _LONGEST or round(scaled, 2) == scaled:
-        return text
-    return f"{text} ({scaled})"
 
 
 def shortfall(algbw: Fraction, limit: Fraction) -> str:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.execution import parse_sizes as parse_sizes
     from treadle.planning.measuring.execution import program_of as program_of
     from treadle.planning.measuring.execution import run as run
-    from treadle.planning.measuring.execution import table_lines as table_lines
     from treadle.planning.measuring.referee import Referee as Referee
     from treadle.planning.measuring.referee import RefereedRow as RefereedRow
     from treadle.planning.measuring.referee import ask_referee as ask_referee
@@ -130,7 +129,6 @@ else:
                 "parse_sizes",
                 "program_of",
                 "run",
-                "table_lines",
             ),
             "treadle.planning.designing.fabric": (
                 "DistanceFacts",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypedDict
@@ -13,7 +14,7 @@ from typing import TypedDict
 from treadle.errors import FormatError, ScheduleError, TopologyError
 from treadle.planning.demand_files import read_demands
 from treadle.schedules.alltoall.demands import Demands
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.spelling import spelt_alike, unknown
 from treadle.topologies import parse, subset
 from treadle.topologies.topology import Topology
@@ -63,6 +64,15 @@ def model_of(topology: Topology, collective: Collective) -> str:
     if asked.any() and not asked[capable].all():
         how = ", by themselves or for ranks that ask"
     return f"allreduce with in-network {' and '.join(able)}{how}"
+
+
+def busbw_values(key: str, algbw: Fraction, collective: Collective) -> dict[str, object]:
+    """What JSON says of a throughput as nccl-tests scales it, under keys that begin with `key`."""
+    scaled = algbw * busbw_factor(collective.kind, collective.n_ranks)
+    return {
+        f"{key}_bytes_per_s": float(scaled),
+        f"{key}_exact": f"{scaled.numerator}/{scaled.denominator}",
+    }
 
 
 def resolve_topology(topology: Topology | str, *, file_format: str | None = None) -> Topology:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treadle.planning.problem import model_of
+from treadle.planning.problem import busbw_values, model_of
 from treadle.planning.solving.alltoall import rate_summary
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -46,7 +46,7 @@ def bound_summary(result: BoundResult) -> dict[str, object]:
     """What ``bound --json`` prints."""
     return {
         **problem_summary(result.topology, result.collective),
-        **_bound(result.bound, result.topology),
+        **_bound(result.bound, result.topology, result.collective),
         **({} if result.rate is None else rate_summary(result.rate)),
         "seconds": dict(result.seconds),
     }
@@ -59,7 +59,7 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
         **problem_summary(plan.topology, plan.collective),
         "algorithm": plan.algorithm,
         **throughput(plan),
-        **({} if result.bound is None else _bound(result.bound, plan.topology)),
+        **({} if result.bound is None else _bound(result.bound, plan.topology, plan.collective)),
         "optimal": result.is_optimal,
     }
     if result.bound is not None:
@@ -249,7 +249,7 @@ def comparison_summary(result: Comparison) -> dict[str, object]:
     """What ``compare --json`` prints."""
     return {
         **problem_summary(result.topology, result.collective),
-        **_bound(result.bound, result.topology),
+        **_bound(result.bound, result.topology, result.collective),
         "schedules": [_row(result, row) for row in result.rows],
     }
 
@@ -262,6 +262,7 @@ def _row(result: Comparison, row: ComparisonRow) -> dict[str, object]:
         values |= {
             "algbw_bytes_per_s": float(row.algbw),
             "algbw_exact": exact_text(row.algbw),
+            **busbw_values("busbw", row.algbw, result.collective),
             "gap": float(1 - row.algbw / result.bound.algbw),
             "optimal": row.report.is_optimal or (False if result.bound.is_tight else None),
         }
@@ -295,6 +296,7 @@ def throughput(plan: Plan) -> dict[str, object]:
     values: dict[str, object] = {
         "algbw_bytes_per_s": float(plan.algbw),
         "algbw_exact": exact_text(plan.algbw),
+        **busbw_values("busbw", plan.algbw, plan.collective),
     }
     topology = plan.topology
     if not has_switches(topology) and has_uniform_links(topology) and is_regular(topology):
@@ -307,6 +309,7 @@ def throughput(plan: Plan) -> dict[str, object]:
     if plan.optimal_algbw is not None:
         values["optimal_algbw_bytes_per_s"] = float(plan.optimal_algbw)
         values["optimal_algbw_exact"] = exact_text(plan.optimal_algbw)
+        values |= busbw_values("optimal_busbw", plan.optimal_algbw, plan.collective)
     return values
 
 
@@ -356,10 +359,11 @@ def text_summary(result: Lowered) -> dict[str, object]:
     }
 
 
-def _bound(bound: Bound, topology: Topology) -> dict[str, object]:
+def _bound(bound: Bound, topology: Topology, collective: Collective) -> dict[str, object]:
     values: dict[str, object] = {
         "optimal_algbw_bytes_per_s": float(bound.algbw),
         "optimal_algbw_exact": exact_text(bound.algbw),
+        **busbw_values("optimal_busbw", bound.algbw, collective),
         "witness": _witness(bound.witness, topology),
     }
     if not bound.is_tight:

@@ -18,7 +18,7 @@ from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern, 
 from treadle.runtime.in_process import SLICE_BYTES, Execution, PreparedProgram
 from treadle.runtime.memory import count_wrong, fill_input
 from treadle.runtime.run_options import RunKeywords, RunOptions
-from treadle.schedules.trees.forest_cost import busbw_factor
+from treadle.schedules.collective import busbw_factor
 
 MAX_SIZE_BYTES = 2**50
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B)?", re.IGNORECASE)
@@ -216,33 +216,6 @@ def make_row(
     )
 
 
-def table_lines(rows: Sequence[SweepRow]) -> list[str]:
-    """The rows as aligned text with the headings of nccl-tests; times in us, bandwidths in GB/s (10^9)."""
-    has_reference = any(row.reference_time_s is not None for row in rows)
-    heads = ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"]
-    units = ["(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", ""]
-    widths = [12, 12, 9, 6, 5, 11, 8, 8, 7]
-    if has_reference:
-        heads, units, widths = [*heads, "library"], [*units, "(us)"], [*widths, 11]
-    lines = [_aligned(heads, widths), _aligned(units, widths)]
-    for row in rows:
-        cells = [
-            str(row.size_bytes),
-            str(row.count),
-            row.element.value,
-            row.reduction.value if row.reduction is not None else "none",
-            str(row.root),
-            f"{row.time_s * 1e6:.1f}",
-            f"{row.algbw_bytes_per_s / 1e9:.2f}",
-            f"{row.busbw_bytes_per_s / 1e9:.2f}",
-            str(row.wrong),
-        ]
-        if has_reference:
-            cells.append("" if row.reference_time_s is None else f"{row.reference_time_s * 1e6:.1f}")
-        lines.append(_aligned(cells, widths))
-    return lines
-
-
 def row_json(row: SweepRow) -> dict[str, object]:
     """A row as a JSON object; `redop` is "none" where nothing is reduced."""
     result: dict[str, object] = {
@@ -260,10 +233,6 @@ def row_json(row: SweepRow) -> dict[str, object]:
     if row.reference_time_s is not None:
         result["library_time_s"] = row.reference_time_s
     return result
-
-
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return " ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def _checked_run(execution: Execution, pattern: Pattern) -> tuple[int, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from math import gcd
 
 import numpy as np
@@ -41,6 +42,15 @@ class CollectiveKind(StrEnum):
 
 SPANNING_KINDS = tuple(kind for kind in CollectiveKind if kind.reduces or kind.broadcasts)
 """Collectives that spread or gather along spanning trees: all but all-to-all."""
+
+
+def busbw_factor(kind: CollectiveKind, n_ranks: int) -> Fraction:
+    """busbw / algbw as nccl-tests defines it."""
+    if kind is CollectiveKind.ALLREDUCE:
+        return Fraction(2 * (n_ranks - 1), n_ranks)
+    if kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL):
+        return Fraction(n_ranks - 1, n_ranks)
+    return Fraction(1)
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
             "",
         )
     )
-    output.table(headings, rows, left=2)
+    output.table(headings, rows, left=2, least=("mean", "diameter", "all-to-all", "T_B"))
     output.line()
     output.line(f"            T_B in M/B, mean of allgather and reduce-scatter; times in us for {shown}")
     if any(row.option.flow for row in result.rows):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
+from treadle.cli.quantities import Rates
 from treadle.planning import DistanceFacts, FabricFacts, SizeBounds
 from treadle.topologies import Topology, has_uniform_links
-from treadle.units import format_bandwidth
 
 _SHOWN = 12
 
 
-def fact_lines(fabric: Topology, facts: FabricFacts) -> Iterator[str]:
+def fact_lines(fabric: Topology, facts: FabricFacts, rates: Rates) -> Iterator[str]:
     """What is known of a fabric, a line or two each; only what applies."""
     if facts.degrees is not None:
         least, most = facts.degrees
@@ -21,9 +21,9 @@ def fact_lines(fabric: Topology, facts: FabricFacts) -> Iterator[str]:
         yield f"degree     {spread}{f'; {ways}' if most else ''}"
     if facts.n_ranks > 1:
         yield from _distance_lines(facts)
-        yield from _schedule_lines(facts)
+        yield from _schedule_lines(facts, rates)
         if facts.distances is not None and facts.distances.pair_rate is not None:
-            yield f"all-to-all {_pair_rate(fabric, facts.distances, facts.bounds)}"
+            yield f"all-to-all {_pair_rate(fabric, facts.distances, facts.bounds, rates)}"
         if facts.is_direct:
             yield from _symmetry_lines(facts)
     for omission in facts.omissions:
@@ -60,14 +60,14 @@ def _moore(facts: FabricFacts) -> str:
     return f"; the degree allows {one}{pairs}"
 
 
-def _schedule_lines(facts: FabricFacts) -> Iterator[str]:
+def _schedule_lines(facts: FabricFacts, rates: Rates) -> Iterator[str]:
     gather, scatter = facts.allgather, facts.reduce_scatter
     if gather is None or scatter is None:
         return
     yield "breadth-first broadcast"
     for name, value in (("allgather", gather), ("reduce-scatter", scatter)):
         if value.node_bandwidth is None:
-            cost = f"algbw {format_bandwidth(1 / value.seconds_per_byte)}"
+            cost = f"algbw {rates(1 / value.seconds_per_byte)}"
         else:
             best = Fraction(value.n_ranks - 1, value.n_ranks)
             optimal = "bandwidth-optimal" if value.is_bw_optimal else f"at least {best}"
@@ -75,11 +75,11 @@ def _schedule_lines(facts: FabricFacts) -> Iterator[str]:
         yield f"           {name:<14} {value.diameter} step{'s' * (value.diameter > 1)}, {cost}"
 
 
-def _pair_rate(fabric: Topology, distances: DistanceFacts, bounds: SizeBounds | None) -> str:
+def _pair_rate(fabric: Topology, distances: DistanceFacts, bounds: SizeBounds | None, rates: Rates) -> str:
     """The bound by distances, in link bandwidths where these are equal."""
     assert distances.pair_rate is not None
     if not has_uniform_links(fabric):
-        return f"at most {format_bandwidth(distances.pair_rate)} for each pair of nodes, by distances"
+        return f"at most {rates(distances.pair_rate)} for each pair of nodes, by distances"
     link = int(fabric.bandwidths[0])
     text = f"at most {float(distances.pair_rate / link):.4g} of a link's bandwidth per pair, by distances"
     if bounds is not None and bounds.pair_rate is not None:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.cli.quantities import AS_THEY_COME, Rates
 from treadle.topologies.topology import Topology
-from treadle.units import format_link_bandwidth
 
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _DIGITS = re.compile(r"\d+")
@@ -39,7 +39,7 @@ def describe_nodes(topology: Topology, nodes: Iterable[int]) -> str:
     return f"{_shorten(terms)} {count}"
 
 
-def describe_links(topology: Topology, links: Iterable[int]) -> str:
+def describe_links(topology: Topology, links: Iterable[int], rates: Rates = AS_THEY_COME) -> str:
     """Name a set of links by patterns: ``box*.gpu*->box*.nic* (all 16 links of 25 GB/s)``.
 
     Every number in a name becomes ``*``; links of one pattern and bandwidth stand together, the most first.
@@ -49,6 +49,8 @@ def describe_links(topology: Topology, links: Iterable[int]) -> str:
     topology : Topology
     links : iterable of int
         Link numbers.
+    rates : Rates
+        How bandwidths are shown.
     """
     chosen = np.fromiter(links, dtype=np.int64)
     if len(chosen) == topology.n_links:
@@ -65,7 +67,7 @@ def describe_links(topology: Topology, links: Iterable[int]) -> str:
         words = " ".join(word for word in (share, number, noun) if word)
         link = int(chosen[firsts[place]])
         pattern, bandwidth = _DIGITS.sub("*", topology.link_name(link)), int(topology.bandwidths[link])
-        terms.append(f"{pattern} ({words} of {format_link_bandwidth(bandwidth)})")
+        terms.append(f"{pattern} ({words} of {rates.link(bandwidth)})")
     return _shorten(terms)
 
 

@@ -13,7 +13,8 @@ import typer
 from treadle.atomic import write_bytes
 from treadle.cli.command import Command
 from treadle.cli.designing.fabric_text import fact_lines
-from treadle.cli.output import JsonOption, Output, QuietOption
+from treadle.cli.output import JsonOption, Output, QuietOption, UnitOption
+from treadle.cli.quantities import Rates
 from treadle.cli.status import put
 from treadle.planning import FactLimits, describe_fabric, fabric_summary
 from treadle.topologies import (
@@ -27,7 +28,6 @@ from treadle.topologies import (
     topology_hash,
     unreachable_pair,
 )
-from treadle.units import format_link_bandwidth
 
 _LINK_KEYWORDS = re.compile(r'(, )?(\*, )?bandwidth="1B/s", latency="0ns"\)$')
 """What the direct-connect graphs take besides their own arguments, at the end of a signature."""
@@ -87,26 +87,25 @@ def show_command(
     topology: TopologyArgument,
     file_format: FormatOption = None,
     full: Annotated[bool, typer.Option("--full", help="Find out everything, however long it takes.")] = False,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Show a fabric: nodes, links, balance; of a direct-connect one distances, bounds and symmetries."""
+    output = Output(json, quiet, Rates(unit or ""))
     fabric = parse(topology, format=file_format)
-    output = Output(json, quiet)
     values = _summary(fabric)
     output.line(f"{fabric.name}: {values['ranks']} compute nodes, {values['switches']} switches")
     links = Counter(int(bandwidth) for bandwidth in fabric.bandwidths)
-    kinds = ", ".join(
-        f"{count} of {format_link_bandwidth(rate)}" for rate, count in sorted(links.items())[:8]
-    )
+    kinds = ", ".join(f"{count} of {output.rates.link(rate)}" for rate, count in sorted(links.items())[:8])
     output.line(f"links      {fabric.n_links} directed: {kinds}{', ...' if len(links) > 8 else ''}")
     output.line(f"symmetric  {_yes(is_symmetric(fabric))}")
-    output.line(f"Eulerian   {_balance(fabric)}")
+    output.line(f"Eulerian   {_balance(fabric, output.rates)}")
     output.line(f"connected  {_connection(fabric)}")
     for switch, capability in _capable(fabric):
         output.line(f"in-network {switch}: {capability}")
     facts = describe_fabric(fabric, limits=FactLimits.lifted() if full else FactLimits())
-    for line in fact_lines(fabric, facts):
+    for line in fact_lines(fabric, facts, output.rates):
         output.line(line)
     output.line(f"hash       {values['hash']}")
     output.result({**values, **fabric_summary(facts)})
@@ -146,7 +145,7 @@ def _yes(holds: bool) -> str:
     return "yes" if holds else "no"
 
 
-def _balance(fabric: Topology) -> str:
+def _balance(fabric: Topology, rates: Rates) -> str:
     uneven = non_eulerian_nodes(fabric)
     if not uneven.size:
         return "yes"
@@ -154,8 +153,7 @@ def _balance(fabric: Topology) -> str:
     ingress, egress = (int(s[node]) for s in (fabric.ingress_bytes_per_s(), fabric.egress_bytes_per_s()))
     more = f" and {uneven.size - 1} more nodes" if uneven.size > 1 else ""
     return (
-        f"no: {fabric.node_names[node]} receives {format_link_bandwidth(ingress)} "
-        f"and sends {format_link_bandwidth(egress)}{more}"
+        f"no: {fabric.node_names[node]} receives {rates.link(ingress)} and sends {rates.link(egress)}{more}"
     )
 
 

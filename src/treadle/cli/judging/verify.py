@@ -9,9 +9,9 @@ import typer
 
 from treadle import planning
 from treadle.cli.memory_fence import memory_fence
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption
 from treadle.cli.plan_file import MaxMemoryOption, granted_bytes
-from treadle.cli.quantities import counted, exact_bandwidth
+from treadle.cli.quantities import Rates, counted
 from treadle.cli.solving.report import (
     SHOWN_VIOLATIONS,
     describe_witness,
@@ -50,11 +50,12 @@ def command(
         int | None, typer.Option(min=0, help="MSCCL texts of broadcast and reduce: the root (default 0).")
     ] = None,
     max_memory: MaxMemoryOption = None,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Recompute every claim of a plan, or execute a text; list every violation, or none."""
-    output = Output(json, quiet)
+    output = Output(json, quiet, Rates(unit or ""))
     text = read_text(plan)
     if text is not None:
         if topology is not None:
@@ -82,11 +83,12 @@ def command(
         output.line(
             f"absent      {absent} of that fabric, unknown to the plan: its claims are about the rest"
         )
-    output.line(f"claimed     {exact_bandwidth(loaded.algbw)} asymptotic algbw ({loaded.algorithm})")
+    output.line(f"claimed     {output.rates.both(loaded.algbw, loaded.collective)} ({loaded.algorithm})")
     if loaded.optimal_algbw is not None:
         model = planning.model_of(result.topology, loaded.collective)
         output.line(
-            f"optimum     {exact_bandwidth(loaded.optimal_algbw)} claimed{f'; {model}' if model else ''}"
+            f"optimum     {output.rates.both(loaded.optimal_algbw, loaded.collective)}, claimed"
+            f"{f'; {model}' if model else ''}"
         )
     schedule = loaded.entries[-1].schedule
     if isinstance(schedule, FactoredSchedule):
@@ -115,7 +117,7 @@ def _print_factored(output: Output, plan: Plan, schedule: FactoredSchedule, repo
     output.line(f"trees       {counted(schedule.total_units, 'unit tree')} in all{height}")
     print_pieces(output, schedule)
     if report.is_ok and plan.witness is not None and plan.optimal_algbw is not None:
-        cut = describe_witness(plan.topology, plan.collective, plan.witness, plan.optimal_algbw)
+        cut = describe_witness(plan.topology, plan.collective, plan.witness, plan.optimal_algbw, output.rates)
         output.line(f"witness     {cut}")
 
 

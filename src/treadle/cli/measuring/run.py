@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
 from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
-from treadle.cli.quantities import counted, exact_bandwidth
+from treadle.cli.quantities import Rates, busbw, counted
 from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED
 from treadle.planning import (
@@ -19,7 +19,6 @@ from treadle.planning import (
     RuntimeName,
     SweepRow,
     parse_sizes,
-    table_lines,
 )
 from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.plan import Plan
@@ -44,6 +43,7 @@ def command(
     ] = False,
     seed: SeedOption = 0,
     max_memory: MaxMemoryOption = None,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -51,7 +51,7 @@ def command(
     loaded = read_plan(plan, max_memory)
     sizes = parse_sizes(size)
     reporter = planning.is_reporter(runtime)
-    output = Output(json, quiet or not reporter)
+    output = Output(json, quiet or not reporter, Rates(unit or ""))
     if not reporter and not planning.has_process_per_rank(loaded, runtime):
         return 0  # the first process says it for all; a failure here could end it before it has
     try:
@@ -82,8 +82,9 @@ def command(
 def _print(output: Output, plan: Plan, runtime: RuntimeName, result: RunResult) -> None:
     rows = result.rows
     output.line(f"measured on this host ({runtime}); it says nothing about the modelled fabric:")
-    for line in table_lines(rows):
-        output.line(line)
+    output.table(
+        _headings(output.rates, rows), [_cells(output.rates, row) for row in rows], left=0, least=_LEAST
+    )
     wrong = sum(row.wrong for row in rows)
     if wrong:
         output.line(f"{counted(wrong, 'element')} WRONG")
@@ -93,15 +94,48 @@ def _print(output: Output, plan: Plan, runtime: RuntimeName, result: RunResult) 
         output.line("nothing was moved: no size reaches one element for each rank")
     output.line()
     output.line(f"on the modelled fabric, {plan.topology.name}:")
-    output.line(f"  asymptotic algbw of the plan  {exact_bandwidth(plan.algbw)}, verified")
+    scaled = output.rates(busbw(plan.algbw, plan.collective))
+    output.line(f"  asymptotic algbw of the plan  {output.rates.exact(plan.algbw)}, verified; busbw {scaled}")
     if plan.optimal_algbw is not None:
         model = planning.model_of(plan.topology, plan.collective)
         output.line(
-            f"  bound on any schedule         {exact_bandwidth(plan.optimal_algbw)}"
+            f"  bound on any schedule         {output.rates.exact(plan.optimal_algbw)}; "
+            f"busbw {output.rates(busbw(plan.optimal_algbw, plan.collective))}"
             f"{f' ({model})' if model else ''}"
         )
     if result.shortfall is not None:
-        output.line(f"  {describe_shortfall(plan, result.shortfall, f'the {runtime} runtime')}")
+        lacking = describe_shortfall(plan, result.shortfall, f"the {runtime} runtime", output.rates)
+        output.line(f"  {lacking}")
+
+
+_LEAST = ("root", "redop", "type", "count\n(elements)")
+"""Columns that are left out first on a narrow terminal."""
+
+
+def _headings(rates: Rates, rows: tuple[SweepRow, ...]) -> list[str]:
+    """Those of nccl-tests, and how long the library's own collective takes where that was timed."""
+    in_unit = [f"{name}\n({rates.column})" for name in ("algbw", "busbw")]
+    found = ["size\n(B)", "count\n(elements)", "type", "redop", "root", "time\n(us)", *in_unit, "#wrong"]
+    return [*found, "library\n(us)"] if _has_reference(rows) else found
+
+
+def _has_reference(rows: tuple[SweepRow, ...]) -> bool:
+    return any(row.reference_time_s is not None for row in rows)
+
+
+def _cells(rates: Rates, row: SweepRow) -> list[str]:
+    cells = [
+        str(row.size_bytes),
+        str(row.count),
+        row.element.value,
+        "none" if row.reduction is None else row.reduction.value,
+        str(row.root),
+        f"{row.time_s * 1e6:.1f}",
+        rates.number(row.algbw_bytes_per_s, 2),
+        rates.number(row.busbw_bytes_per_s, 2),
+        str(row.wrong),
+    ]
+    return cells if row.reference_time_s is None else [*cells, f"{row.reference_time_s * 1e6:.1f}"]
 
 
 def _summary(plan: Plan, runtime: RuntimeName, rows: tuple[SweepRow, ...]) -> dict[str, object]:

@@ -10,9 +10,9 @@ import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
 from treadle.cli.plan_file import MaxMemoryOption, read_plan
-from treadle.cli.quantities import counted, exact_bandwidth
+from treadle.cli.quantities import Rates, busbw, counted
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.planning import (
@@ -89,6 +89,7 @@ def command(
     ] = None,
     seed: SeedOption = 0,
     max_memory: MaxMemoryOption = None,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -103,7 +104,7 @@ def command(
         sharing=sharing,
         reduction_bytes_per_s=0 if reduction is None else parse_bandwidth(reduction),
     )
-    output = Output(json, quiet)
+    output = Output(json, quiet, Rates(unit or ""))
     try:
         with ProgressLine(quiet=quiet or json) as progress:
             loaded = _plan(plan, collective, algorithm, multicast, seed, max_memory, progress)
@@ -184,16 +185,21 @@ def _print(output: Output, plan: Plan, options: SimulationOptions, result: Simul
         f"model       alpha {_alpha(plan, options)}, {options.latency_model}; {options.forwarding}; "
         f"links shared {options.sharing}"
     )
-    output.line(f"asymptotic  {exact_bandwidth(plan.algbw)}, verified")
+    rates = output.rates
+    scaled = rates(busbw(plan.algbw, plan.collective))
+    output.line(f"asymptotic  {rates.exact(plan.algbw)} algbw, {scaled} busbw, verified")
     if plan.optimal_algbw is not None:
         model = planning.model_of(plan.topology, plan.collective)
         output.line(
-            f"bound       {exact_bandwidth(plan.optimal_algbw)}{f' ({model})' if model else ''}; "
+            f"bound       {rates.exact(plan.optimal_algbw)} algbw, "
+            f"{rates(busbw(plan.optimal_algbw, plan.collective))} busbw{f' ({model})' if model else ''}; "
             f"%opt is algbw over it"
         )
     output.line()
-    headings = ("size", "slices", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "%opt", "alpha-beta (us)")
-    output.table((*headings, "busiest link"), [_cells(row) for row in result.rows], left=0)
+    in_unit = [f"{name} ({rates.column})" for name in ("algbw", "busbw")]
+    headings = ("size", "slices", "time (us)", *in_unit, "%opt", "alpha-beta (us)", "busiest link")
+    rows = [_cells(rates, row) for row in result.rows]
+    output.table(headings, rows, left=0, least=("alpha-beta (us)", "slices", "busiest link"))
     for line in _limits(result.rows):
         output.line(line)
     lines = planning.critical_path_lines(result.last) if not (output.as_json or output.quiet) else ()
@@ -251,13 +257,13 @@ def _limits(rows: tuple[SimulatedRow, ...]) -> list[str]:
     ]
 
 
-def _cells(row: SimulatedRow) -> tuple[str, ...]:
+def _cells(rates: Rates, row: SimulatedRow) -> tuple[str, ...]:
     return (
         format_size(row.size_bytes),
         str(row.slices),
         f"{float(row.time) * 1e6:.2f}",
-        f"{row.algbw_bytes_per_s / 1e9:.3f}",
-        f"{row.busbw_bytes_per_s / 1e9:.3f}",
+        rates.number(row.algbw_bytes_per_s, 3),
+        rates.number(row.busbw_bytes_per_s, 3),
         "-" if row.efficiency is None else f"{row.efficiency:.1%}",
         f"{float(row.alpha_beta) * 1e6:.2f}",
         f"{row.utilisation:.0%} {row.busiest}",

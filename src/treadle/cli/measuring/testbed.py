@@ -110,7 +110,7 @@ def _print(output: Output, result: testbed.EmulationResult) -> None:
         ]
         for row in result.rows
     ]
-    output.table(headings, rows, left=2)
+    output.table(headings, rows, left=2, least=("T_B (M/B)", "steps", "", "predicted"))
     output.line()
     output.line(testbed.model_line(result))
     output.line(f"error: mean {result.mean_error:.1%}, max {result.max_error:.1%}")

@@ -8,8 +8,8 @@ import typer
 
 from treadle import planning
 from treadle.cli.measuring.worker_options import ClusterOption, JobsOption
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, late
-from treadle.cli.quantities import parse_seconds
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, late
+from treadle.cli.quantities import Rates, parse_seconds
 from treadle.cli.solving.problem_arguments import (
     CollectiveArgument,
     DemandsOption,
@@ -60,11 +60,12 @@ def command(
     jobs: JobsOption = None,
     cluster: ClusterOption = None,
     seed: SeedOption = 0,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Print the optimum and its witness, without building a schedule."""
-    output = Output(json, quiet)
+    output = Output(json, quiet, Rates(unit or ""))
     try:
         with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
             result = planning.bound(

@@ -15,10 +15,11 @@ from treadle.cli.output import (
     QuietOption,
     SeedOption,
     TimeLimitOption,
+    UnitOption,
     late,
     warn,
 )
-from treadle.cli.quantities import counted, parse_seconds
+from treadle.cli.quantities import Rates, busbw, counted, parse_seconds
 from treadle.cli.solving.problem_arguments import (
     CollectiveArgument,
     DemandsOption,
@@ -37,10 +38,12 @@ from treadle.planning import Comparison, ComparisonRow
 from treadle.planning.summary import comparison_summary
 from treadle.planning.workers import workers
 from treadle.schedules.collective import CollectiveKind
-from treadle.units import format_bandwidth
 
-_HEADINGS = ("algorithm", "algbw", "% optimum", "trees", "height", "steps", "CPU s", "verified")
-_ALLTOALL_HEADINGS = ("algorithm", "algbw", "time / optimum", "steps", "CPU s", "verified")
+_HEADINGS = ("algorithm", "algbw", "busbw", "% optimum", "trees", "height", "steps", "CPU s", "verified")
+_ALLTOALL_HEADINGS = ("algorithm", "algbw", "busbw", "time / optimum", "steps", "CPU s", "verified")
+_LEAST = ("CPU s", "height", "trees", "steps")
+_ALLTOALL_LEAST = ("CPU s", "steps")
+"""Columns that are left out first on a narrow terminal."""
 
 
 def command(
@@ -60,12 +63,13 @@ def command(
     jobs: JobsOption = None,
     cluster: ClusterOption = None,
     seed: SeedOption = 0,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Show schedulers side by side, each schedule verified, beside the optimum."""
     del seed  # nothing in these algorithms is random
-    output = Output(json, quiet)
+    output = Output(json, quiet, Rates(unit or ""))
     with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
         result = planning.compare(
             topology,
@@ -83,9 +87,10 @@ def command(
     output.line()
     rows = [row for row in result.rows if not row.refusal]
     if result.collective.kind is CollectiveKind.ALLTOALL:
-        output.table(_ALLTOALL_HEADINGS, [_alltoall_cells(result, row) for row in rows])
+        cells = [_alltoall_cells(result, row, output.rates) for row in rows]
+        output.table(_ALLTOALL_HEADINGS, cells, least=_ALLTOALL_LEAST)
     else:
-        output.table(_HEADINGS, [_cells(result, row) for row in rows])
+        output.table(_HEADINGS, [_cells(result, row, output.rates) for row in rows], least=_LEAST)
     for row in result.rows:
         if row.refusal:
             reason = row.refusal.removeprefix(f"{row.algorithm}: ")
@@ -97,14 +102,15 @@ def command(
     return late(f"without a schedule: {unfinished}") if unfinished else 0
 
 
-def _cells(result: Comparison, row: ComparisonRow) -> tuple[str, ...]:
+def _cells(result: Comparison, row: ComparisonRow, rates: Rates) -> tuple[str, ...]:
     assert row.report is not None
     if row.algbw is None:
         violations = f"NO: {counted(row.report.n_violations, 'violation')}"
-        return row.algorithm, "-", "-", _number(row.trees), "-", "-", f"{row.seconds:.2f}", violations
+        return row.algorithm, "-", "-", "-", _number(row.trees), "-", "-", f"{row.seconds:.2f}", violations
     return (
         row.algorithm,
-        format_bandwidth(row.algbw),
+        rates(row.algbw),
+        rates(busbw(row.algbw, result.collective)),
         f"{float(row.algbw / result.bound.algbw):.1%}",
         _number(row.trees),
         _number(row.report.height_max),
@@ -114,14 +120,15 @@ def _cells(result: Comparison, row: ComparisonRow) -> tuple[str, ...]:
     )
 
 
-def _alltoall_cells(result: Comparison, row: ComparisonRow) -> tuple[str, ...]:
+def _alltoall_cells(result: Comparison, row: ComparisonRow, rates: Rates) -> tuple[str, ...]:
     assert row.report is not None
     steps = "routes" if row.report.n_steps is None else str(row.report.n_steps)
     if row.algbw is None:
         violations = f"NO: {counted(row.report.n_violations, 'violation')}"
-        return row.algorithm, "-", "-", steps, f"{row.seconds:.2f}", violations
+        return row.algorithm, "-", "-", "-", steps, f"{row.seconds:.2f}", violations
     ratio = float(result.bound.algbw / row.algbw)
-    return row.algorithm, format_bandwidth(row.algbw), f"{ratio:.3f}", steps, f"{row.seconds:.2f}", "yes"
+    scaled = rates(busbw(row.algbw, result.collective))
+    return row.algorithm, rates(row.algbw), scaled, f"{ratio:.3f}", steps, f"{row.seconds:.2f}", "yes"
 
 
 def _number(value: int | None) -> str:

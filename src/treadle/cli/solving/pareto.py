@@ -64,7 +64,9 @@ def command(
         )
         for point in front.points
     ]
-    output.table(("steps", "rounds / chunks", "chunks", "rounds", "proved optimal"), rows, left=0)
+    output.table(
+        ("steps", "rounds / chunks", "chunks", "rounds", "proved optimal"), rows, left=0, least=("chunks",)
+    )
     if not rows:
         output.line("no schedule within these limits")
     output.result({**problem_summary(problem.topology, problem.collective), **front_summary(front)})

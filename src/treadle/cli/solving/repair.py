@@ -16,11 +16,12 @@ from treadle.cli.output import (
     ProgressLine,
     QuietOption,
     TimeLimitOption,
+    UnitOption,
     late,
     warn,
 )
 from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
-from treadle.cli.quantities import counted, exact_bandwidth, parse_seconds, shortfall
+from treadle.cli.quantities import Rates, busbw, counted, parse_seconds, shortfall
 from treadle.cli.solving.problem_arguments import TrimOption
 from treadle.cli.solving.report import (
     describe_witness,
@@ -73,11 +74,12 @@ def command(
     ] = None,
     time_limit: TimeLimitOption = None,
     max_memory: MaxMemoryOption = None,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Plan anew without failed links and nodes, and say what the failure costs."""
-    output = Output(json, quiet)
+    output = Output(json, quiet, Rates(unit or ""))
     try:
         with ProgressLine(quiet=quiet or json) as progress:
             Watch(progress).announce("reading")
@@ -127,10 +129,15 @@ def _print_cost(output: Output, result: RepairResult) -> None:
     """Optimum and bottleneck before and after."""
     for word, plan in (("before", result.old), ("after", result.new)):
         if plan.optimal_algbw is None or plan.witness is None:
-            output.line(f"{word:<12}{exact_bandwidth(plan.algbw)} asymptotic algbw, no bound known")
+            output.line(f"{word:<12}{output.rates.both(plan.algbw, plan.collective)}, no bound known")
             continue
-        output.line(f"{word:<12}optimum {exact_bandwidth(plan.optimal_algbw)}{_reach(plan)}")
-        witness = describe_witness(plan.topology, plan.collective, plan.witness, plan.optimal_algbw)
+        scaled = output.rates(busbw(plan.optimal_algbw, plan.collective))
+        output.line(
+            f"{word:<12}optimum {output.rates.exact(plan.optimal_algbw)}, {scaled} busbw{_reach(plan)}"
+        )
+        witness = describe_witness(
+            plan.topology, plan.collective, plan.witness, plan.optimal_algbw, output.rates
+        )
         output.line(f"            {witness}")
     output.line(f"loss        {_loss(result)}")
     if result.lone_bottleneck is not None:

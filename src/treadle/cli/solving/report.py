@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.cli.designing.names import describe_links, describe_nodes
 from treadle.cli.output import Output
-from treadle.cli.quantities import counted, exact_bandwidth, shortfall
+from treadle.cli.quantities import AS_THEY_COME, Rates, counted, shortfall
 from treadle.planning.solving.alltoall import uniform_bandwidth
 from treadle.planning.summary import factored_shape, route_shape
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
@@ -25,7 +25,6 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import link_loads
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import Topology
-from treadle.units import format_bandwidth
 
 if TYPE_CHECKING:
     from treadle.planning import Bound, RateResult, Shortfall, SolveResult
@@ -56,15 +55,17 @@ def print_bound(output: Output, topology: Topology, collective: Collective, boun
     what = "optimum" if bound.is_tight else "bound  "
     model = f"; {bound.model}" if bound.model else ""
     loose = "" if bound.is_tight else "; an upper bound, not known to be attained"
-    output.line(f"{what}     {exact_bandwidth(bound.algbw)} asymptotic algbw, exact{loose}{model}")
-    output.line(f"witness     {describe_witness(topology, collective, bound.witness, bound.algbw)}")
+    output.line(f"{what}     {output.rates.both(bound.algbw, collective)}, exact{loose}{model}")
+    witness = describe_witness(topology, collective, bound.witness, bound.algbw, output.rates)
+    output.line(f"witness     {witness}")
 
 
 def print_rate(output: Output, found: RateResult) -> None:
     """The optimum of an all-to-all from both sides."""
     exact = "" if found.exact is None else ", exact"
     unit = "" if found.collective.demands is None else " and unit of demand"
-    output.line(f"rate        {_pair_rate(found.rate)} for each pair{unit} at once{exact}")
+    rates = output.rates
+    output.line(f"rate        {_pair_rate(found.rate, rates)} for each pair{unit} at once{exact}")
     link = uniform_bandwidth(found)
     if link is not None:
         share = "" if found.exact is None else f" ({found.exact / link})"
@@ -73,39 +74,44 @@ def print_rate(output: Output, found: RateResult) -> None:
         )
     if found.exact is None:
         late = "; the time limit was reached" if found.is_late else ""
-        output.line(
-            f"gap         {found.gap:.3g}: the optimum is at most {_pair_rate(float(found.upper))}{late}"
-        )
+        most = _pair_rate(float(found.upper), rates)
+        output.line(f"gap         {found.gap:.3g}: the optimum is at most {most}{late}")
     n = found.collective.n_ranks
     output.line(
-        f"algbw       {format_bandwidth(Fraction(found.algbw))} asymptotic, "
-        f"busbw {format_bandwidth(Fraction(found.algbw) * (n - 1) / n)}"
+        f"algbw       {rates(Fraction(found.algbw))} asymptotic, "
+        f"busbw {rates(Fraction(found.algbw) * (n - 1) / n)}"
     )
-    output.line(f"witness     link lengths; binding are {_binding(found)}")
+    output.line(f"witness     link lengths; binding are {_binding(found, rates)}")
 
 
-def _binding(found: RateResult) -> str:
+def _binding(found: RateResult, rates: Rates) -> str:
     """The links and the hosts' caps that set the rate."""
     links, hosts = found.binding_links(), found.binding_hosts().tolist()
-    terms = [describe_links(found.topology, links)] if links.size else []
+    terms = [describe_links(found.topology, links, rates)] if links.size else []
     if hosts:
         terms.append(f"the injection caps of {describe_nodes(found.topology, hosts)}")
     return ", ".join(terms) or "none"
 
 
-def _pair_rate(bytes_per_s: float) -> str:
+def _pair_rate(bytes_per_s: float, rates: Rates) -> str:
     """A rate that may be a small part of a link of 1 byte/s."""
-    if bytes_per_s < 1000:
+    if bytes_per_s < 1000 and not rates.unit:
         return f"{bytes_per_s:.6g} B/s"
-    return format_bandwidth(Fraction(bytes_per_s))
+    return rates(Fraction(bytes_per_s))
 
 
-def describe_witness(topology: Topology, collective: Collective, witness: Witness, algbw: Fraction) -> str:
+def describe_witness(
+    topology: Topology,
+    collective: Collective,
+    witness: Witness,
+    algbw: Fraction,
+    rates: Rates = AS_THEY_COME,
+) -> str:
     """What proves the bound, in one line."""
     if isinstance(witness, CutWitness):
-        return _cut(topology, collective, witness, algbw)
+        return _cut(topology, collective, witness, algbw, rates)
     if isinstance(witness, LengthWitness):
-        return f"link prices; scarce are {_scarce_links(topology, witness)}"
+        return f"link prices; scarce are {_scarce_links(topology, witness, rates)}"
     if isinstance(witness, CutCombinationWitness):
         cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
         first = describe_nodes(topology, cuts[0][0]) if cuts else "none"
@@ -115,7 +121,9 @@ def describe_witness(topology: Topology, collective: Collective, witness: Witnes
     return witness.kind
 
 
-def _cut(topology: Topology, collective: Collective, witness: CutWitness, algbw: Fraction) -> str:
+def _cut(
+    topology: Topology, collective: Collective, witness: CutWitness, algbw: Fraction, rates: Rates
+) -> str:
     inside = set(witness.nodes)
     total = sum(collective.shard_weights)
     demand = sum(
@@ -123,15 +131,16 @@ def _cut(topology: Topology, collective: Collective, witness: CutWitness, algbw:
         for node, weight in zip(collective.ranks, collective.shard_weights, strict=True)
         if node in inside
     )
-    capacity = format_bandwidth(algbw * demand / total)
+    capacity = rates(algbw * demand / total)
     moves = "enter" if collective.kind.reduces else "leave"
     share = f"{demand} of {total} shards" if collective.root is None else "all data"
     return f"cut {describe_nodes(topology, inside)}: {share} must {moves} it through {capacity}"
 
 
-def _scarce_links(topology: Topology, witness: LengthWitness) -> str:
+def _scarce_links(topology: Topology, witness: LengthWitness, rates: Rates) -> str:
     """The links that have a price."""
-    return describe_links(topology, (link for link, length in enumerate(witness.lengths) if length > 0))
+    priced = (link for link, length in enumerate(witness.lengths) if length > 0)
+    return describe_links(topology, priced, rates)
 
 
 def saturated_links(plan: Plan) -> list[int]:
@@ -154,10 +163,10 @@ def saturated_links(plan: Plan) -> list[int]:
 def print_schedule(output: Output, result: SolveResult) -> None:
     """What was built and how far it is from the bound."""
     plan = result.plan
-    output.line(f"schedule    {exact_bandwidth(plan.algbw)} asymptotic algbw, {_standing(result)}")
+    output.line(f"schedule    {output.rates.both(plan.algbw, plan.collective)}, {_standing(result)}")
     _print_shape(output, result)
     if saturated := saturated_links(plan):
-        output.line(f"saturated   {describe_links(plan.topology, saturated)}")
+        output.line(f"saturated   {describe_links(plan.topology, saturated, output.rates)}")
     if result.traffic is not None:
         before, after = result.traffic.traffic_before, result.traffic.traffic_after
         saved = f" ({1 - after / before:.1%} less)" if before else ""
@@ -268,14 +277,14 @@ def print_verification(output: Output, report: Report) -> None:
         output.line(f"            and {more} more (--json lists up to 1000)")
 
 
-def describe_shortfall(plan: Plan, lacking: Shortfall, what: str) -> str:
+def describe_shortfall(plan: Plan, lacking: Shortfall, what: str, rates: Rates = AS_THEY_COME) -> str:
     """That `what` moves data from rank to rank where the plan counts on switches, in one line."""
     known = "by how much is not known"
     if lacking.algbw is not None:
-        known = f"these trees reach {exact_bandwidth(lacking.algbw)} so, each transfer along fewest links"
+        known = f"these trees reach {rates.exact(lacking.algbw)} so, each transfer along fewest links"
     return (
         f"{what} sends point to point where the plan leaves copies or sums to switches, so the plan's "
-        f"{exact_bandwidth(plan.algbw)} do not hold for it; {known}"
+        f"{rates.exact(plan.algbw)} do not hold for it; {known}"
     )
 
 

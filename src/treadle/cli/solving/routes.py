@@ -17,11 +17,12 @@ from treadle.cli.output import (
     QuietOption,
     SeedOption,
     TimeLimitOption,
+    UnitOption,
     late,
     warn,
 )
 from treadle.cli.plan_file import MaxMemoryOption, read_plan
-from treadle.cli.quantities import exact_bandwidth, parse_seconds, shortfall
+from treadle.cli.quantities import Rates, parse_seconds, shortfall
 from treadle.cli.solving.problem_arguments import (
     DemandsOption,
     FormatOption,
@@ -63,11 +64,12 @@ def command(
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
     max_memory: MaxMemoryOption = None,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Route an all-to-all over weighted paths, free of deadlock, near the optimal rate; or write a plan's."""
-    output = Output(json, quiet)
+    output = Output(json, quiet, Rates(unit or ""))
     form = None if output_path is None else _format(output_path)
     try:
         with ProgressLine(quiet=quiet or json) as progress:
@@ -127,9 +129,9 @@ def _print(output: Output, result: planning.RoutesResult) -> None:
     if result.bound is not None:
         is_met = result.algbw == result.bound
         limit = "" if is_met else ", at most"
-        output.line(f"optimum     {exact_bandwidth(result.bound)} asymptotic algbw{limit}")
+        output.line(f"optimum     {output.rates.both(result.bound, plan.collective)}{limit}")
         standing = ", optimal" if is_met else f", {shortfall(result.algbw, result.bound)} below"
-    output.line(f"schedule    {exact_bandwidth(result.algbw)} asymptotic algbw{standing}")
+    output.line(f"schedule    {output.rates.both(result.algbw, plan.collective)}{standing}")
     print_routes(output, result.schedule, plan.algorithm)
     print_verification(output, result.report)
     for note in result.notes:

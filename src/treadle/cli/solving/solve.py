@@ -17,10 +17,11 @@ from treadle.cli.output import (
     QuietOption,
     SeedOption,
     TimeLimitOption,
+    UnitOption,
     late,
     warn,
 )
-from treadle.cli.quantities import parse_integers, parse_seconds
+from treadle.cli.quantities import Rates, parse_integers, parse_seconds
 from treadle.cli.solving.problem_arguments import (
     CollectiveArgument,
     DemandsOption,
@@ -130,11 +131,12 @@ def command(
     seed: SeedOption = 0,
     jobs: JobsOption = None,
     cluster: ClusterOption = None,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Synthesise a schedule, verify it, report, and write a plan."""
-    output = Output(json, quiet)
+    output = Output(json, quiet, Rates(unit or ""))
     try:
         with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
             result = planning.solve(

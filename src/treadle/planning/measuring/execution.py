@@ -14,7 +14,7 @@ from treadle.planning.judging.verification import require_verified
 from treadle.program.any_schedule import lower as lower_schedule
 from treadle.program.program import Program
 from treadle.runtime.data import ElementType, Reduction
-from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes, table_lines
+from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_c import measure_mpi_c
 from treadle.runtime.run_options import RunKeywords
@@ -32,7 +32,6 @@ __all__ = [
     "parse_sizes",
     "program_of",
     "run",
-    "table_lines",
 ]
 
 

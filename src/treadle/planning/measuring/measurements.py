@@ -11,8 +11,7 @@ from typing import Any
 
 from treadle.errors import FormatError
 from treadle.planning.input_text import read_input_text
-from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.trees.forest_cost import busbw_factor
+from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.topologies.files import parse_json
 
 MAX_FILE_BYTES = 16 * 2**20

@@ -10,8 +10,8 @@ import numpy as np
 
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.execution import program_of
+from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan
-from treadle.schedules.trees.forest_cost import busbw_factor
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.picture import utilisation_picture

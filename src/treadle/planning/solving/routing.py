@@ -11,7 +11,7 @@ from typing import Unpack
 from treadle.formats.format import find_format
 from treadle.formats.text_options import TextOptions
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
-from treadle.planning.problem import ProblemOptions
+from treadle.planning.problem import ProblemOptions, busbw_values
 from treadle.planning.solving.schedulers import ROUTES
 from treadle.planning.solving.solve import solve
 from treadle.planning.summary import exact_text, problem_summary, route_shape
@@ -170,6 +170,7 @@ def routes_summary(result: RoutesResult) -> dict[str, object]:
         "layers": result.schedule.n_layers,
         "algbw_bytes_per_s": float(result.algbw),
         "algbw_exact": exact_text(result.algbw),
+        **busbw_values("busbw", result.algbw, result.plan.collective),
     }
     if result.bound is not None:
         values["optimal_algbw_bytes_per_s"] = float(result.bound)

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.groups import group_crossings
 from treadle.schedules.trees.forest import ForestSchedule, Tree
 from treadle.topologies.topology import Topology
@@ -38,15 +37,6 @@ def algbw(topology: Topology, schedule: ForestSchedule) -> Fraction:
     used = np.flatnonzero(loads)
     rates = {(int(topology.bandwidths[e]), int(loads[e])) for e in used}
     return schedule.total_units * min(Fraction(bandwidth, load) for bandwidth, load in rates)
-
-
-def busbw_factor(kind: CollectiveKind, n_ranks: int) -> Fraction:
-    """busbw / algbw as nccl-tests defines it."""
-    if kind is CollectiveKind.ALLREDUCE:
-        return Fraction(2 * (n_ranks - 1), n_ranks)
-    if kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL):
-        return Fraction(n_ranks - 1, n_ranks)
-    return Fraction(1)
 
 
 def height(tree: Tree) -> int:

@@ -1,0 +1,154 @@
+"""Tables on terminals of any width: nothing is ever cut, and what is left out is named."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from treadle.cli.main import main
+from treadle.cli.tables import Table, fold, width_of, wrapped
+
+ROWS = [["forestcoll", "346.67 GB/s", "100.0%", "208"], ["hierarchical-ring", "200 GB/s", "57.7%", "16"]]
+TABLE = Table(["algorithm", "algbw", "% optimum", "trees"], ROWS, left=1, least=["trees", "% optimum"])
+
+
+def test_a_pipe_gets_everything() -> None:
+    assert TABLE.lines() == [
+        "algorithm                algbw  % optimum  trees",
+        "forestcoll         346.67 GB/s     100.0%    208",
+        "hierarchical-ring     200 GB/s      57.7%     16",
+    ]
+    assert TABLE.lines(48) == TABLE.lines()
+
+
+def test_columns_of_least_use_go_first_and_are_named() -> None:
+    lines = TABLE.lines(45)
+    assert lines[0].split() == ["algorithm", "algbw", "%", "optimum"]
+    assert " ".join(lines[3:]).startswith("(left out for want of width: trees; a wider")
+    assert TABLE.lines(35)[0].split() == ["algorithm", "algbw"]
+    assert "% optimum" in " ".join(TABLE.lines(35)[3:])
+    assert all(width_of(line) <= 35 for line in TABLE.lines(35))
+
+
+def test_words_wrap_where_nothing_may_go() -> None:
+    table = Table(["topology", "steps"], [["line_graph(complete_bipartite(4, 4), 12)", "10"]], left=1)
+    lines = table.lines(30)
+    assert all(width_of(line) <= 30 for line in lines)
+    assert "".join(line.split("  ")[0] for line in lines[1:]).replace(" ", "") == (
+        "line_graph(complete_bipartite(4,4),12)"
+    )
+
+
+def test_rows_become_lines_where_nothing_else_helps() -> None:
+    headings = ["size", "measured", "by the model"]
+    table = Table(headings, [["1048576", "123456.789", "2.5"], ["1", "", "3"]], left=0)
+    assert table.lines(26) == [
+        "size          1048576",
+        "measured      123456.789",
+        "by the model  2.5",
+        "",
+        "size          1",
+        "by the model  3",
+    ]
+
+
+def test_numbers_are_never_folded() -> None:
+    assert fold("torus(1048576, 2.5)", 4).split("\n") == ["torus(", "1048576,", "2.5)"]
+
+
+def test_headings_of_several_lines_stand_above_each_other() -> None:
+    assert Table(["size\n(B)", "type"], [["8", "int32"]], left=0).lines() == [
+        "size   type",
+        " (B)",
+        "   8  int32",
+    ]
+
+
+def test_wide_letters_take_two_cells() -> None:
+    assert width_of("ab") == 2
+    assert width_of("節点") == 4
+    assert width_of("e\u0301") == 1
+    lines = Table(["name", "n"], [["節点", "1"], ["abcd", "2"]]).lines()
+    assert lines == ["name  n", "節点  1", "abcd  2"]
+
+
+def test_long_lines_hang_below_their_label() -> None:
+    text = "witness     cut all but box0.gpu0 (35 nodes): 15 of 16 shards must leave it"
+    lines = wrapped(text, 40)
+    assert all(len(line) <= 40 for line in lines)
+    assert all(line.startswith(" " * 12) for line in lines[1:])
+    assert " ".join(" ".join(lines).split()) == " ".join(text.split())
+    assert wrapped("short", 40) == ["short"]
+    assert wrapped("x" * 50, 40) == ["x" * 50]
+
+
+COMMANDS = {
+    "compare": ["compare", "dgx_a100:2", "allgather", "--algorithms", "ring,hierarchical-ring,forestcoll"],
+    "compare, steps": ["compare", "torus:3x3", "allreduce", "--algorithms", "ring,bfb,forestcoll"],
+    "compare, all-to-all": ["compare", "torus:3x3", "alltoall", "--algorithms", "pairwise,pipelined"],
+    "simulate": ["simulate", "{}/plan", "--size", "1K,1G", "--slices", "1"],
+    "run": ["run", "{}/plan", "--size", "1K,1M", "--iterations", "1"],
+    "design": ["design", "--nodes", "16", "--degree", "4", "--alltoall", "bound", "--no-cache"],
+    "pareto": ["pareto", "ring:4", "allgather", "--max-steps", "3"],
+}
+MEASURED = {"run", "pareto"}
+"""Two runs of these differ in times, of the host or of the solver."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tables")
+    assert main(["solve", "dgx_a100:2", "allgather", "--trees", "1", "-q", "-o", str(path / "plan")]) == 0
+    return path
+
+
+def shown(
+    argv: list[str],
+    folder: Path,
+    width: int | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """What the command prints on a terminal of that width; None: into a pipe."""
+    monkeypatch.setenv("COLUMNS", str(width or 80))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None)
+    assert main([word.replace("{}", str(folder)) for word in argv]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_number_is_cut_on_any_terminal(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "pareto":
+        pytest.importorskip("ortools", reason="CP-SAT: ortools is not installed")
+    whole = shown(COMMANDS[name], folder, None, capsys, monkeypatch)
+    assert "left out" not in whole
+    for width in (60, 80, 120):
+        text = shown(COMMANDS[name], folder, width, capsys, monkeypatch)
+        assert "…" not in text
+        assert max(map(width_of, text.splitlines())) <= width, text
+        if name not in MEASURED:
+            # every number on the terminal is one of the pipe's, whole
+            strange = _numbers(text) - _numbers(whole)
+            assert not {number for number in strange if not _is_cpu_time(number)}, text
+        if "left out for want of width" not in text:
+            assert (
+                _words(text) >= {word for word in _words(whole) if not _is_cpu_time(word)} or name in MEASURED
+            )
+
+
+def _numbers(text: str) -> set[str]:
+    return set(re.findall(r"\d+(?:\.\d+)?", text))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z]+", text))
+
+
+def _is_cpu_time(word: str) -> bool:
+    """Seconds in two decimals, which differ from run to run."""
+    return bool(re.fullmatch(r"\d\.\d\d", word))
