@@ -291,7 +291,7 @@ def test_options_are_no_values(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     message = refused("solve", "ring:4", "allgather", "-o", "--json")
-    assert "'-o' / '--output': expected a value, found the option --json (./--json is a file" in message
+    assert "-o/--output: expected a value, found the option --json (./--json is a file" in message
     assert "found the option --dtype" in refused("run", "absent", "--size", "--dtype")
     assert "found the option -o" in refused("topology", "export", "ring:4", "-o", "-o")
     assert not [path for path in tmp_path.iterdir() if path.is_file()]

@@ -29,10 +29,8 @@ from treadle.cli.status import (
     say,
     unprintable,
 )
+from treadle.cli.usage import usage_message
 from treadle.errors import InfeasibleError, MemoryLimitError, MissingDependencyError, TreadleError
-
-_PLAIN_WORDS = {"Value error, ": "", "Input should be ": "expected "}
-"""How the argument parser's validator words things, and how we do."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -153,7 +151,7 @@ def _run(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return interrupted()
     except typer.TyperException as error:
-        return _usage(error.format_message())
+        return _usage(error)
     except InfeasibleError as error:
         return fail(str(error), INFEASIBLE)
     except MissingDependencyError as error:
@@ -172,10 +170,9 @@ def _run(arguments: Sequence[str]) -> int:
         return fail("out of memory; use a smaller fabric, size or number of trees", OUT_OF_MEMORY)
 
 
-def _usage(message: str) -> int:
-    if message.startswith("Usage:"):  # the help text, because there were no arguments
+def _usage(error: Any) -> int:
+    message = usage_message(error, lambda group: load_command(group).commands)
+    if message.startswith("Usage:"):
         say(f"{message}\n")
         return USAGE
-    for phrase, plain in _PLAIN_WORDS.items():
-        message = message.replace(phrase, plain)
     return fail(message, USAGE)

@@ -1,12 +1,14 @@
-"""A command's arguments, read so that a forgotten value is noticed."""
+"""A command's arguments, read so that mistakes are noticed and what need not be typed is filled in."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from typer import BadParameter
+from typer import BadParameter, TyperException
 from typer.core import TyperCommand, TyperOption
+
+from treadle.cli.usage import refuse_swapped
 
 
 class Command(TyperCommand):
@@ -14,9 +16,26 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments into `ctx`; what is left over."""
-        typed = list(args)
-        rest = super().parse_args(ctx, args)
-        words, _, _ = self.make_parser(ctx).parse_args(args=typed)  # as typed: ./--json is not --json yet
+        if ctx.resilient_parsing:  # half a line, to be completed
+            return super().parse_args(ctx, args)
+        words: dict[str, Any] = {}
+        try:
+            # as typed: ./--json is not --json yet
+            words, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+            first = words.get("topology") or words.get("plan")
+            refuse_swapped(ctx.command_path, first, words.get("collective"))
+            rest = super().parse_args(ctx, args)
+        except TyperException as error:  # told in `usage`, which wants to know more
+            parameter = getattr(error, "param", None)
+            error.found = None if parameter is None else words.get(parameter.name)  # type: ignore[attr-defined]
+            if getattr(error, "ctx", None) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
+        self._check_values(ctx, words)
+        return rest
+
+    def _check_values(self, ctx: Any, words: dict[str, Any]) -> None:
+        """BadParameter if an option stands where the value of another should."""
         options = [one for one in self.get_params(ctx) if isinstance(one, TyperOption)]
         names = {name for option in options for name in (*option.opts, *option.secondary_opts)}
         for option in options:
@@ -28,4 +47,3 @@ class Command(TyperCommand):
                     remedy = f" (./{word} is a file of that name)" if is_path else ""
                     message = f"expected a value, found the option {word}{remedy}"
                     raise BadParameter(message, ctx=ctx, param=option)
-        return rest

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from treadle.cli.memory_fence import memory_fence
+from treadle.cli.usage import is_collective, is_fabric
 from treadle.errors import FormatError
+from treadle.planning import told_format
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.schedules.plan_files.budget import MAX_MEMORY
+from treadle.topologies.readers.reader import told_topology
 from treadle.units import parse_size
 
 PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan that solve wrote.")]
@@ -35,6 +39,60 @@ def granted_bytes(max_memory: str | None) -> int:
 
 def read_plan(path: str | Path, max_memory: str | None) -> Plan:
     """The plan of a file that takes no more than ``--max-memory`` grants."""
+    refuse_what_is_no_plan(path)
     granted = granted_bytes(max_memory)
     with memory_fence(granted, str(path)):
         return load_plan(path, max_memory_bytes=granted)
+
+
+def refuse_what_is_no_plan(path: str | Path) -> None:
+    """FormatError for what users take for a plan and is something else: it says what, and what takes it.
+
+    Raises
+    ------
+    FormatError
+        For a fabric, a text for a runtime, a collective's name, a folder, an empty file. What else is wrong
+        with a plan, its reader says.
+    """
+    shown, place = str(path), Path(path)
+    if not _exists(place):
+        if is_fabric(shown):
+            raise FormatError(f"this is a topology, not a plan; {_solved(shown)}", source=shown)
+        if is_collective(shown):
+            raise FormatError(
+                f"this is a collective, not a plan; {_solved('dgx_a100:2', shown)}", source=shown
+            )
+        raise FormatError("there is no such file; expected a plan that solve wrote (-o)", source=shown)
+    if place.is_dir():
+        raise FormatError("this is a folder; expected a plan that solve wrote (-o)", source=shown)
+    if not place.is_file():
+        return
+    with place.open("rb") as file:
+        head = file.read(_HEAD)
+    if not head:
+        raise FormatError("this file is empty; expected a plan that solve wrote (-o)", source=shown)
+    if head.startswith(_ZIP):
+        return
+    text = head.decode("utf-8", "replace")
+    if (form := told_format(text)) is not None:
+        raise FormatError(
+            f"this is a text for a runtime ({form.name}), not a plan; 'treadle verify' judges it",
+            source=shown,
+        )
+    if (told := told_topology(text)) is not None:
+        raise FormatError(f"this is a topology ({told.title}), not a plan; {_solved(shown)}", source=shown)
+
+
+_HEAD = 2**16
+_ZIP = b"PK"
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a null byte
+        return False
+
+
+def _solved(fabric: str, collective: str = "allreduce") -> str:
+    return f"solve it first: treadle solve {quote(fabric)} {collective} -o x.plan"

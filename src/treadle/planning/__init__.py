@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from treadle.formats.format import find_format as find_format
     from treadle.formats.format import own_formats as own_formats
     from treadle.formats.format import register_format as register_format
+    from treadle.formats.format import told_format as told_format
     from treadle.formats.judgement import Check as Check
     from treadle.formats.msccl.profile import Profile as Profile
     from treadle.planning.designing.design import DesignResult as DesignResult
@@ -110,6 +111,7 @@ else:
                 "find_format",
                 "own_formats",
                 "register_format",
+                "told_format",
             ),
             "treadle.formats.judgement": ("Check",),
             "treadle.formats.msccl.profile": ("Profile",),

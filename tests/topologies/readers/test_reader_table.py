@@ -41,7 +41,8 @@ def test_treadles_json_is_told_by_its_content(tmp_path: Path) -> None:
         ("what is this", "is of no known format; name one by --format: "),
         ('{"nodes": []}', "key "),
         ("{", "malformed JSON"),
-        ("", "is of no known format"),
+        ("", "this file is empty"),
+        ("PK\x03\x04", "this is a plan, not a topology"),
     ],
 )
 def test_a_text_of_no_format_is_refused(tmp_path: Path, text: str, says: str) -> None:

@@ -10,7 +10,7 @@ import typer
 from treadle import planning
 from treadle.cli.memory_fence import memory_fence
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption
-from treadle.cli.plan_file import MaxMemoryOption, granted_bytes
+from treadle.cli.plan_file import MaxMemoryOption, granted_bytes, refuse_what_is_no_plan
 from treadle.cli.quantities import Rates, counted
 from treadle.cli.solving.report import (
     SHOWN_VIOLATIONS,
@@ -68,6 +68,7 @@ def command(
         raise ScheduleError(f"{plan}: --profile and --root are for texts; a plan says both itself")
     with ProgressLine(quiet=quiet or json) as progress:
         Watch(progress).announce("reading")
+        refuse_what_is_no_plan(plan)
         granted = granted_bytes(max_memory)
         with memory_fence(granted, str(plan)):
             loaded = load_plan(plan, max_memory_bytes=granted)

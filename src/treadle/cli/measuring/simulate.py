@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, Se
 from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.quantities import Rates, busbw, counted
 from treadle.cli.status import FAILED
+from treadle.cli.usage import is_fabric
 from treadle.errors import FormatError
 from treadle.planning import (
     Forwarding,
@@ -28,6 +30,7 @@ from treadle.planning import (
     parse_sizes,
 )
 from treadle.planning.summary import throughput
+from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
 from treadle.watch import Watch
@@ -170,6 +173,11 @@ def _plan(
         return planning.solve(
             plan, collective, algorithm=algorithm, multicast=multicast, seed=seed, progress=progress
         ).plan
+    if is_fabric(plan) and not Path(plan).exists():
+        raise FormatError(
+            f"COLLECTIVE is missing; expected one of {', '.join(CollectiveKind)}, as in: "
+            f"treadle simulate {quote(plan)} allreduce"
+        )
     if algorithm is not None or multicast:
         raise FormatError("--algorithm and --multicast: expected a fabric and a collective, found a plan")
     Watch(progress).announce("reading")

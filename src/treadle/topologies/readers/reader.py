@@ -25,6 +25,8 @@ MAX_IMPORT_BYTES = 8 * 2**20
 HEAD_CHARACTERS = 16384
 """How much of a text `tells` sees."""
 _BYTE_ORDER_MARK = "\ufeff"
+_ZIP = b"PK\x03\x04"
+"""How plans begin."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +118,7 @@ def read_topology(
     name, table = str(path), _table()
     if format is not None and format not in table:
         raise FormatError(f"format {format[:40]!r} is unknown; expected one of: {', '.join(table)}")
+    _refuse_what_is_no_text(name)
     most = max(record.max_bytes for record in table.values())
     text = read_text(name, most).removeprefix(_BYTE_ORDER_MARK)
     record = table[format] if format is not None else _told(name, text)
@@ -126,11 +129,37 @@ def read_topology(
     return record.imported(SourceText(text, name), options or ImportOptions())
 
 
+def _refuse_what_is_no_text(name: str) -> None:
+    """FormatError for what is taken for a fabric's file: a plan, a folder, an empty file."""
+    try:
+        if Path(name).is_dir():
+            raise FormatError("this is a folder; expected a file that describes a fabric", source=name)
+        if not Path(name).is_file():
+            return
+        with open(name, "rb") as stream:
+            head = stream.read(len(_ZIP))
+    except (OSError, ValueError) as error:
+        if isinstance(error, FormatError):
+            raise
+        return  # said when it is read
+    if not head:
+        raise FormatError("this file is empty; expected a file that describes a fabric", source=name)
+    if head == _ZIP:
+        raise FormatError(
+            "this is a plan, not a topology; verify, run, simulate, lower and repair take plans", source=name
+        )
+
+
+def told_topology(head: str) -> TopologyFormat | None:
+    """The format that a text, or its first part, begins as; None if nothing tells."""
+    found = (one for one in topology_formats() if one.tells is not None and one.tells(head[:HEAD_CHARACTERS]))
+    return next(found, None)
+
+
 def _told(name: str, text: str) -> TopologyFormat:
     head = text[:HEAD_CHARACTERS]
-    for record in topology_formats():
-        if record.tells is not None and record.tells(head):
-            return record
+    if (told := told_topology(head)) is not None:
+        return told
     suffix = Path(name).suffix.casefold()
     for record in topology_formats():
         if suffix in record.extensions:
