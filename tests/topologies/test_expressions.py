@@ -125,7 +125,7 @@ def test_bad_expressions_point_at_the_column(text, column, message):
         ("\0", "neither a file"),
         ("ring\0(4)", "neither a file"),
         ("ring(4\0)", "not an expression|null bytes"),
-        (".", "is not a file that exists"),
+        (".", "this is a folder"),
     ],
 )
 def test_other_bad_texts_are_one_line_errors(text, message):
