@@ -1,0 +1,306 @@
+"""One box as its own tools describe it: GPUs, what joins them, NICs, and the PCIe tree that both hang from.
+
+The value has what a file says, whole; `networks` decides what of it becomes part of a fabric. Bandwidths are
+bytes/s in each direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from treadle.errors import TopologyError
+from treadle.topologies.readers.imported import Finding
+
+MAX_LINKS = 1024
+"""Most parallel links that one line of a file may claim."""
+
+
+class BridgeKind(StrEnum):
+    """What stands at an inner place of a PCIe tree."""
+
+    HOST = "host"
+    """A CPU's own ports: the root of a tree."""
+    SWITCH = "switch"
+    """A bridge or a switch."""
+    CARD = "card"
+    """A device with several ports of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bridge:
+    """An inner place of the PCIe tree.
+
+    Parameters
+    ----------
+    kind : BridgeKind
+    name : str
+        Bus id, or as the file calls it.
+    above : int, optional
+        The bridge that it hangs from, of a smaller number; None for a root.
+    bandwidth : int, optional
+        Of its link upwards; None where that is not known to limit anything.
+    """
+
+    kind: BridgeKind
+    name: str
+    above: int | None = None
+    bandwidth: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """Where a device hangs in the PCIe tree.
+
+    Parameters
+    ----------
+    above : int, optional
+        Number of the bridge; None where the file does not say.
+    bandwidth : int, optional
+        Of the device's own PCIe link; None where that is not known.
+    """
+
+    above: int | None = None
+    bandwidth: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """A GPU of a box.
+
+    Parameters
+    ----------
+    name : str
+        As the file calls it, for messages: ``GPU 3``, a bus id.
+    model : str
+        A key of `gpu_models.GPU_MODELS`; "" where neither the file nor its user says.
+    generation : str
+        As the library tells GPUs apart: ``sm 90``, ``gfx942``; "" where that is not known.
+    bus_id : str
+        "" where the file has none.
+    rank : int, optional
+        As the file has it.
+    numa : int, optional
+        Its CPU's NUMA node.
+    slot : Slot
+    """
+
+    name: str
+    model: str = ""
+    generation: str = ""
+    bus_id: str = ""
+    rank: int | None = None
+    numa: int | None = None
+    slot: Slot = Slot()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nic:
+    """A port to the network.
+
+    Parameters
+    ----------
+    name : str
+        As the file calls it: ``mlx5_0``, a bus id.
+    bandwidth : int, optional
+        Of the port; None where the file does not say.
+    guid : str
+        Of the card; "" where the file has none.
+    port : int, optional
+        Of the card.
+    numa : int, optional
+        Its CPU's NUMA node.
+    slot : Slot
+    """
+
+    name: str
+    bandwidth: int | None = None
+    guid: str = ""
+    port: int | None = None
+    numa: int | None = None
+    slot: Slot = Slot()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuLink:
+    """Parallel links (NVLink, xGMI) between two GPUs, or of a GPU to the box's switch.
+
+    Parameters
+    ----------
+    gpu : int
+        Number of the GPU.
+    other : int, optional
+        Number of the other GPU, larger; None for the switch: all NVSwitches of a box are one.
+    count : int
+        Parallel links.
+    bandwidth : int
+        Of all of them together.
+    """
+
+    gpu: int
+    other: int | None
+    count: int
+    bandwidth: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostLink:
+    """The connection of two CPUs: the bridges of kind HOST, and its bandwidth."""
+
+    one: int
+    other: int
+    bandwidth: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """A machine with GPUs, as a file describes it.
+
+    Parameters
+    ----------
+    gpus : tuple of Gpu
+        In rank order.
+    links : tuple of GpuLink
+        At most one for each pair and for each GPU and the switch.
+    nics : tuple of Nic
+    bridges : tuple of Bridge
+        The PCIe tree, roots before what hangs from them.
+    host_links : tuple of HostLink
+    n_switches : int
+        NVSwitches that were counted as one; 0 where the file does not say.
+    link_word : str
+        What `links` are: ``NVLink``, ``xGMI``.
+    defaulted, warnings : tuple of Finding
+        About the box: figures from elsewhere, and doubts.
+
+    Raises
+    ------
+    TopologyError
+        If a number names nothing, a bandwidth is below 1, or a bus id, rank or pair is there twice.
+    """
+
+    gpus: tuple[Gpu, ...]
+    links: tuple[GpuLink, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    bridges: tuple[Bridge, ...] = ()
+    host_links: tuple[HostLink, ...] = ()
+    n_switches: int = 0
+    link_word: str = "NVLink"
+    defaulted: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.gpus:
+            raise TopologyError("box: expected at least one GPU")
+        _check_unique("bus id", (gpu.bus_id for gpu in self.gpus if gpu.bus_id))
+        _check_unique("rank", (str(gpu.rank) for gpu in self.gpus if gpu.rank is not None))
+        _check_unique("NIC", (nic.name for nic in self.nics))
+        self._check_tree()
+        self._check_links()
+
+    def _check_tree(self) -> None:
+        for number, bridge in enumerate(self.bridges):
+            if bridge.above is not None and not 0 <= bridge.above < number:
+                raise TopologyError(
+                    f"{bridge.name}: hangs from bridge {bridge.above}, which is not before it"
+                )
+            _check_bandwidth(bridge.name, bridge.bandwidth)
+        devices: tuple[Gpu | Nic, ...] = (*self.gpus, *self.nics)
+        for device in devices:
+            above = device.slot.above
+            if above is not None and not 0 <= above < len(self.bridges):
+                raise TopologyError(f"{device.name}: hangs from bridge {above}, which does not exist")
+            _check_bandwidth(device.name, device.slot.bandwidth)
+        for nic in self.nics:
+            _check_bandwidth(nic.name, nic.bandwidth)
+
+    def _check_links(self) -> None:
+        n = len(self.gpus)
+        for link in self.links:
+            name, other = f"link of GPU {link.gpu} to {link.other}", link.other
+            if not 0 <= link.gpu < n or not (other is None or link.gpu < other < n):
+                raise TopologyError(f"{name}: expected two of {n} GPUs, the smaller first")
+            if not 1 <= link.count <= MAX_LINKS:
+                raise TopologyError(f"{name}: {link.count} links, expected 1 to {MAX_LINKS}")
+            _check_bandwidth(name, link.bandwidth)
+        _check_unique("link", (f"{link.gpu} to {link.other}" for link in self.links))
+        for joint in self.host_links:
+            hosts = {end for end in (joint.one, joint.other) if 0 <= end < len(self.bridges)}
+            if len(hosts) != 2 or {self.bridges[end].kind for end in hosts} != {BridgeKind.HOST}:
+                raise TopologyError(f"box: bridges {joint.one} and {joint.other} are not two CPUs")
+            _check_bandwidth("CPUs", joint.bandwidth)
+
+    @property
+    def has_switch(self) -> bool:
+        """Whether GPUs are joined by NVSwitches."""
+        return any(link.other is None for link in self.links)
+
+    def unlinked(self) -> tuple[int, ...]:
+        """GPUs without any link, in order."""
+        linked = {end for link in self.links for end in (link.gpu, link.other)}
+        return tuple(number for number in range(len(self.gpus)) if number not in linked)
+
+    def parts(self) -> tuple[tuple[int, ...], ...]:
+        """GPUs by what links join directly or in several hops, each part rising, parts by their first."""
+        return joined_parts(
+            len(self.gpus),
+            ((link.gpu, len(self.gpus) if link.other is None else link.other) for link in self.links),
+        )
+
+    def chain(self, slot: Slot) -> list[int]:
+        """Bridges above a device, from the one that it hangs from up to the root."""
+        found: list[int] = []
+        above = slot.above
+        while above is not None:
+            found.append(above)
+            above = self.bridges[above].above
+        return found
+
+
+def joined_parts(n: int, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """Numbers 0 to n - 1 by what pairs join; larger numbers in pairs join others but appear in no part."""
+    leader: dict[int, int] = {}
+
+    def lead(one: int) -> int:
+        while leader.setdefault(one, one) != one:
+            leader[one] = leader[leader[one]]
+            one = leader[one]
+        return one
+
+    for one, other in pairs:
+        leader[lead(one)] = lead(other)
+    parts: dict[int, list[int]] = {}
+    for number in range(n):
+        parts.setdefault(lead(number), []).append(number)
+    return tuple(tuple(part) for part in parts.values())
+
+
+def rank_order(gpus: Sequence[Gpu]) -> tuple[int, ...]:
+    """Places of GPUs in rank order: by the file's ranks where all have one, else by bus id, else as given."""
+    places = range(len(gpus))
+    if all(gpu.rank is not None for gpu in gpus):
+        return tuple(sorted(places, key=lambda place: gpus[place].rank or 0))
+    if all(gpu.bus_id for gpu in gpus):
+        return tuple(sorted(places, key=lambda place: bus_number(gpus[place].bus_id)))
+    return tuple(places)
+
+
+def bus_number(bus_id: str) -> int:
+    """A bus id such as ``0000:4f:00.0`` as a number, in which a larger domain, bus or device is larger."""
+    domain, bus, place = bus_id.split(":")
+    device, _, function = place.partition(".")
+    return (int(domain, 16) << 20) | (int(bus, 16) << 12) | (int(device, 16) << 4) | int(function or "0", 16)
+
+
+def _check_bandwidth(name: str, bandwidth: int | None) -> None:
+    if bandwidth is not None and bandwidth < 1:
+        raise TopologyError(f"{name}: bandwidth {bandwidth} bytes/s, expected at least 1")
+
+
+def _check_unique(what: str, values: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise TopologyError(f"box: {what} {value} is there twice")
+        seen.add(value)
