@@ -79,6 +79,8 @@ class Gpu:
         As the library tells GPUs apart: ``sm 90``, ``gfx942``; "" where that is not known.
     bus_id : str
         "" where the file has none.
+    host : int
+        Number of the machine, where a file fuses several that NVLinks join into one box.
     rank : int, optional
         As the file has it.
     numa : int, optional
@@ -90,6 +92,7 @@ class Gpu:
     model: str = ""
     generation: str = ""
     bus_id: str = ""
+    host: int = 0
     rank: int | None = None
     numa: int | None = None
     slot: Slot = Slot()
@@ -193,7 +196,7 @@ class Box:
     def __post_init__(self) -> None:
         if not self.gpus:
             raise TopologyError("box: expected at least one GPU")
-        _check_unique("bus id", (gpu.bus_id for gpu in self.gpus if gpu.bus_id))
+        _check_unique("bus id", (f"{gpu.host} {gpu.bus_id}" for gpu in self.gpus if gpu.bus_id))
         _check_unique("rank", (str(gpu.rank) for gpu in self.gpus if gpu.rank is not None))
         _check_unique("NIC", (nic.name for nic in self.nics))
         self._check_tree()
@@ -282,13 +285,14 @@ def rank_order(gpus: Sequence[Gpu]) -> tuple[int, ...]:
     if all(gpu.rank is not None for gpu in gpus):
         return tuple(sorted(places, key=lambda place: gpus[place].rank or 0))
     if all(gpu.bus_id for gpu in gpus):
-        return tuple(sorted(places, key=lambda place: bus_number(gpus[place].bus_id)))
+        return tuple(sorted(places, key=lambda place: (gpus[place].host, bus_number(gpus[place].bus_id))))
     return tuple(places)
 
 
 def bus_number(bus_id: str) -> int:
     """A bus id such as ``0000:4f:00.0`` as a number, in which a larger domain, bus or device is larger."""
-    domain, bus, place = bus_id.split(":")
+    *domains, bus, place = bus_id.split(":")
+    domain = domains[0] if domains else "0"
     device, _, function = place.partition(".")
     return (int(domain, 16) << 20) | (int(bus, 16) << 12) | (int(device, 16) << 4) | int(function or "0", 16)
 

@@ -1,0 +1,199 @@
+"""What is known of GPUs and PCIe that files do not say: links, their speeds, and how whole boxes are wired.
+
+Two speeds of each: the nominal one of vendors' documents, and the one of NCCL's and RCCL's own tables
+(NVIDIA/nccl and ROCm/rccl, src/graph/topo.h and topo.cc), which is what a copy gets out of a link.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from types import MappingProxyType
+
+from treadle.topologies.readers.imported import LinkSpeeds
+
+GB_PER_S = 10**9
+"""Bytes/s in 1 GB/s."""
+DEFAULT_GT_PER_S = Fraction(8)
+"""What the libraries take where a PCIe link's speed is not known."""
+DEFAULT_LANES = 16
+"""What the libraries take where a PCIe link's width is not known."""
+
+
+class Wiring(StrEnum):
+    """How the GPUs of a whole box are joined."""
+
+    SWITCH = "switch"
+    """All links of every GPU go to NVSwitches."""
+    PAIRS = "pairs"
+    """One link between every two GPUs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkKind:
+    """Links of a generation of GPUs: bytes/s of one, nominal and in the library's table.
+
+    Parameters
+    ----------
+    word : str
+        ``NVLink`` or ``xGMI``.
+    nominal, library : int
+    """
+
+    word: str
+    nominal: int
+    library: int
+
+    def speed(self, links: LinkSpeeds) -> int:
+        """Bytes/s of one link."""
+        return self.library if links is LinkSpeeds.LIBRARY else self.nominal
+
+
+def _nvlink(nominal: str, library: str) -> LinkKind:
+    return LinkKind(word="NVLink", nominal=_bytes(nominal), library=_bytes(library))
+
+
+def _xgmi(nominal: str, library: str) -> LinkKind:
+    return LinkKind(word="xGMI", nominal=_bytes(nominal), library=_bytes(library))
+
+
+def _bytes(gb_per_s: str) -> int:
+    return int(Fraction(gb_per_s) * GB_PER_S)
+
+
+_SM60 = _nvlink("20", "18")
+_SM70 = _nvlink("25", "20")
+_SM80 = _nvlink("25", "20")
+_SM86 = _nvlink("14.0625", "12")
+_SM90 = _nvlink("25", "20.6")
+_SM100 = _nvlink("50", "40.1")
+_GFX906 = _xgmi("46", "24")
+_GFX90A = _xgmi("50", "36")
+_GFX94 = _xgmi("64", "48")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuModel:
+    """A model of GPUs.
+
+    Parameters
+    ----------
+    kind : LinkKind, optional
+        None for a model without links of its own.
+    links : int
+        That one GPU has.
+    gt_per_s : int
+        Of its 16 lanes of PCIe; 0 where models differ.
+    boxes : mapping of int to Wiring
+        How boxes of so many are wired, where all of them are wired alike.
+    sm : int
+        NVIDIA's number of the generation; 0 for others.
+    """
+
+    kind: LinkKind | None = None
+    links: int = 0
+    gt_per_s: int = 0
+    boxes: Mapping[int, Wiring] = field(default_factory=lambda: MappingProxyType({}))
+    sm: int = 0
+
+
+_EIGHT = MappingProxyType({8: Wiring.SWITCH})
+_EIGHT_PAIRS = MappingProxyType({2: Wiring.PAIRS, 4: Wiring.PAIRS, 8: Wiring.PAIRS})
+_FOUR_PAIRS = MappingProxyType({2: Wiring.PAIRS, 4: Wiring.PAIRS})
+_DGX2 = MappingProxyType({16: Wiring.SWITCH})
+_HGX_A100 = MappingProxyType({8: Wiring.SWITCH, 16: Wiring.SWITCH})
+
+GPU_MODELS: Mapping[str, GpuModel] = MappingProxyType(
+    {
+        "p100": GpuModel(kind=_SM60, links=4, gt_per_s=8, sm=60),
+        "v100": GpuModel(kind=_SM70, links=6, gt_per_s=8, boxes=_DGX2, sm=70),
+        "a100": GpuModel(kind=_SM80, links=12, gt_per_s=16, boxes=_HGX_A100, sm=80),
+        "a800": GpuModel(kind=_SM80, links=8, gt_per_s=16, boxes=_EIGHT, sm=80),
+        "h100": GpuModel(kind=_SM90, links=18, gt_per_s=32, boxes=_EIGHT, sm=90),
+        "h200": GpuModel(kind=_SM90, links=18, gt_per_s=32, boxes=_EIGHT, sm=90),
+        "h20": GpuModel(kind=_SM90, links=18, gt_per_s=32, boxes=_EIGHT, sm=90),
+        "h800": GpuModel(kind=_SM90, links=8, gt_per_s=32, boxes=_EIGHT, sm=90),
+        "b200": GpuModel(kind=_SM100, links=18, gt_per_s=32, boxes=_EIGHT, sm=100),
+        "b300": GpuModel(kind=_SM100, links=18, gt_per_s=64, boxes=_EIGHT, sm=103),
+        "mi50": GpuModel(kind=_GFX906, links=2, gt_per_s=16),
+        "mi60": GpuModel(kind=_GFX906, links=2, gt_per_s=16),
+        "mi100": GpuModel(kind=_GFX906, links=3, gt_per_s=16, boxes=_FOUR_PAIRS),
+        "mi250": GpuModel(kind=_GFX90A, links=8, gt_per_s=16),
+        "mi250x": GpuModel(kind=_GFX90A, links=8, gt_per_s=16),
+        "mi300x": GpuModel(kind=_GFX94, links=7, gt_per_s=32, boxes=_EIGHT_PAIRS),
+        "mi325x": GpuModel(kind=_GFX94, links=7, gt_per_s=32, boxes=_EIGHT_PAIRS),
+        "pcie": GpuModel(),
+    }
+)
+"""By the name that ``--gpu`` takes; ``pcie`` is any model without links of its own.
+
+Links and generations: NVIDIA's data sheets of P100 to B300, AMD's of MI50 to MI325X and its white papers.
+"""
+
+_BY_DEVICE: Mapping[tuple[int, int], str] = MappingProxyType(
+    {
+        **dict.fromkeys(((0x10DE, 0x1DB1), (0x10DE, 0x1DB5), (0x10DE, 0x1DB8)), "v100"),
+        **dict.fromkeys(((0x10DE, 0x20B0), (0x10DE, 0x20B2)), "a100"),
+        (0x10DE, 0x2330): "h100",
+        (0x10DE, 0x2335): "h200",
+        (0x10DE, 0x2901): "b200",
+        **dict.fromkeys(((0x10DE, 0x1EB8), (0x10DE, 0x2236), (0x10DE, 0x2237)), "pcie"),
+        **dict.fromkeys(((0x10DE, 0x26B9), (0x10DE, 0x27B8)), "pcie"),
+        (0x1002, 0x738C): "mi100",
+        (0x1002, 0x740C): "mi250x",
+        (0x1002, 0x7408): "mi250x",
+        (0x1002, 0x74A1): "mi300x",
+        (0x1002, 0x74A5): "mi325x",
+    }
+)
+"""Models by PCI vendor and device (the PCI ID database): those on boards with links; T4, A10, L40S, L4."""
+
+
+def model_of_device(vendor: int, device: int) -> str:
+    """Name of the model with these PCI identifiers; "" for one that is not known."""
+    return _BY_DEVICE.get((vendor, device), "")
+
+
+def nvlink_of(sm: int) -> LinkKind | None:
+    """NVLinks of a compute capability such as 90; None for GPUs that had none."""
+    steps = ((100, _SM100), (90, _SM90), (86, None), (80, _SM80), (70, _SM70), (60, _SM60))
+    if sm in (86, 87):
+        return _SM86
+    for least, kind in steps:
+        if sm >= least:
+            return _SM80 if kind is None else kind
+    return None
+
+
+def xgmi_of(gcn: str) -> LinkKind | None:
+    """xGMI links of a generation as RCCL writes it: ``906``, ``910``, ``gfx942``; None for an unknown one."""
+    name = gcn.casefold().removeprefix("gfx")
+    if name in ("906", "908"):
+        return _GFX906
+    if name in ("910", "90a"):
+        return _GFX90A
+    return _GFX94 if re.fullmatch(r"94\w?", name) else None
+
+
+def pcie_bandwidth(gt_per_s: Fraction, lanes: int, links: LinkSpeeds) -> int:
+    """Bytes/s of a PCIe link in each direction.
+
+    Parameters
+    ----------
+    gt_per_s : Fraction
+        Transfers of a lane: 2.5, 5, 8, 16, 32 or 64 GT/s.
+    lanes : int
+    links : LinkSpeeds
+        Nominal: less the encoding, 8b/10b up to 5 GT/s, 128b/130b up to 32, 242/256 of a flit at 64. The
+        library's: three quarters of a bit per transfer.
+    """
+    if links is LinkSpeeds.LIBRARY:
+        share = Fraction(3, 4)
+    elif gt_per_s <= 5:
+        share = Fraction(8, 10)
+    else:
+        share = Fraction(128, 130) if gt_per_s <= 32 else Fraction(242, 256)
+    return int(gt_per_s * GB_PER_S * share * lanes / 8)

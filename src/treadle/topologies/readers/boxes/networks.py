@@ -1,0 +1,293 @@
+"""Fabrics of equal boxes: what joins them, and how much of each box takes part.
+
+A network is said, not guessed: ``one-switch`` joins all NICs; ``rail`` NIC k of every box to switch k;
+``rails:K`` NIC k to switch k mod K; ``leaf-spine:L,S[,over]`` spreads the boxes in order over L leaves, all
+NICs of a box below one leaf, and joins every leaf to S spines with 1/over of the leaf's bandwidth. Nodes are
+called as in the catalogue: ``box0.gpu3``, ``box0.nvswitch``, ``box0.pcie1``, ``box0.nic2``, ``ib0``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from treadle.topologies.limits import check_size
+from treadle.topologies.readers.boxes.box import Box, BridgeKind, joined_parts
+from treadle.topologies.readers.boxes.pcie_tree import PcieLink, Place, full_tree, near_nics, near_tree
+from treadle.topologies.readers.boxes.recognised import recognise
+from treadle.topologies.readers.imported import (
+    Finding,
+    Imported,
+    ImportOptions,
+    PcieDetail,
+    SourceText,
+)
+from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.units import format_link_bandwidth
+
+NETWORKS = "one-switch, rail, rails:K or leaf-spine:L,S[,over]"
+"""What ``--network`` takes."""
+_RAILS = re.compile(r"rails:([0-9]{1,6})")
+_LEAF_SPINE = re.compile(r"leaf-spine:([0-9]{1,6}),([0-9]{1,6})(?:,([0-9]{1,6})(?::1)?)?")
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What of a box takes part in a fabric.
+
+    Parameters
+    ----------
+    box : Box
+    speeds : mapping of int to int
+        NICs that are used and their bytes/s, in order.
+    tree : tuple of PcieLink
+    is_full : bool
+        Whether `tree` reaches the CPUs.
+    """
+
+    box: Box
+    speeds: Mapping[int, int]
+    tree: tuple[PcieLink, ...]
+    is_full: bool
+
+
+def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str) -> Imported:
+    """The fabric of `options.boxes` boxes, and what was recognised.
+
+    Raises
+    ------
+    FormatError
+        If the options do not fit the box, or something has to be asked.
+    TopologyError
+        If the fabric would be too large.
+    """
+    boxes = _count_boxes(source, options)
+    defaulted, warnings = list(box.defaulted), list(box.warnings)
+    is_full = options.pcie is PcieDetail.FULL
+    if not is_full and len(box.parts()) > 1:
+        is_full = True
+        text = "links join not all GPUs: the whole PCIe tree is part of the fabric"
+        warnings.append(Finding(text))
+    speeds: dict[int, int] = {}
+    if boxes > 1:
+        chosen = _choose_nics(source, box, options, warnings)
+        speeds = _nic_speeds(source, box, chosen, options, warnings)
+        if not is_full and len(near_nics(box, list(speeds))) < len(speeds):
+            is_full = True
+            far = [box.nics[nic].name for nic in speeds if nic not in near_nics(box, list(speeds))]
+            text = "shares no switch with a GPU: the whole PCIe tree is part of the fabric"
+            warnings.append(Finding(text, ", ".join(far)))
+    elif options.nics is not None:
+        _choose_nics(source, box, options, [])
+    tree: tuple[PcieLink, ...] = ()
+    if is_full:
+        _check_full(source, box)
+        tree = full_tree(box, speeds)
+        defaulted += _host_findings(box)
+    elif boxes > 1:
+        tree = near_tree(box, speeds)
+    parts = _Parts(box, speeds, tree, is_full)
+    topology = _build(source, parts, boxes, options.network or "")
+    recognised = recognise(box, speeds, tree, boxes, options.network if boxes > 1 else None)
+    return Imported(topology, format, recognised, tuple(defaulted), tuple(warnings))
+
+
+def _count_boxes(source: SourceText, options: ImportOptions) -> int:
+    """How many boxes; FormatError unless the network that joins several is said."""
+    if options.network is not None:
+        if not (options.network in ("one-switch", "rail") or _shape(options.network)):
+            raise source.error(f"--network {options.network[:40]!r}: expected {NETWORKS}")
+        if options.boxes is None:
+            raise source.error("--network joins several boxes; say by --boxes how many there are")
+    boxes = options.boxes or 1
+    if boxes > 1 and options.network is None:
+        raise source.error(f"the file describes one box; say by --network what joins {boxes}: {NETWORKS}")
+    return boxes
+
+
+def _shape(network: str) -> re.Match[str] | None:
+    return _RAILS.fullmatch(network) or _LEAF_SPINE.fullmatch(network)
+
+
+def _choose_nics(source: SourceText, box: Box, options: ImportOptions, warnings: list[Finding]) -> list[int]:
+    """NICs by name, all of them, or those that share a switch with a GPU."""
+    every = list(range(len(box.nics)))
+    if options.nics is None:
+        if not every:
+            raise source.error("has no NICs, and so nothing joins several boxes")
+        near = near_nics(box, every)
+        for nic in every:
+            if nic not in near:
+                text = "shares no PCIe switch with a GPU and is left out; --nics all takes it"
+                warnings.append(Finding(text, box.nics[nic].name))
+        if not near:
+            raise source.error(
+                "no NIC shares a PCIe switch with a GPU; --nics all takes them over the CPUs, or name those "
+                "that are used"
+            )
+        return list(near)
+    if options.nics == "all":
+        return every
+    names = {nic.name: number for number, nic in enumerate(box.nics)}
+    chosen = []
+    for name in options.nics.split(","):
+        number = names.get(name.strip())
+        if number is None:
+            known = ", ".join(names) or "none"
+            raise source.error(f"--nics: no NIC is called {name.strip()[:40]!r}; there are {known[:200]}")
+        if number in chosen:
+            raise source.error(f"--nics: {name.strip()[:40]!r} is named twice")
+        chosen.append(number)
+    return sorted(chosen)
+
+
+def _nic_speeds(
+    source: SourceText, box: Box, chosen: Sequence[int], options: ImportOptions, warnings: list[Finding]
+) -> dict[int, int]:
+    """Bytes/s of each used NIC: as typed, else as the file has it."""
+    speeds = {}
+    for number in chosen:
+        nic = box.nics[number]
+        speed = options.nic_bandwidth or nic.bandwidth
+        if speed is None:
+            raise source.error(f"speed of NIC {nic.name} is not in the file; say it by --nic-bandwidth")
+        if nic.bandwidth not in (None, speed):
+            found = format_link_bandwidth(nic.bandwidth or 0)
+            text = f"{found} in the file, {format_link_bandwidth(speed)} by --nic-bandwidth"
+            warnings.append(Finding(text, nic.name))
+        speeds[number] = speed
+    return speeds
+
+
+def _check_full(source: SourceText, box: Box) -> None:
+    """The whole tree needs a way between all GPUs, and its bandwidths."""
+    tree = full_tree(box, {})
+    slow = next((link for link in tree if link.bandwidth is None), None)
+    if slow is not None or any(gpu.slot.above is None for gpu in box.gpus):
+        raise source.error("does not say how fast PCIe is, which --pcie full and GPUs without links need")
+    n = len(box.gpus)
+    bridges = [(link.lower, link.upper) for link in tree]
+    numbers = {Place("gpu", number): number for number in range(n)}
+    pairs = [
+        (numbers.setdefault(one, len(numbers)), numbers.setdefault(other, len(numbers)))
+        for one, other in bridges
+    ]
+    for joint in box.host_links:
+        ends = (Place("bridge", joint.one), Place("bridge", joint.other))
+        one, other = (numbers.setdefault(end, len(numbers)) for end in ends)
+        pairs.append((one, other))
+    switch = len(numbers)
+    pairs += [(link.gpu, switch if link.other is None else link.other) for link in box.links]
+    apart = joined_parts(n, pairs)
+    if len(apart) > 1:
+        one_name, other_name = (box.gpus[part[0]].name for part in apart[:2])
+        raise source.error(f"does not say what joins {one_name} and {other_name}: neither links nor CPUs")
+
+
+def _host_findings(box: Box) -> list[Finding]:
+    amounts = sorted({joint.bandwidth for joint in box.host_links})
+    if not amounts:
+        return []
+    shown = ", ".join(format_link_bandwidth(amount) for amount in amounts)
+    return [Finding(f"between CPUs: {shown} each way, as the libraries take it")]
+
+
+def _build(source: SourceText, parts: _Parts, boxes: int, network: str) -> Topology:
+    """Boxes first, then their PCIe trees and NICs, then the network."""
+    box, speeds = parts.box, parts.speeds
+    nodes = len(box.gpus) + len(parts.tree) + len(box.bridges) + len(speeds) + 1
+    check_size(source.stem, boxes * nodes + 1, boxes * 2 * (nodes + len(box.links) + len(box.host_links)))
+    words = [source.stem, *([f"{boxes} boxes", network] if boxes > 1 else [])]
+    builder = TopologyBuilder(", ".join(words))
+    for number in range(boxes):
+        _add_gpus(builder, f"box{number}", box)
+    ports = [_add_tree(builder, f"box{number}", parts) for number in range(boxes)]
+    if boxes > 1:
+        _join(source, builder, ports, list(speeds.values()), network)
+    return builder.build()
+
+
+def _add_gpus(builder: TopologyBuilder, name: str, box: Box) -> None:
+    gpus = [builder.compute(f"{name}.gpu{number}") for number in range(len(box.gpus))]
+    switch = builder.switch(f"{name}.nvswitch") if box.has_switch else ""
+    for link in box.links:
+        builder.duplex(gpus[link.gpu], switch if link.other is None else gpus[link.other], link.bandwidth)
+
+
+def _add_tree(builder: TopologyBuilder, name: str, parts: _Parts) -> list[str]:
+    """The PCIe tree of a box; names of its NICs."""
+    names = {Place("gpu", number): f"{name}.gpu{number}" for number in range(len(parts.box.gpus))}
+    ports = []
+    for order, nic in enumerate(parts.speeds):
+        names[Place("nic", nic)] = f"{name}.nic{order}"
+        ports.append(f"{name}.nic{order}")
+    bridges = {end for link in parts.tree for end in (link.lower, link.upper) if end.kind == "bridge"}
+    hosts = [number for number, bridge in enumerate(parts.box.bridges) if bridge.kind is BridgeKind.HOST]
+    used = sorted(place.number for place in bridges)
+    for order, number in enumerate(one for one in used if one not in hosts):
+        names[Place("bridge", number)] = builder.switch(f"{name}.pcie{order}")
+    for order, number in enumerate(hosts):
+        if number in used:
+            names[Place("bridge", number)] = builder.switch(f"{name}.cpu{order}")
+    for port in ports:
+        builder.switch(port)
+    for link in parts.tree:
+        assert link.bandwidth is not None
+        builder.duplex(names[link.lower], names[link.upper], link.bandwidth)
+    if parts.is_full:
+        for joint in parts.box.host_links:
+            ends = [names.get(Place("bridge", end)) for end in (joint.one, joint.other)]
+            if ends[0] is not None and ends[1] is not None:
+                builder.duplex(ends[0], ends[1], joint.bandwidth)
+    return ports
+
+
+def _join(
+    source: SourceText,
+    builder: TopologyBuilder,
+    ports: Sequence[Sequence[str]],
+    speeds: Sequence[int],
+    network: str,
+) -> None:
+    """Join the NICs of all boxes; `ports` has their names by box, `speeds` their bytes/s."""
+    match = _shape(network)
+    if match is not None and network.startswith("leaf-spine"):
+        _join_leaves(source, builder, ports, speeds, match)
+        return
+    rails = 1 if network == "one-switch" else len(speeds) if match is None else int(match[1])
+    if not 1 <= rails <= len(speeds):
+        raise source.error(f"--network {network}: a box has {len(speeds)} NICs, expected 1 to so many rails")
+    switches = [builder.switch(f"ib{rail}") for rail in range(rails)]
+    for names in ports:
+        for order, (name, speed) in enumerate(zip(names, speeds, strict=True)):
+            builder.duplex(name, switches[order % rails], speed)
+
+
+def _join_leaves(
+    source: SourceText,
+    builder: TopologyBuilder,
+    ports: Sequence[Sequence[str]],
+    speeds: Sequence[int],
+    match: re.Match[str],
+) -> None:
+    leaves, spines, over = int(match[1]), int(match[2]), int(match[3] or 1)
+    boxes = len(ports)
+    if not 1 <= leaves <= boxes or not 1 <= spines <= 2**16 or over < 1:
+        raise source.error(
+            f"--network {match[0]}: expected 1 to {boxes} leaves (there are {boxes} boxes), at least one "
+            f"spine and an oversubscription of at least 1"
+        )
+    check_size(source.stem, leaves + spines, 2 * leaves * spines)
+    tops = [builder.switch(f"spine{number}") for number in range(spines)]
+    for leaf in range(leaves):
+        name = builder.switch(f"leaf{leaf}")
+        members = [names for number, names in enumerate(ports) if number * leaves // boxes == leaf]
+        uplink = len(members) * sum(speeds) // (spines * over)
+        if uplink < 1:
+            raise source.error(f"--network {match[0]}: less than 1 byte/s is left for an uplink")
+        for names in members:
+            for port, speed in zip(names, speeds, strict=True):
+                builder.duplex(port, name, speed)
+        for top in tops:
+            builder.duplex(name, top, uplink)

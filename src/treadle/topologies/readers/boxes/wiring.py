@@ -1,0 +1,212 @@
+"""The links between the GPUs of a box: as a file counts them, or as whole boxes of a model are wired.
+
+What neither says is asked: GPUs whose kind has links are not taken as joined over PCIe because a file lacks
+their links.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from treadle.errors import FormatError
+from treadle.topologies.readers.boxes.box import Gpu, GpuLink, joined_parts
+from treadle.topologies.readers.boxes.gpu_models import (
+    GPU_MODELS,
+    LinkKind,
+    Wiring,
+    nvlink_of,
+    xgmi_of,
+)
+from treadle.topologies.readers.imported import Finding, ImportOptions, LinkSpeeds, PcieDetail, SourceText
+from treadle.units import format_link_bandwidth
+
+LinkCounts = Mapping[tuple[int, int | None], int]
+"""Parallel links by (GPU, other GPU or None for the switch), as each GPU counts its own."""
+
+
+@dataclass(frozen=True)
+class Wired:
+    """What joins the GPUs of a box.
+
+    Parameters
+    ----------
+    links : tuple of GpuLink
+        The switch's first, then pairs in order.
+    word : str
+        ``NVLink`` or ``xGMI``.
+    defaulted, warnings : tuple of Finding
+    """
+
+    links: tuple[GpuLink, ...] = ()
+    word: str = "NVLink"
+    defaulted: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+
+
+def typed_model(source: SourceText, options: ImportOptions) -> str:
+    """The model that ``--gpu`` names; "" where nothing was said, FormatError for an unknown one."""
+    if options.gpu is None:
+        return ""
+    name = options.gpu.strip().casefold()
+    if name not in GPU_MODELS:
+        known = ", ".join(GPU_MODELS)
+        raise source.error(f"--gpu {options.gpu[:40]!r} is not known; expected one of {known}")
+    return name
+
+
+def check_model(source: SourceText, gpu: Gpu, sm: int, gcn: str) -> None:
+    """FormatError if what the file says of a GPU contradicts the model that its user names."""
+    model = GPU_MODELS[gpu.model] if gpu.model else None
+    if model is None or model.kind is None:
+        return
+    differs = bool(sm) and model.sm != sm and not (model.sm >= 100 and sm >= 100)
+    differs = differs or (bool(gcn) and xgmi_of(gcn) not in (None, model.kind))
+    if differs:
+        raise source.error(f"--gpu {gpu.model}: {gpu.name} is of another kind, {gpu.generation}")
+
+
+def link_kind(gpu: Gpu) -> LinkKind | None:
+    """Kind of a GPU's links, by its generation or its model; None where it has none or nobody knows."""
+    family, _, number = gpu.generation.partition(" ")
+    if family == "sm":
+        return nvlink_of(int(number))
+    if gpu.generation:
+        return xgmi_of(gpu.generation)
+    return GPU_MODELS[gpu.model].kind if gpu.model else None
+
+
+def wire(source: SourceText, gpus: Sequence[Gpu], counts: LinkCounts, options: ImportOptions) -> Wired:
+    """Join GPUs by the links that a file counts, or by those of their model.
+
+    Parameters
+    ----------
+    source : SourceText
+        For messages.
+    gpus : sequence of Gpu
+        With the model that ``--gpu`` names, if any.
+    counts : mapping
+    options : ImportOptions
+
+    Raises
+    ------
+    FormatError
+        If links contradict each other, or a GPU has none although its kind has and nothing tells that this
+        one has not; then the message names the option that does.
+    """
+    if not counts:
+        return _from_models(source, gpus, options)
+    links = []
+    speeds = options.links or LinkSpeeds.NOMINAL
+    for (one, other), count in sorted(counts.items(), key=lambda item: _link_order(item[0])):
+        if other is not None and counts.get((other, one)) != count:
+            back = counts.get((other, one), 0)
+            raise source.error(
+                f"{gpus[one].name} has {count} links to {gpus[other].name}, which has {back} to it"
+            )
+        if other is None or one < other:
+            ends = [gpus[one]] if other is None else [gpus[one], gpus[other]]
+            speed = min(_speed(source, gpu, speeds) for gpu in ends)
+            links.append(GpuLink(gpu=one, other=other, count=count, bandwidth=count * speed))
+    kinds = {kind for kind in map(link_kind, gpus) if kind is not None}
+    word = next(iter(kinds)).word
+    _check_all_joined(source, gpus, links, word, options)
+    amounts = sorted({kind.speed(speeds) for kind in kinds})
+    shown = ", ".join(format_link_bandwidth(amount) for amount in amounts)
+    told = Finding(f"a {word} link of these GPUs carries {shown} each way ({speeds})")
+    return Wired(tuple(links), word, (told,), tuple(_uneven(gpus, counts, word)))
+
+
+def _link_order(pair: tuple[int, int | None]) -> tuple[bool, int, int]:
+    one, other = pair
+    return other is not None, one, -1 if other is None else other
+
+
+def _speed(source: SourceText, gpu: Gpu, speeds: LinkSpeeds) -> int:
+    kind = link_kind(gpu)
+    if kind is None:
+        what = f"GPUs of {gpu.generation} have no known speed" if gpu.generation else "the file does not say"
+        raise source.error(f"{gpu.name}: which speed its links have, {what}; name its model by --gpu")
+    return kind.speed(speeds)
+
+
+def _check_all_joined(
+    source: SourceText, gpus: Sequence[Gpu], links: Iterable[GpuLink], word: str, options: ImportOptions
+) -> None:
+    """Refuse NVLinks that leave GPUs out, unless the PCIe tree was asked for; xGMI hives may be several."""
+    if word != "NVLink" or options.pcie is PcieDetail.FULL:
+        return
+    n, ends = len(gpus), [(link.gpu, link.other) for link in links]
+    alone = set(range(n)) - {end for pair in ends for end in pair}
+    remedy = "if that is how it is, --pcie full joins them over PCIe"
+    if alone:
+        raise source.error(f"{gpus[min(alone)].name} has no {word}s, other GPUs have; {remedy}")
+    parts = joined_parts(n, ((one, n if other is None else other) for one, other in ends))
+    if len(parts) > 1:
+        one, other = (gpus[part[0]].name for part in parts[:2])
+        raise source.error(f"no {word}s join {one} and {other}; {remedy}")
+
+
+def _uneven(gpus: Sequence[Gpu], counts: LinkCounts, word: str) -> Iterable[Finding]:
+    """GPUs with fewer links than others have."""
+    totals: Counter[int] = Counter()
+    for (one, _), count in counts.items():
+        totals[one] += count
+    most = max(totals.values())
+    for number, gpu in enumerate(gpus):
+        if totals[number] < most:
+            yield Finding(f"has {totals[number]} {word} links, another GPU has {most}", gpu.name)
+
+
+def _from_models(source: SourceText, gpus: Sequence[Gpu], options: ImportOptions) -> Wired:
+    """Links of boxes whose GPUs are of one model; none where the GPUs have none."""
+    names = sorted({gpu.model for gpu in gpus})
+    if names == [""]:
+        return _without(source, gpus)
+    if len(names) > 1:
+        found = " and ".join(name or "unknown ones" for name in names)
+        raise source.error(f"has GPUs of several models ({found}) and no links; name one by --gpu")
+    model, n = GPU_MODELS[names[0]], len(gpus)
+    if model.kind is None:
+        told = Finding("GPUs without links of their own: joined over PCIe")
+        return Wired(defaulted=(told,))
+    word = model.kind.word
+    if n == 1:
+        return Wired(word=word)
+    wiring = model.boxes.get(n)
+    if wiring is None:
+        raise source.error(
+            f"has {n} GPUs and none of their {word}s, and boxes of {n} {names[0]} are not all wired alike; "
+            f"read a file that has them, such as NCCL's own (NCCL_TOPO_DUMP_FILE), or say --gpu pcie"
+        )
+    speed = model.kind.speed(options.links or LinkSpeeds.NOMINAL)
+    if wiring is Wiring.SWITCH:
+        links = [
+            GpuLink(gpu=one, other=None, count=model.links, bandwidth=model.links * speed) for one in range(n)
+        ]
+        how = f"{model.links} {word}s from each GPU to NVSwitches"
+    else:
+        pairs = [(one, other) for one in range(n) for other in range(one + 1, n)]
+        links = [GpuLink(gpu=one, other=other, count=1, bandwidth=speed) for one, other in pairs]
+        how = f"one {word} link between each two GPUs"
+    told = Finding(
+        f"{how}, {format_link_bandwidth(speed)} each: boxes of {n} {names[0]} are so; the file has none"
+    )
+    return Wired(tuple(links), word, (told,))
+
+
+def _without(source: SourceText, gpus: Sequence[Gpu]) -> Wired:
+    """No links and no model: right for GPUs that have none, else asked."""
+    for gpu in gpus:
+        family, _, number = gpu.generation.partition(" ")
+        if not gpu.generation or (family == "sm" and int(number) >= 70):
+            what = f" ({gpu.generation})" if gpu.generation else ""
+            raise asks_model(source, f"has no links of {gpu.name}{what}")
+    return Wired(word="xGMI" if xgmi_of(gpus[0].generation) else "NVLink")
+
+
+def asks_model(source: SourceText, reason: str) -> FormatError:
+    """What to say where the model of the GPUs is needed."""
+    known = ", ".join(GPU_MODELS)
+    return source.error(f"{reason}; name their model by --gpu: {known} (pcie: a model without links)")

@@ -1,0 +1,100 @@
+"""XML of others, within limits: no DTD is loaded, no entity resolved, nothing fetched."""
+
+from __future__ import annotations
+
+import re
+
+from lxml import etree
+
+from treadle.errors import FormatError
+from treadle.topologies.readers.imported import SourceText
+
+MAX_DEPTH = 64
+"""Deepest nesting of elements."""
+MAX_TAGS = 200_000
+"""Most tags, opening and closing together: the parsed tree takes some 100 MB at most."""
+_LITERAL = r"(?:\"[^\"]*\"|'[^']*')"
+_DOCTYPE = re.compile(
+    rf"<!DOCTYPE\s+[\w.:-]+\s*(?:SYSTEM\s+{_LITERAL}|PUBLIC\s+{_LITERAL}\s*{_LITERAL}?)?\s*>"
+)
+
+
+def parse_xml(source: SourceText) -> etree._Element:
+    """The root element of a text.
+
+    Raises
+    ------
+    FormatError
+        If the text is not well-formed, nested too deeply or too long, or brings declarations of its own. The
+        external identifier of a DOCTYPE is accepted and left alone.
+    """
+    text = source.text
+    for match in re.finditer(r"<!(?:DOCTYPE|ENTITY|ELEMENT|ATTLIST)", text):
+        if not _DOCTYPE.match(text, match.start()):
+            line = text.count("\n", 0, match.start()) + 1
+            raise source.error("brings declarations of its own (a DTD), which are not read", line=line)
+    if text.count("<") > MAX_TAGS:
+        raise source.error(f"has more than {MAX_TAGS} tags, the most that is read")
+    parser = etree.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+        encoding="utf-8",
+    )
+    try:
+        root = etree.fromstring(text.encode("utf-8"), parser)
+    except UnicodeEncodeError:
+        raise source.error("not valid text (lone surrogate)") from None
+    except etree.XMLSyntaxError as error:
+        message = " ".join(str(error.msg).split())[:120]
+        raise source.error(f"malformed XML: {message}", line=error.lineno or 1) from None
+    _check_depth(root, source)
+    return root
+
+
+def _check_depth(root: etree._Element, source: SourceText) -> None:
+    level, depth = [root], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise source.error(f"elements are nested more than {MAX_DEPTH} deep", line=line_of(level[0]))
+        level = [child for element in level for child in element]
+
+
+def line_of(element: etree._Element) -> int:
+    """The line in which an element begins."""
+    line = element.sourceline
+    return line if isinstance(line, int) else 1
+
+
+class Attributes:
+    """Reads attributes of elements, and says where they are wrong."""
+
+    def __init__(self, source: SourceText) -> None:
+        self.source = source
+
+    def error(self, element: etree._Element, message: str) -> FormatError:
+        """A FormatError about an element."""
+        return self.source.error(f"<{element.tag}> {message}", line=line_of(element))
+
+    def word(self, element: etree._Element, key: str) -> str:
+        """An attribute that must be there."""
+        value = element.get(key)
+        if value is None:
+            raise self.error(element, f"lacks the attribute {key}")
+        return str(value)
+
+    def number(
+        self, element: etree._Element, key: str, low: int, high: int, default: int | None = None
+    ) -> int:
+        """An integer within limits; `default`, if there is one, where the attribute is absent."""
+        value = element.get(key)
+        if value is None and default is not None:
+            return default
+        text = self.word(element, key).strip()
+        if not re.fullmatch(r"-?[0-9]{1,15}", text, re.ASCII) or not low <= int(text) <= high:
+            raise self.error(element, f'{key}="{text[:40]}": expected an integer from {low} to {high}')
+        return int(text)
