@@ -52,7 +52,6 @@ _PathRows = tuple[Int64, Int32]
 _StepRatios = tuple[Int64, Int64, Int32]
 _Sends = tuple[Int64, Int32, Int32, Int32, Int32]
 _CutJobs = tuple[Int32, Int64, Int64, Int32]
-_DistanceExtremes = tuple[Int64, Int64, Int64, Int64, Int64, Int64]
 _Failure = tuple[int, int]
 _FoundFlow = tuple[Float64, Float64, float, float, int, int]
 _ClimbTable = tuple[Float64, Int32, Int32]
@@ -127,11 +126,9 @@ def bfb_orbit_loads(
 def bfb_split(
     in_links: InLinks, link: Int32, capacity: Int64, steps: int, chunks: int, control: Int64
 ) -> tuple[int, _Sends, _Failure]: ...
-def bfb_orbit_split(rows: UInt16, capacity: Int64, chunks: int) -> tuple[int, _Sends, _Failure]: ...
 def bfb_cuts(
     in_links: InLinks, step: int, capacity: WideArray, units: Wide, control: Int64
 ) -> tuple[int, _CutJobs, _Failure]: ...
-def bfb_counts(in_links: InLinks, control: Int64) -> tuple[int, _DistanceExtremes, _Failure]: ...
 
 # Flows and paths
 def concurrent_flow(

@@ -9,6 +9,9 @@ import numpy as np
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import Send, Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.steps.bfb.breadth_first import split
+from treadle.synthesis.steps.bfb.in_links import link_rows
+from treadle.synthesis.steps.bfb.value import value_of
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology
 
@@ -129,3 +132,9 @@ def random_digraph(rng: random.Random, n: int) -> Topology:
     arcs += [(rng.randrange(n), rng.randrange(n)) for _ in range(rng.randint(0, 2 * n))]
     rng.shuffle(arcs)
     return from_arcs("random", [a for a, _ in arcs], [b for _, b in arcs], n=n)
+
+
+def with_chunks(topology: Topology, chunks: int) -> Steps:
+    """Breadth-first-broadcast allgather with so many chunks per shard and the least T_B among those."""
+    instance = link_rows(topology)
+    return split(instance, value_of(instance), chunks)

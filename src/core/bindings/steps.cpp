@@ -76,16 +76,6 @@ auto bfb_split(const InLinksIn& in, Int32In link, Int64In capacity, int steps, s
     return from_sends(status, std::move(sends));
 }
 
-auto bfb_orbit_split(UInt16Rows rows, Int64In capacity, std::int64_t chunks) {
-    SendArrays sends;
-    Status status;
-    {
-        nb::gil_scoped_release release;
-        status = bfb_sends(to_rows(rows), capacity.data(), static_cast<int>(capacity.shape(0)), chunks, sends);
-    }
-    return from_sends(status, std::move(sends));
-}
-
 // `capacity` of each in-link, and the units of a job, in 128 bits.
 auto bfb_cuts(const InLinksIn& in, int step, const WideArrayIn& capacity, const WideIn& units, ControlIn control) {
     CutJobs cuts;
@@ -102,21 +92,6 @@ auto bfb_cuts(const InLinksIn& in, int step, const WideArrayIn& capacity, const 
                            from_failure(cuts.failure));
 }
 
-auto bfb_counts(const InLinksIn& in, ControlIn control) {
-    DistanceCounts counts;
-    Status status;
-    {
-        nb::gil_scoped_release release;
-        status = count_distances(to_in_links(in), Control{control.data()}, counts);
-    }
-    return std::make_tuple(
-        static_cast<int>(status),
-        std::make_tuple(to_numpy(std::move(counts.sources_min)), to_numpy(std::move(counts.sources_max)),
-                        to_numpy(std::move(counts.served_min)), to_numpy(std::move(counts.served_max)),
-                        to_numpy(std::move(counts.usable_min)), to_numpy(std::move(counts.usable_max))),
-        from_failure(counts.failure));
-}
-
 }  // namespace
 
 void bind_steps(nb::module_& m) {
@@ -125,10 +100,8 @@ void bind_steps(nb::module_& m) {
     m.def("bfb_orbit_loads", &bfb_orbit_loads, nb::arg("rows"), nb::arg("weight"), nb::arg("transform_limit"));
     m.def("bfb_split", &bfb_split, nb::arg("in_links"), nb::arg("link"), nb::arg("capacity"), nb::arg("steps"),
           nb::arg("chunks"), nb::arg("control"));
-    m.def("bfb_orbit_split", &bfb_orbit_split, nb::arg("rows"), nb::arg("capacity"), nb::arg("chunks"));
     m.def("bfb_cuts", &bfb_cuts, nb::arg("in_links"), nb::arg("step"), nb::arg("capacity"), nb::arg("units"),
           nb::arg("control"));
-    m.def("bfb_counts", &bfb_counts, nb::arg("in_links"), nb::arg("control"));
 }
 
 }  // namespace treadle

@@ -328,36 +328,6 @@ Status cuts_of(const Rows<Dist>& rows, int step, const __int128* capacity, __int
     return Status::ok;
 }
 
-void widen(std::int64_t value, std::int64_t& least, std::int64_t& most) {
-    least = std::min(least, value);
-    most = std::max(most, value);
-}
-
-template <class Dist, class Word>
-Status counts_of(const Rows<Dist>& rows, const Control& control, DistanceCounts& result) {
-    for (auto* least : {&result.sources_min, &result.served_min, &result.usable_min})
-        least->assign(rows.steps, std::numeric_limits<std::int64_t>::max());
-    for (auto* most : {&result.sources_max, &result.served_max, &result.usable_max}) most->assign(rows.steps, 0);
-    ReceiverJobs<Dist, Word> jobs(rows);
-    std::vector<std::int64_t> served;
-    for (int u = 0; u < rows.receivers(); u++) {
-        if (control.cancelled()) return Status::cancelled;
-        jobs.load(u);
-        for (int t = 1; t <= rows.steps; t++) {
-            jobs.group(t);
-            const JobGroups& groups = jobs.groups;
-            served.assign(rows.degree(u), 0);
-            for (int g = 0; g < groups.size(); g++) {
-                for (int e = groups.offset[g]; e < groups.offset[g + 1]; e++) served[groups.link[e]] += groups.jobs[g];
-                widen(groups.offset[g + 1] - groups.offset[g], result.usable_min[t - 1], result.usable_max[t - 1]);
-            }
-            widen(jobs.count(t), result.sources_min[t - 1], result.sources_max[t - 1]);
-            for (std::int64_t sources : served) widen(sources, result.served_min[t - 1], result.served_max[t - 1]);
-        }
-    }
-    return Status::ok;
-}
-
 }  // namespace
 
 Status step_loads(const InLinks& in, const std::int64_t* weight, int transform_limit, const Control& control,
@@ -379,28 +349,12 @@ Status bfb_sends(const InLinks& in, const std::int32_t* link, const StepCapaciti
     });
 }
 
-Status bfb_sends(const DistanceRows& given, const std::int64_t* capacity, int steps, std::int64_t chunks,
-                 SendArrays& result) {
-    std::vector<std::int32_t> link(given.degree);
-    std::iota(link.begin(), link.end(), 0);
-    return sends_of(rows_of(given), link.data(), Capacities{capacity, 0}, steps, chunks, Control{}, result);
-}
-
 Status find_cuts(const InLinks& in, int step, const __int128* capacity, __int128 units, const Control& control,
                  CutJobs& result) {
     return with_rows(in, control, result.failure, [&](const auto& rows) {
         return with_word(rows.max_degree, [&](auto word) {
             using Dist = typename std::decay_t<decltype(rows)>::Distance;
             return cuts_of<Dist, decltype(word)>(rows, step, capacity, units, control, result);
-        });
-    });
-}
-
-Status count_distances(const InLinks& in, const Control& control, DistanceCounts& result) {
-    return with_rows(in, control, result.failure, [&](const auto& rows) {
-        return with_word(rows.max_degree, [&](auto word) {
-            using Dist = typename std::decay_t<decltype(rows)>::Distance;
-            return counts_of<Dist, decltype(word)>(rows, control, result);
         });
     });
 }

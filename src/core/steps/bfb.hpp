@@ -50,12 +50,6 @@ struct CutJobs {
     Failure failure;
 };
 
-// Extremes over all receivers, per step: sources at that distance, sources that a link may serve, links of a source.
-struct DistanceCounts {
-    std::vector<std::int64_t> sources_min, sources_max, served_min, served_max, usable_min, usable_max;
-    Failure failure;
-};
-
 // Up to `transform_limit` in-links by a sum over subsets, above by Newton's iteration with flows.
 Status step_loads(const InLinks& in, const std::int64_t* weight, int transform_limit, const Control& control,
                   StepLoads& result);
@@ -70,13 +64,9 @@ struct StepCapacities {
 
 Status bfb_sends(const InLinks& in, const std::int32_t* link, const StepCapacities& capacities, std::int64_t chunks,
                  const Control& control, SendArrays& result);
-Status bfb_sends(const DistanceRows& rows, const std::int64_t* capacity, int steps, std::int64_t chunks,
-                 SendArrays& result);
 
 // A cut for every receiver whose jobs in `step`, `units` each, exceed the capacities of its in-links.
 Status find_cuts(const InLinks& in, int step, const __int128* capacity, __int128 units, const Control& control,
                  CutJobs& result);
-
-Status count_distances(const InLinks& in, const Control& control, DistanceCounts& result);
 
 }  // namespace treadle

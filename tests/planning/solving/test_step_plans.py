@@ -13,7 +13,7 @@ import pytest
 from samples import greedy_steps as samples
 from treadle.cli.main import main
 from treadle.errors import InfeasibleError
-from treadle.planning import SizeRequest, run, verify
+from treadle.planning import SizeRequest, run, solve, verify
 from treadle.planning.judging.verification import UnverifiedPlanError
 from treadle.planning.solving.asked_options import asked_options
 from treadle.planning.writing.lower import lower
@@ -168,6 +168,10 @@ def test_breadth_first_broadcast_is_made_for_a_size(
     assert times[2] == Fraction("53e-6")
     assert times[0] > Fraction("101e-6")
     assert asked_options(made) == {"size": SizeRequest(6000)}
+    notes = {6000: "at 5.86KB the steps take 53 us, the least", 10**6: "345.1 us, 0.0018% above the least"}
+    for size, words in notes.items():
+        (note,) = solve(fabric, "allgather", algorithm="bfb", size=SizeRequest(size)).notes
+        assert f"{words} of any breadth-first broadcast" in note
     capsys.readouterr()
     assert main(["solve", str(path), "allgather", "--algorithm", "ring", "--for-size", "6000B"]) == 2
     assert "bfb" in capsys.readouterr().err

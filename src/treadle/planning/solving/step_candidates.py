@@ -7,14 +7,18 @@ from fractions import Fraction
 
 from treadle.planning.problem import Problem, model_of
 from treadle.planning.solving.bounds import Bound, find_bound
+from treadle.planning.solving.candidate import Built
 from treadle.planning.solving.exact_synthesis import ExactRequest, exact_schedule
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_cost import algbw
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.allreduce_witness import LengthWitness
+from treadle.simulation.alpha_beta import alpha_beta_time
+from treadle.simulation.simulation_options import default_alpha_ns
 from treadle.synthesis.scheduler_options import SizeRequest
-from treadle.synthesis.steps.bfb import bfb_schedule, schedule_for_size
+from treadle.synthesis.steps.bfb import bfb_schedule, heterogeneous_value, schedule_for_size
 from treadle.topologies.topology import Topology
+from treadle.units import format_size
 from treadle.watch import UNWATCHED, Watch
 
 _LARGEST_EXACT_ALLREDUCE = 128
@@ -28,22 +32,45 @@ def breadth_first(
     chunks: int | None = None,
     size: SizeRequest | None = None,
     watch: Watch = UNWATCHED,
-) -> StepSchedule:
+) -> StepSchedule | Built:
     """Every shard to all nodes by breadth-first search, loads balanced exactly; see `bfb_schedule`."""
     if size is not None:
-        return schedule_for_size(
+        schedule = schedule_for_size(
             topology,
             collective.kind,
             size.size_bytes,
             chunks=chunks,
             watch=watch,
         )
+        return Built(schedule, notes=(_beside_least_time(topology, collective, schedule, size, watch),))
     return bfb_schedule(
         topology,
         collective.kind,
         root=collective.root,
         max_chunks=chunks,
         watch=watch,
+    )
+
+
+def _beside_least_time(
+    topology: Topology, collective: Collective, schedule: StepSchedule, size: SizeRequest, watch: Watch
+) -> str:
+    """What the steps take at the size, beside the least of any breadth-first broadcast: program (A.12)."""
+    kind = collective.kind
+    alpha = default_alpha_ns(topology) if size.alpha_s is None else round(size.alpha_s * 10**9)
+    taken = alpha_beta_time(topology, collective, schedule, size.size_bytes, alpha_ns=alpha)
+    fabrics = [
+        fabric
+        for fabric, is_phase in ((topology.transpose(), kind.reduces), (topology, kind.broadcasts))
+        if is_phase
+    ]
+    least = sum(
+        heterogeneous_value(fabric, size.size_bytes, watch=watch).runtime_s for fabric in fabrics
+    ) + Fraction(alpha * schedule.n_steps, 10**9)
+    above = "" if taken == least else f"{float(100 * (taken / least - 1)):.2g}% above "
+    return (
+        f"at {format_size(size.size_bytes)} the steps take {float(taken * 10**6):.4g} us, "
+        f"{above}the least of any breadth-first broadcast"
     )
 
 

@@ -74,27 +74,6 @@ class CutJobs(NamedTuple):
     links: Int32Array
 
 
-class DistanceExtremes(NamedTuple):
-    """Least and greatest, over all receivers, of some counts at each distance.
-
-    Parameters
-    ----------
-    sources_min, sources_max : arrays of int64, shape (steps,)
-        Sources at that distance.
-    served_min, served_max : arrays of int64, shape (steps,)
-        Sources that one link may serve.
-    usable_min, usable_max : arrays of int64, shape (steps,)
-        Links that may serve one source.
-    """
-
-    sources_min: Int64Array
-    sources_max: Int64Array
-    served_min: Int64Array
-    served_max: Int64Array
-    usable_min: Int64Array
-    usable_max: Int64Array
-
-
 class Failure(NamedTuple):
     """Where it failed: a source that does not reach a node, or a node and the step that is too much for it.
 

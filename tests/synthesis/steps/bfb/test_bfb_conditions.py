@@ -1,26 +1,18 @@
-"""Theorems 17 to 19 as predicates, against the value and against definitions by brute force."""
+"""Theorems 17 to 19, by their definitions, against the value that decides."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 
-from reference.bfb_lp import distances, jobs
-from treadle.errors import InfeasibleError, TopologyError
-from treadle.synthesis.steps.bfb import (
-    bfb_allgather,
-    bfb_value,
-    discrete_allgather,
+from reference.bfb_conditions import (
     distance_constants,
-    is_bw_optimal,
     meets_theorem_17,
     meets_theorem_18,
     meets_theorem_19,
 )
+from samples.greedy_steps import with_chunks
+from treadle.synthesis.steps.bfb import bfb_allgather, bfb_value
 from treadle.topologies import parse
-from treadle.topologies.catalogue.direct import from_arcs
 
 NAMES = [
     "hypercube(4)",
@@ -40,38 +32,18 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_constants_by_definition(name: str) -> None:
-    topology = parse(name)
-    table = distances(topology)
-    diameter = max(max(row.values()) for row in table)
-    constants = distance_constants(topology)
-    assert len(constants) == diameter
-    for x, found in enumerate(constants, start=1):
-        sources, served, usable = set(), set(), set()
-        for u in range(topology.n_nodes):
-            problem = jobs(topology, u, x)
-            sources.add(len(problem))
-            usable |= {len(links) for links in problem.values()}
-            for e in np.flatnonzero(topology.heads == u):
-                if topology.tails[e] != u:
-                    served.add(sum(int(e) in links for links in problem.values()))
-        for number, values in ((found.sources, sources), (found.served, served), (found.usable, usable)):
-            assert number == (values.pop() if len(values) == 1 else None)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_theorems_agree_with_the_value(name: str) -> None:
     topology = parse(name)
-    optimal = bfb_value(topology).is_bw_optimal
-    assert is_bw_optimal(topology) == optimal
-    assert meets_theorem_19(topology) == optimal
+    value = bfb_value(topology)
+    optimal = value.is_bw_optimal
+    assert meets_theorem_19(topology, value.loads) == optimal
     assert meets_theorem_17(topology, bfb_allgather(topology)) == optimal
     assert optimal or not meets_theorem_18(topology)
 
 
 def test_theorem_17_is_about_the_schedule() -> None:
     topology = parse("hypercube(4)")
-    assert not meets_theorem_17(topology, discrete_allgather(topology, 1))
+    assert not meets_theorem_17(topology, with_chunks(topology, 1))
 
 
 def test_theorem_18_on_distance_regular_graphs() -> None:
@@ -93,7 +65,7 @@ def test_theorem_18_needs_the_right_two_constants() -> None:
         (8, 1, 1),
         (3, None, 6),
     ]
-    assert not is_bw_optimal(topology)
+    assert not bfb_value(topology).is_bw_optimal
     assert not meets_theorem_18(topology)
 
 
@@ -104,15 +76,6 @@ def test_directed_graphs_do_not_meet_theorem_18() -> None:
 def test_self_loops_cost_optimality() -> None:
     topology = parse("de_bruijn(2, 2)")
     assert not meets_theorem_18(topology)
-    assert not is_bw_optimal(topology)
-    assert not meets_theorem_19(topology)
-
-
-def test_refusals() -> None:
-    for check in (meets_theorem_18, meets_theorem_19):
-        with pytest.raises(TopologyError, match="differ in degree"):
-            check(parse("path(3)"))
-        with pytest.raises(TopologyError, match="differ in bandwidth"):
-            check(replace(parse("ring(4)"), bandwidths=np.arange(1, 9)))
-    with pytest.raises(InfeasibleError, match="no path"):
-        distance_constants(from_arcs("one way", [0], [1], n=2))
+    value = bfb_value(topology)
+    assert not value.is_bw_optimal
+    assert not meets_theorem_19(topology, value.loads)
