@@ -1,6 +1,7 @@
-"""Torch's collectives by Treadle's plans: ``import treadle.torch``, then ``init_process_group("treadle")``.
+"""Torch's collectives by Treadle's plans: ``init_process_group("treadle")``.
 
-Importing this package registers the backend ``treadle`` of torch.distributed (extra ``torch``).
+Where Treadle is installed, PyTorch finds the backend by itself; importing this package registers it as well
+(extra ``torch``).
 """
 
 from __future__ import annotations
@@ -8,15 +9,19 @@ from __future__ import annotations
 import importlib.util
 
 from treadle.errors import MissingDependencyError
+from treadle.lazy import load_lazily
 
 if importlib.util.find_spec("torch") is None:
     raise MissingDependencyError(
         "treadle.torch needs PyTorch, which is not installed: pip install 'treadle[torch]'"
     )
 
-from treadle.torch.registration import register
-from treadle.torch.settings import Options
-
-__all__ = ["Options", "register"]
-
-register()
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from treadle.torch.registration import register as register
+    from treadle.torch.settings import Options as Options
+else:
+    __all__, __getattr__, __dir__ = load_lazily(
+        __name__, {"treadle.torch.registration": ("register",), "treadle.torch.settings": ("Options",)}
+    )
+    __getattr__("register")()

@@ -1,18 +1,18 @@
-"""The backend's name in torch.distributed, and the groups that torch makes of it."""
+"""The backend's name in torch.distributed: what torch loads with itself, so it is little.
+
+An installed Treadle is an entry point of PyTorch's group `torch.backends`: ``import torch`` calls `autoload`,
+and ``init_process_group("treadle")`` needs no other import.
+"""
 
 from __future__ import annotations
 
-import atexit
-import gc
-from typing import Any
+import logging
+from typing import TYPE_CHECKING, Any
 
-import torch.distributed as distributed
-from torch._C._distributed_c10d import _DistributedBackendOptions
+from treadle.errors import MissingDependencyError
 
-from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.torch.group import TreadleGroup
-from treadle.torch.plans import Membership
-from treadle.torch.settings import Options, Settings, fabric_of, settings_of
+if TYPE_CHECKING:
+    from treadle.torch.group import TreadleGroup
 
 NAME = "treadle"
 
@@ -23,59 +23,28 @@ def register() -> None:
     Raises
     ------
     MissingDependencyError
-        If torch was built without gloo, which carries the messages.
+        If torch was built without torch.distributed or without gloo, which carries the messages.
     """
-    if not distributed.is_gloo_available():
+    import torch.distributed as distributed
+
+    if not distributed.is_available() or not distributed.is_gloo_available():
         raise MissingDependencyError("the backend treadle needs gloo, which this build of PyTorch lacks")
     if NAME.upper() not in distributed.Backend._plugins:
-        distributed.Backend.register_backend(NAME, create_group, extended_api=True, devices=["cpu"])
-        atexit.register(_leave)
+        distributed.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
 
 
-def _leave() -> None:
-    """Destroy groups that a program has left behind: gloo's may hang in the interpreter's last collection."""
-    if distributed.is_initialized() and isinstance(distributed.group.WORLD, TreadleGroup):
-        distributed.destroy_process_group()
-        gc.collect()
+def autoload() -> None:
+    """As `register`, when torch itself is loaded: a build without gloo is still good for everything else."""
+    try:
+        register()
+    except MissingDependencyError as error:
+        logging.getLogger("treadle.torch").debug("not registered: %s", error)
 
 
-def create_group(backend: _DistributedBackendOptions, options: Any) -> TreadleGroup:
-    """A process group of this backend, as torch asks for one.
-
-    Parameters
-    ----------
-    backend : _DistributedBackendOptions
-        Store, rank, size, timeout, name and ranks in the job (none: all of them).
-    options : Options, optional
-        What was given as ``pg_options``; by default those of the whole job's group, if it is of this
-        backend.
-
-    Raises
-    ------
-    TreadleError
-        If an option or environment variable is malformed, or the fabric has not one compute node per rank.
-    """
-    ranks = tuple(backend.global_ranks_in_group) or tuple(range(backend.group_size))
-    is_part = bool(backend.global_ranks_in_group)
-    settings = _settings(options, is_part)
-    n_ranks = distributed.get_world_size() if is_part else backend.group_size
-    membership = Membership(
-        name=str(backend.group_id),
-        rank=backend.group_rank,
-        places=ranks,
-        fabric=fabric_of(settings, n_ranks),
-        timeout=backend.timeout,
+def _create(backend: Any, options: Any) -> TreadleGroup:
+    """A process group; see `treadle.torch.creation.create_group`."""
+    from treadle.torch.creation import (
+        create_group,  # here, because nothing else of ours need be loaded before
     )
-    return TreadleGroup(backend.store, membership, settings)
 
-
-def _settings(options: Any, is_part: bool) -> Settings:
-    if options is None and is_part:
-        whole = distributed.group.WORLD
-        if isinstance(whole, TreadleGroup):
-            return whole.settings
-    if options is not None and not isinstance(options, Options):
-        raise ScheduleError(
-            f"pg_options: the backend treadle expects treadle.torch.Options, found {type(options).__name__}"
-        )
-    return settings_of(options or Options())
+    return create_group(backend, options)

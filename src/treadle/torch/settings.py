@@ -11,7 +11,7 @@ from treadle.errors import FormatError, TopologyError
 from treadle.planning import algorithm_names
 from treadle.runtime.measured_sizes import parse_size
 from treadle.schedules.collective import CollectiveKind
-from treadle.topologies import parse
+from treadle.topologies import TopologyBuilder, parse
 from treadle.topologies.topology import Topology
 
 SLICE_BYTES = 2**21
@@ -111,6 +111,10 @@ def settings_of(options: Options, environment: Mapping[str, str] = os.environ) -
 
 def fabric_of(settings: Settings, n_ranks: int) -> Topology:
     """The fabric of a job of `n_ranks` ranks; TopologyError if it has not as many compute nodes."""
+    if settings.fabric is None and n_ranks == 1:  # no graph of the catalogue; gloo serves such groups
+        alone = TopologyBuilder("one rank")
+        alone.compute("rank0")
+        return alone.build()
     if settings.fabric is None:
         return parse(f"complete:{n_ranks}")
     found = len(settings.fabric.compute_nodes)

@@ -11,8 +11,8 @@ from treadle.topologies import parse
 pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
 from treadle.torch import Options
+from treadle.torch.creation import create_group
 from treadle.torch.provision import problems_of
-from treadle.torch.registration import create_group
 from treadle.torch.settings import SLICE_BYTES, fabric_of, settings_of
 
 
