@@ -16,6 +16,10 @@ import torch.distributed as dist
 
 from treadle.torch import Options
 
+# names that they have since 2.13
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
 RANK, SIZE = int(sys.argv[1]), 4
 JOB = Path(sys.argv[2])
 COUNTS = (1, 13, 4099)
@@ -39,7 +43,7 @@ def values(rank: int, count: int) -> torch.Tensor:
 
 def allgather(group: Any, count: int) -> bool:
     whole = torch.empty(SIZE * count, dtype=torch.int64)
-    dist.all_gather_single(whole, values(RANK, count), group=group)
+    all_gather_single(whole, values(RANK, count), group=group)
     return torch.equal(whole, torch.cat([values(rank, count) for rank in range(SIZE)]))
 
 
@@ -49,7 +53,7 @@ def total(count: int) -> torch.Tensor:
 
 def reduce_scatter(group: Any, count: int) -> bool:
     part = torch.empty(count, dtype=torch.int64)
-    dist.reduce_scatter_single(part, values(RANK, SIZE * count), group=group)
+    reduce_scatter_single(part, values(RANK, SIZE * count), group=group)
     return torch.equal(part, total(SIZE * count)[RANK * count : (RANK + 1) * count])
 
 

@@ -22,6 +22,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from treadle.torch import Options
 
+# names that they have since 2.13
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
 RANK, SIZE, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 TIMEOUT = timedelta(seconds=60)
 COUNTS = (0, 7, 501)
@@ -60,7 +64,7 @@ def reduce(group: Any, tensor: Tensor, operation: Any) -> list[Tensor]:
 def reduce_scatter(group: Any, tensor: Tensor, operation: Any) -> list[Tensor]:
     whole = torch.cat([tensor * (peer + 1) for peer in range(SIZE)])
     kept, part = whole.clone(), torch.empty_like(tensor)
-    dist.reduce_scatter_single(part, whole, operation, group=group)
+    reduce_scatter_single(part, whole, operation, group=group)
     assert torch.equal(whole, kept), "the input has changed"
     listed = torch.empty_like(tensor)
     dist.reduce_scatter(
@@ -71,7 +75,7 @@ def reduce_scatter(group: Any, tensor: Tensor, operation: Any) -> list[Tensor]:
 
 def allgather(group: Any, tensor: Tensor) -> list[Tensor]:
     whole, listed = torch.empty(SIZE * len(tensor), dtype=tensor.dtype), [tensor.clone() for _ in range(SIZE)]
-    dist.all_gather_single(whole, tensor, group=group)
+    all_gather_single(whole, tensor, group=group)
     dist.all_gather(listed, tensor, group=group)
     return [whole, *listed]
 
@@ -126,11 +130,11 @@ def coalesced(group: Any, tensor: Tensor) -> list[Tensor]:
     wholes = [torch.empty(SIZE * len(one), dtype=one.dtype) for one in tensors]
     with dist._coalescing_manager(group=group):
         for whole, one in zip(wholes, tensors, strict=True):
-            dist.all_gather_single(whole, one, group=group)
+            all_gather_single(whole, one, group=group)
     parts = [torch.empty_like(one) for one in tensors]
     with dist._coalescing_manager(group=group):
         for whole, one in zip(wholes, parts, strict=True):
-            dist.reduce_scatter_single(one, whole, group=group)
+            reduce_scatter_single(one, whole, group=group)
     return [*tensors, *wholes, *parts]
 
 
