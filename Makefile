@@ -16,7 +16,7 @@ MUTANTS_FLAGS ?=
 
 # Of `make lowest`: something of every dependency.
 LOWEST_TESTS ?= $(addprefix tests/, cli/test_cli_commands.py cli/test_cli_processes.py formats/chakra/test_chakra.py \
-  formats/msccl/test_msccl_xml.py planning/test_workers.py runtime/test_runtime_data.py schedules/plan_files/test_plan_files.py \
+  formats/msccl/test_msccl_xml.py planning/test_workers.py runtime/test_runtime_data.py runtime/torch schedules/plan_files/test_plan_files.py \
   simulation/test_simulation_reports.py synthesis/alltoall/baselines/test_alltoall_baselines_ilp.py synthesis/alltoall/rate/test_alltoall_exact.py \
   synthesis/steps/exact/test_exact_process.py synthesis/test_parallel.py topologies/test_isomorphism.py)
 
@@ -101,7 +101,7 @@ test: lint types simgrid
 lowest: dist/.built
 	$(PY) -m venv --clear --without-pip $(VENV)-lowest
 	$(PY) -m pip --python $(VENV)-lowest/bin/python install --quiet dist/treadle-*.whl $$($(PY) -m tools.lowest)
-	TREADLE_REQUIRED_ENGINES="MPI CP-SAT Chakra bfloat16 matplotlib" \
+	TREADLE_REQUIRED_ENGINES="MPI CP-SAT Chakra bfloat16 matplotlib torch" \
 	  $(VENV)-lowest/bin/python -m pytest $(PYTEST_FLAGS) -o filterwarnings=default $(LOWEST_FLAGS) $(LOWEST_TESTS)
 
 # Random and hostile input until the time is up; what is found is kept in tests/tools/fuzz_examples.

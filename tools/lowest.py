@@ -1,8 +1,7 @@
 """Prints the lowest versions that pyproject.toml allows, as exact requirements: python tools/lowest.py.
 
 `make lowest` installs just these beside the wheel and runs a smoke suite, so the bounds are no guesses. What
-is not declared comes in its newest version. Left out are PyTorch, which is declared in one version only and
-large, and the tools that only check the source.
+is not declared comes in its newest version. Left out are the tools that only check the source.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-LEFT_OUT = {"torch", "lxml-stubs", "mypy", "ruff"}
+LEFT_OUT = {"lxml-stubs", "mypy", "ruff"}
 
-_REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(>=|==)([0-9]+(?:\.[0-9]+)*)")
+_REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(>=|==)([0-9]+(?:\.[0-9]+)*)(,<=?[0-9.]+)?")
 
 
 def requirements(document: dict[str, Any]) -> Iterator[str]:
