@@ -15,7 +15,7 @@ from typing import Any
 
 LEFT_OUT = {"lxml-stubs", "mypy", "ruff"}
 
-_REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(>=|==)([0-9]+(?:\.[0-9]+)*)(,<=?[0-9.]+)?")
+_REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)(>=|==)([0-9]+(?:\.[0-9]+)*)(,<=[0-9.]+)?")
 
 
 def requirements(document: dict[str, Any]) -> Iterator[str]:
