@@ -35,6 +35,14 @@ def _size_units() -> Mapping[str, Fraction]:
 
 _BANDWIDTHS = _bandwidth_units()
 _SIZES = _size_units()
+_DECIMAL_SIZES: Mapping[str, Fraction] = MappingProxyType(
+    {
+        prefix + ending: Fraction(factor)
+        for prefix, factor in {**_DECIMAL, **_BINARY}.items()
+        for ending in ("B", "")
+        if prefix + ending
+    }
+)
 _TIMES: Mapping[str, Fraction] = MappingProxyType(
     {
         "ns": Fraction(1),
@@ -121,6 +129,22 @@ def parse_size(text: str) -> int:
     (1024, 1572864)
     """
     return _parse(text, _SIZES, "size", "bytes", "64MB or 512B")
+
+
+def parse_decimal_size(text: str) -> int:
+    """Read a size whose k, M, G are powers of 1000, as in costs of microseconds per MB; Ki, Mi, Gi of 1024.
+
+    Raises
+    ------
+    FormatError
+        As `parse_size`.
+
+    Examples
+    --------
+    >>> parse_decimal_size("1MB"), parse_decimal_size("1MiB"), parse_decimal_size("512B")
+    (1000000, 1048576, 512)
+    """
+    return _parse(text, _DECIMAL_SIZES, "size", "bytes", "1MB or 32KiB")
 
 
 def parse_time_ns(text: str) -> int:

@@ -15,6 +15,7 @@ from treadle.topologies.readers.imported import (
     spelt,
 )
 from treadle.topologies.readers.reader import read_topology
+from treadle.units import parse_bandwidth, parse_decimal_size
 
 
 def import_topology(
@@ -48,6 +49,13 @@ def import_options(**keywords: Unpack[ImportKeywords]) -> ImportOptions:
             except ValueError:
                 known = " or ".join(kind)
                 raise FormatError(f"{spelt(name)} {str(values[name])[:40]!r}: expected {known}") from None
+    for name, parse_text in (
+        ("nic_bandwidth", parse_bandwidth),
+        ("bandwidth", parse_bandwidth),
+        ("chunk_size", parse_decimal_size),
+    ):
+        if isinstance(values.get(name), str):
+            values[name] = parse_text(values[name])
     for name in ("boxes", "nic_bandwidth", "bandwidth", "chunk_size"):
         if name in values and (not isinstance(values[name], int) or values[name] < 1):
             raise FormatError(f"{spelt(name)}: expected at least 1, found {values[name]}")

@@ -111,3 +111,22 @@ def _search(n: int, root: int, tails: NDArray[np.int32], heads: NDArray[np.int32
 def are_ranks_connected(topology: Topology) -> bool:
     """Whether every compute node reaches every other one."""
     return unreachable_pair(topology) is None
+
+
+def n_components(topology: Topology) -> int:
+    """Number of parts that no link joins, whichever way it points; nodes without links are parts.
+
+    Notes
+    -----
+    Labels sink to the least of a link's ends, and to that of the node they name, until none moves: a number
+    of rounds like the logarithm of the longest chain, each of O(n + m).
+    """
+    labels = np.arange(topology.n_nodes)
+    while True:
+        lower = labels.copy()
+        np.minimum.at(lower, labels[topology.tails], labels[topology.heads])
+        np.minimum.at(lower, labels[topology.heads], labels[topology.tails])
+        lower = lower[lower[labels]]
+        if np.array_equal(lower, labels):
+            return len(np.unique(labels))
+        labels = lower

@@ -35,14 +35,14 @@ class ImportKeywords(TypedDict, total=False):
 
     boxes: int | None
     network: str | None
-    nic_bandwidth: int | None
+    nic_bandwidth: int | str | None
     gpu: str | None
     links: LinkSpeeds | str | None
     pcie: PcieDetail | str | None
     nics: str | None
-    bandwidth: int | None
+    bandwidth: int | str | None
     oversubscription: str | None
-    chunk_size: int | None
+    chunk_size: int | str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class ImportOptions:
     oversubscription : str, optional
         Of a tree of switches, as ``8:1``.
     chunk_size : int, optional
-        Bytes for which a file's costs hold.
+        Bytes for which a file's costs hold. Typed, ``1MB`` is 10**6 bytes here: costs per MB are decimal.
     """
 
     boxes: int | None = None

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import treadle.topologies.readers
-from treadle.errors import FormatError
+from treadle.errors import FormatError, TopologyError
 from treadle.topologies.files import read_text
 from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText, spelt
 
@@ -72,7 +72,10 @@ class TopologyFormat:
                 raise source.error(f"{spelt(option)} means nothing to {self.name}; it is for {heeding}")
         module, _, name = self.read.partition(":")
         read: Callable[[SourceText, ImportOptions], Imported] = getattr(import_module(module), name)
-        return read(source, options)
+        try:
+            return read(source, options)
+        except TopologyError as error:
+            raise source.error(str(error)) from None
 
 
 @cache

@@ -1,0 +1,121 @@
+"""ASTRA-sim's analytical network files (``network.yml``): dimensions of rings, switches and full meshes.
+
+The first dimension is the innermost: NPU ``i0 + n0 * (i1 + n1 * i2)`` has the coordinates i0, i1, i2, and in
+each dimension all NPUs that differ in that coordinate only make one ring, switch or full mesh. Bandwidths are
+GB/s per link and direction, latencies nanoseconds. A ring of two has one link.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from treadle.topologies.readers.figures import (
+    MAX_IMPORTED_NODES,
+    check_import_size,
+    number,
+    shown,
+    whole,
+    whole_bandwidth,
+    whole_latency,
+)
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.yaml_text import parse_yaml
+from treadle.topologies.topology import TopologyBuilder
+from treadle.units import format_link_bandwidth
+
+KEYS = ("topology", "npus_count", "bandwidth", "latency")
+_BLOCKS = ("Ring", "Switch", "FullyConnected")
+_MAX_DIMENSIONS = 16
+
+
+def read(source: SourceText, options: ImportOptions) -> Imported:
+    """The fabric of a network file; FormatError if it is malformed."""
+    del options  # such a file says everything
+    rows = _columns(source)
+    builder = TopologyBuilder(source.stem)
+    counts = [row[1] for row in rows]
+    _check_counts(source, [row[0] for row in rows], counts)
+    total = math.prod(counts)
+    for npu in range(total):
+        builder.compute(f"npu{npu}")
+    rounded = []
+    stride = 1
+    for place, (block, count, bandwidth, latency) in enumerate(rows):
+        if round(latency) != latency:
+            rounded.append(f"{float(latency):g}")
+        speed = whole_bandwidth(source, f"bandwidth[{place}]", bandwidth * 10**9)
+        wait = whole_latency(source, f"latency[{place}]", latency)
+        for first in range(total):
+            if first // stride % count == 0:
+                group = [f"npu{first + k * stride}" for k in range(count)]
+                _join(builder, block, group, f"dim{place}.switch{first}", speed, wait)
+        stride *= count
+    findings = [Finding(f"rounded to whole nanoseconds: {', '.join(rounded)}", "latency")] if rounded else []
+    speeds = ", ".join(
+        f"{format_link_bandwidth(int(bandwidth * 10**9))} {block} of {count}"
+        for block, count, bandwidth, _ in rows
+    )
+    recognised = MappingProxyType(
+        {"NPUs": str(total), "dimensions": speeds, "rank order": "the first dimension is the innermost"}
+    )
+    return Imported(builder.build(), "astra-sim", recognised, warnings=tuple(findings))
+
+
+def _columns(source: SourceText) -> list[tuple[str, int, Fraction, Fraction]]:
+    """Block, count, GB/s and nanoseconds of each dimension."""
+    document = parse_yaml(source)
+    if not isinstance(document, dict):
+        raise source.error(f"expected a mapping with the keys {', '.join(KEYS)}")
+    for key in document:
+        if key not in KEYS:
+            raise source.error(f"unknown key {shown(key)}; known are {', '.join(KEYS)}")
+    lists: dict[str, list[Any]] = {}
+    for key in KEYS:
+        if key not in document:
+            raise source.error(f"key {key!r} is missing")
+        value = document[key]
+        lists[key] = value if isinstance(value, list) else [value]
+        if len(lists[key]) != len(lists["topology"]) or not 1 <= len(lists[key]) <= _MAX_DIMENSIONS:
+            sizes = f"{len(lists['topology'])} of topology and {len(lists[key])} of {key}"
+            raise source.error(f"{key}: expected one value for each of 1 to 16 dimensions, found {sizes}")
+    rows = []
+    for place, block in enumerate(lists["topology"]):
+        if block not in _BLOCKS:
+            known = ", ".join(_BLOCKS)
+            raise source.error(f"topology[{place}]: expected one of {known}, found {shown(block)}")
+        count = whole(source, f"npus_count[{place}]", lists["npus_count"][place], 1, MAX_IMPORTED_NODES)
+        bandwidth = number(source, f"bandwidth[{place}]", lists["bandwidth"][place])
+        rows.append((block, count, bandwidth, number(source, f"latency[{place}]", lists["latency"][place])))
+    return rows
+
+
+def _check_counts(source: SourceText, blocks: list[str], counts: list[int]) -> None:
+    """Refuse large fabrics before they are made."""
+    total = math.prod(counts)
+    links = switches = 0
+    for block, count in zip(blocks, counts, strict=True):
+        links += total * (count - 1) if block == "FullyConnected" else 2 * total
+        switches += total // count if block == "Switch" else 0
+    check_import_size(source, nodes=total + switches, links=links)
+    if total < 2:
+        raise source.error("npus_count: one NPU is no fabric; expected at least 2")
+
+
+def _join(builder: TopologyBuilder, block: str, group: list[str], name: str, speed: int, wait: int) -> None:
+    if len(group) == 1:
+        return
+    if block == "Switch":
+        builder.switch(name)
+        for npu in group:
+            builder.duplex(npu, name, speed, wait)
+    elif block == "Ring":
+        pairs = [(a, group[(k + 1) % len(group)]) for k, a in enumerate(group)]
+        for a, b in pairs[: 1 if len(group) == 2 else None]:
+            builder.duplex(a, b, speed, wait)
+    else:
+        for k, a in enumerate(group):
+            for b in group[:k]:
+                builder.duplex(a, b, speed, wait)

@@ -1,0 +1,207 @@
+"""What ``ibnetdiscover`` prints of an InfiniBand fabric: switches, channel adapters and cables between them.
+
+Every cable stands twice, at each of its ends, with the same width and speed; both are read and must agree.
+Adapters are the compute nodes, in the order of the file: which of them sit in one host the file says in free
+text only. An "Aggregation Node" is the part of a switch that sums (SHARP), not a host, and is left out.
+
+Source: infiniband-diags, ibnetdiscover(8), "TOPOLOGY FILE FORMAT".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+
+from treadle.topologies.properties import n_components
+from treadle.topologies.readers.figures import asked, check_import_size, shown
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.units import format_link_bandwidth
+
+_ENCODED = Fraction(64, 66)
+_LANES: dict[str, Fraction] = {
+    "SDR": Fraction(2),
+    "DDR": Fraction(4),
+    "QDR": Fraction(8),
+    "FDR10": Fraction(10),
+    "FDR": Fraction("14.0625") * _ENCODED,
+    "EDR": Fraction(25),
+    "HDR": Fraction(50),
+    "NDR": Fraction(100),
+    "XDR": Fraction(200),
+}
+"""Gbit/s of data on a lane, without its coding."""
+_WIDTHS = (1, 2, 4, 8, 12)
+
+_NODE = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,5})\s+"([^"]{1,80})"\s*#\s*"([^"]*)".*')
+_PORT = re.compile(
+    r'\[([0-9]{1,5})\](?:\([0-9a-fA-F]+\)|\[ext [0-9]+\])?\s+"([^"]{1,80})"\[([0-9]{1,5})\](.*)'
+)
+_RATE = re.compile(r"\s([0-9]{1,2})x([A-Z]{2,4}[0-9]{0,2})\s*$")
+_IGNORED = re.compile(r"(?:vendid|devid|sysimgguid|switchguid|caguid|rtguid)=.*|#.*|")
+_IN_HOST = re.compile(r"\S+ (?:HCA-[0-9]+|[a-z]+[a-z0-9]*_[0-9]+|ib[a-z0-9]*)")
+
+
+@dataclass
+class _Node:
+    """A block of the file."""
+
+    kind: str
+    guid: str
+    text: str
+    line: int
+    n_ports: int
+    ports: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+    """Far node, its port, and bytes/s (0 where the line has no speed)."""
+
+    @property
+    def sums_only(self) -> bool:
+        return self.kind == "Ca" and "Aggregation Node" in self.text
+
+
+def read(source: SourceText, options: ImportOptions) -> Imported:
+    """The fabric that was discovered; FormatError if the text is malformed."""
+    nodes = _blocks(source)
+    missing = _check_cables(source, nodes)
+    if missing and options.bandwidth is None:
+        raise asked(source, "bandwidth", f"{missing} ports have no speed")
+    kept = [node for node in nodes.values() if not node.sums_only]
+    adapters = [node for node in kept if node.kind == "Ca"]
+    if len(adapters) < 2:
+        raise source.error(f"has {len(adapters)} channel adapters; a fabric has at least 2")
+    names = _names(kept)
+    builder = TopologyBuilder(source.stem)
+    for node in kept:
+        (builder.compute if node.kind == "Ca" else builder.switch)(names[node.guid])
+    left_out = 0
+    for node in kept:
+        for far, _, speed in node.ports.values():
+            if nodes[far].sums_only:
+                left_out += 1
+            else:
+                builder.link(names[node.guid], names[far], speed or options.bandwidth or 0)
+    lonely = [
+        node
+        for node in kept
+        if node.kind != "Ca" and not any(far in names for far, _, _ in node.ports.values())
+    ]
+    if lonely:
+        raise source.error(f"switch {shown(lonely[0].text)} has no cable", line=lonely[0].line)
+    topology = builder.build()
+    return Imported(
+        topology,
+        "ibnetdiscover",
+        _recognised(topology, nodes.values(), adapters),
+        defaulted=(Finding(f"{missing} ports without a speed take --bandwidth"),) if missing else (),
+        warnings=tuple(_warnings(topology, adapters, left_out)),
+    )
+
+
+def _blocks(source: SourceText) -> dict[str, _Node]:
+    """Blocks by their identity, with their ports."""
+    nodes: dict[str, _Node] = {}
+    block: _Node | None = None
+    for line, text in enumerate(source.text.splitlines(), start=1):
+        text = text.strip()
+        head = _NODE.fullmatch(text)
+        if head is not None:
+            check_import_size(source, nodes=len(nodes))
+            block = _Node(head[1], head[3], " ".join(head[4].split()), line, int(head[2]))
+            if not block.text.isprintable():
+                raise source.error("control characters in a description", line=line)
+            if nodes.setdefault(block.guid, block) is not block:
+                raise source.error(f"node {shown(block.guid)} stands here a second time", line=line)
+        elif text.startswith("["):
+            if block is None:
+                raise source.error("a port before the first node", line=line)
+            _take_port(source, block, text, line)
+        elif not _IGNORED.fullmatch(text):
+            raise source.error(f"expected a node, a port or a comment, found {shown(text)}", line=line)
+    return nodes
+
+
+def _take_port(source: SourceText, block: _Node, text: str, line: int) -> None:
+    port = _PORT.fullmatch(text)
+    if port is None:
+        raise source.error(f"malformed port {shown(text)}", line=line)
+    number = int(port[1])
+    if not 1 <= number <= block.n_ports or number in block.ports:
+        reason = (
+            "stands here a second time" if number in block.ports else f"of {block.n_ports} does not exist"
+        )
+        raise source.error(f"port {number} {reason}", line=line)
+    rate = _RATE.search(port[4])
+    speed = 0
+    if rate is not None:
+        if rate[2] not in _LANES or int(rate[1]) not in _WIDTHS:
+            raise source.error(f"speed {rate[0].strip()!r} is unknown; such as 4xNDR are", line=line)
+        speed = int(int(rate[1]) * _LANES[rate[2]] * 10**9 / 8)
+    block.ports[number] = (port[2], int(port[3]), speed)
+
+
+def _check_cables(source: SourceText, nodes: dict[str, _Node]) -> int:
+    """How many ports have no speed; FormatError for a cable whose two ends tell different things."""
+    check_import_size(source, links=sum(len(node.ports) for node in nodes.values()))
+    missing = 0
+    for node in nodes.values():
+        for number, (far, far_port, speed) in node.ports.items():
+            place = f"port {number} of {node.guid}"
+            if far not in nodes:
+                raise source.error(
+                    f"{place}: leads to {shown(far)}, which is not in the file", line=node.line
+                )
+            back = nodes[far].ports.get(far_port)
+            if back is None or back[:2] != (node.guid, number):
+                raise source.error(f"{place}: port {far_port} of {far} leads elsewhere", line=node.line)
+            if back[2] != speed:
+                raise source.error(f"{place}: the other end has another speed", line=node.line)
+            missing += not speed
+    return missing
+
+
+def _names(nodes: list[_Node]) -> dict[str, str]:
+    """A name for each node: its description where that is one node's only, with its identity otherwise."""
+    uses = Counter(node.text for node in nodes)
+    return {
+        node.guid: node.text if node.text and uses[node.text] == 1 else f"{node.text} {node.guid}".strip()
+        for node in nodes
+    }
+
+
+def _recognised(topology: Topology, nodes: object, adapters: list[_Node]) -> MappingProxyType[str, str]:
+    blocks: list[_Node] = list(nodes)  # type: ignore[call-overload]
+    hosts = {node.text.split()[0] for node in adapters if _IN_HOST.fullmatch(node.text)}
+    parts = n_components(topology)
+    speeds = Counter(int(speed) for speed in topology.bandwidths)
+    return MappingProxyType(
+        {
+            "switches": str(len(topology.switches)),
+            "HCAs": f"{len(adapters)} of {len(hosts)} hosts",
+            "SHARP": f"{sum(node.sums_only for node in blocks)} aggregation nodes left out",
+            "links": f"{topology.n_links} directed",
+            "speeds": ", ".join(
+                f"{count} of {format_link_bandwidth(k)}" for k, count in speeds.most_common()
+            ),
+            "components": str(parts),
+            "rank order": "adapters in the order of the file",
+        }
+    )
+
+
+def _warnings(topology: Topology, adapters: list[_Node], left_out: int) -> Iterator[Finding]:
+    nameless = [node for node in adapters if not _IN_HOST.fullmatch(node.text)]
+    if nameless:
+        first = f"{nameless[0].guid} and others" if len(nameless) > 1 else nameless[0].guid
+        yield Finding(f"{len(nameless)} HCAs do not name their host ({first})", f"line {nameless[0].line}")
+    if left_out:
+        yield Finding(f"{left_out} links to aggregation nodes are left out: SHARP is no host")
+    parts = n_components(topology)
+    if parts > 1:
+        yield Finding(f"the fabric falls into {parts} parts that no cable joins")
+    unplugged = [node for node in adapters if not node.ports]
+    if unplugged:
+        yield Finding(f"{len(unplugged)} HCAs have no cable", f"line {unplugged[0].line}")

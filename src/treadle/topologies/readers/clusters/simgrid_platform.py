@@ -1,0 +1,325 @@
+"""SimGrid's platform files (XML): one cluster, flat or as a fat tree, a torus or a dragonfly.
+
+What such a cluster is made of SimGrid's sources define and its manual draws; here it is made anew from these:
+the extended generalised fat tree of E. Zahavi ("D-Mod-K routing providing non-blocking traffic for shift
+permutations on real life fat trees", 2010), a torus where each host makes one link onwards in each dimension
+(a dimension of two has two links, which our own torus has not), and a Cray-like dragonfly of groups,
+chassis and blades. Links are full duplex (SPLITDUPLEX); a shared or a fat pipe is no link of a graph, nor is
+a route over several links, so zones with routes are refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from types import MappingProxyType
+
+from lxml import etree
+
+from treadle.topologies.readers.boxes.xml_text import Attributes, parse_xml
+from treadle.topologies.readers.figures import (
+    MAX_IMPORTED_NODES,
+    check_import_size,
+    number,
+    shown,
+    whole,
+    whole_bandwidth,
+    whole_latency,
+)
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.topology import TopologyBuilder
+from treadle.units import format_link_bandwidth
+
+_BANDWIDTH = re.compile(r"([0-9.eE+-]*[0-9.])\s*([kMGTPE]?i?)(Bps|bps)?")
+_TIME = re.compile(r"([0-9.eE+-]*[0-9.])\s*(ps|ns|us|ms|s|m|h|d|w)?")
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+_NANOSECONDS = {
+    "ps": Fraction(1, 1000),
+    "ns": Fraction(1),
+    "us": Fraction(10**3),
+    "ms": Fraction(10**6),
+    "s": Fraction(10**9),
+    "m": Fraction(60 * 10**9),
+    "h": Fraction(3600 * 10**9),
+    "d": Fraction(86400 * 10**9),
+    "w": Fraction(604800 * 10**9),
+}
+_HARMLESS = {"zone", "AS", "platform", "prop", "config"}
+_ROUTED = {"route", "zoneRoute", "ASroute", "bypassRoute", "bypassZoneRoute", "link", "host", "peer"}
+_MOST = 1024
+"""Largest dimension of a shape."""
+
+
+def read(source: SourceText, options: ImportOptions) -> Imported:
+    """The cluster of a platform; FormatError if there is none, more than one, or it is malformed."""
+    del options  # such a file says everything
+    root = parse_xml(source)
+    if root.tag != "platform":
+        raise Attributes(source).error(root, "is not SimGrid's <platform>")
+    cluster = _Cluster(source, _only_cluster(source, root))
+    shape = cluster.word("topology", "FLAT")
+    if shape not in _SHAPES:
+        raise cluster.error(f"topology={shown(shape)}: expected one of {', '.join(_SHAPES)}")
+    drawn = _SHAPES[shape](cluster)
+    return Imported(
+        cluster.builder.build(),
+        "simgrid",
+        MappingProxyType(
+            {
+                "cluster": f"{shape}, {len(cluster.hosts)} hosts, {drawn}",
+                "speeds": f"{format_link_bandwidth(cluster.bandwidth)}, {cluster.latency} ns per link",
+                "rank order": "hosts in the order of radical",
+            }
+        ),
+        warnings=tuple(cluster.warnings),
+    )
+
+
+def _only_cluster(source: SourceText, root: etree._Element) -> etree._Element:
+    words = Attributes(source)
+    clusters = list(root.iter("cluster"))
+    for element in root.iter():
+        name = element.tag
+        if name in _ROUTED:
+            raise words.error(element, "is no graph: routes cross several links; one <cluster> is read")
+        if name not in _HARMLESS and name not in ("cluster", "router", "cabinet", "storage", "backbone"):
+            raise words.error(element, "is not read; one <cluster> is")
+    if len(clusters) != 1:
+        raise source.error(f"has {len(clusters)} clusters; expected one <cluster>")
+    return clusters[0]
+
+
+class _Cluster:
+    """Attributes of the element, and the fabric that grows from them."""
+
+    def __init__(self, source: SourceText, element: etree._Element) -> None:
+        self.source = source
+        self._element = element
+        self.warnings: list[Finding] = []
+        self.bandwidth = self.speed("bw")
+        self.latency = self.wait("lat")
+        policy = self.word("sharing_policy", "SPLITDUPLEX")
+        if policy != "SPLITDUPLEX":
+            raise self.error(f"sharing_policy={shown(policy)}: only SPLITDUPLEX is a link in each direction")
+        name = self.word("id")
+        if not name.isprintable():
+            raise self.error(f"id={shown(name)}: expected one line without control characters")
+        self.builder = TopologyBuilder(name)
+        head, tail = self.word("prefix", ""), self.word("suffix", "")
+        self.hosts = [f"{head}{k}{tail}" for k in self._radical()]
+        if len(self.hosts) < 2 or len(set(self.hosts)) < len(self.hosts):
+            raise self.error(f"radical={shown(self.word('radical'))}: expected at least 2 hosts, each once")
+        self.limiter = self._limiter()
+
+    def error(self, message: str) -> Exception:
+        return Attributes(self.source).error(self._element, message)
+
+    def word(self, key: str, default: str | None = None) -> str:
+        value = self._element.get(key, default)
+        if value is None:
+            raise self.error(f"lacks the attribute {key}")
+        return str(value)
+
+    def has(self, key: str) -> bool:
+        return self._element.get(key) is not None
+
+    def speed(self, key: str) -> int:
+        """A bandwidth in bytes/s; without a unit it is in bytes/s already."""
+        text = self.word(key)
+        match = _BANDWIDTH.fullmatch(text.strip())
+        power = _PREFIXES.index(match[2].removesuffix("i")) if match else 0
+        if match is None or (match[2] and not match[3]) or match[2] == "i":
+            raise self.error(f"{key}={shown(text)}: expected a bandwidth such as 125MBps")
+        base = 1024 if match[2].endswith("i") else 1000
+        value = number(self.source, key, match[1]) * base**power / (8 if match[3] == "bps" else 1)
+        return whole_bandwidth(self.source, key, value)
+
+    def wait(self, key: str) -> int:
+        """A time in nanoseconds; without a unit it is in seconds."""
+        text = self.word(key)
+        match = _TIME.fullmatch(text.strip())
+        if match is None:
+            raise self.error(f"{key}={shown(text)}: expected a time such as 50us")
+        return whole_latency(
+            self.source, key, number(self.source, key, match[1]) * _NANOSECONDS[match[2] or "s"]
+        )
+
+    def _radical(self) -> list[int]:
+        """Numbers of ``0-15,20``, counted before they are listed."""
+        text = self.word("radical")
+        spans = []
+        for part in text.split(","):
+            match = re.fullmatch(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*", part)
+            if match is None or int(match[1]) > int(match[2] or match[1]):
+                raise self.error(f"radical={shown(text)}: expected rising ranges such as 0-15,20")
+            spans.append((int(match[1]), int(match[2] or match[1])))
+        check_import_size(self.source, nodes=sum(last - first + 1 for first, last in spans))
+        return [k for first, last in spans for k in range(first, last + 1)]
+
+    def _limiter(self) -> int:
+        if not self.has("limiter_link"):
+            return 0
+        cap = self.speed("limiter_link")
+        text = "is shared by what a host sends and receives; each direction is given all of it"
+        self.warnings.append(Finding(text, "limiter_link"))
+        return cap
+
+    def shape(self, text: str, parts: int) -> list[list[int]]:
+        """Numbers of ``2;4,4;1,2``, parted by semicolons."""
+        found = [
+            [whole(self.source, "topo_parameters", item, 1, _MOST) for item in part.split(",")]
+            for part in text.split(";")
+        ]
+        if len(found) != parts:
+            raise self.error(f"topo_parameters={shown(text)}: expected {parts} parts with semicolons between")
+        return found
+
+    def expect_hosts(self, count: int) -> None:
+        if count != len(self.hosts):
+            text = self.word("topo_parameters")
+            raise self.error(
+                f"topo_parameters={shown(text)} is of {count} hosts, radical of {len(self.hosts)}"
+            )
+
+    def add_hosts(self) -> None:
+        for host in self.hosts:
+            self.builder.compute(host)
+
+    def refuse_limiter(self, why: str) -> None:
+        if self.limiter:
+            raise self.error(f"limiter_link: {why}; it is read of flat clusters and dragonflies")
+
+    @property
+    def host_bandwidth(self) -> int:
+        """Bytes/s of a host's only link, each way."""
+        return min(self.bandwidth, self.limiter or self.bandwidth)
+
+    def join_host(self, host: str, switch: str) -> None:
+        self.builder.duplex(host, switch, self.host_bandwidth, self.latency)
+
+    def join(self, one: str, other: str, times: int = 1) -> None:
+        for _ in range(times):
+            self.builder.duplex(one, other, self.bandwidth, self.latency)
+
+
+def _flat(cluster: _Cluster) -> str:
+    """A crossbar. A backbone carries each message once, whoever sends it, and no links of a graph do that."""
+    if cluster.has("bb_bw") and cluster.word("bb_sharing_policy", "SHARED") != "FATPIPE":
+        backbone, all_hosts = cluster.speed("bb_bw"), len(cluster.hosts) * cluster.host_bandwidth
+        if backbone < all_hosts:
+            speeds = (
+                f"{format_link_bandwidth(backbone)} for hosts of {format_link_bandwidth(all_hosts)} in all"
+            )
+            raise cluster.error(f"bb_bw: a backbone of {speeds} is no graph")
+    cluster.add_hosts()
+    crossbar = cluster.builder.switch("crossbar")
+    for host in cluster.hosts:
+        cluster.join_host(host, crossbar)
+    return "a crossbar"
+
+
+def _fat_tree(cluster: _Cluster) -> str:
+    """Levels; children, parents and parallel links of each, from the hosts upwards.
+
+    A node of level l has l digits below numbered by its parents' place and the others by children; those of
+    neighbouring levels are joined where all digits but the one between them agree.
+    """
+    cluster.refuse_limiter("switches of a fat tree have it too")
+    first, down, up, cables = cluster.shape(cluster.word("topo_parameters"), 4)
+    levels = first[0]
+    if len(first) != 1 or any(len(row) != levels for row in (down, up, cables)):
+        raise cluster.error("topo_parameters: expected as many numbers in each part as there are levels")
+    cluster.expect_hosts(math.prod(down))
+    sizes = [math.prod(up[:level]) * math.prod(down[level:]) for level in range(levels + 1)]
+    links = sum(2 * size * up[level] * cables[level] for level, size in enumerate(sizes[:-1]))
+    check_import_size(cluster.source, nodes=sum(sizes), links=links)
+    cluster.add_hosts()
+    names: list[dict[tuple[int, ...], str]] = []
+    for level in range(levels + 1):
+        # the first digit counts fastest
+        digits = [range(up[k] if k < level else down[k]) for k in reversed(range(levels))]
+        labels = [tuple(reversed(label)) for label in product(*digits)]
+        row = cluster.hosts if not level else [f"level{level}.switch{k}" for k in range(len(labels))]
+        names.append(dict(zip(labels, row, strict=True)))
+        if level:
+            for name in row:
+                cluster.builder.switch(name)
+    for level in range(levels):
+        for label, name in names[level].items():
+            for digit in range(up[level]):
+                parent = (*label[:level], digit, *label[level + 1 :])
+                cluster.join(name, names[level + 1][parent], cables[level])
+    return f"{', '.join(map(str, sizes[1:]))} switches by level"
+
+
+def _torus(cluster: _Cluster) -> str:
+    cluster.refuse_limiter("hosts of a torus pass on what is not theirs")
+    (sizes,) = cluster.shape(cluster.word("topo_parameters"), 1)
+    cluster.expect_hosts(math.prod(sizes))
+    check_import_size(cluster.source, nodes=len(cluster.hosts), links=2 * len(cluster.hosts) * len(sizes))
+    cluster.add_hosts()
+    stride = 1
+    for size in sizes:
+        for k, host in enumerate(cluster.hosts):
+            place = k // stride % size
+            onwards = k + stride * ((place + 1) % size - place)
+            if onwards != k:
+                cluster.join(host, cluster.hosts[onwards])
+        stride *= size
+    return "x".join(map(str, sizes))
+
+
+@dataclass(frozen=True)
+class _Dragonfly:
+    groups: int
+    chassis: int
+    blades: int
+
+    def router(self, group: int, chassis: int, blade: int) -> str:
+        return f"group{group}.chassis{chassis}.router{blade}"
+
+    def routers(self) -> Iterator[tuple[int, int, int]]:
+        return product(range(self.groups), range(self.chassis), range(self.blades))
+
+
+def _dragonfly(cluster: _Cluster) -> str:
+    """Groups, chassis and blades with a router each; a group is joined to group j from its router j.
+
+    Blades of a chassis are joined each with each (green), as are equal blades of a group's chassis (black).
+    """
+    parts = cluster.shape(cluster.word("topo_parameters"), 4)
+    if [len(part) for part in parts] != [2, 2, 2, 1]:
+        raise cluster.error("topo_parameters: expected GROUPS,BLUE;CHASSIS,BLACK;BLADES,GREEN;NODES")
+    (groups, blue), (chassis, black), (blades, green), (nodes,) = parts
+    shape = _Dragonfly(groups, chassis, blades)
+    if groups > chassis * blades:
+        raise cluster.error(
+            f"topo_parameters: {groups} groups need as many routers in each, not {chassis * blades}"
+        )
+    n = groups * chassis * blades
+    cluster.expect_hosts(n * nodes)
+    most = 2 * (n * nodes + n * (blades * green + chassis * black) + groups * groups * blue)
+    check_import_size(cluster.source, nodes=min(n * (nodes + 1), MAX_IMPORTED_NODES + 1), links=most)
+    cluster.add_hosts()
+    for place in shape.routers():
+        cluster.builder.switch(shape.router(*place))
+    for k, place in enumerate(shape.routers()):
+        for host in cluster.hosts[k * nodes : (k + 1) * nodes]:
+            cluster.join_host(host, shape.router(*place))
+    for group, box, blade in shape.routers():
+        for other in range(blade):
+            cluster.join(shape.router(group, box, other), shape.router(group, box, blade), green)
+        for other in range(box):
+            cluster.join(shape.router(group, other, blade), shape.router(group, box, blade), black)
+    for group in range(groups):
+        for other in range(group):
+            ends = (group, *divmod(other, blades)), (other, *divmod(group, blades))
+            cluster.join(shape.router(*ends[0]), shape.router(*ends[1]), blue)
+    return f"{groups} groups of {chassis} chassis of {blades} blades of {nodes}"
+
+
+_SHAPES = {"FLAT": _flat, "FAT_TREE": _fat_tree, "TORUS": _torus, "DRAGONFLY": _dragonfly}

@@ -1,0 +1,252 @@
+"""Slurm's ``topology.conf`` and ``topology.yaml``: switches, what hangs below them, and nothing else.
+
+Names of switches and nodes are hostlists. Speeds stand nowhere (a LinkSpeed has no unit and no meaning to
+Slurm), so a node's comes from --nic-bandwidth and a switch's uplink from --oversubscription: what its
+downlinks add up to, divided by the ratio of its level. Plugins other than topology/tree describe no links.
+
+Source: topology.conf(5) and topology.yaml(5) of Slurm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+
+from treadle.errors import FormatError
+from treadle.topologies.readers.figures import (
+    asked,
+    check_import_size,
+    expanded_hosts,
+    shown,
+    whole_bandwidth,
+)
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+from treadle.topologies.readers.yaml_text import parse_yaml
+from treadle.topologies.topology import TopologyBuilder
+from treadle.units import format_link_bandwidth
+
+_PAIR = re.compile(r"(\w+)\s*=\s*(\S+)")
+_KEYS = {"switchname", "switches", "nodes", "linkspeed"}
+_RATIO = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?):([0-9]{1,6}(?:\.[0-9]{1,6})?)")
+_MAX_LEVELS = 64
+
+
+@dataclass(frozen=True)
+class _Switch:
+    """A line of the file: below it are other switches or nodes."""
+
+    name: str
+    switches: tuple[str, ...]
+    nodes: tuple[str, ...]
+    place: str
+    line: int | None = None
+    speed: str = ""
+
+
+def read_conf(source: SourceText, options: ImportOptions) -> Imported:
+    """The tree of a ``topology.conf``; FormatError if it is malformed or a speed was not given."""
+    return _tree(source, options, list(_conf_switches(source)), "slurm")
+
+
+def read_yaml(source: SourceText, options: ImportOptions) -> Imported:
+    """The default tree of a ``topology.yaml``; FormatError likewise."""
+    return _tree(source, options, list(_yaml_switches(source)), "slurm-yaml")
+
+
+def _lines(source: SourceText) -> Iterator[tuple[int, str]]:
+    """Logical lines with the number of their first: a backslash at the end continues one."""
+    start, pending = 0, ""
+    for number, text in enumerate(source.text.splitlines(), start=1):
+        text = text.partition("#")[0].rstrip()
+        start = start if pending else number
+        if text.endswith("\\"):
+            pending += text[:-1] + " "
+            continue
+        if (pending + text).strip():
+            yield start, (pending + text).strip()
+        pending = ""
+    if pending.strip():
+        yield start, pending.strip()
+
+
+def _conf_switches(source: SourceText) -> Iterator[_Switch]:
+    for line, text in _lines(source):
+        pairs = _PAIR.findall(text)
+        if re.sub(r"\s", "", text) != "".join(f"{key}={value}" for key, value in pairs):
+            raise source.error(f"expected KEY=VALUE pairs, found {shown(text)}", line=line)
+        values = {key.lower(): value for key, value in pairs}
+        if "blockname" in values or "blocksizes" in values:
+            raise source.error(
+                "topology/block describes groups of nodes, no links; only trees are read", line=line
+            )
+        unknown = [key for key, _ in pairs if key.lower() not in _KEYS]
+        if unknown or len(values) < len(pairs) or "switchname" not in values:
+            what = f"unknown key {shown(unknown[0])}" if unknown else "expected SwitchName= and each key once"
+            raise source.error(what, line=line)
+        yield from _expanded(source, values, line=line)
+
+
+def _expanded(
+    source: SourceText, values: dict[str, str], *, line: int | None, place: str = ""
+) -> Iterator[_Switch]:
+    """The switches of one line, which usually is one."""
+    names = expanded_hosts(source, f"{place}SwitchName", values["switchname"], line=line)
+    below = {
+        key: tuple(expanded_hosts(source, f"{place}{key}", values[key], line=line)) if values.get(key) else ()
+        for key in ("switches", "nodes")
+    }
+    if bool(below["switches"]) == bool(below["nodes"]) or len(names) > 1:
+        what = "expected one name and either switches or nodes below it"
+        raise source.error(f"{place}switch {shown(values['switchname'])}: {what}", line=line)
+    yield _Switch(
+        names[0],
+        below["switches"],
+        below["nodes"],
+        place or f"line {line}",
+        line,
+        values.get("linkspeed", ""),
+    )
+
+
+def _yaml_switches(source: SourceText) -> Iterator[_Switch]:
+    document = parse_yaml(source)
+    if not isinstance(document, list) or not all(isinstance(one, dict) for one in document):
+        raise source.error("expected a list of topologies, each a mapping")
+    trees = [(k, one) for k, one in enumerate(document) if "tree" in one]
+    if not trees:
+        raise source.error("no topology has a tree; block and flat ones describe no links")
+    preferred = [row for row in trees if str(row[1].get("cluster_default")).lower() in ("true", "yes", "on")]
+    k, chosen = (preferred or trees)[0]
+    tree = chosen["tree"]
+    switches = tree.get("switches") if isinstance(tree, dict) else None
+    if not isinstance(switches, list):
+        raise source.error(f"[{k}].tree: expected a mapping with a list of switches")
+    for j, row in enumerate(switches):
+        place = f"[{k}].tree.switches[{j}]"
+        if not isinstance(row, dict) or not all(isinstance(value, str) for value in row.values()):
+            raise source.error(f"{place}: expected a mapping of switch, and children or nodes")
+        unknown = [key for key in row if key not in ("switch", "children", "nodes", "link_speed")]
+        if unknown or "switch" not in row:
+            what = f"unknown key {shown(unknown[0])}" if unknown else "key 'switch' is missing"
+            raise source.error(f"{place}: {what}")
+        named = {
+            "switchname": row["switch"],
+            "switches": row.get("children", ""),
+            "nodes": row.get("nodes", ""),
+        }
+        yield from _expanded(
+            source, named | {"linkspeed": row.get("link_speed", "")}, line=None, place=f"{place}: "
+        )
+
+
+def _tree(source: SourceText, options: ImportOptions, rows: Sequence[_Switch], format: str) -> Imported:
+    if not rows:
+        raise source.error("names no switch")
+    by_name = {row.name: row for row in rows}
+    above = _parents(source, rows, by_name)
+    hosts = [(node, row.name) for row in rows for node in row.nodes]
+    check_import_size(source, nodes=len(rows) + len(hosts), links=2 * (len(rows) + len(hosts)))
+    if options.nic_bandwidth is None:
+        raise asked(source, "nic-bandwidth", "names nodes and switches only, not how fast a node is joined")
+    levels = _levels(source, by_name)
+    ratios = _ratios(source, options, max(levels.values()) if above else 0)
+    down = dict.fromkeys(by_name, Fraction(0))
+    for _, switch in hosts:
+        down[switch] += options.nic_bandwidth
+    builder = TopologyBuilder(source.stem)
+    for node, _ in hosts:
+        builder.compute(node)
+    for row in rows:
+        builder.switch(row.name)
+    for node, switch in hosts:
+        builder.duplex(node, switch, options.nic_bandwidth)
+    for name in sorted(by_name, key=levels.__getitem__):
+        if name in above:
+            uplink = down[name] / ratios[levels[name]]
+            down[above[name]] += uplink
+            builder.duplex(name, above[name], whole_bandwidth(source, f"uplink of {name}", uplink))
+    found = {
+        "nodes": str(len(hosts)),
+        "switches": f"{len(rows)} on {max(levels.values()) + 1} levels",
+        "speeds": f"{format_link_bandwidth(options.nic_bandwidth)} per node",
+        "rank order": "nodes in the order of the file",
+    }
+    return Imported(
+        builder.build(), format, MappingProxyType(found), _filled_in(ratios), tuple(_warnings(rows, above))
+    )
+
+
+def _parents(source: SourceText, rows: Sequence[_Switch], by_name: dict[str, _Switch]) -> dict[str, str]:
+    """The switch above each switch; FormatError for names used twice and for unknown ones."""
+    seen: set[str] = set()
+    above: dict[str, str] = {}
+    for row in rows:
+        if by_name[row.name] is not row:
+            raise source.error(f"switch {shown(row.name)} stands here and elsewhere", line=row.line)
+        for node in row.nodes:
+            if node in seen or node in by_name:
+                raise source.error(f"node {shown(node)} is named twice", line=row.line)
+            seen.add(node)
+        for child in row.switches:
+            if child not in by_name:
+                raise source.error(
+                    f"switch {shown(child)} is below {row.name}, but has no line", line=row.line
+                )
+            if child in above:
+                both = f"both {above[child]} and {row.name}"
+                raise source.error(
+                    f"switch {shown(child)} is below {both}; only trees are read", line=row.line
+                )
+            above[child] = row.name
+    return above
+
+
+def _levels(source: SourceText, by_name: dict[str, _Switch]) -> dict[str, int]:
+    """Levels above the leaves, which are 0; FormatError for switches that are below themselves."""
+    levels: dict[str, int] = {name: 0 for name, row in by_name.items() if row.nodes}
+    waiting = [row for row in by_name.values() if row.switches]
+    while waiting:
+        ready = [row for row in waiting if all(child in levels for child in row.switches)]
+        if not ready:
+            raise source.error(f"switch {shown(waiting[0].name)} is below itself", line=waiting[0].line)
+        for row in ready:
+            levels[row.name] = 1 + max(levels[child] for child in row.switches)
+            if levels[row.name] > _MAX_LEVELS:
+                raise source.error(f"more than {_MAX_LEVELS} levels of switches", line=row.line)
+        waiting = [row for row in waiting if row.name not in levels]
+    return levels
+
+
+def _ratios(source: SourceText, options: ImportOptions, levels: int) -> list[Fraction]:
+    """Downlinks over uplinks of each level from the leaves on; 1 above those that were given."""
+    text = options.oversubscription
+    if not levels:
+        return []
+    if text is None:
+        raise asked(source, "oversubscription", "does not say how fast switches are joined (8:1, or 1:1)")
+    given = []
+    for part in text.split(","):
+        match = _RATIO.fullmatch(part.strip())
+        if match is None or not Fraction(match[1]) or not Fraction(match[2]):
+            raise FormatError(f"--oversubscription {text[:40]!r}: expected down:up, such as 8:1 or 4:1,2:1")
+        given.append(Fraction(match[1]) / Fraction(match[2]))
+    if len(given) > levels:
+        raise source.error(f"--oversubscription {text[:40]!r}: {levels} levels of switches have uplinks")
+    return given + [Fraction(1)] * (levels - len(given))
+
+
+def _filled_in(ratios: list[Fraction]) -> tuple[Finding, ...]:
+    shares = ", ".join(f"{ratio}" for ratio in ratios)
+    return (Finding(f"downlinks over uplinks, from the leaves: {shares}", "uplinks"),) if ratios else ()
+
+
+def _warnings(rows: Sequence[_Switch], above: dict[str, str]) -> Iterator[Finding]:
+    speeds = [row for row in rows if row.speed]
+    if speeds:
+        yield Finding("LinkSpeed has no unit and is not used", speeds[0].place.removesuffix(": "))
+    roots = [row.name for row in rows if row.name not in above]
+    if len(roots) > 1:
+        yield Finding(f"{len(roots)} switches have none above: the fabric falls into as many parts")

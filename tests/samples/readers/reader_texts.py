@@ -1,0 +1,175 @@
+"""Small texts of each format that fabrics are read from, in the words of its own tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+GB = 10**9
+
+
+def _adapter(guid: str, name: str, leaf: int, port: int, rate: str) -> tuple[str, str]:
+    """A leaf's line of an adapter, and the adapter's block."""
+    below = f'[{port}]\t"{guid}"[1]({guid[2:]}) \t\t# "{name}" lid 9{rate}'
+    own = f'[1]({guid[2:]}) \t"S-a{leaf:03x}"[{port}]\t\t# lid 9 lmc 0 "leaf{leaf}" lid {leaf + 2}{rate}'
+    return below, f'caguid=0x1\nCa\t1 "{guid}"\t\t# "{name}"\n{own}'
+
+
+def ib_text(leaves: int = 2, hosts: int = 3, *, rate: str = " 4xHDR") -> str:
+    """``ibnetdiscover`` of leaves below one spine, each with an aggregation node."""
+    blocks = ["#\n# Topology file: generated on Mon Jan  1 00:00:00 2024\n#"]
+    adapters: list[str] = []
+    spine = ['Switch\t40 "S-ff00"\t\t# "spine" enhanced port 0 lid 1 lmc 0']
+    for leaf in range(leaves):
+        tail = f'\t\t# "leaf{leaf}" enhanced port 0 lid {leaf + 2} lmc 0'
+        spine.append(f'[{leaf + 1}]\t"S-a{leaf:03x}"[40]\t\t# "leaf{leaf}" lid {leaf + 2}{rate}')
+        rows = [f'vendid=0x2c9\nswitchguid=0x1(1)\nSwitch\t41 "S-a{leaf:03x}"{tail}']
+        for host in range(hosts):
+            below, block = _adapter(f"H-{leaf:02x}{host:02x}", f"n{leaf}-{host} mlx5_0", leaf, host + 1, rate)
+            rows.append(below)
+            adapters.append(block)
+        rows.append(f'[40]\t"S-ff00"[{leaf + 1}]\t\t# "spine" lid 1{rate}')
+        below, block = _adapter(f"H-e{leaf:03x}", "Mellanox Technologies Aggregation Node", leaf, 41, rate)
+        blocks.append("\n".join([*rows, below]))
+        adapters.append(block)
+    return "\n\n".join([*blocks, "\n".join(spine), *adapters]) + "\n"
+
+
+TACCL = """{
+    "name": "NDv2_1MB",
+    "gpus_per_node": 8,
+    "nics_per_node": 1,
+    "alpha": 0.3,
+    "node_betas_list": [23, 46],
+    "node_invbws_list":  [23, 46],
+    "remote_invbw": 107,
+    "remote_alpha": 2.6,
+    "remote_beta": 105
+}"""
+
+ASTRA = """# two boxes
+topology: [ Switch, Ring ]  # Ring, Switch, FullyConnected
+npus_count: [ 8, 2 ]
+bandwidth: [400, 50 ]  # GB/s
+latency: [ 936.25, 1000 ]  # ns
+"""
+
+TUX = """# four leaves below one switch
+SwitchName=s0 Nodes=tux[0-3]
+SwitchName=s1 Nodes=tux[4-7]
+SwitchName=s2 Nodes=tux[8-11]
+SwitchName=s3 Nodes=tux[12-15]
+SwitchName=s4 Switches=s[0-3]
+"""
+
+TUX_YAML = """---
+- topology: flat
+  flat: true
+- topology: tree
+  cluster_default: true
+  tree:
+    switches:
+      - switch: s0
+        nodes: tux[0-3]
+      - switch: s1
+        nodes: tux[4-7]
+      - switch: s2
+        nodes: tux[8-11]
+      - switch: s3
+        nodes: tux[12-15]
+      - switch: s4
+        children: s[0-3]
+"""
+
+
+def platform_text(topology: str, shape: str, hosts: int, more: str = "") -> str:
+    """A SimGrid platform with one cluster of 125 MB/s links."""
+    return (
+        "<?xml version='1.0'?>\n"
+        '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
+        '<platform version="4.1">\n  <!-- a cluster -->\n  <zone id="world" routing="Full">\n'
+        f'    <cluster id="c" prefix="node-" suffix=".example.org" radical="0-{hosts - 1}" speed="1Gf"\n'
+        f'             bw="125MBps" lat="50us" topology="{topology}" topo_parameters="{shape}" {more}/>\n'
+        "  </zone>\n</platform>\n"
+    )
+
+
+INFRA_OLD = """infrastructure:
+  name: clos
+  description: servers below leaves, and spines
+  links:
+    - name: eth1
+      bandwidth:
+        choice: gigabytes_per_second
+        gigabytes_per_second: 100
+    - name: eth2
+      bandwidth:
+        choice: gigabytes_per_second
+        gigabytes_per_second: 400
+  instances:
+    - name: leafsw
+      device: generic-switch
+    - name: spinesw
+      device: generic-switch
+    - name: server
+      device: generic-server
+  connections:
+""" + "".join(
+    [f"    - server.{k}.nic.{j}.eth1.leafsw.{k}.port.{j}\n" for k in range(4) for j in range(4)]
+    + [f"    - leafsw.{k}.port.{4 + j}.eth2.spinesw.{j}.port.{k}\n" for k in range(4) for j in range(3)]
+)
+
+INFRA = """name: rail
+devices:
+  - name: server
+    components:
+      - {name: cpu, choice: cpu, count: 1}
+      - {name: xpu, choice: xpu, count: 4}
+      - {name: nvlsw, choice: switch, count: 1}
+      - {name: nic, choice: nic, count: 4}
+      - {name: mgmt, choice: custom, count: 1, custom: {type: mgmt-nic}}
+    links:
+      - name: nvlink
+        physical: {bandwidth: {choice: gigabytes_per_second, gigabytes_per_second: 450}}
+      - name: pcie
+        physical:
+          bandwidth: {choice: gigabits_per_second, gigabits_per_second: 504}
+          latency: {choice: us, us: 0.5}
+    edges:
+      - {scheme: many2many, link: nvlink, ep1: {component: xpu}, ep2: {component: "nvlsw[0]"}}
+      - {scheme: one2one, link: pcie, ep1: {component: "xpu[0:4]"}, ep2: {component: nic}}
+      - {scheme: many2many, link: pcie, ep1: {component: mgmt}, ep2: {component: "cpu[0]"}}
+  - name: tor
+    components:
+      - {name: asic, choice: cpu, count: 1}
+      - {name: port, choice: port, count: 8}
+    links:
+      - name: ic
+    edges:
+      - {scheme: many2many, link: ic, ep1: {component: asic}, ep2: {component: port}}
+links:
+  - name: eth
+    physical: {bandwidth: {choice: gigabits_per_second, gigabits_per_second: 400}}
+instances:
+  - {name: host, device: server, count: 2}
+  - {name: rail, device: tor, count: 1}
+edges:
+  - scheme: one2one
+    link: eth
+    ep1: {instance: "host[0]", component: nic}
+    ep2: {instance: rail, component: "port[0:4]"}
+  - scheme: one2one
+    link: eth
+    ep1: {instance: "host[1:2]", component: nic}
+    ep2: {instance: rail, component: "port[4:8]"}
+""".replace("name: asic, choice: cpu", "name: asic, choice: custom")
+
+TEXTS: Mapping[str, tuple[str, Mapping[str, object]]] = {
+    "ibnetdiscover": (ib_text(), {}),
+    "taccl": (TACCL, {"chunk_size": 10**6}),
+    "astra-sim": (ASTRA, {}),
+    "infragraph": (INFRA, {}),
+    "slurm": (TUX, {"nic_bandwidth": 50 * GB, "oversubscription": "1:1"}),
+    "slurm-yaml": (TUX_YAML, {"nic_bandwidth": 50 * GB, "oversubscription": "1:1"}),
+    "simgrid": (platform_text("FAT_TREE", "2;4,4;1,2;1,2", 16), {}),
+}
+"""A text of each format, with the options that it needs."""

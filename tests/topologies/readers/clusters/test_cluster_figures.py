@@ -1,0 +1,380 @@
+"""Fabrics that files of others describe, by the exact throughput that they allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from places import FOREIGN_SAMPLES
+from samples.readers.reader_texts import (
+    ASTRA,
+    GB,
+    INFRA,
+    INFRA_OLD,
+    TACCL,
+    TUX,
+    TUX_YAML,
+    ib_text,
+    platform_text,
+)
+from treadle.errors import FormatError
+from treadle.planning import bound, import_topology
+from treadle.topologies import dgx1_v100
+from treadle.topologies.isomorphism import find_isomorphism
+from treadle.topologies.readers.imported import Imported
+
+
+def imported(folder: Path, text: str, **options: Any) -> Imported:
+    path = folder / "fabric"
+    path.write_text(text)
+    return import_topology(path, **options)
+
+
+def algbw(found: Imported, collective: str = "allgather") -> Fraction:
+    return bound(found.topology, collective).algbw
+
+
+def refusal(folder: Path, text: str, **options: Any) -> str:
+    with pytest.raises(FormatError) as caught:
+        imported(folder, text, **options)
+    return str(caught.value)
+
+
+def test_taccl_box(tmp_path: Path) -> None:
+    found = imported(tmp_path, TACCL, chunk_size="1MB")
+    single = 10**12 // 46
+    assert algbw(found) == Fraction(8, 7) * 6 * single
+    assert float(algbw(found)) / GB == pytest.approx(149.068, abs=5e-4)
+    assert sorted(set(found.topology.bandwidths.tolist())) == [single, 2 * single]
+    bare = replace(found.topology, latencies_ns=np.zeros(32, dtype=np.int64))
+    assert find_isomorphism(bare, dgx1_v100(nvlink_bandwidth=single)) is not None
+    assert [str(finding) for finding in found.defaulted] == [
+        "node_betas_list: 8 GPUs as in an NDv2, whose links TACCL's code holds"
+    ]
+
+
+@pytest.mark.parametrize(("boxes", "nodes"), [(2, 16), (3, 25)])
+def test_taccl_relay(tmp_path: Path, boxes: int, nodes: int) -> None:
+    found = imported(tmp_path, TACCL, chunk_size="1MB", boxes=boxes, network="relay:0-1")
+    assert found.topology.n_nodes == nodes
+    assert algbw(found) == pytest.approx(boxes * GB * 10**3 / 105 / (boxes - 1), rel=1e-8)
+    # 400/21 of two boxes, but for what rounding to bytes takes
+    assert boxes > 2 or 0 <= Fraction(400 * GB, 21) - algbw(found) < 100
+
+
+def test_taccl_matrices_have_destinations_as_rows(tmp_path: Path) -> None:
+    text = """{"name": "chain", "gpus_per_node": 3, "alpha": 1.5, "links": [[0,0,1],[1,0,0],[0,2,0]],
+        "betas": [[0,0,4],[10,0,0],[0,5,0]], "invbws": [[0,0,5],[11,0,0],[0,6,0]]}"""
+    found = imported(tmp_path, text, chunk_size=10**6).topology
+    links = zip(found.tails.tolist(), found.heads.tolist(), found.bandwidths.tolist(), strict=True)
+    assert sorted(links) == [(0, 1, 100 * GB // 1), (1, 2, 200 * GB), (1, 2, 200 * GB), (2, 0, 250 * GB)]
+    assert set(found.latencies_ns.tolist()) == {1500}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "say it by --chunk-size"),
+        ({"chunk_size": 10**6, "boxes": 2}, "say it by --network"),
+        ({"chunk_size": 10**6, "network": "relay:0-1"}, "say it by --boxes"),
+        (
+            {"chunk_size": 10**6, "boxes": 2, "network": "rail"},
+            "expected direct-map or relay:SENDER-RECEIVER",
+        ),
+        ({"chunk_size": 10**6, "boxes": 2, "network": "relay:0-8"}, "GPUs 0 to 7"),
+        ({"chunk_size": 10**6, "boxes": 2, "network": "direct-map"}, "8 senders and 1 NICs"),
+        ({"gpu": "v100", "chunk_size": 10**6}, "--gpu means nothing to taccl"),
+    ],
+)
+def test_taccl_asks(tmp_path: Path, options: dict[str, Any], says: str) -> None:
+    assert says in refusal(tmp_path, TACCL, **options)
+
+
+def test_a_taccl_sketch_names_the_options_that_say_the_same(tmp_path: Path) -> None:
+    text = '{"nnodes": 2, "internode_sketch": {"strategy": "relay", "internode_conn": {"0": [1]}}}'
+    assert refusal(tmp_path, text).endswith("the topology's file with --boxes 2 --network relay:0-1")
+
+
+def test_astra_sim(tmp_path: Path) -> None:
+    found = imported(tmp_path, ASTRA)
+    assert (algbw(found), algbw(found, "allreduce")) == (480 * GB, 240 * GB)
+    assert [str(finding) for finding in found.warnings] == ["latency: rounded to whole nanoseconds: 936.25"]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "counts", "speeds", "expected"),
+    [
+        ("Ring, Ring", "4, 8", "80.0, 80.0", Fraction(10240, 31)),
+        ("Switch", "8", "400", Fraction(3200, 7)),
+        ("FullyConnected", "4", "100", Fraction(400)),
+        ("Ring", "32", "80", Fraction(5120, 31)),
+        ("Ring", "2", "741.34", Fraction("1482.68")),
+        ("Ring, FullyConnected", "1, 3", "5, 10", Fraction(30)),
+    ],
+)
+def test_astra_sim_shapes(tmp_path: Path, blocks: str, counts: str, speeds: str, expected: Fraction) -> None:
+    waits = ", ".join("0" for _ in counts.split(","))
+    text = f"topology: [{blocks}]\nnpus_count: [{counts}]\nbandwidth: [{speeds}]\nlatency: [{waits}]\n"
+    assert algbw(imported(tmp_path, text)) == expected * GB
+
+
+def test_astra_sim_names_the_key_that_says_nothing(tmp_path: Path) -> None:
+    text = "topology: [Ring]\nnpus_count: [2]\nbandwidth: [ tbd ]\nlatency: [tbd]\n"
+    assert "bandwidth[0]: expected a number, found 'tbd'" in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", [TUX, TUX_YAML], ids=["conf", "yaml"])
+@pytest.mark.parametrize(("ratio", "expected"), [("1:1", Fraction(160, 3)), ("8:1", Fraction(100, 3))])
+def test_slurm(tmp_path: Path, text: str, ratio: str, expected: Fraction) -> None:
+    found = imported(tmp_path, text, nic_bandwidth="50GB/s", oversubscription=ratio)
+    assert algbw(found) == expected * GB
+    assert found.topology.node_names[:3] == ("tux0", "tux1", "tux2")
+
+
+def test_slurm_levels_have_ratios_of_their_own(tmp_path: Path) -> None:
+    text = (
+        "SwitchName=a Nodes=x[08-11]\nSwitchName=b Nodes=y[0-1]r[0-1]\n"
+        "SwitchName=c Switches=a,b\nSwitchName=d Nodes=z\nSwitchName=e Switches=c,d LinkSpeed=9\n"
+    )
+    found = imported(tmp_path, text, nic_bandwidth=12 * GB, oversubscription="4:1,3:1")
+    topology = found.topology
+    names = topology.node_names
+    assert names[:8] == ("x08", "x09", "x10", "x11", "y0r0", "y0r1", "y1r0", "y1r1")
+    speeds = {
+        (names[tail], names[head]): int(speed) // GB
+        for tail, head, speed in zip(topology.tails, topology.heads, topology.bandwidths, strict=True)
+    }
+    assert (speeds["a", "c"], speeds["c", "a"], speeds["c", "e"], speeds["d", "e"]) == (12, 12, 8, 3)
+    assert [str(finding) for finding in found.warnings] == ["line 5: LinkSpeed has no unit and is not used"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        (TUX, {}, "say it by --nic-bandwidth"),
+        (TUX, {"nic_bandwidth": GB}, "say it by --oversubscription"),
+        (TUX, {"nic_bandwidth": GB, "oversubscription": "8"}, "expected down:up, such as 8:1"),
+        (TUX, {"nic_bandwidth": GB, "oversubscription": "2:1,2:1"}, "1 levels of switches have uplinks"),
+        (TUX + "SwitchName=s9 Nodes=tux3", {"nic_bandwidth": GB}, ":7: node 'tux3' is named twice"),
+        (TUX + "SwitchName=s9 Switches=s4,s9", {"nic_bandwidth": GB}, "switch 's9' is below itself"),
+        (TUX + "SwitchName=s9 Switches=s0", {"nic_bandwidth": GB}, "below both s4 and s9"),
+        (
+            TUX + "SwitchName=s9 Switches=s7",
+            {"nic_bandwidth": GB},
+            "switch 's7' is below s9, but has no line",
+        ),
+        ("SwitchName=s Nodes=a[0-999999999]", {}, "describes 1000000000 nodes; at most 65536 are read"),
+        ("SwitchName=s Nodes=a[0-9]b[0-99999]", {}, "describes 1000000 nodes"),
+        ("SwitchName=s Nodes=a[3-1]", {}, "expected rising ranges, found [3-1]"),
+        ("SwitchName=s Nodes=a[1", {}, "do not match"),
+        ("BlockName=b Nodes=a[1-2]", {}, "only trees are read"),
+        ("- topology: x\n  block: {}\n", {}, "no topology has a tree"),
+    ],
+)
+def test_slurm_refuses(tmp_path: Path, text: str, options: dict[str, Any], says: str) -> None:
+    assert says in refusal(tmp_path, text, **options)
+
+
+@pytest.mark.parametrize(
+    ("topology", "shape", "hosts", "more", "expected"),
+    [
+        ("FAT_TREE", "2;4,4;1,2;1,2", 16, "", Fraction(400, 3)),
+        ("FAT_TREE", "1;4;1;1", 4, "", Fraction(500, 3)),
+        ("TORUS", "3,2,2", 12, "", Fraction(9000, 11)),
+        ("TORUS", "5", 5, "", Fraction(1250, 4)),
+        ("TORUS", "1,4", 4, "", Fraction(1000, 3)),
+        ("FLAT", "", 5, "", Fraction(625, 4)),
+        ("FLAT", "", 5, 'limiter_link="100MBps"', Fraction(125)),
+        ("FLAT", "", 5, 'bb_bw="625MBps"', Fraction(625, 4)),
+        ("DRAGONFLY", "3,4;4,3;5,1;2", 120, 'limiter_link="150MBps"', Fraction(15000, 119)),
+    ],
+)
+def test_simgrid(
+    tmp_path: Path, topology: str, shape: str, hosts: int, more: str, expected: Fraction
+) -> None:
+    found = imported(tmp_path, platform_text(topology, shape, hosts, more))
+    assert algbw(found) == expected * 10**6
+    assert found.topology.node_names[:2] == ("node-0.example.org", "node-1.example.org")
+    assert set(found.topology.latencies_ns.tolist()) <= {0, 50_000}
+
+
+def test_simgrids_dragonfly_has_the_links_of_its_manual(tmp_path: Path) -> None:
+    topology = imported(tmp_path, platform_text("DRAGONFLY", "3,4;4,3;5,1;2", 120)).topology
+    names = topology.node_names
+    counts: dict[tuple[str, str], int] = {}
+    for tail, head in zip(topology.tails, topology.heads, strict=True):
+        counts[names[tail], names[head]] = counts.get((names[tail], names[head]), 0) + 1
+    green = counts["group1.chassis2.router0", "group1.chassis2.router4"]
+    black = counts["group1.chassis0.router3", "group1.chassis3.router3"]
+    blue = counts["group2.chassis0.router1", "group1.chassis0.router2"]
+    assert (green, black, blue) == (1, 3, 4)
+    assert ("group1.chassis0.router3", "group1.chassis3.router4") not in counts
+    assert topology.n_links == 2 * (120 + 12 * 10 + 3 * 3 * 6 * 5 + 4 * 3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('topology="FAT_TREE"', 'topology="VIVALDI"', "expected one of FLAT, FAT_TREE, TORUS, DRAGONFLY"),
+        ("2;4,4;1,2;1,2", "2;4,3;1,2;1,2", "is of 12 hosts, radical of 16"),
+        ("2;4,4;1,2;1,2", "2;4,4;1,2", "expected 4 parts"),
+        ("0-15", "0-99999999", "describes 100000000 nodes"),
+        ("125MBps", "125MB", "expected a bandwidth such as 125MBps"),
+        ('lat="50us"', 'lat="50parsec"', "expected a time such as 50us"),
+        (
+            'bw="125MBps"',
+            'bw="125MBps" sharing_policy="SHARED"',
+            "only SPLITDUPLEX is a link in each direction",
+        ),
+        ("<!-- a cluster -->", '<host id="a" speed="1Gf"/>', "is no graph: routes cross several links"),
+        ('simgrid.dtd">', 'simgrid.dtd" [<!ENTITY a "b">]>', "declarations of its own"),
+        ('id="c"', "", "lacks the attribute id"),
+        ('topology="FAT_TREE"', 'topology="FLAT" bb_bw="1999MBps"', "is no graph"),
+        (
+            'topology="FAT_TREE"',
+            'topology="FAT_TREE" limiter_link="9MBps"',
+            "switches of a fat tree have it too",
+        ),
+    ],
+)
+def test_simgrid_refuses(tmp_path: Path, old: str, new: str, says: str) -> None:
+    text = platform_text("FAT_TREE", "2;4,4;1,2;1,2", 16)
+    assert old in text
+    assert says in refusal(tmp_path, text.replace(old, new))
+
+
+def test_infragraph_of_connections(tmp_path: Path) -> None:
+    found = imported(tmp_path, INFRA_OLD)
+    assert algbw(found) == Fraction(1600, 3) * GB
+    assert found.topology.name == "clos"
+    assert len(found.topology.compute_nodes) == 4
+    assert "instances server: device generic-server is not in the file" in str(found.warnings[2])
+
+
+def test_infragraph_of_edges(tmp_path: Path) -> None:
+    found = imported(tmp_path, INFRA)
+    topology = found.topology
+    # a host's four NICs bring in four shards at 50 GB/s each
+    assert algbw(found) == 400 * GB
+    assert [topology.node_names[node] for node in topology.compute_nodes[:2]] == [
+        "host.0.xpu.0",
+        "host.0.xpu.1",
+    ]
+    assert sorted(set(topology.bandwidths.tolist())) == [50 * GB, 63 * GB, 450 * GB]
+    assert "rail.0" in topology.node_names
+    assert not any("mgmt" in name or "cpu" in name for name in topology.node_names)
+    assert set(topology.latencies_ns[topology.bandwidths == 63 * GB].tolist()) == {500}
+
+
+def test_infragraph_in_json_is_the_same(tmp_path: Path) -> None:
+    import json
+
+    import yaml
+
+    text = json.dumps(yaml.safe_load(INFRA))
+    assert imported(tmp_path, text).topology == imported(tmp_path, INFRA).topology
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("gigabytes_per_second: 450", "gigabytes_per_second: x", "expected a number"),
+        (
+            "{choice: gigabytes_per_second, gigabytes_per_second: 450}",
+            "{choice: gigatransfers_per_second, gigatransfers_per_second: 32}",
+            "links nvlink have no bandwidth; say it by --bandwidth",
+        ),
+        ("link: nvlink", "link: nvlinks", "link 'nvlinks' is used but not described"),
+        ('"xpu[0:4]"', '"xpu[0:3]"', "one2one joins 3 endpoints with 4"),
+        ('"xpu[0:4]"', '"xpu[0:5]"', "leaves the 4 that there are"),
+        ("name: xpu, choice: xpu, count: 4", "name: xpu, choice: xpu, count: 70000", "from 1 to 65536"),
+        ("device: server, count: 2", "device: server, count: 60000", "describes 660009 nodes"),
+        ("name: xpu, choice: xpu", "name: xpu, choice: device", "devices within devices are not read"),
+        ("scheme: many2many, link: nvlink", "scheme: ring, link: nvlink", "expected one2one or many2many"),
+    ],
+)
+def test_infragraph_refuses(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert old in INFRA
+    assert says in refusal(tmp_path, INFRA.replace(old, new, 1))
+
+
+def test_infragraph_takes_a_bandwidth_for_links_without(tmp_path: Path) -> None:
+    text = INFRA.replace(
+        "physical: {bandwidth: {choice: gigabits_per_second, gigabits_per_second: 400}}", "description: fast"
+    )
+    assert algbw(imported(tmp_path, text, bandwidth="50GB/s")) == 400 * GB
+
+
+def test_ibnetdiscover(tmp_path: Path) -> None:
+    found = imported(tmp_path, ib_text())
+    # each adapter takes in five shards of six at 25 GB/s; a leaf's uplink only three
+    assert algbw(found) == 30 * GB
+    assert found.topology.node_names[-1] == "n1-2 mlx5_0"
+    assert found.recognised["HCAs"] == "6 of 6 hosts"
+    assert found.recognised["SHARP"] == "2 aggregation nodes left out"
+    assert found.recognised["components"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("rate", "gb_per_s"),
+    [
+        ("4xNDR", Fraction(50)),
+        ("4xXDR", Fraction(100)),
+        ("4xEDR", Fraction("12.5")),
+        ("4xQDR", Fraction(4)),
+        ("8xHDR", Fraction(50)),
+        ("12xDDR", Fraction(6)),
+        ("1xSDR", Fraction("0.25")),
+        ("4xFDR10", Fraction(5)),
+        ("4xFDR", Fraction(6_818_181_818, GB)),
+    ],
+)
+def test_infiniband_speeds(tmp_path: Path, rate: str, gb_per_s: Fraction) -> None:
+    topology = imported(tmp_path, ib_text(rate=f" {rate}")).topology
+    assert set(topology.bandwidths.tolist()) == {int(gb_per_s * GB)}
+
+
+def test_ibnetdiscover_without_speeds_asks(tmp_path: Path) -> None:
+    assert "ports have no speed; say it by --bandwidth" in refusal(tmp_path, ib_text(rate=""))
+    found = imported(tmp_path, ib_text(rate=""), bandwidth="25GB/s")
+    assert algbw(found) == 30 * GB
+    assert "take --bandwidth" in str(found.defaulted[0])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (" 4xHDR", " 4xABC", "speed '4xABC' is unknown"),
+        (" 4xHDR", " 4xEDR", "the other end has another speed"),
+        ('[1]\t"H-0000"', '[2]\t"H-0000"', "port 2 stands here a second time"),
+        ('[1]\t"H-0000"', '[77]\t"H-0000"', "port 77 of 41 does not exist"),
+        ('"H-0000"[1](0000)', '"H-0000"[3](0000)', "leads elsewhere"),
+        ('"H-0000"[1](0000)', '"H-7777"[1](0000)', "which is not in the file"),
+        ('"S-a001"\t\t#', '"S-a000"\t\t#', "stands here a second time"),
+        ("vendid=0x2c9", "vendid=0x2c9\nhello", "expected a node, a port or a comment"),
+    ],
+)
+def test_ibnetdiscover_refuses(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert old in ib_text()
+    assert says in refusal(tmp_path, ib_text().replace(old, new, 1))
+
+
+@pytest.mark.skipif(not FOREIGN_SAMPLES.is_dir(), reason="no files of others beside the checkout")
+def test_samples_of_others() -> None:
+    fabric = import_topology(FOREIGN_SAMPLES / "ibnetdiscover_example.out")
+    topology = fabric.topology
+    assert (len(topology.switches), len(topology.compute_nodes), topology.n_links) == (40, 542, 2148)
+    assert fabric.recognised["SHARP"].startswith("40 ")
+    assert fabric.recognised["components"] == "1"
+    assert "69 HCAs do not name their host" in str(fabric.warnings[0])
+    assert algbw(fabric) == Fraction(27100, 541) * GB
+    assert algbw(import_topology(FOREIGN_SAMPLES / "astrasim_hgx_h100_16gpu.yml")) == 480 * GB
+    box = import_topology(FOREIGN_SAMPLES / "taccl_topo-ndv2-1MB.json", chunk_size="1MB")
+    assert float(algbw(box)) / GB == pytest.approx(149.068, abs=5e-4)
+    with pytest.raises(FormatError, match="--boxes 2 --network relay:0-1"):
+        import_topology(FOREIGN_SAMPLES / "taccl_sk1-ndv2-n2.json")
