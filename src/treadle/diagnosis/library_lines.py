@@ -1,0 +1,244 @@
+"""Reads NCCL's own lines: version, devices, connections, graphs, channels, environment, the system tree.
+
+Formats as of NCCL 2.4 to 2.30 (its sources: init.cc, graph/, transport/); lines of other versions are passed
+over. All that is kept is bounded, whatever the log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from treadle.diagnosis.log import (
+    ChannelCount,
+    FoundNetwork,
+    FoundPattern,
+    NetworkHop,
+    SetVariable,
+    SystemTree,
+    UsedTransport,
+)
+from treadle.diagnosis.log_lines import LogLine, LogMessage
+
+_MOST = 256
+"""Of the facts of a kind."""
+_MOST_HOPS = 8192
+_MOST_HOSTS = 8192
+_MOST_TREES = 64
+_MOST_TREE_LINES = 4096
+_MOST_WARNINGS = 20
+
+_USING = re.compile(r"NET/(\w{1,40}) ?: Using(.*)")
+_DEVICE = re.compile(r"\[(\d{1,4})\]=?(\{[^}]{1,200}\}|[^\s;\[]{1,100})")
+_NETWORK = re.compile(r"Using network (\S.{0,60})")
+_VIA = re.compile(
+    r"(?:Channel|Ring|CollNet) (\d{1,4})(?:/\d{1,4})? : (\d{1,7})(?:\[\w{1,12}\])?"
+    r"(?: -> (\d{1,7})(?:\[\w{1,12}\])?)?(?: \[(send|receive)\])? via (\S{1,60})"
+)
+_VIA_NET = re.compile(r"((?:NET|COLLNET)/[^/]{1,40})/(\d{1,4})(?:\(\d{1,7}\))?((?:/\w{1,20})*)")
+_PATTERN = re.compile(
+    r"Pattern (\d{1,2}), crossNic (\d{1,2}), nChannels (\d{1,4}), (?:bw|speed) (\d{1,6}(?:\.\d{1,9})?)"
+    r"/(\d{1,6}(?:\.\d{1,9})?), type (\w{3})/(\w{3})"
+)
+_CHANNELS = re.compile(
+    r"(\d{1,4}) coll channels(?:, (?:\d{1,4}) collnet channels)?(?:, (\d{1,4}) nvls channels)?"
+)
+_SET = re.compile(r"(NCCL_[A-Z0-9_]{1,60}) set (?:by environment )?to (.{0,300})")
+_GIVEN = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60})=(\"[^\"]{0,300}\"|'[^']{0,300}'|[^\s\"']{0,300})")
+_VERSION = re.compile(r"NCCL version (\d{1,3}(?:\.\d{1,3}){1,3}\S{0,30})")
+_N_RANKS = re.compile(r"\bn[rR]anks (\d{1,7})\b")
+_N_NODES = re.compile(r"\bnNodes (\d{1,6})\b")
+
+_REMARKS: Mapping[str, re.Pattern[str]] = {
+    "gdr-disabled": re.compile(r"GPU Direct RDMA Disabled for HCA"),
+    "no-path": re.compile(r"Could not find a path for pattern"),
+    "p2p-disabled": re.compile(r"P2P is disabled between NVLINK connected GPUs|P2P is disabled between"),
+    "nvls": re.compile(r"Connected NVLS tree|NVLS comm 0x|NVLS Created Multicast group"),
+    "collnet": re.compile(r"Connected Collnet Chains [^0]|Connected CollNet\b|via COLLNET/SHARP"),
+    "no-ib": re.compile(r"NET/IB ?: No device found"),
+    "plugin-failed": re.compile(r"NET/OFI Only EFA provider is supported|NET/OFI .*failed"),
+}
+"""Messages that say something by themselves."""
+_ACS = re.compile(r"ACSCtl:.*SrcValid\+")
+
+_Fact = TypeVar("_Fact")
+
+
+def _keep(facts: list[_Fact], fact: _Fact, most: int = _MOST) -> None:
+    if len(facts) < most:
+        facts.append(fact)
+
+
+class FactReader:
+    """Takes a log's lines one by one and gathers what NCCL says of itself."""
+
+    def __init__(self) -> None:
+        self.version = ""
+        self.n_ranks: int | None = None
+        self.n_nodes: int | None = None
+        self.hosts: dict[str, None] = {}
+        self.networks: list[FoundNetwork] = []
+        self.hops: list[NetworkHop] = []
+        self.patterns: list[FoundPattern] = []
+        self.channels: list[ChannelCount] = []
+        self.settings: dict[tuple[str, str], SetVariable] = {}
+        self.remarks: dict[str, LogLine] = {}
+        self.warnings: list[LogLine] = []
+        self.n_warnings = 0
+        self.n_messages = 0
+        self._transports: dict[tuple[str, bool], tuple[LogLine, int]] = {}
+        self._trees: dict[str, list[tuple[LogLine, str]]] = {}
+        self._done: list[SystemTree] = []
+        self._tree_hosts: set[str] = set()
+        self._readers: tuple[tuple[str, Callable[[LogMessage, str], None]], ...] = (
+            (" via ", self._via),
+            ("Using", self._using),
+            ("Pattern ", self._pattern),
+            ("coll channels", self._channels),
+            ("NCCL_", self._setting),
+            ("anks ", self._size),
+        )
+
+    @property
+    def transports(self) -> tuple[UsedTransport, ...]:
+        """Kinds of connections, in the order in which they appear."""
+        return tuple(
+            UsedTransport(line, kind, is_direct, count)
+            for (kind, is_direct), (line, count) in self._transports.items()
+        )
+
+    @property
+    def trees(self) -> tuple[SystemTree, ...]:
+        """System trees: of each host the first that is whole, else what there is of one."""
+        cut = [
+            SystemTree(process.partition(":")[0], tuple(lines), False)
+            for process, lines in self._trees.items()
+            if process.partition(":")[0] not in self._tree_hosts
+        ]
+        return (*self._done, *cut[: _MOST_TREES - len(self._done)])
+
+    def take(self, message: LogMessage) -> None:
+        """Read a line."""
+        text = message.text
+        if not message.level:
+            self._plain(message)
+            return
+        self.n_messages += 1
+        if len(self.hosts) < _MOST_HOSTS:
+            self.hosts.setdefault(message.host)
+        if message.level == "WARN":
+            self.n_warnings += 1
+            _keep(self.warnings, message.line, _MOST_WARNINGS)
+        if self._tree(message):
+            return
+        for word, read in self._readers:
+            if word in text:
+                read(message, text)
+        for name, pattern in _REMARKS.items():
+            if name not in self.remarks and pattern.search(text) is not None:
+                self.remarks[name] = message.line
+
+    def _plain(self, message: LogMessage) -> None:
+        """A line of another program: a version, a command, the output of lspci."""
+        text = message.text
+        if "NCCL" in text:
+            if not self.version and (match := _VERSION.search(text)) is not None:
+                self.version = match[1]
+            elif "NCCL_" in text:
+                for match in _GIVEN.finditer(text):
+                    self._set(message, match[1], match[2])
+        elif "ACSCtl" in text and "acs" not in self.remarks and _ACS.search(text) is not None:
+            self.remarks["acs"] = message.line
+
+    def _tree(self, message: LogMessage) -> bool:
+        """Whether the line is part of a system tree; it is gathered by the process that wrote it."""
+        text, process = message.text, message.process
+        if text.startswith("=== System"):
+            if message.host not in self._tree_hosts and len(self._trees) + len(self._done) < _MOST_TREES:
+                self._trees[process] = [(message.line, text)]
+            return True
+        lines = self._trees.get(process)
+        if lines is None:
+            return text.startswith("======")
+        if text.startswith("======"):
+            del self._trees[process]
+            if message.host not in self._tree_hosts:
+                self._tree_hosts.add(message.host)
+                self._done.append(SystemTree(message.host, tuple(lines), True))
+            return True
+        if len(lines) < _MOST_TREE_LINES and (text.startswith("CPU/") or text.lstrip().startswith("+ ")):
+            lines.append((message.line, text))
+            return True
+        return False
+
+    def _via(self, message: LogMessage, text: str) -> None:
+        match = _VIA.search(text)
+        if match is None:
+            return
+        way = match[5]
+        net = _VIA_NET.match(way)
+        if net is None:
+            self._count(message, way.partition("/")[0], False)
+            return
+        self._count(message, net[1], "/GDRDMA" in net[3])
+        if match[4] is None or match[3] is None:
+            return
+        hop = NetworkHop(
+            message.line, int(match[1]), (int(match[2]), int(match[3])), match[4] == "send", int(net[2])
+        )
+        _keep(self.hops, hop, _MOST_HOPS)
+
+    def _count(self, message: LogMessage, kind: str, is_direct: bool) -> None:
+        key = (kind, is_direct)
+        if key in self._transports:
+            line, count = self._transports[key]
+            self._transports[key] = (line, count + 1)
+        elif len(self._transports) < _MOST:
+            self._transports[key] = (message.line, 1)
+
+    def _using(self, message: LogMessage, text: str) -> None:
+        match = _USING.match(text)
+        if match is not None:
+            listed = match[2].partition("; OOB")[0]
+            devices = tuple(name for _, name in _DEVICE.findall(listed))
+            if devices and not any((one.host, one.kind) == (message.host, match[1]) for one in self.networks):
+                _keep(self.networks, FoundNetwork(message.line, message.host, match[1], devices))
+        elif (match := _NETWORK.match(text)) is not None and "network" not in self.remarks:
+            self.remarks["network"] = message.line
+            if match[1].strip() == "Socket":
+                self.remarks["network-socket"] = message.line
+
+    def _pattern(self, message: LogMessage, text: str) -> None:
+        match = _PATTERN.search(text)
+        if match is not None:
+            number, crosses, channels = int(match[1]), int(match[2]), int(match[3])
+            speeds = float(match[4]), float(match[5])
+            _keep(
+                self.patterns,
+                FoundPattern(message.line, number, crosses, channels, *speeds, match[6], match[7]),
+            )
+
+    def _channels(self, message: LogMessage, text: str) -> None:
+        match = _CHANNELS.search(text)
+        if match is not None:
+            nvls = -1 if match[2] is None else int(match[2])
+            _keep(self.channels, ChannelCount(message.line, int(match[1]), nvls))
+
+    def _setting(self, message: LogMessage, text: str) -> None:
+        match = _SET.search(text)
+        if match is not None:
+            self._set(message, match[1], match[2].strip().removesuffix("."))
+
+    def _set(self, message: LogMessage, name: str, value: str) -> None:
+        value = value.strip("\"'")
+        if len(self.settings) < _MOST:
+            self.settings.setdefault((name, value), SetVariable(message.line, name, value))
+
+    def _size(self, _: LogMessage, text: str) -> None:
+        match = _N_RANKS.search(text)
+        if match is not None and int(match[1]) > (self.n_ranks or 0):
+            self.n_ranks = int(match[1])
+        match = _N_NODES.search(text)
+        if match is not None and int(match[1]) > (self.n_nodes or 0):
+            self.n_nodes = int(match[1])

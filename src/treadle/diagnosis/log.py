@@ -1,0 +1,228 @@
+"""What a log says, as values; every fact has the line that says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from treadle.diagnosis.log_lines import LogLine
+from treadle.schedules.collective import CollectiveKind
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A line of nccl-tests' table.
+
+    Parameters
+    ----------
+    line : LogLine
+    size : int
+        Bytes, as nccl-tests counts them.
+    algbw, busbw : float
+        GB/s (10**9 bytes/s), the better of out of place and in place.
+    time_us : float
+        Of the better one.
+    wrong : int
+        Elements that were wrong, of both; 0 also where nothing was checked.
+    """
+
+    line: LogLine
+    size: int
+    algbw: float
+    busbw: float
+    time_us: float
+    wrong: int
+
+
+@dataclass(frozen=True)
+class ListedRank:
+    """A rank as nccl-tests lists it: its host, the GPU's number there and the GPU's model."""
+
+    line: LogLine
+    host: str
+    device: int
+    model: str
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table of nccl-tests.
+
+    Parameters
+    ----------
+    rows : tuple of TableRow
+        In the log's order, without those of size 0.
+    test : str
+        Name of the test, such as ``all_reduce``; "" if the log does not say.
+    reduces : bool, optional
+        Whether a reduction is named; None if the table has no such column.
+    root : int, optional
+        As printed; -1 where the collective has none.
+    ranks : mapping of rank to ListedRank
+        Listed before the table.
+    out_of_bounds : LogLine, optional
+        The line that counts wrong values, if there are any.
+    """
+
+    rows: tuple[TableRow, ...]
+    test: str = ""
+    reduces: bool | None = None
+    root: int | None = None
+    ranks: Mapping[int, ListedRank] = field(default_factory=dict)
+    out_of_bounds: LogLine | None = None
+
+    @property
+    def peak(self) -> TableRow:
+        """The row of the highest busbw, the first of equals."""
+        return max(self.rows, key=lambda row: row.busbw)
+
+
+@dataclass(frozen=True)
+class FoundNetwork:
+    """The devices that NCCL found on a host: ``NET/IB : Using [0]mlx5_0:1/IB ...``."""
+
+    line: LogLine
+    host: str
+    kind: str
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UsedTransport:
+    """A way that connections take, such as ``NET/IB/GDRDMA``, ``P2P`` or ``SHM``, and how many take it.
+
+    `detail` is what follows, `is_direct` whether data goes past the CPU's memory (GPUDirect RDMA).
+    """
+
+    line: LogLine
+    kind: str
+    is_direct: bool
+    count: int
+
+
+@dataclass(frozen=True)
+class NetworkHop:
+    """A connection between boxes: from rank to rank, by which NIC of the host that says so."""
+
+    line: LogLine
+    channel: int
+    ranks: tuple[int, int]
+    sends: bool
+    nic: int
+
+
+@dataclass(frozen=True)
+class FoundPattern:
+    """A graph that NCCL's search found.
+
+    `number` is 4 for rings and 1 to 3 for trees; `inner` and `outer` are path types within a box and to its
+    NICs (LOC, NVL, PIX, PXB, PHB, SYS ...), `inner_bw` and `outer_bw` GB/s a channel.
+    """
+
+    line: LogLine
+    number: int
+    crosses: int
+    channels: int
+    inner_bw: float
+    outer_bw: float
+    inner: str
+    outer: str
+
+
+@dataclass(frozen=True)
+class ChannelCount:
+    """How many channels NCCL uses for collectives, and how many of NVLink SHARP (-1: not said)."""
+
+    line: LogLine
+    collective: int
+    nvls: int
+
+
+@dataclass(frozen=True)
+class SetVariable:
+    """A variable of the environment, as NCCL or the command line names it."""
+
+    line: LogLine
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class SystemTree:
+    """The lines of NCCL's system tree from one process, in order, each without NCCL's prefix."""
+
+    host: str
+    lines: tuple[tuple[LogLine, str], ...]
+    is_whole: bool
+
+
+@dataclass(frozen=True)
+class Log:
+    """All that a log says.
+
+    Parameters
+    ----------
+    source : str
+        File name.
+    n_lines : int
+    tables : tuple of ResultTable
+    version : str
+        Of NCCL; "" if the log does not say.
+    n_ranks, n_nodes : int, optional
+        As NCCL says them.
+    hosts : tuple of str
+        That wrote lines, in order.
+    remarks : mapping of name to LogLine
+        Single lines that say something by themselves, such as ``nvls``, ``gdr-disabled`` or ``acs``.
+    warnings : tuple of LogLine
+        The first of NCCL's warnings.
+    n_warnings : int
+    """
+
+    source: str
+    n_lines: int
+    tables: tuple[ResultTable, ...] = ()
+    version: str = ""
+    n_ranks: int | None = None
+    n_nodes: int | None = None
+    hosts: tuple[str, ...] = ()
+    ranks: Mapping[int, ListedRank] = field(default_factory=dict)
+    networks: tuple[FoundNetwork, ...] = ()
+    transports: tuple[UsedTransport, ...] = ()
+    hops: tuple[NetworkHop, ...] = ()
+    patterns: tuple[FoundPattern, ...] = ()
+    channels: tuple[ChannelCount, ...] = ()
+    settings: tuple[SetVariable, ...] = ()
+    trees: tuple[SystemTree, ...] = ()
+    remarks: Mapping[str, LogLine] = field(default_factory=dict)
+    warnings: tuple[LogLine, ...] = ()
+    n_warnings: int = 0
+
+    def setting(self, *names: str) -> SetVariable | None:
+        """The first of these variables that is set."""
+        return next((one for name in names for one in self.settings if one.name == name), None)
+
+    def transport(self, kind: str, *, direct: bool | None = None) -> UsedTransport | None:
+        """Connections of a kind, such as ``NET/IB``; the first that is direct or not, if that is asked."""
+        return next(
+            (
+                one
+                for one in self.transports
+                if one.kind.startswith(kind) and (direct is None or one.is_direct is direct)
+            ),
+            None,
+        )
+
+
+TESTS = {
+    "all_reduce": CollectiveKind.ALLREDUCE,
+    "all_gather": CollectiveKind.ALLGATHER,
+    "reduce_scatter": CollectiveKind.REDUCE_SCATTER,
+    "broadcast": CollectiveKind.BROADCAST,
+    "reduce": CollectiveKind.REDUCE,
+    "alltoall": CollectiveKind.ALLTOALL,
+}
+"""Collectives that have a bound, by the names of nccl-tests."""
+
+OTHER_TESTS = ("alltoallv", "gather", "scatter", "sendrecv", "hypercube")
+"""Tests of nccl-tests that have none here."""
