@@ -47,6 +47,7 @@ ALLOWED = {
     "runtime": {"topologies", "schedules", "program", "formats", "runtime"},
     "testbed": {"topologies", "schedules", "program", "runtime", "testbed"},
     "simulation": {"topologies", "schedules", "program", "runtime", "simulation"},
+    "diagnosis": {"topologies", "schedules", "diagnosis"},
     "planning": {
         "topologies",
         "schedules",
@@ -57,11 +58,12 @@ ALLOWED = {
         "formats",
         "runtime",
         "simulation",
+        "diagnosis",
         "planning",
         "testbed",
     },
     "torch": {"topologies", "schedules", "program", "runtime", "planning", "torch"},
-    "cli": {"topologies", "schedules", "verification", "finder", "planning", "cli"},
+    "cli": {"topologies", "schedules", "verification", "finder", "diagnosis", "planning", "cli"},
 }
 VALUES = ("treadle.topologies.topology", "treadle.schedules")
 """What the verifier may import: types and what they are made of. No module of these writes or reads files."""

@@ -57,6 +57,7 @@ SUMMARIES = {
     "simulate": "Predict how long a plan takes on its fabric, message by message.",
     "testbed": "Emulate a fabric with network namespaces (root on Linux), run plans on it, compare with the "
     "model.",
+    "diagnose": "Explain a measured busbw: % of rings, of the optimum, and what in the log makes it slow.",
     "calibrate": "Fit latency and bandwidth of the alpha-beta model to measured times.",
     "compare": "Show schedulers side by side, each schedule verified, beside the optimum.",
     "algorithms": "List all schedulers, those of plug-ins too: form, collectives, needs, options, source.",
@@ -73,7 +74,7 @@ _ROOMS = {
     "solving": ("solve", "bound", "repair", "compare", "algorithms", "pareto", "routes"),
     "judging": ("verify", "lower"),
     "designing": ("design", "topology"),
-    "measuring": ("run", "simulate", "testbed", "calibrate"),
+    "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate"),
 }
 _ROOM = {command: room for room, commands in _ROOMS.items() for command in commands}
 """Folder in which a command has a module of its name."""

@@ -1,0 +1,194 @@
+"""``treadle diagnose``."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from treadle.cli.designing.names import describe_links
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
+from treadle.cli.quantities import counted, parse_seconds
+from treadle.cli.status import USAGE, fail
+from treadle.diagnosis.log_figures import nvls_line
+from treadle.planning.measuring.diagnose import RING, Diagnosis, Judgement, Yardstick, diagnose
+from treadle.planning.measuring.diagnosis_summary import diagnosis_summary
+from treadle.schedules.collective import CollectiveKind
+from treadle.topologies.readers.imported import LinkSpeeds
+from treadle.units import format_bandwidth, format_size, parse_bandwidth
+
+if TYPE_CHECKING:
+    from treadle.diagnosis.suspect import Suspect
+
+_WIDTH = 80
+_LABEL = 12
+
+
+def command(
+    log: Annotated[
+        Path, typer.Argument(metavar="LOG", help="Output of nccl-tests, best with NCCL_DEBUG=INFO.")
+    ],
+    topology: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPOLOGY",
+            help="The fabric, rank by rank as in the log; default: from the system tree in the log.",
+        ),
+    ] = None,
+    collective: Annotated[CollectiveKind | None, typer.Option(help="Where the log does not say.")] = None,
+    boxes: Annotated[int | None, typer.Option(min=1, help="Boxes, where the log does not say.")] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHAPE", help="What joins the boxes: one-switch, rail, rails:K, leaf-spine:L,S."
+        ),
+    ] = None,
+    nic_bandwidth: Annotated[
+        str | None, typer.Option(metavar="BANDWIDTH", help="Of a NIC, where the log does not say: 25GB/s.")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(metavar="MODEL", help="GPUs of a topology file: h100.")] = None,
+    links: Annotated[
+        LinkSpeeds | None, typer.Option(help="Nominal speeds of links, or those of NCCL's table.")
+    ] = None,
+    nics: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="NICs that are used, commas between, or all.")
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Give up bounds after this time, such as 30s.")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Explain a measured busbw: % of rings, of the optimum, and what in the log makes it slow."""
+    output = Output(json, quiet)
+    with ProgressLine(quiet=quiet or json) as progress:
+        found = diagnose(
+            log,
+            topology=topology,
+            collective=collective,
+            time_limit_s=None if time_limit is None else parse_seconds(time_limit),
+            progress=progress,
+            boxes=boxes,
+            network=network,
+            nic_bandwidth=None if nic_bandwidth is None else parse_bandwidth(nic_bandwidth),
+            gpu=gpu,
+            links=links,
+            nics=nics,
+        )
+    _Report(output).print(found)
+    output.result(diagnosis_summary(found))
+    reason = found.missing or (found.unjudged[0][1] if found.unjudged and not found.judgements else "")
+    return fail(f"{log}: {reason}", USAGE) if reason else 0
+
+
+class _Report:
+    """A diagnosis in lines of at most 80 columns."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def _say(self, label: str, text: str, *, indent: int = _LABEL) -> None:
+        lines = textwrap.wrap(
+            text,
+            _WIDTH,
+            initial_indent=label.ljust(indent),
+            subsequent_indent=" " * indent,
+            break_long_words=True,
+            break_on_hyphens=False,
+        )
+        for line in lines:
+            self._output.line(line)
+
+    def print(self, found: Diagnosis) -> None:
+        """All of it."""
+        log = found.log
+        words = [counted(log.n_lines, "line"), counted(len(log.tables), "table")]
+        words += [f"NCCL {log.version}"] if log.version else []
+        words += [counted(len(log.hosts), "host")] if log.hosts else []
+        self._say("log", f"{log.source}: {', '.join(words)}")
+        if found.topology is not None:
+            self._fabric(found)
+        for judgement in found.judgements:
+            self._judgement(found, judgement)
+        for table, reason in found.unjudged:
+            peak = table.peak
+            self._say(
+                "measured", f"{_gb(peak.busbw)} busbw at {format_size(peak.size)} (line {peak.line.number})"
+            )
+            self._say("", f"not judged: {reason}")
+        if not log.tables:
+            self._say("measured", "nothing: the log has no table of nccl-tests; its lines alone are judged")
+        self._suspects(found)
+
+    def _fabric(self, found: Diagnosis) -> None:
+        assert found.topology is not None
+        nics = ""
+        if found.fabric_nics:
+            used = f"{found.used_nics} of {found.fabric_nics}"
+            is_part = found.used_nics < found.fabric_nics
+            nics = f", {used if is_part else found.fabric_nics} NICs of a box{' used' if is_part else ''}"
+        name = found.topology.name if found.imported is None else "from the system tree in the log"
+        self._say("fabric", f"{name}: {counted(len(found.topology.compute_nodes), 'rank')}{nics}")
+        for text in found.assumed:
+            self._say("", f"assumed: {text}")
+        if found.imported is not None:
+            for finding in (*found.imported.defaulted, *found.imported.warnings):
+                self._say("", f"note: {finding}")
+
+    def _judgement(self, found: Diagnosis, one: Judgement) -> None:
+        peak = one.peak
+        self._output.line()
+        self._say("collective", f"{one.collective}, {one.n_ranks} ranks")
+        self._say(
+            "measured",
+            f"{_gb(peak.busbw)} busbw, {_gb(peak.algbw)} algbw at {format_size(peak.size)}, the peak (line "
+            f"{peak.line.number})",
+        )
+        for yardstick in one.yardsticks:
+            self._yardstick(one, yardstick)
+        if one.above:
+            self._say("", one.above)
+            line = nvls_line(found.log)
+            if line is not None:
+                self._say("", f"line {line.number}: {line.text}")
+        limit = one.binding
+        where = f"{one.place}"
+        if limit.links:
+            where += f", {format_bandwidth(limit.capacity)}: {describe_links(one.topology, limit.links)}"
+        self._say("binds", where)
+
+    def _yardstick(self, one: Judgement, yardstick: Yardstick) -> None:
+        is_part = any(other.is_whole for other in one.yardsticks)
+        scope = "" if not is_part else ", all NICs" if yardstick.is_whole else ", NICs in use"
+        what = {
+            RING: "what rings carry",
+            "optimum": "the optimum, exact",
+            "in-network": "the optimum with sums in the switches",
+        }[yardstick.name]
+        bandwidth = format_bandwidth(yardstick.limit.busbw)
+        self._say(yardstick.name, f"{bandwidth:>12} {yardstick.share:>5.0%}  of {what}{scope}")
+
+    def _suspects(self, found: Diagnosis) -> None:
+        self._output.line()
+        if not found.suspects:
+            self._say("suspects", "none: no line of the log speaks against the figure")
+        for number, suspect in enumerate(found.suspects, start=1):
+            self._suspect(number, suspect)
+        if found.log.n_warnings:
+            self._say(
+                "warnings",
+                f"{counted(found.log.n_warnings, 'warning')} of NCCL; the first, line "
+                f"{found.log.warnings[0].number}: {found.log.warnings[0].text}",
+            )
+
+    def _suspect(self, number: int, suspect: Suspect) -> None:
+        self._say(f"suspect {number}", suspect.text)
+        for line in suspect.lines:
+            self._say("", f"line {line.number}: {line.text}")
+        self._say("", f"remedy: {suspect.remedy}")
+
+
+def _gb(value: float) -> str:
+    return f"{value:.4g} GB/s"

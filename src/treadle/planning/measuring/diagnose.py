@@ -1,0 +1,393 @@
+"""A measured collective beside what its fabric could do, and why it is slower."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Unpack
+
+from treadle.diagnosis.log import Log, ResultTable, TableRow
+from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, used_nics
+from treadle.diagnosis.log_reader import read_log
+from treadle.diagnosis.suspect import Case, Suspect, suspects
+from treadle.errors import InfeasibleError
+from treadle.planning.importing import import_options
+from treadle.planning.measuring.log_fabric import LogFabric, fabric_of_log
+from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit, place_of
+from treadle.planning.measuring.yardsticks import (
+    Boxes,
+    Limit,
+    find_boxes,
+    has_fast_links,
+    least_nics,
+    optimum,
+    rank_boxes,
+    ring_limit,
+    with_nics,
+    with_sums,
+    without_sums,
+)
+from treadle.planning.problem import resolve_kind, resolve_topology
+from treadle.planning.stages import Stopwatch, seconds_left
+from treadle.refusal import Refusal
+from treadle.schedules.collective import CollectiveKind
+from treadle.topologies.readers.imported import Imported, ImportKeywords
+from treadle.topologies.topology import Topology
+from treadle.watch import Progress, TimeLimitError, Watch
+
+RING, OPTIMUM, IN_NETWORK = "ring", "optimum", "in-network"
+
+HEALTHY_SHARES = {BindingPlace.NICS: 0.85, BindingPlace.PCIE: 0.85, BindingPlace.NETWORK: 0.85}
+"""Shares of the ring that a healthy system reaches, by where that binds: 86% and more in public cases."""
+HEALTHY_IN_BOX = 0.75
+"""Within a box: NCCL's protocols leave 370 of 450 GB/s of NVLink (82%), and some 230 of 300 (77%)."""
+HEALTHY_IN_NETWORK = 0.6
+"""Of the in-network optimum: NVLink SHARP is known to reach 480 of 700 GB/s (69%) on eight H100."""
+HEALTHY_ALLTOALL = 0.6
+"""Of an all-to-all's optimum, which no ring comes near."""
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """What a figure is held against.
+
+    Parameters
+    ----------
+    name : str
+        ``ring``, ``optimum`` or ``in-network``.
+    limit : Limit
+    share : float
+        Measured busbw over the limit's.
+    is_whole : bool
+        Of the whole fabric, where NCCL uses fewer of its NICs than there are.
+    """
+
+    name: str
+    limit: Limit
+    share: float
+    is_whole: bool = False
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A table of the log beside the fabric.
+
+    Parameters
+    ----------
+    table : ResultTable
+    collective : CollectiveKind
+    n_ranks : int
+    peak : TableRow
+        The row with the highest busbw.
+    topology : Topology
+        As NCCL uses it: with the NICs that it uses.
+    yardsticks : tuple of Yardstick
+        Ring, optimum and, where it applies, the in-network optimum; those of the whole fabric last.
+    place : BindingPlace
+        Where the limit that judges binds.
+    binding : Limit
+        That limit.
+    above : str
+        What is said of a figure above the optimum; "" for others.
+    is_low : bool
+        Less than a healthy system reaches.
+    """
+
+    table: ResultTable
+    collective: CollectiveKind
+    n_ranks: int
+    peak: TableRow
+    topology: Topology
+    yardsticks: tuple[Yardstick, ...]
+    place: BindingPlace
+    binding: Limit
+    above: str
+    is_low: bool
+
+    def yardstick(self, name: str) -> Yardstick | None:
+        """The yardstick of that name, of the NICs in use."""
+        return next((one for one in self.yardsticks if one.name == name and not one.is_whole), None)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a log and a fabric say together.
+
+    Parameters
+    ----------
+    log : Log
+    topology : Topology, optional
+        The whole fabric; None if it is not known.
+    imported : Imported, optional
+        What was recognised in the log's system tree, where the fabric comes from that.
+    assumed : tuple of str
+        What was taken for granted of a fabric that comes from the log.
+    judgements : tuple of Judgement
+    unjudged : tuple of (ResultTable, str)
+        Tables without a judgement, and why.
+    suspects : tuple of Suspect
+    used_nics, fabric_nics : int
+        Of a box; 0 if not known.
+    missing : str
+        Why there is no fabric, and which option gives it; "" if there is one or nothing to judge.
+    """
+
+    log: Log
+    topology: Topology | None
+    imported: Imported | None
+    assumed: tuple[str, ...]
+    judgements: tuple[Judgement, ...]
+    unjudged: tuple[tuple[ResultTable, str], ...]
+    suspects: tuple[Suspect, ...]
+    used_nics: int
+    fabric_nics: int
+    missing: str
+
+
+def diagnose(
+    log: str | Path | Log,
+    *,
+    topology: Topology | str | None = None,
+    collective: CollectiveKind | str | None = None,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    **keywords: Unpack[ImportKeywords],
+) -> Diagnosis:
+    """Hold a log of nccl-tests against its fabric, and say what makes it slow.
+
+    Parameters
+    ----------
+    log : str, Path or Log
+        Output of nccl-tests, with NCCL's own lines (``NCCL_DEBUG=INFO``) where there are any; at most
+        256 MiB.
+    topology : Topology or str, optional
+        The fabric, rank by rank as in the log. Default: made of the system tree in the log.
+    collective : CollectiveKind or str, optional
+        Where the log does not say.
+    time_limit_s : float, optional
+        Seconds for bounds; yardsticks that are not known by then are left out.
+    progress : callable, optional
+        progress(stage, done, total).
+    **keywords
+        What the log's system tree does not say: ``boxes``, ``network``, ``nic_bandwidth`` and others of
+        `treadle.topologies.readers.imported.ImportOptions`.
+
+    Raises
+    ------
+    FormatError
+        If the log cannot be read or is none, or the fabric has another number of ranks.
+
+    Examples
+    --------
+    >>> found = diagnose("nccl.log", topology="dgx_h100(1)")  # doctest: +SKIP
+    >>> found.judgements[0].yardstick("ring").share, found.suspects  # doctest: +SKIP
+    (0.82, ())
+    """
+    watch = Stopwatch(progress)
+    with watch.stage("log"):
+        read = log if isinstance(log, Log) else read_log(log)
+    kind = None if collective is None else resolve_kind(collective)
+    with watch.stage("fabric"):
+        fabric = _fabric(read, topology, keywords)
+    with watch.stage("bounds"):
+        limit = Watch(progress, seconds_left(time_limit_s))
+        return _Examination(read, fabric, kind, limit).diagnosis()
+
+
+def _fabric(log: Log, topology: Topology | str | None, keywords: ImportKeywords) -> LogFabric | Refusal:
+    if topology is not None:
+        return LogFabric(resolve_topology(topology))
+    return fabric_of_log(log, import_options(**keywords))
+
+
+class _Examination:
+    """Judges a log's tables one by one, then asks the catalogue of suspects."""
+
+    def __init__(
+        self, log: Log, fabric: LogFabric | Refusal, kind: CollectiveKind | None, watch: Watch
+    ) -> None:
+        self._log, self._fabric, self._kind, self._watch = log, fabric, kind, watch
+        self._topology = None if isinstance(fabric, Refusal) else fabric.topology
+        self._fabric_nics = self._used_nics = 0
+        self._cases: list[Case] = []
+
+    def diagnosis(self) -> Diagnosis:
+        """All of it."""
+        judgements: list[Judgement] = []
+        unjudged: list[tuple[ResultTable, str]] = []
+        for table in self._log.tables:
+            found = self._judged(table)
+            if isinstance(found, Judgement):
+                judgements.append(found)
+            else:
+                unjudged.append((table, str(found)))
+        if not self._cases:
+            only = self._log.tables[0] if self._log.tables else None
+            self._cases.append(self._case(only, self._hosts(only)))
+        case = next((one for one in self._cases if one.is_low), self._cases[0])
+        fabric = self._fabric
+        return Diagnosis(
+            log=self._log,
+            topology=self._topology,
+            imported=None if isinstance(fabric, Refusal) else fabric.imported,
+            assumed=() if isinstance(fabric, Refusal) else fabric.assumed,
+            judgements=tuple(judgements),
+            unjudged=tuple(unjudged),
+            suspects=suspects(case),
+            used_nics=self._used_nics,
+            fabric_nics=self._fabric_nics,
+            missing=str(fabric) if isinstance(fabric, Refusal) and self._log.tables else "",
+        )
+
+    def _hosts(self, table: ResultTable | None) -> list[str]:
+        """Host of each rank; empty if the log does not list all of them."""
+        ranks = self._log.ranks if table is None else table.ranks
+        whole = sorted(ranks) == list(range(len(ranks)))
+        return [ranks[rank].host for rank in range(len(ranks))] if whole else []
+
+    def _judged(self, table: ResultTable) -> Judgement | Refusal:
+        kind = self._kind or kind_of(table)
+        hosts = self._hosts(table)
+        n_ranks = (
+            len(hosts) or self._log.n_ranks or (0 if isinstance(kind, Refusal) else ranks_of(table, kind))
+        )
+        topology = self._topology
+        if isinstance(kind, Refusal):
+            return kind
+        if topology is None:
+            return Refusal("the fabric is not known")
+        n = len(topology.compute_nodes)
+        if n_ranks and n_ranks != n:
+            return Refusal(f"it has {n_ranks} ranks, the fabric {n}; give the fabric of these ranks")
+        if n < 2:
+            return Refusal("one rank exchanges nothing")
+        try:
+            return self._judge(table, kind, topology, hosts)
+        except InfeasibleError as error:
+            return Refusal(str(error))
+        except TimeLimitError:
+            return Refusal("the time limit was reached; allow more (--time-limit)")
+
+    def _judge(
+        self, table: ResultTable, kind: CollectiveKind, topology: Topology, hosts: Sequence[str]
+    ) -> Judgement:
+        of_rank = rank_boxes(topology, hosts)
+        boxes = find_boxes(topology, of_rank)
+        self._fabric_nics = least_nics(topology, boxes)
+        self._used_nics = used_nics(self._log) or self._fabric_nics
+        used = topology
+        if boxes.count > 1 and self._used_nics < self._fabric_nics:
+            used = with_nics(topology, boxes, self._used_nics)
+        peak = table.peak
+        try:
+            yardsticks = self._yardsticks(used, of_rank, table, kind, is_whole=False)
+        except InfeasibleError:  # with fewer NICs not all GPUs are reached: NCCL must use more
+            used = topology
+            yardsticks = self._yardsticks(used, of_rank, table, kind, is_whole=False)
+        if used is not topology:
+            yardsticks += self._yardsticks(topology, of_rank, table, kind, is_whole=True)
+        above = _above(yardsticks)
+        first = yardsticks[0]
+        boxes = find_boxes(used, of_rank)
+        place = place_of(used, boxes, first.limit)
+        is_low = _is_low(yardsticks, place)
+        pcie = pcie_limit(used, boxes, first.limit) if place is BindingPlace.PCIE else None
+        case = self._case(
+            table, hosts, topology=used, boxes=boxes, share=first.share, is_low=is_low, pcie=pcie
+        )
+        self._cases.append(case)
+        n = len(topology.compute_nodes)
+        return Judgement(table, kind, n, peak, used, yardsticks, place, first.limit, above, is_low)
+
+    def _yardsticks(
+        self,
+        topology: Topology,
+        of_rank: Sequence[int],
+        table: ResultTable,
+        kind: CollectiveKind,
+        *,
+        is_whole: bool,
+    ) -> tuple[Yardstick, ...]:
+        """Ring, optimum, and the in-network optimum where that applies."""
+        measured = Fraction(table.peak.busbw) * 10**9
+        boxes = find_boxes(topology, of_rank)
+        plain = without_sums(topology)
+        root = max(table.root or 0, 0) if kind.is_rooted else None
+        if root is not None and root >= len(topology.compute_nodes):
+            root = 0
+        found: list[tuple[str, Limit]] = []
+        if kind is not CollectiveKind.ALLTOALL:
+            found.append((RING, ring_limit(plain, boxes, watch=self._watch)))
+        found.append((OPTIMUM, optimum(plain, kind, root=root, watch=self._watch)))
+        is_above = measured > found[-1][1].busbw
+        if kind is CollectiveKind.ALLREDUCE:
+            capable = self._capable(topology, boxes, is_above=is_above)
+            if capable is not None:
+                found.append((IN_NETWORK, optimum(capable, kind, watch=self._watch)))
+        return tuple(Yardstick(name, limit, float(measured / limit.busbw), is_whole) for name, limit in found)
+
+    def _capable(self, topology: Topology, boxes: Boxes, *, is_above: bool) -> Topology | None:
+        """The fabric with switches that sum, if it or the log says so or nothing else explains a figure."""
+        if topology.multicast.any() or topology.aggregation.any():
+            return topology
+        log = self._log
+        nvls = "nvls" in log.remarks or any(one.nvls > 0 for one in log.channels)
+        sharp = "collnet" in log.remarks or log.transport("COLLNET") is not None
+        if not (nvls or sharp or is_above):
+            return None
+        return with_sums(topology, boxes, nvls=nvls or not sharp, sharp=sharp)
+
+    def _case(
+        self,
+        table: ResultTable | None,
+        hosts: Sequence[str],
+        *,
+        topology: Topology | None = None,
+        boxes: Boxes | None = None,
+        **facts: object,
+    ) -> Case:
+        log = self._log
+        n_hosts = len(set(hosts)) or log.n_nodes or len(log.hosts)
+        n_ranks = len(hosts) or log.n_ranks or 0
+        if boxes is not None and not hosts:
+            n_hosts, n_ranks = max(n_hosts, boxes.count), len(topology.compute_nodes) if topology else n_ranks
+        given = topology is not None and not (isinstance(self._fabric, Refusal) or self._fabric.imported)
+        return Case(
+            log=log,
+            table=table,
+            n_hosts=n_hosts,
+            gpus_per_host=n_ranks // n_hosts if n_hosts else 0,
+            fabric_nics=self._fabric_nics,
+            used_nics=used_nics(log) if self._fabric_nics else 0,
+            has_fast_links=shows_fast_links(log)
+            or (topology is not None and boxes is not None and has_fast_links(topology, boxes)),
+            is_one_switch=given
+            and topology is not None
+            and boxes is not None
+            and int((boxes.of_node < 0).sum()) == 1,
+            **facts,  # type: ignore[arg-type]
+        )
+
+
+def _above(yardsticks: Sequence[Yardstick]) -> str:
+    """What a figure above the optimum means."""
+    shares = {one.name: one.share for one in yardsticks if not one.is_whole}
+    if shares[OPTIMUM] <= 1:
+        return ""
+    if IN_NETWORK not in shares:
+        return "above the optimum: the real fabric is faster than the one that was given"
+    if shares[IN_NETWORK] > 1:
+        return "above the in-network optimum: the real fabric is faster than the one that was given"
+    return "above the optimum without in-network sums: switches do sum (NVLS, SHARP); judge by that model"
+
+
+def _is_low(yardsticks: Sequence[Yardstick], place: BindingPlace) -> bool:
+    """Whether no yardstick of the NICs in use says that a healthy system does no better."""
+    healthy = {
+        RING: HEALTHY_SHARES.get(place, HEALTHY_IN_BOX),
+        OPTIMUM: HEALTHY_ALLTOALL if yardsticks[0].name == OPTIMUM else 1.0,
+        IN_NETWORK: HEALTHY_IN_NETWORK,
+    }
+    return not any(one.share >= healthy[one.name] for one in yardsticks if not one.is_whole)
