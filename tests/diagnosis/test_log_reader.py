@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from places import ROOT
-from samples.nccl_logs import HEADING, curve, info, ranks, table
+from samples.logs.nccl_logs import HEADING, curve, info, ranks, table
 from treadle.diagnosis import log_lines
 from treadle.diagnosis.log import Log
 from treadle.diagnosis.log_reader import read_log

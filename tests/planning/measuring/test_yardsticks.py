@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from samples.gpu_boxes import GB, lone_gpus, nvswitch_boxes, v100_boxes
+from samples.logs.gpu_boxes import GB, lone_gpus, nvswitch_boxes, v100_boxes
 from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit, place_of
 from treadle.planning.measuring.yardsticks import (
     NETWORK,

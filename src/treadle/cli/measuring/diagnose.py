@@ -13,7 +13,7 @@ from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
 from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.status import USAGE, fail
 from treadle.diagnosis.log_figures import nvls_line
-from treadle.planning.measuring.diagnose import RING, Diagnosis, Judgement, Yardstick, diagnose
+from treadle.planning.measuring.diagnose import RING, Diagnosis, JudgedTable, Yardstick, diagnose
 from treadle.planning.measuring.diagnosis_summary import diagnosis_summary
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.readers.imported import LinkSpeeds
@@ -137,7 +137,7 @@ class _Report:
             for finding in (*found.imported.defaulted, *found.imported.warnings):
                 self._say("", f"note: {finding}")
 
-    def _judgement(self, found: Diagnosis, one: Judgement) -> None:
+    def _judgement(self, found: Diagnosis, one: JudgedTable) -> None:
         peak = one.peak
         self._output.line()
         self._say("collective", f"{one.collective}, {one.n_ranks} ranks")
@@ -159,7 +159,7 @@ class _Report:
             where += f", {format_bandwidth(limit.capacity)}: {describe_links(one.topology, limit.links)}"
         self._say("binds", where)
 
-    def _yardstick(self, one: Judgement, yardstick: Yardstick) -> None:
+    def _yardstick(self, one: JudgedTable, yardstick: Yardstick) -> None:
         is_part = any(other.is_whole for other in one.yardsticks)
         scope = "" if not is_part else ", all NICs" if yardstick.is_whole else ", NICs in use"
         what = {

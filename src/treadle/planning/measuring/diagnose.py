@@ -71,7 +71,7 @@ class Yardstick:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class JudgedTable:
     """A table of the log beside the fabric.
 
     Parameters
@@ -124,7 +124,7 @@ class Diagnosis:
         What was recognised in the log's system tree, where the fabric comes from that.
     assumed : tuple of str
         What was taken for granted of a fabric that comes from the log.
-    judgements : tuple of Judgement
+    judgements : tuple of JudgedTable
     unjudged : tuple of (ResultTable, str)
         Tables without a judgement, and why.
     suspects : tuple of Suspect
@@ -138,7 +138,7 @@ class Diagnosis:
     topology: Topology | None
     imported: Imported | None
     assumed: tuple[str, ...]
-    judgements: tuple[Judgement, ...]
+    judgements: tuple[JudgedTable, ...]
     unjudged: tuple[tuple[ResultTable, str], ...]
     suspects: tuple[Suspect, ...]
     used_nics: int
@@ -215,11 +215,11 @@ class _Examination:
 
     def diagnosis(self) -> Diagnosis:
         """All of it."""
-        judgements: list[Judgement] = []
+        judgements: list[JudgedTable] = []
         unjudged: list[tuple[ResultTable, str]] = []
         for table in self._log.tables:
             found = self._judged(table)
-            if isinstance(found, Judgement):
+            if isinstance(found, JudgedTable):
                 judgements.append(found)
             else:
                 unjudged.append((table, str(found)))
@@ -247,7 +247,7 @@ class _Examination:
         whole = sorted(ranks) == list(range(len(ranks)))
         return [ranks[rank].host for rank in range(len(ranks))] if whole else []
 
-    def _judged(self, table: ResultTable) -> Judgement | Refusal:
+    def _judged(self, table: ResultTable) -> JudgedTable | Refusal:
         kind = self._kind or kind_of(table)
         hosts = self._hosts(table)
         n_ranks = (
@@ -272,7 +272,7 @@ class _Examination:
 
     def _judge(
         self, table: ResultTable, kind: CollectiveKind, topology: Topology, hosts: Sequence[str]
-    ) -> Judgement:
+    ) -> JudgedTable:
         of_rank = rank_boxes(topology, hosts)
         boxes = find_boxes(topology, of_rank)
         self._fabric_nics = least_nics(topology, boxes)
@@ -299,7 +299,7 @@ class _Examination:
         )
         self._cases.append(case)
         n = len(topology.compute_nodes)
-        return Judgement(table, kind, n, peak, used, yardsticks, place, first.limit, above, is_low)
+        return JudgedTable(table, kind, n, peak, used, yardsticks, place, first.limit, above, is_low)
 
     def _yardsticks(
         self,

@@ -10,7 +10,7 @@ from treadle.planning.summary import exact_text
 
 if TYPE_CHECKING:
     from treadle.diagnosis.suspect import Suspect
-    from treadle.planning.measuring.diagnose import Diagnosis, Judgement, Yardstick
+    from treadle.planning.measuring.diagnose import Diagnosis, JudgedTable, Yardstick
     from treadle.topologies.topology import Topology
 
 MOST_LINKS = 64
@@ -62,7 +62,7 @@ def _suspect(found: Suspect) -> Mapping[str, object]:
     }
 
 
-def _judgement(found: Judgement) -> Mapping[str, object]:
+def _judgement(found: JudgedTable) -> Mapping[str, object]:
     peak = found.peak
     return {
         "line": found.table.rows[0].line.number,

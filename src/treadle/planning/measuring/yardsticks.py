@@ -18,9 +18,8 @@ from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import InfeasibleError
 from treadle.planning.problem import Problem
 from treadle.planning.solving.bounds import Bound, find_bound
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.trees.allreduce_witness import LengthWitness
-from treadle.schedules.trees.forest_cost import busbw_factor
 from treadle.schedules.witness import CutWitness
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.trees.forest_cost import busbw_factor
+from treadle.schedules.collective import CollectiveKind, busbw_factor
 
 PROGRAMS = {
     CollectiveKind.ALLREDUCE: ("all_reduce_perf", "sum", -1),
