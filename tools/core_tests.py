@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _FILES = (
-    "simulation/test_in_network",
+    "program/test_in_network",
     "simulation/test_simulate_messages",
     "synthesis/alltoall/rate/test_alltoall_exact_random",
     "synthesis/alltoall/rate/test_alltoall_rate",
@@ -31,7 +31,7 @@ _FILES = (
     "synthesis/trees/test_forestcoll_exact",
     "synthesis/trees/test_tree_units",
     "synthesis/trees/tight_cuts/test_plane_shares",
-    "synthesis/trees/tight_cuts/test_relay_planes",
+    "synthesis/trees/tight_cuts/test_even_planes",
     "synthesis/trees/tight_cuts/test_relayed_stars",
 )
 _OF_A_FILE = {
