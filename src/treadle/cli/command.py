@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from typer import BadParameter, TyperException
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperOption
 
+from treadle.cli.fabric_arguments import FabricCommand
 from treadle.cli.usage import refuse_swapped
 
 
-class Command(TyperCommand):
+class Command(FabricCommand):
     """A command that takes none of its options for a value: ``-o --json`` would write a file ``--json``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

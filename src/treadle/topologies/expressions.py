@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from treadle.errors import FormatError
 from treadle.spelling import did_you_mean, spelt_alike
-from treadle.topologies.readers.imported import ImportOptions, spelt
+from treadle.topologies.readers.imported import Imported, ImportOptions, spelt
 from treadle.topologies.readers.reader import read_topology
 from treadle.topologies.registry import call_signature, catalogue
 from treadle.topologies.topology import Topology
@@ -71,15 +71,20 @@ def parse(text: str, *, format: str | None = None, options: ImportOptions | None
     >>> parse("dgx-a100:2")
     <Topology dgx_a100(2): 16 compute, 20 switches, 96 links>
     """
+    return parse_imported(text, format=format, options=options).topology
+
+
+def parse_imported(text: str, *, format: str | None = None, options: ImportOptions | None = None) -> Imported:
+    """The fabric that `text` names, as `parse` takes it, and what its file says and does not say."""
     if format is not None:
-        return read_topology(text, format=format, options=options).topology
+        return read_topology(text, format=format, options=options)
     expression = _as_expression(text)
     if expression is not None:
         if options is not None and options.given():
             raise FormatError(f"{spelt(options.given()[0])} is for files; {text[:80]!r} is of the catalogue")
         if len(expression) > MAX_TEXT:
             raise FormatError(f"expression of {len(expression)} characters; at most {MAX_TEXT} are read")
-        return _Evaluation(expression).run()
+        return Imported(_Evaluation(expression).run(), "catalogue")
     if not text.strip():
         raise FormatError("topology: expected a catalogue expression or a file, found nothing")
     if not _exists(text):
@@ -88,7 +93,7 @@ def parse(text: str, *, format: str | None = None, options: ImportOptions | None
             f"topology {shown!r}: neither a file nor a catalogue name{_hint(text.partition(':')[0])} "
             f"('treadle topology list' shows the catalogue)"
         )
-    return read_topology(text, options=options).topology
+    return read_topology(text, options=options)
 
 
 def _exists(path: str) -> bool:

@@ -13,8 +13,10 @@ import typer
 from treadle.atomic import write_bytes
 from treadle.cli.command import Command
 from treadle.cli.designing.fabric_text import fact_lines
+from treadle.cli.designing.imported import import_command
 from treadle.cli.output import JsonOption, Output, QuietOption, UnitOption
 from treadle.cli.quantities import Rates
+from treadle.cli.solving.problem_arguments import TopologyArgument
 from treadle.cli.status import put
 from treadle.planning import FactLimits, describe_fabric, fabric_summary
 from treadle.topologies import (
@@ -24,7 +26,6 @@ from treadle.topologies import (
     dump_topology,
     is_symmetric,
     non_eulerian_nodes,
-    parse,
     topology_hash,
     unreachable_pair,
 )
@@ -34,12 +35,7 @@ _LINK_KEYWORDS = re.compile(r'(, )?(\*, )?bandwidth="1B/s", latency="0ns"\)$')
 
 app = typer.Typer(help="The catalogue of fabrics; one fabric in detail; its JSON.", no_args_is_help=True)
 
-TopologyArgument = Annotated[
-    str, typer.Argument(metavar="TOPOLOGY", help="A catalogue expression such as dgx_a100:2, or a file.")
-]
-FormatOption = Annotated[
-    str | None, typer.Option("--format", help="Format of a file, where its content does not tell it.")
-]
+app.command("import", cls=Command)(import_command)
 
 
 @app.command("list", cls=Command)
@@ -85,7 +81,6 @@ def _matches(entry: CatalogueEntry, text: str) -> bool:
 @app.command("show", cls=Command)
 def show_command(
     topology: TopologyArgument,
-    file_format: FormatOption = None,
     full: Annotated[bool, typer.Option("--full", help="Find out everything, however long it takes.")] = False,
     unit: UnitOption = None,
     json: JsonOption = False,
@@ -93,8 +88,7 @@ def show_command(
 ) -> int:
     """Show a fabric: nodes, links, balance; of a direct-connect one distances, bounds and symmetries."""
     output = Output(json, quiet, Rates(unit or ""))
-    fabric = parse(topology, format=file_format)
-    values = _summary(fabric)
+    fabric, values = topology, _summary(topology)
     output.line(f"{fabric.name}: {values['ranks']} compute nodes, {values['switches']} switches")
     links = Counter(int(bandwidth) for bandwidth in fabric.bandwidths)
     kinds = ", ".join(f"{count} of {output.rates.link(rate)}" for rate, count in sorted(links.items())[:8])
@@ -116,10 +110,9 @@ def show_command(
 def export_command(
     topology: TopologyArgument,
     path: Annotated[Path | None, typer.Option("-o", "--output", help="File; default stdout.")] = None,
-    file_format: FormatOption = None,
 ) -> int:
     """Write a fabric as Treadle's JSON."""
-    text = dump_topology(parse(topology, format=file_format))
+    text = dump_topology(topology)
     if path is None:
         put(text)
     else:

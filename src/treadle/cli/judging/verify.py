@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
+from treadle.cli.fabric_arguments import topology_text
 from treadle.cli.memory_fence import memory_fence
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption
 from treadle.cli.plan_file import MaxMemoryOption, granted_bytes, refuse_what_is_no_plan
@@ -28,6 +29,7 @@ from treadle.planning.summary import verify_summary
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
+from treadle.topologies.topology import Topology
 from treadle.units import format_size
 from treadle.verification.violations import Report
 from treadle.watch import Watch
@@ -40,8 +42,12 @@ FileArgument = Annotated[
 def command(
     plan: FileArgument,
     topology: Annotated[
-        str | None,
-        typer.Option(help="The fabric that you trust; default the one inside the plan.", metavar="TOPOLOGY"),
+        Topology | None,
+        typer.Option(
+            help="The fabric that you trust; default the one inside the plan.",
+            metavar="TOPOLOGY",
+            parser=topology_text,
+        ),
     ] = None,
     profile: Annotated[
         Profile | None, typer.Option(help="MSCCL XML: whose limits hold; default the first that fits.")
@@ -78,7 +84,7 @@ def command(
     if result.is_embedded:
         output.line(f"assumed     the fabric inside the plan, {result.topology_hash[:16]}; see --topology")
     else:
-        output.line(f"against     {topology}, {result.topology_hash[:16]}")
+        output.line(f"against     {result.topology.name}, {result.topology_hash[:16]}")
     if result.n_absent:
         absent = counted(result.n_absent, "compute node")
         output.line(

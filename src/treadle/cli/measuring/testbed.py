@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from treadle.cli.fabric_arguments import topology_text
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
 from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.status import FAILED
@@ -22,8 +23,12 @@ from treadle.watch import Watch
 
 def command(
     topology: Annotated[
-        str | None,
-        typer.Argument(metavar="TOPOLOGY", help="A direct-connect fabric: a catalogue expression or a file."),
+        Topology | None,
+        typer.Argument(
+            metavar="TOPOLOGY",
+            help="A direct-connect fabric: a catalogue expression or a file.",
+            parser=topology_text,
+        ),
     ] = None,
     plan: Annotated[
         list[Path] | None, typer.Option("--plan", help="Run this plan; may be given several times.")
@@ -84,9 +89,9 @@ def command(
     return FAILED if result.wrong else 0
 
 
-def _fabric(expression: str | None, planned: list[Topology]) -> Topology:
-    if expression is not None:
-        return pose(expression, CollectiveKind.ALLGATHER).topology
+def _fabric(typed: Topology | None, planned: list[Topology]) -> Topology:
+    if typed is not None:
+        return pose(typed, CollectiveKind.ALLGATHER).topology
     if not planned:
         raise FormatError("expected a TOPOLOGY, --plan or --clean")
     return planned[0]

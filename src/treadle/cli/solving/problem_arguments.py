@@ -7,12 +7,21 @@ from typing import Annotated
 
 import typer
 
+from treadle.cli.fabric_arguments import FormatOption as FormatOption
+from treadle.cli.fabric_arguments import topology_text
 from treadle.cli.quantities import parse_integers
 from treadle.planning.problem import ProblemOptions
+from treadle.topologies.topology import Topology
 
 TopologyArgument = Annotated[
-    str, typer.Argument(metavar="TOPOLOGY", help="A catalogue expression such as dgx_a100:2, or a file.")
+    Topology,
+    typer.Argument(
+        metavar="TOPOLOGY",
+        help="A catalogue expression such as dgx_a100:2, or a file, NCCL's and others' too.",
+        parser=topology_text,
+    ),
 ]
+"""`cli.fabric_arguments.FabricCommand` reads it."""
 CollectiveArgument = Annotated[
     str,
     typer.Argument(
@@ -39,9 +48,6 @@ TrimOption = Annotated[
 DemandsOption = Annotated[
     Path | None,
     typer.Option(help="What each rank has for each in an all-to-all: a CSV or JSON matrix.", metavar="FILE"),
-]
-FormatOption = Annotated[
-    str | None, typer.Option("--format", help="Format of a file, where its content does not tell it.")
 ]
 
 

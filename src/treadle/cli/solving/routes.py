@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-from zipfile import is_zipfile
+from typing import Annotated, Any
 
 import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
+from treadle.cli.fabric_arguments import topology_text
 from treadle.cli.output import (
     JsonOption,
     Output,
@@ -33,14 +33,18 @@ from treadle.cli.solving.problem_arguments import (
 from treadle.cli.solving.report import print_problem, print_routes, print_seconds, print_verification
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
+from treadle.topologies.topology import Topology
 from treadle.watch import Watch
 
 SourceArgument = Annotated[
-    str,
+    Any,
     typer.Argument(
-        metavar="TOPOLOGY", help="A catalogue expression or file; or a plan with routes, to write these."
+        metavar="TOPOLOGY",
+        help="A catalogue expression or file; or a plan with routes, to write these.",
+        parser=topology_text,
     ),
 ]
+"""A `Topology`, or the path of a plan."""
 
 
 def command(
@@ -73,7 +77,7 @@ def command(
     form = None if output_path is None else _format(output_path)
     try:
         with ProgressLine(quiet=quiet or json) as progress:
-            if _is_plan(topology):
+            if not isinstance(topology, Topology):
                 given = (layers, max_routes, chunks, ranks, demands, file_format, time_limit)
                 if forward or any(option is not None for option in given):
                     raise FormatError(
@@ -112,14 +116,6 @@ def command(
         print_seconds(output, result.seconds)
     output.result(values)
     return late("these are quick routes in place of the wanted ones") if result.is_late else 0
-
-
-def _is_plan(text: str) -> bool:
-    """Whether it names a zip, as plans are; fabrics are text."""
-    try:
-        return Path(text).is_file() and is_zipfile(text)
-    except (OSError, ValueError):
-        return False
 
 
 def _print(output: Output, result: planning.RoutesResult) -> None:

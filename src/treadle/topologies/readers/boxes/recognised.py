@@ -26,12 +26,12 @@ def recognise(
     network : str, optional
         What joins them.
     """
-    found = {"GPUs": f"{len(box.gpus)}: {_counted(map(_kind, box.gpus))}"}
+    found = {"GPUs": _counted(map(_kind, box.gpus))}
     if box.links:
         found["links"] = f"{box.link_word}: {_links(box)}"
     found["switches"] = _switches(box)
     found["rank order"] = _rank_order(box.gpus)
-    found["NICs"] = f"{len(box.nics)}: {_counted(_nic_speeds(box))}" if box.nics else "none"
+    found["NICs"] = _counted(_nic_speeds(box)) or "none"
     if boxes > 1:
         names = [box.nics[nic].name for nic in speeds]
         found["used NICs"] = f"{len(names)}: {_numbered(names, 'nic')}"

@@ -114,7 +114,7 @@ def wire(source: SourceText, gpus: Sequence[Gpu], counts: LinkCounts, options: I
     _check_all_joined(source, gpus, links, word, options)
     amounts = sorted({kind.speed(speeds) for kind in kinds})
     shown = ", ".join(format_link_bandwidth(amount) for amount in amounts)
-    told = Finding(f"a {word} link of these GPUs carries {shown} each way ({speeds})")
+    told = Finding(f"each {word} link carries {shown} each way ({speeds})")
     return Wired(tuple(links), word, (told,), tuple(_uneven(gpus, counts, word)))
 
 

@@ -1,0 +1,194 @@
+"""The fabric that a command is about: an expression or a file of anyone's, with what the file does not say.
+
+Every command with a parameter `topology` takes the options below, hidden in its help but for one line, and
+its function gets a `Topology` in the place of the text. Libraries are loaded when a command runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+from zipfile import is_zipfile
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+from treadle.errors import FormatError
+
+if TYPE_CHECKING:
+    from treadle.topologies.readers.imported import Imported, ImportKeywords
+
+FormatOption = Annotated[
+    str | None, typer.Option("--format", help="Format of a file, where its content does not tell it.")
+]
+BoxesOption = Annotated[
+    int | None, typer.Option("--boxes", min=1, help="How many such boxes there are; default 1.", metavar="N")
+]
+NetworkOption = Annotated[
+    str | None,
+    typer.Option(
+        "--network",
+        help="What joins boxes: one-switch; rail (NIC k of every box to switch k); rails:K (to switch k mod "
+        "K); leaf-spine:L,S[,over] (boxes in order below L leaves, S spines, over:1 oversubscribed).",
+        metavar="SHAPE",
+    ),
+]
+NicBandwidthOption = Annotated[
+    str | None,
+    typer.Option("--nic-bandwidth", help="Of each NIC, in each direction, as 50GB/s.", metavar="RATE"),
+]
+GpuOption = Annotated[
+    str | None,
+    typer.Option("--gpu", help="Model of the GPUs, as h100; pcie: one without links.", metavar="MODEL"),
+]
+LinksOption = Annotated[
+    str | None,
+    typer.Option("--links", help="Speeds: nominal (default), or those of the library.", metavar="WHICH"),
+]
+PcieOption = Annotated[
+    str | None,
+    typer.Option(
+        "--pcie", help="near (default): GPU, lowest shared switch, NIC; full: the whole tree.", metavar="PART"
+    ),
+]
+NicsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--nics",
+        help="The NICs that are used: names with commas between, or all; default: those that share a switch "
+        "with a GPU.",
+        metavar="NAMES",
+    ),
+]
+BandwidthOption = Annotated[
+    str | None, typer.Option("--bandwidth", help="Of links for which the file has none.", metavar="RATE")
+]
+OversubscriptionOption = Annotated[
+    str | None, typer.Option("--oversubscription", help="Of a tree of switches, as 8:1.", metavar="R:1")
+]
+ChunkSizeOption = Annotated[
+    str | None, typer.Option("--chunk-size", help="Of which a file has the costs, as 1MB.", metavar="SIZE")
+]
+
+_OPTIONS_OF_FILES = (
+    "Files of other tools: --boxes, --network, --gpu and the other options of treadle topology import hold "
+    "here too."
+)
+_QUANTITIES = {"nic_bandwidth": "parse_bandwidth", "bandwidth": "parse_bandwidth", "chunk_size": "parse_size"}
+"""Options that are typed with a unit, and what reads them."""
+
+
+def import_options_stub(
+    file_format: FormatOption = None,
+    boxes: BoxesOption = None,
+    network: NetworkOption = None,
+    nic_bandwidth: NicBandwidthOption = None,
+    gpu: GpuOption = None,
+    links: LinksOption = None,
+    pcie: PcieOption = None,
+    nics: NicsOption = None,
+    bandwidth: BandwidthOption = None,
+    oversubscription: OversubscriptionOption = None,
+    chunk_size: ChunkSizeOption = None,
+) -> None:
+    """Stands for the options of an import; their names are those of `ImportOptions`."""
+
+
+@cache
+def _import_parameters() -> tuple[Any, ...]:
+    app = typer.Typer(add_completion=False)
+    app.command("import")(import_options_stub)
+    found = tuple(one for one in get_command(app).params if one.name != "help")
+    for one in found:
+        one.hidden = True  # type: ignore[attr-defined]
+    return found
+
+
+def import_keywords(typed: Mapping[str, Any]) -> ImportKeywords:
+    """Options as `treadle.planning.import_topology` takes them; FormatError for a quantity without unit."""
+    from treadle import units
+
+    found: dict[str, Any] = {}
+    for name, value in typed.items():
+        if value is not None and name in _QUANTITIES:
+            try:
+                value = getattr(units, _QUANTITIES[name])(value)
+            except FormatError as error:
+                raise FormatError(f"--{name.replace('_', '-')}: {error}") from None
+        found[name] = value
+    return found  # type: ignore[return-value]
+
+
+def topology_text(text: str) -> Any:
+    """What stands on the command line for a `Topology`, until `FabricCommand` puts that in its place."""
+    return text
+
+
+class FabricCommand(TyperCommand):
+    """A command whose parameter `topology`, if it has one, is read with the options of an import."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self._added: list[str] = []
+        if any(one.name == "topology" for one in self.params):
+            taken = {option for one in self.params for option in one.opts}
+            for one in _import_parameters():
+                if not taken & set(one.opts):
+                    self.params.append(one)
+                    self._added.append(one.name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Put the fabric in the place of its text, and run the command."""
+        typed = {name: ctx.params.pop(name) for name in self._added if name in ctx.params}
+        text = ctx.params.get("topology")
+        if isinstance(text, str) and not _is_plan(text):
+            file_format = typed.pop("file_format", ctx.params.get("file_format"))
+            found = read_fabric(text, file_format, typed)
+            if not ctx.params.get("quiet"):
+                tell_warnings(found)
+            ctx.params["topology"] = found.topology
+        else:
+            _refuse(typed, text)
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Options, and one line about those of an import."""
+        super().format_options(ctx, formatter)
+        if self._added:
+            formatter.write_paragraph()
+            formatter.write_text(_OPTIONS_OF_FILES)
+
+
+def read_fabric(text: str, file_format: str | None, typed: Mapping[str, Any]) -> Imported:
+    """The fabric of an expression or a file, and what was recognised."""
+    from treadle.planning import import_options
+    from treadle.topologies.expressions import parse_imported
+
+    return parse_imported(text, format=file_format, options=import_options(**import_keywords(typed)))
+
+
+def tell_warnings(found: Imported) -> None:
+    """What an import doubts, a line each on stderr."""
+    from treadle.cli.output import warn
+
+    for warning in found.warnings:
+        warn(f"warning: {warning}")
+
+
+def _is_plan(text: str) -> bool:
+    """Whether it names a zip, as plans are; fabrics are text."""
+    try:
+        return is_zipfile(text)
+    except (OSError, ValueError):  # a null byte, a name of endless length
+        return False
+
+
+def _refuse(typed: Mapping[str, Any], text: str | None) -> None:
+    """FormatError if an option is about a fabric and none is read."""
+    for name, value in typed.items():
+        if value is not None:
+            option = "--format" if name == "file_format" else f"--{name.replace('_', '-')}"
+            where = "no fabric is named" if text is None else f"{text} is a plan, which has its own"
+            raise FormatError(f"{option} is about a file with a fabric, and {where}")

@@ -1,0 +1,169 @@
+"""Files of other tools wherever a fabric is meant: the options of an import, its warnings, its refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from samples.box_files import nccl_xml
+from treadle.cli.application import SUMMARIES, load_command
+from treadle.cli.main import main
+from treadle.topologies import dgx_a100, load_topology
+from treadle.topologies.readers.imported import ImportOptions
+
+OPTIONS = {f"--{name.replace('_', '-')}" for name in ImportOptions.__dataclass_fields__} | {"--format"}
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> str:
+    """Four A100, NVSwitches, a NIC each, and one that is far."""
+    path = tmp_path / "four.xml"
+    path.write_text(nccl_xml(far_nics=1))
+    return str(path)
+
+
+def commands() -> dict[str, object]:
+    """All commands by name, those of groups too."""
+    found = {}
+    for name in SUMMARIES:
+        command = load_command(name)
+        inner = getattr(command, "commands", {})
+        found |= {f"{name} {one}": inner[one] for one in inner} or {name: command}
+    return found
+
+
+def test_every_command_with_a_topology_takes_all_options_of_an_import() -> None:
+    taking = {}
+    for name, command in commands().items():
+        parameters = command.params  # type: ignore[attr-defined]
+        if any(one.name == "topology" for one in parameters):
+            taking[name] = {option for one in parameters for option in one.opts}
+    wanted = {
+        "solve",
+        "bound",
+        "compare",
+        "pareto",
+        "routes",
+        "verify",
+        "testbed",
+        "topology show",
+        "topology export",
+    }
+    assert wanted <= set(taking)
+    assert not {name: missing for name, options in taking.items() if (missing := OPTIONS - options)}
+
+
+def test_only_import_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topology", "import", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(option in shown for option in OPTIONS)
+    assert main(["bound", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "Files of other tools: --boxes, --network, --gpu" in shown
+    assert "--oversubscription" not in shown
+
+
+def test_warnings_are_lines_on_stderr(box: str, capsys: pytest.CaptureFixture[str]) -> None:
+    two = ["--boxes", "2", "--network", "rail"]
+    assert main(["bound", box, "allgather", *two, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["optimal_algbw_exact"] == "200000000000/1"
+    assert (
+        err
+        == "treadle: warning: eth0: shares no PCIe switch with a GPU and is left out; --nics all takes it\n"
+    )
+    assert main(["bound", box, "allgather", *two, "-q"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_import_shows_and_writes_what_it_found(
+    box: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "fabric.json"
+    command = ["topology", "import", box, "--boxes", "2", "--network", "rail", "-o", str(target)]
+    assert main(command) == 0
+    text, err = capsys.readouterr()
+    assert err == ""
+    for said in (
+        "read as nccl-xml",
+        "4 x sm 80",
+        "NVLink: 4 x GPU to switch 12 of 25 GB/s",
+        "2 NVSwitches, as one",
+        "by the file's ranks: gpu0 = 0000:40:00.0",
+        "4 x 25 GB/s, 1.25 GB/s",
+        "4: nic0 = mlx5_0",
+        "gpu0+gpu1: mlx5_0, mlx5_1; gpu2+gpu3: mlx5_2, mlx5_3",
+        "warning     eth0: shares no PCIe switch",
+    ):
+        assert said in text
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert all(line in text for line in found["recognised"].values())
+    assert [one["place"] for one in found["warnings"]] == ["eth0"]
+    assert (found["format"], found["ranks"], found["output"]) == ("nccl-xml", 8, str(target))
+    assert load_topology(target).node_names[:4] == tuple(f"box0.gpu{i}" for i in range(4))
+
+
+def test_a_plan_is_verified_on_the_file_that_it_was_made_from(
+    box: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "four.plan")
+    two = ["--boxes", "2", "--network", "rails:2"]
+    assert main(["solve", box, "allgather", *two, "-o", plan, "-q"]) == 0
+    assert main(["verify", plan, "--topology", box, *two]) == 0
+    out = capsys.readouterr().out
+    assert "against     four, 2 boxes, rails:2, " in out
+    assert "verified    yes" in out
+    assert main(["verify", plan, "--topology", box, *two, "--links", "library"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["bound", "BOX", "allgather", "--boxes", "2"], "say by --network what joins 2: one-switch, rail"),
+        (["bound", "BOX", "allgather", "--network", "rail"], "say by --boxes how many there are"),
+        (
+            ["bound", "BOX", "allgather", "--boxes", "2", "--network", "star"],
+            "--network 'star': expected one-sw",
+        ),
+        (
+            ["bound", "BOX", "allgather", "--nic-bandwidth", "50"],
+            "--nic-bandwidth: bandwidth '50' has no unit",
+        ),
+        (["bound", "BOX", "allgather", "--gpu", "z9"], "--gpu 'z9' is not known; expected one of p100, v100"),
+        (
+            ["bound", "BOX", "allgather", "--gpu", "h100"],
+            "--gpu h100: GPU 0000:40:00.0 is of another kind, sm 80",
+        ),
+        (
+            ["bound", "BOX", "allgather", "--nics", "mlx5_9"],
+            "--nics: no NIC is called 'mlx5_9'; there are mlx5_0",
+        ),
+        (["bound", "BOX", "allgather", "--chunk-size", "1MB"], "--chunk-size means nothing to nccl-xml"),
+        (
+            ["bound", "ring:4", "allgather", "--boxes", "2"],
+            "--boxes is for files; 'ring:4' is of the catalogue",
+        ),
+        (
+            ["testbed", "--plan", "none.plan", "--gpu", "h100"],
+            "--gpu is about a file with a fabric, and no fabric is",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(
+    box: str, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([box if word == "BOX" else word for word in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_box_of_eight_is_the_catalogues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, target = tmp_path / "eight.xml", tmp_path / "out.json"
+    path.write_text(nccl_xml(gpus=8))
+    assert main(["topology", "export", str(path), "-o", str(target)]) == 0
+    assert load_topology(target) == dgx_a100(1)
