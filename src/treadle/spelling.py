@@ -8,6 +8,8 @@ _LONGEST = 40
 """Characters of a name that are compared and shown; nothing known is longer."""
 _PART = 3
 """Letters from which on a part of a name stands for it: ``a100`` for ``dgx_a100``."""
+_MARGIN = 0.05
+"""Less alike than the likest by more than this is not what was meant."""
 
 
 def folded(name: str) -> str:
@@ -39,13 +41,15 @@ def spelt_alike(name: str, known: Iterable[str]) -> str | None:
 
 def close_names(name: str, known: Iterable[str], *, most: int = 2) -> list[str]:
     """Known names that are like this one, the likest first: a few letters differ, or it is a part of them."""
-    from difflib import get_close_matches  # here, because most names are right
+    from difflib import SequenceMatcher, get_close_matches  # here, because most names are right
 
     wanted = folded(name[:_LONGEST])
     names = {folded(one): one for one in reversed(list(known))}
     parts = sorted((one for one in names if wanted in one), key=len) if len(wanted) >= _PART else []
     close = get_close_matches(wanted, names, n=most)
-    return [names[one] for one in dict.fromkeys([*close[:1], *parts, *close])][:most]
+    shares = {one: SequenceMatcher(None, one, wanted).ratio() for one in close}
+    as_close = [one for one in close if shares[one] >= shares[close[0]] - _MARGIN]
+    return [names[one] for one in dict.fromkeys([*close[:1], *parts, *as_close])][:most]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
@@ -13,6 +14,7 @@ from typer.main import get_command
 
 import treadle
 from treadle.cli.command import Command
+from treadle.cli.completion import VARIABLE, complete, set_up
 from treadle.cli.status import (
     EXIT_STATUS,
     INFEASIBLE,
@@ -43,8 +45,14 @@ def _common(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    install: Annotated[
+        bool, typer.Option("--install-completion", help="Let the shell complete; a shell's name may follow.")
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--show-completion", help="Print the script that lets a shell complete.")
+    ] = False,
 ) -> None:
-    del version
+    del version, install, show  # answered before options are read: a word may follow
 
 
 SUMMARIES = {
@@ -67,6 +75,7 @@ SUMMARIES = {
     "plan's.",
     "design": "Find the best topologies for N nodes of degree D, and their schedules.",
     "topology": "The catalogue of fabrics; one fabric in detail; its JSON.",
+    "config": "Show what treadle.toml and the environment set, and where each value comes from.",
 }
 """First lines of the commands' own descriptions."""
 
@@ -75,6 +84,7 @@ _ROOMS = {
     "judging": ("verify", "lower"),
     "designing": ("design", "topology"),
     "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate"),
+    "settings": ("config",),
 }
 _ROOM = {command: room for room, commands in _ROOMS.items() for command in commands}
 """Folder in which a command has a module of its name."""
@@ -117,7 +127,10 @@ def load_command(name: str) -> Any:
         app.add_typer(module.app, name=name)
     else:
         app.command(name, cls=Command)(module.command)
-    return cast(TyperGroup, get_command(app)).commands[name]
+    found = cast(TyperGroup, get_command(app)).commands[name]
+    if isinstance(found, Command) and hasattr(module, "help_sections"):
+        found.sections = module.help_sections
+    return found
 
 
 @cache
@@ -133,7 +146,12 @@ def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status; see `treadle.cli.main.main`."""
     status = 0
     try:
-        status = _run(arguments)
+        if VARIABLE in os.environ:
+            status = complete(os.environ, SUMMARIES, load_command)
+        elif (answer := set_up(arguments, os.environ)) is not None:
+            status = answer
+        else:
+            status = _run(arguments)
         flush()  # here, where it still has an answer that it cannot be written
     except UnprintableError as error:
         return unprintable(error, status)
@@ -154,13 +172,13 @@ def _run(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         return _usage(error)
     except InfeasibleError as error:
-        return fail(str(error), INFEASIBLE)
+        return fail(_said(error), INFEASIBLE)
     except MissingDependencyError as error:
-        return fail(str(error), MISSING)
+        return fail(_said(error), MISSING)
     except MemoryLimitError as error:
-        return fail(str(error), OUT_OF_MEMORY)
+        return fail(_said(error), OUT_OF_MEMORY)
     except TreadleError as error:
-        return fail(str(error), USAGE)
+        return fail(_said(error), USAGE)
     except SystemExit:  # typer's answer to a broken pipe
         return UNREAD
     except OSError as error:
@@ -169,6 +187,12 @@ def _run(arguments: Sequence[str]) -> int:
         return fail(f"{place}{error.strerror or error}", USAGE)
     except MemoryError:
         return fail("out of memory; use a smaller fabric, size or number of trees", OUT_OF_MEMORY)
+
+
+def _said(error: TreadleError) -> str:
+    """An error's message, and what is noted beside it."""
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return f"{error}{notes}"
 
 
 def _usage(error: Any) -> int:

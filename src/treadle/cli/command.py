@@ -2,40 +2,112 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typer import BadParameter, TyperException
-from typer.core import TyperOption
+from typer.core import TyperArgument, TyperOption
 
-from treadle.cli.fabric_arguments import FabricCommand
-from treadle.cli.usage import refuse_swapped
+from treadle.cli.fabric_arguments import OPTIONS_OF_FILES, FabricCommand
+from treadle.cli.terminal_table import wrapped
+from treadle.cli.usage import is_fabric, refuse_swapped
+from treadle.errors import TreadleError
+
+if TYPE_CHECKING:
+    from treadle.cli.settings.configuration import ChosenSetting
+
+Section = tuple[str, Sequence[tuple[str, str]]]
+"""Of a command's help: a title, and names with what they are."""
+_CHOSEN = "treadle.settings"
+_NAME_WIDTH = 24
+_PLAIN_TYPES = {"<str>": "TEXT", "<path>": "FILE", "<int>": "N", "<int range>": "N", "<float>": "X"}
+"""What stands for a value whose option names none."""
 
 
 class Command(FabricCommand):
-    """A command that takes none of its options for a value: ``-o --json`` would write a file ``--json``."""
+    """A command whose mistakes are told in words, and which settings fill in.
+
+    None of its options is taken for a value: ``-o --json`` would write a file ``--json``.
+    """
+
+    sections: Callable[[], Sequence[Section]] | None = None
+    """Makes what its help has below the options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments into `ctx`; what is left over."""
-        if ctx.resilient_parsing:  # half a line, to be completed
-            return super().parse_args(ctx, args)
+        # loaded here and below: the program's own help and version do without
+        from treadle.cli.settings.configuration import chosen_settings
+
         words: dict[str, Any] = {}
         try:
-            # as typed: ./--json is not --json yet
-            words, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+            words = self._words(ctx, args)
+            if not words.get("help"):
+                chosen = chosen_settings()
+                ctx.meta[_CHOSEN] = chosen
+                if "fabric" in chosen and self._lacks_fabric(ctx, words):
+                    args = [chosen["fabric"].value, *args]
+                    ctx.meta["treadle.fabric"] = chosen["fabric"]
+                    words = self._words(ctx, args)
+                ctx.default_map = self._defaults(ctx, words, chosen)
             first = words.get("topology") or words.get("plan")
             refuse_swapped(ctx.command_path, first, words.get("collective"))
             rest = super().parse_args(ctx, args)
         except TyperException as error:  # told in `usage`, which wants to know more
-            parameter = getattr(error, "param", None)
-            error.found = None if parameter is None else words.get(parameter.name)  # type: ignore[attr-defined]
-            if getattr(error, "ctx", None) is None:
-                error.ctx = ctx  # type: ignore[attr-defined]
+            self._describe(error, ctx, words)
             raise
         self._check_values(ctx, words)
         return rest
 
-    def _check_values(self, ctx: Any, words: dict[str, Any]) -> None:
+    def _words(self, ctx: Any, args: Sequence[str]) -> dict[str, Any]:
+        """Options and arguments as they were typed: ./--json is not --json yet."""
+        words: dict[str, Any] = self.make_parser(ctx).parse_args(args=list(args))[0]
+        return words
+
+    def _lacks_fabric(self, ctx: Any, words: Mapping[str, Any]) -> bool:
+        """Whether the place of the fabric is empty, or the collective stands there."""
+        places = [one.name for one in self.get_params(ctx) if isinstance(one, TyperArgument)]
+        if not places or places[0] not in ("topology", "plan"):
+            return False
+        first = words.get(places[0])
+        if "collective" in places:
+            alone = first is not None and words.get("collective") is None
+            # alone it may be a fabric to which the collective is missing
+            return not (is_fabric(str(first)) or _exists(str(first))) if alone else first is None
+        if words.get("plan") or words.get("clean"):  # of testbed, instead of a fabric
+            return False
+        return places[0] == "topology" and first is None
+
+    def _defaults(
+        self, ctx: Any, words: Mapping[str, Any], chosen: Mapping[str, ChosenSetting]
+    ) -> dict[str, str]:
+        """Values of settings that stand for options of this command."""
+        known = {one.name for one in self.get_params(ctx) if isinstance(one, TyperOption)}
+        found = {}
+        for one in chosen.values():
+            setting = one.setting
+            if setting.parameter not in known or (setting.commands and ctx.info_name not in setting.commands):
+                continue
+            if setting.key == "profile" and words.get("to") not in (None, "msccl-xml"):
+                continue
+            if words.get(setting.parameter) is None:
+                one.check()
+                found[setting.parameter] = one.value
+        return found
+
+    def _describe(self, error: Any, ctx: Any, words: Mapping[str, Any]) -> None:
+        """Add to an error of the parser what its message needs: the value, and who chose it."""
+        name = getattr(getattr(error, "param", None), "name", None)
+        error.found = words.get(name or "")
+        if getattr(error, "ctx", None) is None:
+            error.ctx = ctx
+        defaults = ctx.default_map or {}
+        if error.found is None and name in defaults:
+            chosen = [one for one in ctx.meta[_CHOSEN].values() if one.setting.parameter == name]
+            error.found, error.origin = defaults[name], chosen[0].origin
+
+    def _check_values(self, ctx: Any, words: Mapping[str, Any]) -> None:
         """BadParameter if an option stands where the value of another should."""
         options = [one for one in self.get_params(ctx) if isinstance(one, TyperOption)]
         names = {name for option in options for name in (*option.opts, *option.secondary_opts)}
@@ -48,3 +120,54 @@ class Command(FabricCommand):
                     remedy = f" (./{word} is a file of that name)" if is_path else ""
                     message = f"expected a value, found the option {word}{remedy}"
                     raise BadParameter(message, ctx=ctx, param=option)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error about a fabric that was not typed says where it comes from."""
+        from treadle.cli.settings.configuration import cache_in
+
+        chosen: Mapping[str, ChosenSetting] = ctx.meta.get(_CHOSEN, {})
+        cache = chosen.get("cache")
+        is_of_file = cache is not None and cache.origin != cache.setting.variable
+        with cache_in(cache) if is_of_file else contextlib.nullcontext():
+            try:
+                return super().invoke(ctx)
+            except TreadleError as error:
+                if (fabric := ctx.meta.get("treadle.fabric")) is not None:
+                    error.add_note(f"the fabric is {fabric.value}, of {fabric.origin}")
+                raise
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments and options, and below them what else the command has to tell."""
+        rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for one in self.get_params(ctx):
+            if (record := one.get_help_record(ctx)) is not None:
+                title = "Arguments" if isinstance(one, TyperArgument) else "Options"
+                name, said = record[0], record[1].replace("[required]", "").rstrip()
+                for found, plain in _PLAIN_TYPES.items():
+                    name = name.replace(found, "" if title == "Arguments" else plain).rstrip()
+                rows[title].append((name, said))
+        more = self.sections() if self.sections is not None else ()
+        for heading, several in (*rows.items(), *more):
+            if several:
+                formatter.write("\n".join(["", f"{heading}:", *_rows(several, formatter.width), ""]))
+            if several is rows["Options"] and self.takes_files:
+                formatter.write("\n".join(["", *wrapped(OPTIONS_OF_FILES, formatter.width), ""]))
+
+
+def _rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Names, and beside them what they are; a name that is long has a line of its own."""
+    column = 4 + min(_NAME_WIDTH, max(len(name) for name, _ in rows))
+    lines: list[str] = []
+    for name, said in rows:
+        if len(name) + 4 > column:
+            lines += [f"  {name}", *wrapped(" " * column + said, width, indent=column)]
+        else:
+            lines += wrapped(f"  {name}".ljust(column) + said, width, indent=column)
+    return [line.rstrip() for line in lines]
+
+
+def _exists(path: str) -> bool:
+    """Whether there is a file; false where the system cannot even look."""
+    with contextlib.suppress(OSError, ValueError):
+        return Path(path).exists()
+    return False

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from treadle.topologies.readers.imported import Imported, ImportKeywords
 
 FormatOption = Annotated[
-    str | None, typer.Option("--format", help="Format of a file, where its content does not tell it.")
+    str | None,
+    typer.Option("--format", help="Of a file whose content does not tell it.", metavar="FORMAT"),
 ]
 BoxesOption = Annotated[
     int | None, typer.Option("--boxes", min=1, help="How many such boxes there are; default 1.", metavar="N")
@@ -72,10 +73,11 @@ ChunkSizeOption = Annotated[
     str | None, typer.Option("--chunk-size", help="Of which a file has the costs, as 1MB.", metavar="SIZE")
 ]
 
-_OPTIONS_OF_FILES = (
+OPTIONS_OF_FILES = (
     "Files of other tools: --boxes, --network, --gpu and the other options of treadle topology import hold "
     "here too."
 )
+"""What help says in place of them."""
 _QUANTITIES = {"nic_bandwidth": "parse_bandwidth", "bandwidth": "parse_bandwidth", "chunk_size": "parse_size"}
 """Options that are typed with a unit, and what reads them."""
 
@@ -153,12 +155,10 @@ class FabricCommand(TyperCommand):
             _refuse(typed, text)
         return super().invoke(ctx)
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Options, and one line about those of an import."""
-        super().format_options(ctx, formatter)
-        if self._added:
-            formatter.write_paragraph()
-            formatter.write_text(_OPTIONS_OF_FILES)
+    @property
+    def takes_files(self) -> bool:
+        """Whether the options of an import hold."""
+        return bool(self._added)
 
 
 def read_fabric(text: str, file_format: str | None, typed: Mapping[str, Any]) -> Imported:

@@ -16,21 +16,19 @@ import typer
 
 from treadle.cli.quantities import AS_THEY_COME, Rates
 from treadle.cli.status import TIME_LIMIT_REACHED, fail, put
-from treadle.cli.tables import Table, wrapped
+from treadle.cli.terminal_table import Table, wrapped
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print no report; errors still appear.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of whatever is random.")]
 TimeLimitOption = Annotated[
     str | None,
-    typer.Option(help="Stop after this time, such as 30s, with the best found so far.", metavar="TIME"),
+    typer.Option(help="Stop after this time (30s) with the best found so far.", metavar="TIME"),
 ]
 
 UnitOption = Annotated[
     str | None,
-    typer.Option(
-        help="Show rates in this unit, such as Gbit/s or GiB/s; JSON stays in bytes/s.", metavar="UNIT"
-    ),
+    typer.Option(help="Show rates in it, such as Gbit/s; JSON has bytes/s.", metavar="UNIT"),
 ]
 
 STOPGAP = "this is a schedule that was at hand in place of the wanted one"
@@ -78,7 +76,7 @@ class Output:
         left: int = 1,
         least: Sequence[str] = (),
     ) -> None:
-        """Print a table; see `treadle.cli.tables.Table`. A terminal gets as much as fits its width."""
+        """Print a table (`terminal_table.Table`); a terminal gets as much as fits its width."""
         if not self.is_silent:
             for text in Table(headings, rows, left, least).lines(_terminal_width()):
                 put(text + "\n")

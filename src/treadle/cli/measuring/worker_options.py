@@ -9,15 +9,14 @@ import typer
 JobsOption = Annotated[
     int | None,
     typer.Option(
-        help="Threads; results do not depend on them. Default: all cores in compiled code, one elsewhere.",
+        help="Threads; default: all cores, in compiled code only.",
         metavar="N",
     ),
 ]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
-        help="Hand independent work to a dask scheduler's workers, such as tcp://127.0.0.1:8786 "
-        "(extra: cluster).",
+        help="Of a dask scheduler that shares out the work (tcp://...).",
         metavar="ADDRESS",
     ),
 ]

@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
+import typer
+
 from treadle import planning
 from treadle.cli.output import JsonOption, Output, QuietOption, warn
-from treadle.planning.solving.schedulers import schedulers_summary
+from treadle.cli.solving.algorithm_help import option_helps
+from treadle.planning.solving.schedulers import find_scheduler, schedulers_summary
 
 
-def command(json: JsonOption = False, quiet: QuietOption = False) -> int:
+def command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only this one, with its options in full.")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
     """List all schedulers, those of plug-ins too: form, collectives, needs, options, source."""
     output = Output(json, quiet)
     for fault in planning.plug_in_faults():
         warn(fault)
     values = schedulers_summary()
+    if name is not None:
+        meant = find_scheduler(name).name
+        values = {"schedulers": [one for one in values["schedulers"] if one["name"] == meant]}
     for one in values["schedulers"]:
-        output.line(f"{one['name']} ({one['form']})")
-        for heading, key in (("serves", "collectives"), ("needs", "needs"), ("options", "flags")):
-            if one[key]:
-                output.line(f"  {heading:8}{', '.join(one[key])}")
-        if one["comparing"] != "always":
-            output.line(f"  compared {one['comparing']}")
-        for heading in ("source", "origin"):
-            if one[heading]:
-                output.line(f"  {heading:8}{one[heading]}")
+        _tell(output, one, in_full=name is not None)
     output.result(values)
     return 0
+
+
+def _tell(output: Output, one: dict[str, Any], *, in_full: bool) -> None:
+    output.line(f"{one['name']} ({one['form']})")
+    for heading, key in (("serves", "collectives"), ("needs", "needs")):
+        if one[key]:
+            output.line(f"  {heading:8}{', '.join(one[key])}")
+    if one["flags"] and not in_full:
+        output.line(f"  options {', '.join(one['flags'])}")
+    if one["comparing"] != "always":
+        output.line(f"  compared {one['comparing']}")
+    for heading in ("source", "origin"):
+        if one[heading]:
+            output.line(f"  {heading:8}{one[heading]}")
+    if one["flags"] and in_full:
+        helps = option_helps()
+        output.line("options of solve that it heeds")
+        for flag in one["flags"]:
+            output.line(f"  {helps.get(flag, flag)}")
+            if flag == "--for-size":
+                output.line(f"  {helps['--alpha']}")

@@ -20,6 +20,7 @@ from treadle.cli.output import (
     warn,
 )
 from treadle.cli.quantities import Rates, busbw, counted, parse_seconds
+from treadle.cli.solving.algorithm_help import algorithm_sections as help_sections  # noqa: F401
 from treadle.cli.solving.problem_arguments import (
     CollectiveArgument,
     DemandsOption,

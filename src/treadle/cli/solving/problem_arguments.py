@@ -34,7 +34,7 @@ RanksOption = Annotated[
     typer.Option(help="Only these compute nodes, as 0-7,16-23 or box0.*.", metavar="RANKS"),
 ]
 ForwardOption = Annotated[
-    bool, typer.Option("--forward", help="Compute nodes outside --ranks forward instead of being absent.")
+    bool, typer.Option("--forward", help="Nodes outside --ranks forward instead of being absent.")
 ]
 RootOption = Annotated[
     str | None, typer.Option(help="Root of broadcast and reduce: a rank or a node's name.", metavar="RANK")
@@ -47,7 +47,7 @@ TrimOption = Annotated[
 ]
 DemandsOption = Annotated[
     Path | None,
-    typer.Option(help="What each rank has for each in an all-to-all: a CSV or JSON matrix.", metavar="FILE"),
+    typer.Option(help="Of an all-to-all: amounts as a CSV or JSON matrix.", metavar="FILE"),
 ]
 
 

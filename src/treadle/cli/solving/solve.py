@@ -22,6 +22,7 @@ from treadle.cli.output import (
     warn,
 )
 from treadle.cli.quantities import Rates, parse_integers, parse_seconds
+from treadle.cli.solving.algorithm_help import algorithm_sections as help_sections  # noqa: F401
 from treadle.cli.solving.problem_arguments import (
     CollectiveArgument,
     DemandsOption,
@@ -30,7 +31,6 @@ from treadle.cli.solving.problem_arguments import (
     RanksOption,
     RootOption,
     TopologyArgument,
-    TrimOption,
     WeightsOption,
     problem_options,
 )
@@ -57,11 +57,7 @@ def command(
     plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
     algorithm: Annotated[
         str | None,
-        typer.Option(
-            help=f"One of {', '.join(planning.algorithm_names(plug_ins=False))}, "
-            "or of a plug-in (treadle algorithms).",
-            metavar="NAME",
-        ),
+        typer.Option(help="One of those below; default the best for this problem.", metavar="NAME"),
     ] = None,
     trees: Annotated[int | None, typer.Option(help="Just so many trees per root.", metavar="K")] = None,
     max_trees: Annotated[
@@ -72,41 +68,57 @@ def command(
     ] = False,
     packer: Annotated[
         str | None,
-        typer.Option(help=f"Of ForestColl's trees: {', '.join(planning.Packer)}.", metavar="NAME"),
+        typer.Option(
+            help=f"Of ForestColl's trees: {', '.join(planning.Packer)}.", metavar="NAME", hidden=True
+        ),
     ] = None,
     form: Annotated[
-        planning.Form, typer.Option(help="Of ForestColl's trees: written out, or in pieces solved once.")
+        planning.Form,
+        typer.Option(help="Of ForestColl's trees: written out, or in pieces solved once.", hidden=True),
     ] = planning.Form.AUTO,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print who packed the trees and of which pieces.")
+        bool, typer.Option("--explain", help="Print who packed the trees, and of which pieces.")
     ] = False,
     chunks: Annotated[
         int | None,
-        typer.Option(help="Chunks per shard: at most (bfb), or so many (exact, double trees).", metavar="C"),
+        typer.Option(
+            help="Chunks per shard: at most (bfb), or so many (exact, double trees).",
+            metavar="C",
+            hidden=True,
+        ),
     ] = None,
     rounds: Annotated[
         str | None,
-        typer.Option(help="Exact synthesis: chunks a link may carry in each step.", metavar="R,R,..."),
+        typer.Option(
+            help="Exact synthesis: chunks a link may carry in each step.", metavar="R,R,...", hidden=True
+        ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Exact synthesis without --rounds: steps.", metavar="S")
+        int | None, typer.Option(help="Exact synthesis without --rounds: steps.", metavar="S", hidden=True)
     ] = None,
     symmetric: Annotated[
-        bool, typer.Option("--symmetric", help="Exact synthesis: only symmetric schedules; quick, no proof.")
+        bool,
+        typer.Option(
+            "--symmetric", help="Exact synthesis: only symmetric schedules; quick, no proof.", hidden=True
+        ),
     ] = False,
     layers: Annotated[
-        int | None, typer.Option(help="Routes: choose paths for at most so many layers.", metavar="L")
+        int | None,
+        typer.Option(help="Routes: choose paths for at most so many layers.", metavar="L", hidden=True),
     ] = None,
     max_routes: Annotated[
-        int | None, typer.Option(help="Routes: most from a rank to another.", metavar="R")
+        int | None, typer.Option(help="Routes: most from a rank to another.", metavar="R", hidden=True)
     ] = None,
     max_flows: Annotated[
-        int | None, typer.Option(help="Routes: set out in rounds, so many flows a host.", metavar="Q")
+        int | None,
+        typer.Option(help="Routes: set out in rounds, so many flows a host.", metavar="Q", hidden=True),
     ] = None,
     for_size: Annotated[
         str | None,
         typer.Option(
-            help="All-to-all in steps, bfb: be fastest at this size, not the largest.", metavar="SIZE"
+            help="All-to-all in steps, bfb: be fastest at this size, not the largest.",
+            metavar="SIZE",
+            hidden=True,
         ),
     ] = None,
     alpha: Annotated[
@@ -115,11 +127,18 @@ def command(
             help="With --for-size: time a step takes besides; default: 10us, or 0us on a fabric whose links "
             "have latencies.",
             metavar="TIME",
+            hidden=True,
         ),
     ] = None,
-    trim: TrimOption = False,
+    trim: Annotated[
+        bool,
+        typer.Option(
+            "--trim", help="Leave surplus bandwidth unused where nodes are not Eulerian.", hidden=True
+        ),
+    ] = False,
     multicast: Annotated[
-        bool, typer.Option("--multicast", help="Prune trees at switches that multicast or aggregate.")
+        bool,
+        typer.Option("--multicast", help="Prune trees at switches that multicast or aggregate.", hidden=True),
     ] = False,
     ranks: RanksOption = None,
     forward: ForwardOption = False,

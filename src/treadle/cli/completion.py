@@ -1,0 +1,293 @@
+"""What a shell offers while a command is being typed: commands, options, fabrics, collectives, files, ...
+
+A shell runs the program with the line so far in COMP_LINE and its own name in `VARIABLE`; it gets a candidate
+a line. Only what the line names is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from treadle.cli.status import USAGE, fail, put
+
+VARIABLE = "_TREADLE_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+OPTIONS = ("--install-completion", "--show-completion")
+
+_BASH = """\
+_treadle_completion() {
+    local IFS=$'\\n'
+    COMPREPLY=( $(COMP_LINE="${COMP_LINE:0:$COMP_POINT}" COMP_WORDBREAKS="$COMP_WORDBREAKS" \\
+                  _TREADLE_COMPLETE=bash "$1" 2>/dev/null) )
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[/:=,] ]]; then compopt -o nospace 2>/dev/null; fi
+}
+complete -o nosort -F _treadle_completion treadle
+"""
+_ZSH = """\
+#compdef treadle
+_treadle_completion() {
+    local -a found
+    found=("${(@f)$(COMP_LINE="${words[1,CURRENT]}" _TREADLE_COMPLETE=zsh treadle 2>/dev/null)}")
+    compadd -Q -S '' -- ${found:#}
+}
+compdef _treadle_completion treadle
+"""
+_FISH = """\
+complete --command treadle --no-files --arguments \\
+    '(COMP_LINE=(commandline -cp) _TREADLE_COMPLETE=fish treadle)'
+"""
+_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+_UNITS = ("GB/s", "Gbit/s", "MB/s", "Mbit/s", "TB/s", "Tbit/s", "GiB/s", "Gibit/s", "MiB/s")
+_METHODS = ("link-mcf", "decomposed-mcf", "fleischer", "cut", "bisection")
+_MOST = 400
+"""Candidates; more help nobody."""
+
+Loader = Callable[[str], Any]
+
+
+def set_up(arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:
+    """Answer ``--show-completion [SHELL]`` and ``--install-completion [SHELL]``; None for other arguments."""
+    if not arguments or arguments[0] not in OPTIONS:
+        return None
+    option, *rest = arguments
+    shell = rest[0] if rest else _shell(environment)
+    if len(rest) > 1 or shell not in SHELLS:
+        return fail(f"{option} {' '.join(rest)}: expected one of {', '.join(SHELLS)} after it", USAGE)
+    if option == "--show-completion":
+        put(_SCRIPTS[shell])
+        return 0
+    home = environment.get("HOME")
+    if not home:
+        return fail("--install-completion: there is no HOME; use --show-completion", USAGE)
+    path = _install(shell, Path(home))
+    put(f"{shell} completes treadle once it is started again: {path}\n")
+    return 0
+
+
+def _shell(environment: Mapping[str, str]) -> str:
+    """The shell that started this process, else the user's own."""
+    try:
+        name = Path(f"/proc/{os.getppid()}/comm").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        name = ""
+    return name if name in SHELLS else Path(environment.get("SHELL", "")).name
+
+
+def _install(shell: str, home: Path) -> Path:
+    """Write the script where the shell finds it, and for bash the line that reads it; returns its place."""
+    from treadle.atomic import write_bytes
+
+    place = {
+        "bash": home / ".local/share/bash-completion/completions/treadle",
+        "zsh": home / ".zfunc/_treadle",
+        "fish": home / ".config/fish/completions/treadle.fish",
+    }[shell]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(place, _SCRIPTS[shell].encode())
+    lines = {
+        "bash": (home / ".bashrc", f'[ ! -f "{place}" ] || source "{place}"'),
+        "zsh": (home / ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+    }
+    if shell in lines:
+        start, line = lines[shell]
+        text = start.read_text(encoding="utf-8") if start.is_file() else ""
+        if line not in text:
+            with start.open("a", encoding="utf-8") as file:  # appended: the rest of it is not ours
+                file.write(f"{'' if text.endswith(chr(10)) or not text else chr(10)}{line}\n")
+    return place
+
+
+def complete(environment: Mapping[str, str], commands: Iterable[str], load: Loader) -> int:
+    """Print what may stand in the place of the last word of COMP_LINE.
+
+    Parameters
+    ----------
+    environment : mapping
+    commands : iterable of str
+        Names of all commands.
+    load : callable
+        From such a name to the command with its parameters.
+    """
+    words, word = split_line(environment.get("COMP_LINE", ""))
+    found = sorted(dict.fromkeys(candidates(words, word, list(commands), load)))[:_MOST]
+    cut = 0
+    if environment[VARIABLE] == "bash":
+        # readline replaces what stands after the last character at which it breaks words
+        breaks = environment.get("COMP_WORDBREAKS", "")
+        cut = max((word.rfind(one) + 1 for one in ":=" if one in breaks), default=0)
+    for one in found:
+        put(f"{one[cut:]}\n")
+    return 0
+
+
+def split_line(line: str) -> tuple[list[str], str]:
+    """The whole words after the program's name, and the one that is being typed.
+
+    Examples
+    --------
+    >>> split_line("treadle solve dgx"), split_line("treadle solve ")
+    ((['solve'], 'dgx'), (['solve'], ''))
+    """
+    import shlex
+
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    try:
+        words += lexer
+    except ValueError:  # an open quote: what stands in it so far
+        words.append(lexer.token)
+    is_open = bool(words) and not line[-1:].isspace()
+    last = words.pop() if is_open and len(words) > 1 else ""
+    return words[1:], last
+
+
+def candidates(words: Sequence[str], word: str, commands: Sequence[str], load: Loader) -> Iterable[str]:
+    """What the word may become."""
+    if not words:
+        options = ("--help", "--version", *OPTIONS)
+        return _beginning(word, options if word.startswith("-") else commands)
+    if words[0] in OPTIONS:
+        return _beginning(word, SHELLS)
+    if words[0] not in commands:
+        return ()
+    command, rest = load(words[0]), list(words[1:])
+    if hasattr(command, "commands"):
+        if not rest:
+            return _beginning(word, ("--help",) if word.startswith("-") else command.commands)
+        if rest[0] not in command.commands:
+            return ()
+        command, rest = command.commands[rest[0]], rest[1:]
+    return _of_command(command, rest, word)
+
+
+def _of_command(command: Any, words: Sequence[str], word: str) -> Iterable[str]:
+    options = {
+        name: one
+        for one in command.params
+        if one.param_type_name == "option"
+        for name in (*one.opts, *one.secondary_opts)
+    }
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    typed, expecting = list[str](), None
+    for one in words:
+        if expecting is not None:
+            expecting = None
+        elif one in options and not options[one].is_flag:
+            expecting = options[one]
+        elif not one.startswith("-"):
+            typed.append(one)
+    if expecting is not None:
+        return _values(expecting, word, typed)
+    name, equals, value = word.partition("=")
+    if equals and name in options and not options[name].is_flag:
+        return [f"{name}={one}" for one in _values(options[name], value, typed)]
+    if word.startswith("-"):
+        shown = [one for one, option in options.items() if one.startswith("--") and not option.hidden]
+        return _beginning(word, [*shown, "--help"]) or _beginning(word, options)
+    if len(typed) < len(arguments):
+        return _values(arguments[len(typed)], word, typed)
+    return ()
+
+
+def _values(parameter: Any, word: str, typed: Sequence[str]) -> list[str]:
+    """What an option or argument may be given."""
+    descriptor: Any = getattr(parameter, "type_descriptor", None)
+    if getattr(descriptor, "is_choice", False):
+        return _beginning(word, [str(getattr(one, "value", one)) for one in descriptor.choices])
+    name, metavar = str(parameter.name), str(parameter.metavar or "")
+    if "TOPOLOGY" in metavar or name in ("topology", "fabric"):
+        return [*_fabrics(word), *_files(word)]
+    if name in ("collective", "collectives", "algorithm", "algorithms"):
+        head, comma, last = word.rpartition(",")
+        if comma and not name.endswith("s"):
+            return []
+        known = _collectives() if name.startswith("collective") else _algorithms(typed)
+        return [f"{head}{comma}{one}" for one in _beginning(last, known)]
+    if name == "to":
+        return _beginning(word, _formats())
+    if name == "file_format" or parameter.opts[:1] == ["--format"]:
+        return _beginning(word, _topology_formats())
+    if name == "packer":
+        from treadle.planning import Packer
+
+        return _beginning(word, Packer)
+    known_words = {"unit": _UNITS, "method": _METHODS}.get(name)
+    if known_words is not None:
+        return _beginning(word, known_words)
+    is_file = metavar in ("FILE", "PLAN") or getattr(descriptor, "is_path", False) or name == "output_path"
+    return _files(word) if is_file or (not metavar and parameter.param_type_name == "argument") else []
+
+
+def _beginning(word: str, known: Iterable[str]) -> list[str]:
+    return [str(one) for one in known if str(one).startswith(word)]
+
+
+def _fabrics(word: str) -> list[str]:
+    """Names of the catalogue, with the colon that their arguments stand after."""
+    from inspect import signature
+
+    from treadle.topologies.registry import catalogue
+
+    if ":" in word or "(" in word or "/" in word:
+        return []
+    known = catalogue()
+    names = [name for name in known if name.startswith(word.replace("-", "_"))]
+    found = []
+    for name in names:
+        needed = any(one.default is one.empty for one in signature(known[name]).parameters.values())
+        found.append(f"{name}:" if needed else name)
+    return found
+
+
+def _collectives() -> list[str]:
+    from treadle.schedules.collective import CollectiveKind
+
+    return [kind.value for kind in CollectiveKind]
+
+
+def _algorithms(typed: Sequence[str]) -> list[str]:
+    """Those that serve the collective that was typed; all where none was."""
+    from treadle.errors import FormatError
+    from treadle.planning.problem import resolve_kind
+    from treadle.planning.solving.schedulers import schedulers
+
+    kinds = set()
+    for word in typed:
+        try:
+            kinds.add(resolve_kind(word))
+        except FormatError:
+            continue
+    return [one.name for one in schedulers() if not kinds or kinds & set(one.collectives)]
+
+
+def _formats() -> list[str]:
+    from treadle.planning import all_formats
+
+    return [one.name for one in all_formats()]
+
+
+def _topology_formats() -> list[str]:
+    from treadle.topologies.readers.reader import topology_formats
+
+    return [one.name for one in topology_formats()]
+
+
+def _files(word: str) -> list[str]:
+    """Files and folders that begin so; folders end in a slash."""
+    folder, slash, start = word.rpartition("/")
+    place = Path(f"{folder}{slash}" or ".").expanduser()
+    try:
+        entries = [(one.name, one.is_dir()) for one in os.scandir(place)]
+    except OSError:
+        return []
+    shown = [(name, is_folder) for name, is_folder in entries if start.startswith(".") or name[0] != "."]
+    return [
+        f"{folder}{slash}{name}{'/' if is_folder else ''}"
+        for name, is_folder in shown
+        if name.startswith(start)
+    ]

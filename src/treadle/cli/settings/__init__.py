@@ -1,0 +1,1 @@
+"""What one need not type again, and commands about the command line itself."""

@@ -1,0 +1,263 @@
+"""What one need not type again: ``treadle.toml`` and variables of the environment.
+
+An option that is typed wins over a variable, that over the file in the current folder, that over the user's
+own. A file in the current folder may have come with somebody's archive: what could make this process run the
+code of others (a cluster, the folder of compiled programs) is taken from the user's own file and the
+environment only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from treadle.errors import FormatError
+from treadle.spelling import did_you_mean
+from treadle.units import bandwidth_unit, parse_bandwidth, parse_size, parse_time_ns
+
+FILE = "treadle.toml"
+MAX_BYTES = 2**16
+"""Largest file that is read."""
+OTHER_VARIABLES = ("TREADLE_PLANS", "TREADLE_ALGORITHM", "TREADLE_SLICE", "TREADLE_REQUIRED_ENGINES")
+"""Variables of Treadle's that are no settings of commands: the torch backend's and the tests'."""
+_TABLE = "cost-model"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One thing that can be set.
+
+    Parameters
+    ----------
+    key : str
+        In the file; ``table.key`` within a table.
+    variable : str
+        In the environment.
+    meaning : str
+        For people.
+    parameter : str
+        Of commands, which it stands for; "" where it is put to use otherwise.
+    commands : frozenset of str
+        Only these; empty: every command with such a parameter.
+    check : callable
+        Raises FormatError for a text that is no such value.
+    is_private : bool
+        Not taken from a file in the current folder.
+    """
+
+    key: str
+    variable: str
+    meaning: str
+    parameter: str = ""
+    commands: frozenset[str] = frozenset()
+    check: Callable[[str], object] = str
+    is_private: bool = False
+
+
+@dataclass(frozen=True)
+class ChosenSetting:
+    """A setting that is in force.
+
+    Parameters
+    ----------
+    setting : Setting
+    value : str
+        As it was written.
+    origin : str
+        The variable or the file.
+    """
+
+    setting: Setting
+    value: str
+    origin: str
+
+    def check(self) -> None:
+        """FormatError, with the origin, if the value is none."""
+        try:
+            self.setting.check(self.value)
+        except FormatError as error:
+            place = "" if self.origin == self.setting.variable else f"{self.setting.key}: "
+            raise FormatError(f"{place}{error}", source=self.origin) from None
+
+
+def _positive(text: str) -> None:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) < 10**9):
+        raise FormatError(f"{text[:40]!r}: expected a number of at least 1")
+
+
+def _choice(*known: str) -> Callable[[str], None]:
+    def check(text: str) -> None:
+        if text not in known:
+            hint = did_you_mean(text, known)
+            raise FormatError(f"{text[:40]!r}{hint or ';'} expected one of {', '.join(known)}")
+
+    return check
+
+
+_SIMULATION = frozenset({"simulate"})
+SETTINGS = (
+    Setting("fabric", "TREADLE_FABRIC", "TOPOLOGY, where a command is given none"),
+    Setting("unit", "TREADLE_UNIT", "unit in which rates are shown", "unit", check=bandwidth_unit),
+    Setting("time-limit", "TREADLE_TIME_LIMIT", "as --time-limit", "time_limit", check=parse_time_ns),
+    Setting("jobs", "TREADLE_JOBS", "as --jobs", "jobs", check=_positive),
+    Setting("cluster", "TREADLE_CLUSTER", "as --cluster", "cluster", is_private=True),
+    Setting("max-memory", "TREADLE_MAX_MEMORY", "as --max-memory", "max_memory", check=parse_size),
+    Setting(
+        "cache",
+        "TREADLE_CACHE_DIR",
+        "folder of kept plans and compiled programs",
+        is_private=True,
+    ),
+    Setting(
+        "profile",
+        "TREADLE_PROFILE",
+        "dialect of MSCCL XML, as lower --profile",
+        "profile",
+        frozenset({"lower"}),
+        _choice("azure", "rccl", "legacy"),
+    ),
+    Setting(f"{_TABLE}.alpha", "TREADLE_ALPHA", "as simulate --alpha", "alpha", _SIMULATION, parse_time_ns),
+    Setting(
+        f"{_TABLE}.latency-model",
+        "TREADLE_LATENCY_MODEL",
+        "as simulate --latency-model",
+        "latency_model",
+        _SIMULATION,
+    ),
+    Setting(
+        f"{_TABLE}.forwarding",
+        "TREADLE_FORWARDING",
+        "as simulate --forwarding",
+        "forwarding",
+        _SIMULATION,
+    ),
+    Setting(f"{_TABLE}.sharing", "TREADLE_SHARING", "as simulate --sharing", "sharing", _SIMULATION),
+    Setting(
+        f"{_TABLE}.reduction",
+        "TREADLE_REDUCTION",
+        "as simulate --reduction",
+        "reduction",
+        _SIMULATION,
+        parse_bandwidth,
+    ),
+)
+_BY_KEY = {one.key: one for one in SETTINGS}
+
+
+def settings_files(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Files that are looked for: in the current folder, and in the user's folder of configurations."""
+    base, home = environment.get("XDG_CONFIG_HOME"), environment.get("HOME")
+    folder = Path(base) if base else Path(home) / ".config" if home else None
+    return (Path(FILE), *([folder / "treadle" / FILE] if folder is not None else []))
+
+
+def chosen_settings(environment: Mapping[str, str] | None = None) -> dict[str, ChosenSetting]:
+    """What is in force, by key.
+
+    Parameters
+    ----------
+    environment : mapping, optional
+        Default that of the process.
+
+    Raises
+    ------
+    FormatError
+        If a file cannot be read, is malformed, or has a key that is unknown.
+
+    Notes
+    -----
+    Values are checked when they are put to use (`ChosenSetting.check`).
+    """
+    variables = os.environ if environment is None else environment
+    found: dict[str, ChosenSetting] = {}
+    place, *users = settings_files(variables)
+    for path in (*reversed(users), place):
+        for key, value in _read(path, is_users=path is not place).items():
+            found[key] = ChosenSetting(_BY_KEY[key], value, str(path))
+    for one in SETTINGS:
+        if said := variables.get(one.variable):
+            found[one.key] = ChosenSetting(one, said, one.variable)
+    return found
+
+
+def _read(path: Path, *, is_users: bool) -> dict[str, str]:
+    """Keys and values of a file; none where there is no file."""
+    source = str(path)
+    try:
+        if not path.is_file():
+            return {}
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FormatError(f"cannot be read: {error.strerror}", source=source) from None
+    if len(data) > MAX_BYTES:
+        raise FormatError(f"is larger than {MAX_BYTES} bytes, the most that is read", source=source)
+    import tomllib  # here, because most folders have no such file
+
+    try:
+        content = tomllib.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise FormatError("is not UTF-8", source=source) from None
+    except tomllib.TOMLDecodeError as error:
+        raise FormatError(f"malformed TOML: {error}", source=source) from None
+    return {key: _value(key, value, path, is_users) for key, value in _flat(content)}
+
+
+def _flat(content: Mapping[str, Any], table: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in content.items():
+        name = f"{table}.{key}" if table else key
+        if isinstance(value, dict) and name == _TABLE:
+            yield from _flat(value, name)
+        else:
+            yield name, value
+
+
+def _value(key: str, value: Any, path: Path, is_users: bool) -> str:
+    source = str(path)
+    setting = _BY_KEY.get(key)
+    if setting is None:
+        known = [one.key for one in SETTINGS]
+        hint = did_you_mean(key, known)
+        raise FormatError(
+            f"unknown key {key[:40]!r}{hint or ';'} 'treadle config' lists them all", source=source
+        )
+    if setting.is_private and not is_users:
+        raise FormatError(
+            f"{key} is taken from the user's own {FILE} and from {setting.variable} only: "
+            "whoever wrote a folder's file must not choose it",
+            source=source,
+        )
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise FormatError(
+            f"{key}: expected a string such as those that options take, found {value!r}"[:200], source=source
+        )
+    if key == "fabric" and is_users and (path.parent / str(value)).is_file():
+        return str(path.parent / str(value))
+    return str(value)
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Variables that look like Treadle's and are none, each with what was probably meant, or ""."""
+    known = [*(one.variable for one in SETTINGS), *OTHER_VARIABLES]
+    return [
+        (name, did_you_mean(name, known))
+        for name in sorted(environment)
+        if name.startswith("TREADLE_") and name not in known
+    ]
+
+
+@contextmanager
+def cache_in(chosen: ChosenSetting | None) -> Iterator[None]:
+    """The folder of a file's `cache` stands in the environment meanwhile, where it is looked for."""
+    if chosen is None or os.environ.get(chosen.setting.variable):
+        yield
+        return
+    os.environ[chosen.setting.variable] = str(Path(chosen.value).expanduser())
+    try:
+        yield
+    finally:
+        del os.environ[chosen.setting.variable]

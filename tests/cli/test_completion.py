@@ -1,0 +1,128 @@
+"""What shells offer: the script in a real bash, and the candidates in process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from child_processes import finished, search_path
+from treadle.cli.application import SUMMARIES, load_command
+from treadle.cli.completion import candidates, split_line
+from treadle.cli.main import main
+
+
+def offered(line: str) -> list[str]:
+    words, word = split_line(line)
+    return list(candidates(words, word, list(SUMMARIES), load_command))
+
+
+@pytest.mark.parametrize(
+    ("line", "some"),
+    [
+        ("treadle so", ["solve"]),
+        ("treadle --ver", ["--version"]),
+        ("treadle --show-completion ", ["bash", "fish", "zsh"]),
+        ("treadle solve dgx_a", ["dgx_a100:", "dgx_a100_flat:"]),
+        ("treadle solve diam", ["diamond"]),
+        ("treadle solve dgx_a100:2 reduce", ["reduce", "reduce-scatter"]),
+        ("treadle solve dgx_a100:2 alltoall --algorithm ro", ["routes"]),
+        ("treadle solve ring:4 allreduce --algorithm ro", []),
+        ("treadle solve ring:4 allgather --algor", ["--algorithm"]),
+        ("treadle simulate ring:4 allgather --forwarding ", ["cut-through", "store-and-forward"]),
+        ("treadle simulate ring:4 allgather --forwarding=st", ["--forwarding=store-and-forward"]),
+        ("treadle lower x.plan --to msccl", ["msccl-xml", "mscclpp-json"]),
+        ("treadle bound ring:4 allgather --unit Gb", ["Gbit/s"]),
+        ("treadle bound ring:4 alltoall --method fl", ["fleischer"]),
+        ("treadle compare torus:3x3 a2a --algorithms pairwise,ews", ["pairwise,ewsp"]),
+        ("treadle topology sh", ["show"]),
+        ("treadle topology show slim", ["slimfly:"]),
+        ("treadle topology show x --format js", ["json"]),
+        ("treadle solve 'torus(4, 4)' allg", ["allgather"]),
+        ("treadle nothing ", []),
+        ("treadle solve ring:4 allgather surplus", []),
+        ("treadle run --redop ma", ["max"]),
+    ],
+)
+def test_candidates(line: str, some: list[str]) -> None:
+    assert sorted(offered(line)) == sorted(some)
+
+
+def test_files_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plans").mkdir()
+    for name in ("plain.plan", ".hidden", "plans/one.plan"):
+        (tmp_path / name).write_text("")
+    assert sorted(offered("treadle run pla")) == ["plain.plan", "plans/"]
+    assert offered("treadle verify plans/") == ["plans/one.plan"]
+    assert offered("treadle solve ring:4 allgather -o .h") == [".hidden"]
+    assert offered(f"treadle run {tmp_path}/plai") == [f"{tmp_path}/plain.plan"]
+    assert offered("treadle run nowhere/") == []
+    assert "plain.plan" in offered("treadle simulate ")
+
+
+SCRIPT = """
+eval "$(treadle --show-completion bash)"
+complete -p treadle
+try() {
+    COMP_LINE="$1"; COMP_POINT=${#1}; COMPREPLY=()
+    _treadle_completion treadle
+    echo "$1 => ${COMPREPLY[*]}"
+}
+try "treadle so"
+try "treadle topology show hyperc"
+try "treadle solve hypercube:3 allg"
+try "treadle solve hypercube:3 allgather --form="
+"""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_a_real_bash_completes(tmp_path: Path) -> None:
+    program = tmp_path / "treadle"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m treadle "$@"\n')
+    program.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": search_path(),
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+    }
+    done = finished(["bash", "--norc", "-c", SCRIPT], environment=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "complete -o nosort -F _treadle_completion treadle",
+        "treadle so => solve",
+        "treadle topology show hyperc => hypercube:",
+        "treadle solve hypercube:3 allg => allgather",
+        "treadle solve hypercube:3 allgather --form= => auto explicit factored",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_installed_once_where_the_shell_looks(
+    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".bashrc").write_text("alias a=b")
+    for _ in range(2):
+        assert main(["--install-completion", shell]) == 0
+    assert shell in capsys.readouterr().out
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    if shell == "bash":
+        lines = (tmp_path / ".bashrc").read_text().splitlines()
+        assert lines[0] == "alias a=b"
+        assert len(lines) == 2
+        done = finished(["bash", "--norc", "-c", f"source {tmp_path}/.bashrc; complete -p treadle"])
+        assert done.stdout == "complete -o nosort -F _treadle_completion treadle\n"
+    elif shell == "zsh":
+        assert written == {".bashrc", ".zfunc/_treadle", ".zshrc"}
+    else:
+        assert written == {".bashrc", ".config/fish/completions/treadle.fish"}
+
+
+def test_a_strange_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--show-completion", "tcsh"]) == 2
+    assert "expected one of bash, zsh, fish" in capsys.readouterr().err
