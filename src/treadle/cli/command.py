@@ -24,6 +24,8 @@ _CHOSEN = "treadle.settings"
 _NAME_WIDTH = 24
 _PLAIN_TYPES = {"<str>": "TEXT", "<path>": "FILE", "<int>": "N", "<int range>": "N", "<float>": "X"}
 """What stands for a value whose option names none."""
+_TYPE = re.compile(r" (<[^|]*>|TEXT|FILE|N)$")
+"""What the parser writes behind an argument, whose name says it."""
 
 
 class Command(FabricCommand):
@@ -144,7 +146,9 @@ class Command(FabricCommand):
                 title = "Arguments" if isinstance(one, TyperArgument) else "Options"
                 name, said = record[0], record[1].replace("[required]", "").rstrip()
                 for found, plain in _PLAIN_TYPES.items():
-                    name = name.replace(found, "" if title == "Arguments" else plain).rstrip()
+                    name = name.replace(found, plain)
+                if title == "Arguments":
+                    name = _TYPE.sub("", name)
                 rows[title].append((name, said))
         more = self.sections() if self.sections is not None else ()
         for heading, several in (*rows.items(), *more):
