@@ -21,6 +21,7 @@ RECURRING = {
     "judge": "as writer",
     "judge_text": "as writer: of formats that are judged file by file, the part that opens them",
     "loading": "as writer; and of formats, the value that they answer with",
+    "traffic": "as writer: the messages of files that hold schedules; and of programs, their value",
 }
 """Names of modules that say which part of a contract stands there, so that they recur; and why."""
 SUFFIXES = {".py", ".pyi", ".cpp", ".hpp", ".c", ".h"}

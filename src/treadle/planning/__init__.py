@@ -27,10 +27,15 @@ if TYPE_CHECKING:
     from treadle.planning.designing.fabric_values import SizeBounds as SizeBounds
     from treadle.planning.importing import import_options as import_options
     from treadle.planning.importing import import_topology as import_topology
+    from treadle.planning.judging.placed_schedules import PlacedSchedule as PlacedSchedule
+    from treadle.planning.judging.placed_schedules import place_file as place_file
+    from treadle.planning.judging.placed_schedules import place_schedule as place_schedule
+    from treadle.planning.judging.placed_schedules import violation_text as violation_text
     from treadle.planning.judging.point_to_point import Shortfall as Shortfall
     from treadle.planning.judging.verification import UnverifiedPlanError as UnverifiedPlanError
     from treadle.planning.judging.verification import VerifyResult as VerifyResult
     from treadle.planning.judging.verification import verify as verify
+    from treadle.planning.measuring.congestion import congestion as congestion
     from treadle.planning.measuring.execution import ElementType as ElementType
     from treadle.planning.measuring.execution import Reduction as Reduction
     from treadle.planning.measuring.execution import RunResult as RunResult
@@ -120,6 +125,7 @@ else:
             "treadle.planning.solving.comparison": ("Comparison", "ComparisonRow", "compare"),
             "treadle.planning.designing.design": ("DesignResult", "DesignRow", "design", "design_plan"),
             "treadle.planning.solving.exact_synthesis": ("DEFAULT_TIME_LIMIT_S", "exact_front"),
+            "treadle.planning.measuring.congestion": ("congestion",),
             "treadle.planning.measuring.execution": (
                 "ElementType",
                 "Reduction",
@@ -147,6 +153,12 @@ else:
                 "Lowered",
                 "TargetFormat",
                 "lower",
+            ),
+            "treadle.planning.judging.placed_schedules": (
+                "PlacedSchedule",
+                "place_file",
+                "place_schedule",
+                "violation_text",
             ),
             "treadle.planning.judging.point_to_point": ("Shortfall",),
             "treadle.planning.problem": ("Problem", "model_of", "pose"),

@@ -23,10 +23,10 @@ from treadle.topologies.topology import Topology
 
 if TYPE_CHECKING:
     from treadle.planning.designing.design import DesignResult, DesignRow
+    from treadle.planning.judging.placed_schedules import PlacedSchedule
     from treadle.planning.judging.point_to_point import Shortfall
     from treadle.planning.solving.bounds import Bound, BoundResult
     from treadle.planning.solving.candidate import Alternative
-    from treadle.planning.solving.comparison import Comparison, ComparisonRow
     from treadle.planning.solving.repair import RepairResult
     from treadle.planning.solving.repair_candidates import Contest
     from treadle.planning.solving.solve import SolveResult
@@ -46,7 +46,7 @@ def bound_summary(result: BoundResult) -> dict[str, object]:
     """What ``bound --json`` prints."""
     return {
         **problem_summary(result.topology, result.collective),
-        **_bound(result.bound, result.topology, result.collective),
+        **bound_values(result.bound, result.topology, result.collective),
         **({} if result.rate is None else rate_summary(result.rate)),
         "seconds": dict(result.seconds),
     }
@@ -59,12 +59,12 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
         **problem_summary(plan.topology, plan.collective),
         "algorithm": plan.algorithm,
         **throughput(plan),
-        **({} if result.bound is None else _bound(result.bound, plan.topology, plan.collective)),
+        **({} if result.bound is None else bound_values(result.bound, plan.topology, plan.collective)),
         "optimal": result.is_optimal,
     }
     if result.bound is not None:
         values["gap"] = float(1 - plan.algbw / result.bound.algbw)
-    values |= _verification(result.report)
+    values |= verification_values(result.report)
     if result.trees_per_root is not None:
         values["trees_per_root"] = result.trees_per_root
     if result.exact_trees_per_root is not None:
@@ -149,7 +149,7 @@ def verify_summary(plan: Plan, topology: Topology, report: Report) -> dict[str, 
     values["optimal"] = True if report.is_optimal else None
     if report.algbw is not None and report.bound is not None:
         values["gap"] = float(1 - report.algbw / report.bound)
-    return {**values, **_verification(report), **_shape(plan.entries[-1].schedule)}
+    return {**values, **verification_values(report), **_shape(plan.entries[-1].schedule)}
 
 
 def front_summary(front: ParetoFront) -> dict[str, object]:
@@ -245,32 +245,6 @@ def _design_row(row: DesignRow) -> dict[str, object]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def comparison_summary(result: Comparison) -> dict[str, object]:
-    """What ``compare --json`` prints."""
-    return {
-        **problem_summary(result.topology, result.collective),
-        **_bound(result.bound, result.topology, result.collective),
-        "schedules": [_row(result, row) for row in result.rows],
-    }
-
-
-def _row(result: Comparison, row: ComparisonRow) -> dict[str, object]:
-    values: dict[str, object] = {"algorithm": row.algorithm, "seconds": {"total": row.seconds}}
-    if row.report is None:
-        return {**values, "refusal": row.refusal}
-    if row.algbw is not None:
-        values |= {
-            "algbw_bytes_per_s": float(row.algbw),
-            "algbw_exact": exact_text(row.algbw),
-            **busbw_values("busbw", row.algbw, result.collective),
-            "gap": float(1 - row.algbw / result.bound.algbw),
-            "optimal": row.report.is_optimal or (False if result.bound.is_tight else None),
-        }
-    if row.trees is not None:
-        values["trees"] = row.trees
-    return {**values, **_verification(row.report)}
-
-
 def problem_summary(topology: Topology, collective: Collective) -> dict[str, object]:
     """Fabric and collective, in the keys that every command shares."""
     values: dict[str, object] = {
@@ -291,7 +265,7 @@ def problem_summary(topology: Topology, collective: Collective) -> dict[str, obj
     return values
 
 
-def throughput(plan: Plan) -> dict[str, object]:
+def throughput(plan: Plan | PlacedSchedule) -> dict[str, object]:
     """The plan's claimed asymptotic throughput on the modelled fabric, and its bound where it has one."""
     values: dict[str, object] = {
         "algbw_bytes_per_s": float(plan.algbw),
@@ -359,7 +333,8 @@ def text_summary(result: Lowered) -> dict[str, object]:
     }
 
 
-def _bound(bound: Bound, topology: Topology, collective: Collective) -> dict[str, object]:
+def bound_values(bound: Bound, topology: Topology, collective: Collective) -> dict[str, object]:
+    """The optimum and its witness."""
     values: dict[str, object] = {
         "optimal_algbw_bytes_per_s": float(bound.algbw),
         "optimal_algbw_exact": exact_text(bound.algbw),
@@ -379,7 +354,8 @@ def _witness(witness: Witness, topology: Topology) -> dict[str, object]:
     return witness.to_json()
 
 
-def _verification(report: Report) -> Mapping[str, object]:
+def verification_values(report: Report) -> Mapping[str, object]:
+    """What the verifier found."""
     values: dict[str, object] = {
         "verified": report.is_ok,
         "violations": [str(violation) for violation in report.violations],

@@ -49,6 +49,7 @@ def simulate_sizes(
     options: SimulationOptions,
     *,
     auto_slices: bool = False,
+    most_tasks: int | None = None,
     watch: Watch = UNWATCHED,
 ) -> Iterator[SizedSimulation]:
     """Simulate sizes one after another.
@@ -62,6 +63,8 @@ def simulate_sizes(
     options : SimulationOptions
     auto_slices : bool
         Take the best number of slices that `best_slices` finds, in place of the options'.
+    most_tasks : int, optional
+        See `best_slices`.
     watch : Watch
 
     Yields
@@ -71,7 +74,7 @@ def simulate_sizes(
     """
     for size in sizes:
         if auto_slices:
-            yield best_slices(graph, size, options, watch=watch)
+            yield best_slices(graph, size, options, most_tasks=most_tasks, watch=watch)
         else:
             yield SizedSimulation(simulate_graph(graph, size, options, watch=watch))
 

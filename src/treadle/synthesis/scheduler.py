@@ -65,6 +65,8 @@ class Scheduler:
     origin : str
         Who brought it: the module or the distribution; "" for Treadle.
     comparing : Comparing
+    is_peer : bool
+        The algorithm of another project, as its paper and its public code have it: to compare with.
 
     Raises
     ------
@@ -81,6 +83,7 @@ class Scheduler:
     source: str = ""
     origin: str = ""
     comparing: Comparing = Comparing.ALWAYS
+    is_peer: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -214,13 +217,14 @@ def scheduler(
     options: Iterable[str] = (),
     source: str = "",
     comparing: Comparing = Comparing.ALWAYS,
+    is_peer: bool = False,
     table: SchedulerTable = TABLE,
 ) -> Callable[[Function], Function]:
     """Register the function below as a scheduler; the function stays what it is.
 
     Parameters
     ----------
-    name, form, collectives, needs, options, source, comparing
+    name, form, collectives, needs, options, source, comparing, is_peer
         See `Scheduler`.
     table : SchedulerTable
         Where to.
@@ -249,7 +253,7 @@ def scheduler(
         is_own = module == "treadle" or module.startswith("treadle.")
         origin = "" if is_own else module
         record = Scheduler(
-            name, shape, kinds, function, tuple(needs), tuple(options), source, origin, comparing
+            name, shape, kinds, function, tuple(needs), tuple(options), source, origin, comparing, is_peer
         )
         table.register(record)
         return function

@@ -47,6 +47,8 @@ class ViolationKind(StrEnum):
     """A link or host carries more than the claimed algbw leaves room for."""
     CLAIM = "claim"
     """The claimed algbw is not the one that the loads give."""
+    TEXT = "text"
+    """Of somebody else's file: its own judge found it, or it cannot be put on the fabric."""
     BOUND = "bound"
     """The claimed optimum is not what the witness proves, or lies below the schedule."""
 

@@ -24,6 +24,7 @@ from treadle.cli.solving.report import (
 from treadle.cli.status import FAILED
 from treadle.errors import ScheduleError
 from treadle.planning import Check, Profile
+from treadle.planning.comparison_summary import placed_summary
 from treadle.planning.judging.texts import TextVerification, read_text, verify_text
 from treadle.planning.summary import verify_summary
 from treadle.schedules.factored import FactoredSchedule
@@ -65,7 +66,7 @@ def command(
     text = read_text(plan)
     if text is not None:
         if topology is not None:
-            raise ScheduleError(f"{plan}: a text names no fabric, so --topology does not apply")
+            return _place_text(output, plan, topology, root or 0)
         with ProgressLine(quiet=quiet or json) as progress:
             Watch(progress).announce("judging")
             found = verify_text(text, source=str(plan), profile=profile, root=root or 0)
@@ -126,6 +127,28 @@ def _print_factored(output: Output, plan: Plan, schedule: FactoredSchedule, repo
     if report.is_ok and plan.witness is not None and plan.optimal_algbw is not None:
         cut = describe_witness(plan.topology, plan.collective, plan.witness, plan.optimal_algbw, output.rates)
         output.line(f"witness     {cut}")
+
+
+def _place_text(output: Output, path: Path, topology: Topology, root: int) -> int:
+    """Put a text on a fabric, and tell what is wrong with it or how good it is."""
+    placed = planning.place_file(path, topology, root=root)
+    print_problem(output, placed.topology, placed.collective)
+    output.line(f"schedule    {path}: {placed.form}; its ranks are the fabric's by number")
+    for note in placed.notes:
+        output.line(f"note        {note}")
+    if placed.report.is_ok and placed.optimal_algbw is not None:
+        share = float(placed.algbw / placed.optimal_algbw)
+        output.line(f"algbw       {output.rates.exact(placed.algbw)} asymptotic, {share:.1%} of the optimum")
+        output.line(f"optimum     {output.rates.exact(placed.optimal_algbw)}")
+        worst = planning.congestion(placed.topology, placed.program, placed.optimal_algbw)
+        more = f" and {worst.n_links - len(worst.links)} more" if worst.n_links > len(worst.links) else ""
+        output.line(f"busiest     {', '.join(worst.links)}{more}")
+    if placed.report.is_ok and placed.messages is not None:
+        output.line("verified    yes: executed on integer contributions, and every message has a way")
+    else:
+        print_verification(output, placed.report)
+    output.result({**placed_summary(placed), "path": str(path)})
+    return 0 if placed.report.is_ok else FAILED
 
 
 def _print_text(output: Output, path: Path, found: TextVerification) -> int:

@@ -11,6 +11,7 @@ import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
+from treadle.cli.fabric_arguments import topology_text
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
 from treadle.cli.plan_file import MaxMemoryOption, read_plan
 from treadle.cli.quantities import Rates, busbw, counted
@@ -20,6 +21,7 @@ from treadle.errors import FormatError
 from treadle.planning import (
     Forwarding,
     LatencyModel,
+    PlacedSchedule,
     Referee,
     RefereedRow,
     Sharing,
@@ -29,23 +31,34 @@ from treadle.planning import (
     SliceLimit,
     parse_sizes,
 )
+from treadle.planning.judging.texts import read_text
 from treadle.planning.summary import throughput
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
+from treadle.topologies.topology import Topology
 from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
 from treadle.watch import Watch
+
+_Simulated = Plan | PlacedSchedule
 
 
 def command(
     plan: Annotated[
         str,
-        typer.Argument(metavar="PLAN|TOPOLOGY", help="A plan that solve wrote, or a fabric to solve for."),
+        typer.Argument(
+            metavar="PLAN|TOPOLOGY",
+            help="A plan that solve wrote, a schedule of others (with --topology), or a fabric to solve for.",
+        ),
     ],
     collective: Annotated[
         str | None, typer.Argument(metavar="[COLLECTIVE]", help="With a fabric: what to solve.")
     ] = None,
     algorithm: Annotated[
         str | None, typer.Option(help="With a fabric: the scheduler.", metavar="NAME")
+    ] = None,
+    topology: Annotated[
+        Topology | None,
+        typer.Option(help="Of a schedule of others: the fabric.", metavar="TOPOLOGY", parser=topology_text),
     ] = None,
     multicast: Annotated[
         bool, typer.Option("--multicast", help="With a fabric: use switches that copy and add up.")
@@ -110,9 +123,15 @@ def command(
     output = Output(json, quiet, Rates(unit or ""))
     try:
         with ProgressLine(quiet=quiet or json) as progress:
-            loaded = _plan(plan, collective, algorithm, multicast, seed, max_memory, progress)
+            loaded: _Simulated = (
+                _plan(plan, collective, algorithm, multicast, seed, max_memory, progress)
+                if (placed := _placed(plan, collective, topology, progress)) is None
+                else placed
+            )
             if alpha is None:
                 options = replace(options, alpha_ns=planning.default_alpha_ns(loaded.topology))
+            if referee is not None and not isinstance(loaded, Plan):
+                raise FormatError(f"--referee: judges plans, and {plan} is a schedule of others")
             if referee is not None:
                 planning.require_referee(referee, loaded.collective.n_ranks, sizes)
             Watch(progress).announce("messages")
@@ -121,7 +140,7 @@ def command(
             )
             judged = (
                 ()
-                if referee is None
+                if referee is None or not isinstance(loaded, Plan)
                 else planning.ask_referee(
                     loaded, sizes, referee=referee, alpha_ns=options.alpha_ns, progress=progress
                 )
@@ -160,6 +179,23 @@ def _slices(text: str) -> int:
     return int(text)
 
 
+def _placed(
+    path: str, collective: str | None, topology: Topology | None, progress: ProgressLine
+) -> PlacedSchedule | None:
+    """A schedule of others on its fabric; None if the argument is none. FormatError without its fabric."""
+    text = Path(path)
+    if collective is not None or read_text(text) is None:
+        if topology is not None:
+            raise FormatError(f"--topology: names the fabric of a schedule of others, and {path} is none")
+        return None
+    if topology is None:
+        raise FormatError(f"{path}: a schedule of others names no fabric; expected --topology TOPOLOGY")
+    Watch(progress).announce("placing")
+    placed = planning.place_file(text, topology, progress=progress)
+    placed.require()
+    return placed
+
+
 def _plan(
     plan: str,
     collective: str | None,
@@ -184,7 +220,7 @@ def _plan(
     return read_plan(plan, max_memory)
 
 
-def _print(output: Output, plan: Plan, options: SimulationOptions, result: SimulationRun) -> None:
+def _print(output: Output, plan: _Simulated, options: SimulationOptions, result: SimulationRun) -> None:
     output.line(
         f"simulated   {plan.collective.kind} of {counted(plan.collective.n_ranks, 'rank')} on "
         f"{plan.topology.name} by {plan.algorithm}"
@@ -196,6 +232,8 @@ def _print(output: Output, plan: Plan, options: SimulationOptions, result: Simul
     rates = output.rates
     scaled = rates(busbw(plan.algbw, plan.collective))
     output.line(f"asymptotic  {rates.exact(plan.algbw)} algbw, {scaled} busbw, verified")
+    for note in plan.notes if isinstance(plan, PlacedSchedule) else ():
+        output.line(f"note        {note}")
     if plan.optimal_algbw is not None:
         model = planning.model_of(plan.topology, plan.collective)
         output.line(
@@ -246,7 +284,7 @@ def _refereed(row: RefereedRow) -> dict[str, object]:
     }
 
 
-def _alpha(plan: Plan, options: SimulationOptions) -> str:
+def _alpha(plan: _Simulated, options: SimulationOptions) -> str:
     """Who pays what for a message: the software, and the links where they have latencies."""
     largest_ns = int(plan.topology.latencies_ns.max(initial=0))
     links = f" and up to {largest_ns / 1000:g}us a link" if largest_ns else ""
@@ -273,12 +311,12 @@ def _cells(rates: Rates, row: SimulatedRow) -> tuple[str, ...]:
         rates.number(row.algbw_bytes_per_s, 3),
         rates.number(row.busbw_bytes_per_s, 3),
         "-" if row.efficiency is None else f"{row.efficiency:.1%}",
-        f"{float(row.alpha_beta) * 1e6:.2f}",
+        "-" if row.alpha_beta is None else f"{float(row.alpha_beta) * 1e6:.2f}",
         f"{row.utilisation:.0%} {row.busiest}",
     )
 
 
-def _summary(plan: Plan, options: SimulationOptions, result: SimulationRun) -> dict[str, object]:
+def _summary(plan: _Simulated, options: SimulationOptions, result: SimulationRun) -> dict[str, object]:
     return {
         "topology": plan.topology.name,
         "collective": plan.collective.kind.value,
@@ -305,7 +343,7 @@ def _row(row: SimulatedRow) -> dict[str, object]:
         "algbw_bytes_per_s": row.algbw_bytes_per_s,
         "busbw_bytes_per_s": row.busbw_bytes_per_s,
         **({} if row.efficiency is None else {"efficiency": row.efficiency}),
-        "alpha_beta_s": float(row.alpha_beta),
+        **({} if row.alpha_beta is None else {"alpha_beta_s": float(row.alpha_beta)}),
         "busiest_link": row.busiest,
         "utilisation": row.utilisation,
         "transfers": row.transfers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +22,7 @@ from treadle.cli.output import (
 )
 from treadle.cli.quantities import Rates, busbw, counted, parse_seconds
 from treadle.cli.solving.algorithm_help import algorithm_sections as help_sections  # noqa: F401
+from treadle.cli.solving.comparison_report import print_measures, row_name
 from treadle.cli.solving.problem_arguments import (
     CollectiveArgument,
     DemandsOption,
@@ -35,8 +37,8 @@ from treadle.cli.solving.problem_arguments import (
 )
 from treadle.cli.solving.report import print_bound, print_problem
 from treadle.cli.status import FAILED
-from treadle.planning import Comparison, ComparisonRow
-from treadle.planning.summary import comparison_summary
+from treadle.planning import Comparison, ComparisonRow, parse_sizes
+from treadle.planning.comparison_summary import comparison_summary
 from treadle.planning.workers import workers
 from treadle.schedules.collective import CollectiveKind
 
@@ -54,6 +56,19 @@ def command(
         str | None, typer.Option(help="Only these, with commas between.", metavar="NAME,...")
     ] = None,
     ranks: RanksOption = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            help="Plans and schedules of others, with commas between: MSCCL XML, MSCCL++ JSON, TACCL, "
+            "TE-CCL, ForestColl XML; their ranks are this fabric's by number.",
+            metavar="FILE,...",
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(help="Simulate each at these sizes: 1M,1G or 1K..1G.", metavar="SIZES"),
+    ] = None,
     trim: TrimOption = False,
     forward: ForwardOption = False,
     root: RootOption = None,
@@ -76,6 +91,8 @@ def command(
             topology,
             collective,
             algorithms=None if algorithms is None else algorithms.split(","),
+            beside=[Path(name) for name in beside.split(",")] if beside else (),
+            sizes=[] if size is None else parse_sizes(size),
             time_limit_s=None if time_limit is None else parse_seconds(time_limit),
             trim=trim,
             progress=progress,
@@ -96,6 +113,7 @@ def command(
         if row.refusal:
             reason = row.refusal.removeprefix(f"{row.algorithm}: ")
             output.line(f"{row.algorithm}: {reason}")
+    print_measures(output, result)
     output.result(comparison_summary(result))
     if any(row.report is not None and not row.report.is_ok for row in result.rows):
         return FAILED
@@ -107,9 +125,9 @@ def _cells(result: Comparison, row: ComparisonRow, rates: Rates) -> tuple[str, .
     assert row.report is not None
     if row.algbw is None:
         violations = f"NO: {counted(row.report.n_violations, 'violation')}"
-        return row.algorithm, "-", "-", "-", _number(row.trees), "-", "-", f"{row.seconds:.2f}", violations
+        return row_name(row), "-", "-", "-", _number(row.trees), "-", "-", f"{row.seconds:.2f}", violations
     return (
-        row.algorithm,
+        row_name(row),
         rates(row.algbw),
         rates(busbw(row.algbw, result.collective)),
         f"{float(row.algbw / result.bound.algbw):.1%}",
@@ -123,13 +141,15 @@ def _cells(result: Comparison, row: ComparisonRow, rates: Rates) -> tuple[str, .
 
 def _alltoall_cells(result: Comparison, row: ComparisonRow, rates: Rates) -> tuple[str, ...]:
     assert row.report is not None
-    steps = "routes" if row.report.n_steps is None else str(row.report.n_steps)
+    steps = "-" if row.form else "routes"
+    if row.report.n_steps is not None:
+        steps = str(row.report.n_steps)
     if row.algbw is None:
         violations = f"NO: {counted(row.report.n_violations, 'violation')}"
-        return row.algorithm, "-", "-", "-", steps, f"{row.seconds:.2f}", violations
+        return row_name(row), "-", "-", "-", steps, f"{row.seconds:.2f}", violations
     ratio = float(result.bound.algbw / row.algbw)
     scaled = rates(busbw(row.algbw, result.collective))
-    return row.algorithm, rates(row.algbw), scaled, f"{ratio:.3f}", steps, f"{row.seconds:.2f}", "yes"
+    return row_name(row), rates(row.algbw), scaled, f"{ratio:.3f}", steps, f"{row.seconds:.2f}", "yes"
 
 
 def _number(value: int | None) -> str:

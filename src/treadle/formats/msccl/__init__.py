@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from treadle.formats.format import PROGRAM_OPTIONS, Format
 from treadle.formats.judgement import Check
+from treadle.formats.schedule_source import ScheduleSource
 
 FORMATS = (
     Format(
@@ -22,5 +23,15 @@ FORMATS = (
         readers="msccl-executor-nccl (`--profile azure`), msccl (`legacy`), RCCL (`rccl`)",
         collectives="all six",
         sizes="element counts that the chunks divide",
+    ),
+)
+
+SCHEDULES = (
+    ScheduleSource(
+        name="msccl-xml",
+        title="MSCCL XML",
+        begins=r"<algo(\s|>|/|$)",
+        judge="treadle.formats.msccl.judge_text:judge",
+        traffic="treadle.formats.msccl.traffic:traffic",
     ),
 )

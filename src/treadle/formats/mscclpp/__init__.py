@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from treadle.formats.format import PROGRAM_OPTIONS, Format
 from treadle.formats.judgement import Check
+from treadle.formats.schedule_source import ScheduleSource
 
 FORMATS = (
     Format(
@@ -22,5 +23,15 @@ FORMATS = (
         readers="MSCCL++: as NCCL, or its executor alone (reduce, all-to-all)",
         collectives="all six",
         sizes="chunks of whole 16 bytes, to 4 GiB",
+    ),
+)
+
+SCHEDULES = (
+    ScheduleSource(
+        name="mscclpp-json",
+        title="MSCCL++ execution plans",
+        begins=r'\{(?=[\s\S]*"gpus")',
+        judge="treadle.formats.mscclpp.judge_text:judge",
+        traffic="treadle.formats.mscclpp.traffic:traffic",
     ),
 )

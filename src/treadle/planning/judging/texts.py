@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.errors import FormatError
-from treadle.formats.format import told_format
+from treadle.formats.format import Format, told_format
 from treadle.formats.judgement import Check, Terms
+from treadle.formats.schedule_source import ScheduleSource, told_source
 
 MAX_TEXT = 256 * 2**20
 """Largest text that is read; judges have limits of their own below it."""
@@ -55,7 +56,7 @@ def read_text(path: Path) -> str | None:
         return None
     with path.open("rb") as file:
         content = file.read(_HEAD)
-        if told_format(content.decode("utf-8", "replace")) is None:
+        if _told(content.decode("utf-8", "replace")) is None:
             return None
         content += file.read(MAX_TEXT + 1 - len(content))
     if len(content) > MAX_TEXT:
@@ -64,6 +65,11 @@ def read_text(path: Path) -> str | None:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"byte {error.start} is no UTF-8", source=str(path)) from None
+
+
+def _told(head: str) -> Format | ScheduleSource | None:
+    """What a text begins as: a format that is written too, or one that is only read."""
+    return told_format(head) or told_source(head)
 
 
 def verify_text(
@@ -86,7 +92,7 @@ def verify_text(
     FormatError
         If the text is malformed, hostile or of no known format.
     """
-    record = told_format(text[:_HEAD])
+    record = _told(text[:_HEAD])
     if record is None:
         raise FormatError("neither a plan nor a text of a known format", source=source)
     terms = Terms(source=source, profile=None if profile is None else str(profile), root=root)

@@ -45,6 +45,10 @@ class VerifyResult:
         """No violation anywhere."""
         return all(report.is_ok for report in self.reports)
 
+    def moved(self, plan: Plan) -> Plan:
+        """The plan on the fabric that it was held against; TopologyError, ScheduleError if it has none."""
+        return _moved(plan, self.topology)
+
     @property
     def report(self) -> Report:
         """Of the schedule for the largest sizes, which the plan's claims are about."""

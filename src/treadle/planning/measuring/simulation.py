@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from treadle.planning.judging.placed_schedules import PlacedSchedule
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.execution import program_of
+from treadle.planning.problem import Problem
+from treadle.program.program import Program
 from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan
+from treadle.schedules.schedule import Schedule
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.picture import utilisation_picture
@@ -34,6 +38,7 @@ __all__ = [
     "LatencyModel",
     "Sharing",
     "SimulatedRow",
+    "SimulatedSubject",
     "Simulation",
     "SimulationOptions",
     "SimulationRun",
@@ -42,6 +47,7 @@ __all__ = [
     "critical_path_lines",
     "default_alpha_ns",
     "simulate",
+    "simulated",
     "utilisation_picture",
 ]
 
@@ -62,8 +68,8 @@ class SimulatedRow:
     algbw_bytes_per_s, busbw_bytes_per_s : float
     efficiency : float, optional
         Share of the proved bound on algbw; None where no bound is known.
-    alpha_beta : Fraction
-        Seconds by the alpha-beta formula of the schedule.
+    alpha_beta : Fraction, optional
+        Seconds by the alpha-beta formula of the schedule; None for messages that are of no schedule of ours.
     busiest : str
         The link that is busy for longest.
     utilisation : float
@@ -81,7 +87,7 @@ class SimulatedRow:
     algbw_bytes_per_s: float
     busbw_bytes_per_s: float
     efficiency: float | None
-    alpha_beta: Fraction
+    alpha_beta: Fraction | None
     busiest: str
     utilisation: float
     transfers: int
@@ -104,7 +110,7 @@ class SimulationRun:
 
 
 def simulate(
-    plan: Plan,
+    plan: Plan | PlacedSchedule,
     sizes: Sequence[int],
     *,
     options: SimulationOptions | None = None,
@@ -116,7 +122,8 @@ def simulate(
 
     Parameters
     ----------
-    plan : Plan
+    plan : Plan or PlacedSchedule
+        Ours, or somebody's on a fabric.
     sizes : sequence of int
         Bytes of the larger per-rank buffer, at least one.
     options : SimulationOptions, optional
@@ -140,6 +147,10 @@ def simulate(
     in-network copies and sums where the plan relies on them.
     """
     options = options or SimulationOptions()
+    if isinstance(plan, PlacedSchedule):
+        subject = SimulatedSubject(plan.problem, plan.program, plan.schedule, plan.optimal_algbw)
+        sized = list(simulated(subject, sizes, options, auto_slices=auto_slices, progress=progress))
+        return SimulationRun(tuple(row for row, _ in sized), sized[-1][1])
     require_verified(plan)
     rows: dict[int, SimulatedRow] = {}
     last: Simulation | None = None
@@ -147,40 +158,90 @@ def simulate(
         served = [place for place, size in enumerate(sizes) if plan.schedule_for(size) is entry.schedule]
         if not served:
             continue
-        graph = task_graph(plan.topology, program_of(plan, sizes[served[0]]))
-        found = simulate_sizes(
-            graph, [sizes[place] for place in served], options, auto_slices=auto_slices, watch=Watch(progress)
+        subject = SimulatedSubject(
+            Problem(plan.topology, plan.collective),
+            program_of(plan, sizes[served[0]]),
+            entry.schedule,
+            plan.optimal_algbw,
         )
-        for place, sized in zip(served, found, strict=True):
-            rows[place] = _row(plan, sized)
-            last = sized.simulation if place == len(sizes) - 1 else last
+        found = simulated(
+            subject, [sizes[place] for place in served], options, auto_slices=auto_slices, progress=progress
+        )
+        for place, (row, simulation) in zip(served, found, strict=True):
+            rows[place] = row
+            last = simulation if place == len(sizes) - 1 else last
             if on_row is not None:
-                on_row(rows[place])
+                on_row(row)
     if last is None:
         raise ValueError("expected at least one size")
     return SimulationRun(tuple(rows[place] for place in sorted(rows)), last)
 
 
-def _row(plan: Plan, sized: SizedSimulation) -> SimulatedRow:
-    simulation = sized.simulation
+@dataclass(frozen=True, eq=False)
+class SimulatedSubject:
+    """What is simulated, of a plan or of nobody's.
+
+    Parameters
+    ----------
+    problem : Problem
+    program : Program
+        With the paths of its messages.
+    schedule : Schedule, optional
+        What it was made of.
+    bound : Fraction, optional
+        On algbw, bytes/s.
+    """
+
+    problem: Problem
+    program: Program
+    schedule: Schedule | None = None
+    bound: Fraction | None = None
+
+
+def simulated(
+    subject: SimulatedSubject,
+    sizes: Sequence[int],
+    options: SimulationOptions,
+    *,
+    auto_slices: bool = True,
+    most_tasks: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[tuple[SimulatedRow, Simulation]]:
+    """A row and its simulation for each size; see `simulate`.
+
+    Parameters
+    ----------
+    subject : SimulatedSubject
+        Verified by the caller.
+    sizes, options, auto_slices, progress
+        See `simulate`.
+    most_tasks : int, optional
+        Of one trial of a number of slices; see `simulation.sweep.best_slices`.
+    """
+    graph = task_graph(subject.problem.topology, subject.program)
+    watch = Watch(progress)
+    for sized in simulate_sizes(
+        graph, sizes, options, auto_slices=auto_slices, most_tasks=most_tasks, watch=watch
+    ):
+        yield _row(subject, sized), sized.simulation
+
+
+def _row(subject: SimulatedSubject, sized: SizedSimulation) -> SimulatedRow:
+    simulation, collective = sized.simulation, subject.problem.collective
     size, algbw = simulation.size_bytes, simulation.algbw_bytes_per_s
-    bound = plan.optimal_algbw
     busiest = int(np.argmax(simulation.busy)) if simulation.busy.size else -1
+    alpha_ns = simulation.options.alpha_ns
     return SimulatedRow(
         size_bytes=size,
         slices=simulation.options.slices,
         time=simulation.time,
         is_exact=simulation.is_exact,
         algbw_bytes_per_s=algbw,
-        busbw_bytes_per_s=algbw * float(busbw_factor(plan.collective.kind, plan.collective.n_ranks)),
-        efficiency=None if bound is None else algbw / float(bound),
-        alpha_beta=alpha_beta_time(
-            plan.topology,
-            plan.collective,
-            plan.schedule_for(size),
-            size,
-            alpha_ns=simulation.options.alpha_ns,
-        ),
+        busbw_bytes_per_s=algbw * float(busbw_factor(collective.kind, collective.n_ranks)),
+        efficiency=None if subject.bound is None else algbw / float(subject.bound),
+        alpha_beta=None
+        if subject.schedule is None
+        else alpha_beta_time(subject.problem.topology, collective, subject.schedule, size, alpha_ns=alpha_ns),
         busiest=simulation.graph.resource_name(busiest) if busiest >= 0 else "",
         utilisation=float(simulation.utilisation[busiest]) if busiest >= 0 else 0.0,
         transfers=simulation.n_transfers,

@@ -9,14 +9,21 @@ from time import monotonic, process_time, time
 from typing import Unpack
 
 from treadle.errors import TreadleError
+from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedule
+from treadle.planning.measuring.congestion import Congestion, congestion
+from treadle.planning.measuring.simulation import SimulatedRow, SimulatedSubject, simulated
 from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.solving.bounds import Bound, find_bound
 from treadle.planning.solving.generation import generate
 from treadle.planning.solving.schedulers import find_scheduler, schedulers
 from treadle.planning.stages import seconds_left
+from treadle.program.any_schedule import lower
+from treadle.program.program import Program
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
+from treadle.schedules.schedule import Schedule
 from treadle.schedules.trees.forest import ForestSchedule
+from treadle.simulation.simulation_options import SimulationOptions, default_alpha_ns
 from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.synthesis.scheduler import Comparing, Scheduler, no_switches
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, TreeOptions
@@ -27,6 +34,27 @@ from treadle.watch import Progress, TimeLimitError, Watch
 
 _LARGE = 64
 """Ranks beyond which the slow ones have to be named to be run."""
+_MOST_TASKS = 2**17
+"""Of one trial of a number of slices: many schedules are simulated."""
+
+
+@dataclass(frozen=True)
+class RowMeasures:
+    """A schedule's messages on the fabric.
+
+    Parameters
+    ----------
+    congestion : Congestion, optional
+        Where they take longest; None where they cannot be told apart.
+    sizes : tuple of SimulatedRow
+        Simulated, for each size that was asked for.
+    refusal : str
+        Why there is nothing of this, else "".
+    """
+
+    congestion: Congestion | None = None
+    sizes: tuple[SimulatedRow, ...] = ()
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +74,13 @@ class ComparisonRow:
         Why there is no schedule, else "".
     is_late : bool
         Time ran out.
+    form : str
+        Of a schedule that was brought: the file's format, or "plan"; "" for those that schedulers made.
+    is_peer : bool
+        The scheduler is another project's.
+    measured : RowMeasures, optional
+        What its messages take on the fabric, where that was asked for.
+    notes : tuple of str
     """
 
     algorithm: str
@@ -54,6 +89,10 @@ class ComparisonRow:
     seconds: float
     refusal: str = ""
     is_late: bool = False
+    form: str = ""
+    is_peer: bool = False
+    measured: RowMeasures | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def algbw(self) -> Fraction | None:
@@ -72,12 +111,15 @@ class Comparison:
     bound : Bound
     rows : tuple of ComparisonRow
         Fastest first; refusals last.
+    sizes : tuple of int
+        Bytes at which they were simulated.
     """
 
     topology: Topology
     collective: Collective
     bound: Bound
     rows: tuple[ComparisonRow, ...]
+    sizes: tuple[int, ...] = ()
 
 
 def compare(
@@ -85,6 +127,8 @@ def compare(
     collective: Collective | CollectiveKind | str,
     *,
     algorithms: Sequence[str] | None = None,
+    beside: Sequence[ForeignSchedule] = (),
+    sizes: Sequence[int] = (),
     trim: bool = False,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
@@ -99,6 +143,11 @@ def compare(
     algorithms : sequence of str, optional
         Default: all for such a collective but those that have to be named (exact synthesis), slow ones where
         there are many ranks, and step schedules where there are switches.
+    beside : sequence of Plan, schedule, Path or str
+        Schedules that are there already: values, plans and files of others; see
+        `treadle.planning.judging.placed_schedules.place_schedule`.
+    sizes : sequence of int
+        Bytes of the larger per-rank buffer at which each is simulated.
     trim : bool
         Where nodes are not Eulerian, let ForestColl leave surplus bandwidth unused; baselines need no such
         thing.
@@ -118,13 +167,44 @@ def compare(
     """
     named = [find_scheduler(name) for name in algorithms or ()]
     problem = pose(topology, collective, **problem_options)
+    brought = [place_schedule(one, problem) for one in beside]
     bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
     watch = Watch(progress, seconds_left(time_limit_s))
-    rows = _rows(
-        problem, [(one, _options(one, trim=trim)) for one in named or _fitting(problem)], bound, watch
-    )
+    asked = _Asked(bound, tuple(sizes), bool(sizes or beside))
+    chosen = named or _fitting(problem)
+    if algorithms is not None and not named:
+        chosen = []
+    rows = _rows(problem, [(one, _options(one, trim=trim)) for one in chosen], asked, watch)
+    rows += [_brought_row(one, asked) for one in brought]
     rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
-    return Comparison(problem.topology, problem.collective, bound, tuple(rows))
+    return Comparison(problem.topology, problem.collective, bound, tuple(rows), asked.sizes)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is told of every schedule."""
+
+    bound: Bound
+    sizes: tuple[int, ...]
+    measures: bool
+
+
+def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
+    """The row of a schedule that was there already."""
+    report = placed.report
+    measured = _measured(placed.problem, placed.schedule, placed.program, asked) if report.is_ok else None
+    return ComparisonRow(
+        placed.name, report, placed.trees, 0.0, form=placed.form, measured=measured, notes=placed.notes
+    )
+
+
+def _measured(problem: Problem, schedule: Schedule | None, program: Program, asked: _Asked) -> RowMeasures:
+    """Where messages congest, and how long they take."""
+    found = congestion(problem.topology, program, asked.bound.algbw)
+    options = SimulationOptions(alpha_ns=default_alpha_ns(problem.topology))
+    subject = SimulatedSubject(problem, program, schedule, asked.bound.algbw)
+    rows = simulated(subject, asked.sizes, options, most_tasks=_MOST_TASKS)
+    return RowMeasures(found, tuple(row for row, _ in rows))
 
 
 def _options(scheduler: Scheduler, *, trim: bool) -> SchedulerOptions:
@@ -156,45 +236,52 @@ def _fitting(problem: Problem) -> list[Scheduler]:
     ]
 
 
-_Asked = tuple[Scheduler, SchedulerOptions]
+_Chosen = tuple[Scheduler, SchedulerOptions]
 
 
-def _rows(problem: Problem, asked: Sequence[_Asked], bound: Bound, watch: Watch) -> list[ComparisonRow]:
+def _rows(problem: Problem, chosen: Sequence[_Chosen], asked: _Asked, watch: Watch) -> list[ComparisonRow]:
     """A row for every scheduler, in order."""
     if not runs_apart():
-        return [_row(problem, one, bound, watch) for one in asked]
+        return [_row(problem, one, asked, watch) for one in chosen]
     # machines share the time of day, no other clock
     end_s = None if watch.deadline is None else time() + watch.deadline - monotonic()
-    blocks = [(problem, one, bound, end_s) for one in asked]
+    blocks = [(problem, one, asked, end_s) for one in chosen]
     return map_blocks("algorithms", _row_elsewhere, blocks, watch=Watch(watch.progress))
 
 
-def _row_elsewhere(problem: Problem, asked: _Asked, bound: Bound, end_s: float | None) -> ComparisonRow:
+def _row_elsewhere(problem: Problem, chosen: _Chosen, asked: _Asked, end_s: float | None) -> ComparisonRow:
     """The row, by a worker; `end_s`: time of day at which to give up."""
     deadline = None if end_s is None else monotonic() + end_s - time()
-    return _row(problem, asked, bound, Watch(None, deadline))
+    return _row(problem, chosen, asked, Watch(None, deadline))
 
 
-def _row(problem: Problem, asked: _Asked, bound: Bound, watch: Watch) -> ComparisonRow:
-    scheduler, options = asked
-    name, start = scheduler.name, process_time()
+def _row(problem: Problem, chosen: _Chosen, asked: _Asked, watch: Watch) -> ComparisonRow:
+    scheduler, options = chosen
+    name, bound, start = scheduler.name, asked.bound, process_time()
     try:
         found = generate(problem, scheduler, options, bound=bound, watch=watch)
     except TimeLimitError:
-        return ComparisonRow(
-            name, None, None, process_time() - start, "the time limit was reached", is_late=True
-        )
+        seconds, reason = process_time() - start, "the time limit was reached"
+        return ComparisonRow(name, None, None, seconds, reason, is_late=True, is_peer=scheduler.is_peer)
     except TreadleError as error:
-        return ComparisonRow(name, None, None, process_time() - start, str(error))
-    seconds = process_time() - start
+        seconds = process_time() - start
+        return ComparisonRow(name, None, None, seconds, str(error), is_peer=scheduler.is_peer)
+    seconds, schedule = process_time() - start, found.schedule
     report = verify_schedule(
         problem.topology,
         problem.collective,
-        found.schedule,
+        schedule,
         claimed_optimal_algbw=bound.algbw,
         witness=bound.witness,
     )
-    trees = (
-        found.schedule.total_units if isinstance(found.schedule, ForestSchedule | FactoredSchedule) else None
+    trees = schedule.total_units if isinstance(schedule, ForestSchedule | FactoredSchedule) else None
+    measured = None
+    if asked.measures and report.is_ok:
+        try:
+            program = lower(problem.topology, problem.collective, schedule)
+            measured = _measured(problem, schedule, program, asked)
+        except TreadleError as error:
+            measured = RowMeasures(refusal=str(error))
+    return ComparisonRow(
+        name, report, trees, seconds, is_peer=scheduler.is_peer, measured=measured, notes=found.notes
     )
-    return ComparisonRow(name, report, trees, seconds)

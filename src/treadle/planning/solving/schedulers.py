@@ -146,6 +146,7 @@ def scheduler(
     options: Iterable[str] = (),
     source: str = "",
     comparing: Comparing = Comparing.ALWAYS,
+    is_peer: bool = False,
 ) -> Callable[[Function], Function]:
     """Make the function below a scheduler that `solve` and `compare` know by its name.
 
@@ -158,7 +159,7 @@ def scheduler(
         ``alltoall-steps`` (`ExchangeSchedule`) or ``routes`` (`RouteSchedule`).
     collectives : iterable of CollectiveKind or str
         Which it serves.
-    needs, options, source, comparing
+    needs, options, source, comparing, is_peer
         See `synthesis.scheduler.Scheduler`.
 
     Raises
@@ -175,6 +176,7 @@ def scheduler(
         options=options,
         source=source,
         comparing=comparing,
+        is_peer=is_peer,
     )
 
 
@@ -253,6 +255,7 @@ def schedulers_summary() -> dict[str, list[dict[str, Any]]]:
                 "options": list(one.heeded),
                 "flags": [flag_of(option) for option in one.heeded],
                 "comparing": one.comparing.value,
+                "peer": one.is_peer,
                 "source": one.source,
                 "origin": one.origin,
             }

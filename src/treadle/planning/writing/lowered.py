@@ -24,6 +24,7 @@ class TargetFormat(StrEnum):
     ROUTES_JSON = "routes-json"
     ROUTES_CSV = "routes-csv"
     ROUTES_XML = "routes-xml"
+    FORESTCOLL_XML = "forestcoll-xml"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,77 @@
+"""What ``compare`` prints below its table: what is wrong, where messages congest, and times at sizes."""
+
+from __future__ import annotations
+
+from treadle import planning
+from treadle.cli.output import Output
+from treadle.cli.quantities import counted
+from treadle.cli.solving.report import SHOWN_VIOLATIONS
+from treadle.planning import Comparison, ComparisonRow
+from treadle.units import format_size
+
+
+def row_name(row: ComparisonRow) -> str:
+    """A scheduler's name, a peer's marked as such; or a file's and its format."""
+    if row.form:
+        return f"{row.algorithm} ({row.form})"
+    return f"{row.algorithm} (peer)" if row.is_peer else row.algorithm
+
+
+def print_measures(output: Output, result: Comparison) -> None:
+    """Violations and notes of what was brought; links and times of all, where these were asked for."""
+    for row in result.rows:
+        if row.form and row.report is not None:
+            _print_brought(output, row)
+    measured = [
+        row for row in result.rows if row.measured is not None and row.measured.congestion is not None
+    ]
+    if measured:
+        output.line()
+        headings = ("algorithm", "longest busy links", "links", "busy / optimum")
+        output.table(headings, [_link_cells(row) for row in measured], left=2)
+    if result.sizes and measured:
+        _print_sizes(output, result, measured)
+    for row in result.rows:
+        if row.measured is not None and row.measured.refusal:
+            output.line(f"{row.algorithm}: not simulated: {row.measured.refusal}")
+
+
+def _print_brought(output: Output, row: ComparisonRow) -> None:
+    assert row.report is not None
+    for violation in row.report.violations[:SHOWN_VIOLATIONS]:
+        output.line(f"{row.algorithm}: {planning.violation_text(violation)}")
+    if row.report.n_violations > SHOWN_VIOLATIONS:
+        more = row.report.n_violations - SHOWN_VIOLATIONS
+        output.line(f"{row.algorithm}: and {counted(more, 'more violation')} (see --json)")
+    for note in row.notes:
+        output.line(f"{row.algorithm}: {note}")
+
+
+def _link_cells(row: ComparisonRow) -> tuple[str, ...]:
+    assert row.measured is not None
+    assert row.measured.congestion is not None
+    found = row.measured.congestion
+    more = ", ..." if found.n_links > len(found.links) else ""
+    links = ", ".join(found.links) + more
+    return row_name(row), links, str(found.n_links), f"{float(found.times_optimum):.3f}"
+
+
+def _print_sizes(output: Output, result: Comparison, rows: list[ComparisonRow]) -> None:
+    """Simulated times: a row per scheduler, columns per size."""
+    alpha_us = planning.default_alpha_ns(result.topology) / 1000
+    model = f"alpha {alpha_us:g}us a message" if alpha_us else "latencies of the fabric's links"
+    output.line()
+    output.line(f"simulated   {model}; {output.rates.column} of algbw; %opt is algbw over the optimum")
+    headings = ["algorithm"]
+    for size in result.sizes:
+        name = format_size(size)
+        headings += [f"{name} us", f"{name} {output.rates.column}", f"{name} %opt"]
+    cells = []
+    for row in rows:
+        assert row.measured is not None
+        line = [row_name(row)]
+        for found in row.measured.sizes:
+            share = "-" if found.efficiency is None else f"{found.efficiency:.1%}"
+            line += [f"{float(found.time) * 1e6:.2f}", output.rates.number(found.algbw_bytes_per_s, 3), share]
+        cells.append(line)
+    output.table(headings, cells, least=[name for name in headings if name.endswith("%opt")])

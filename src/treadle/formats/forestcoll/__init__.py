@@ -1,0 +1,37 @@
+"""ForestColl's tree XML: what its writer, reader and judge are."""
+
+from __future__ import annotations
+
+from treadle.formats.format import Format
+from treadle.formats.judgement import Check
+from treadle.formats.schedule_source import ScheduleSource
+
+_BEGINS = r"(<\?xml[^>]*\?>\s*)?<Algo[\s>]"
+
+FORMATS = (
+    Format(
+        name="forestcoll-xml",
+        title="ForestColl's tree XML",
+        extension=".xml",
+        begins=_BEGINS,
+        check=Check.EXECUTED,
+        options=frozenset(),
+        write="treadle.formats.forestcoll.writer:write",
+        read="treadle.formats.forestcoll.judge:read",
+        judge="treadle.formats.forestcoll.judge:judge",
+        load="treadle.formats.forestcoll.loading:load",
+        files="one XML",
+        readers="compilers of ForestColl's schedules",
+        collectives="allgathers of trees",
+        sizes="all",
+    ),
+)
+SCHEDULES = (
+    ScheduleSource(
+        name="forestcoll-xml",
+        title="ForestColl's tree XML",
+        begins=_BEGINS,
+        judge="treadle.formats.forestcoll.judge:judge",
+        traffic="treadle.formats.forestcoll.traffic:trees",
+    ),
+)

@@ -1,0 +1,26 @@
+"""ForestColl's trees with ranks as numbers."""
+
+from __future__ import annotations
+
+from treadle.errors import ScheduleError
+from treadle.formats.forestcoll.reader import parse_forestcoll_xml
+from treadle.formats.judgement import Terms, decoded
+from treadle.program.foreign.traffic import NamedTree, NamedTrees
+
+
+def trees(data: bytes, terms: Terms) -> NamedTrees:
+    """The file's trees; ScheduleError for a tree that is none."""
+    source = terms.source or "ForestColl's XML"
+    file = parse_forestcoll_xml(decoded(data, source), source)
+    nodes = file.nodes()
+    rank = {name: number for number, name in enumerate(nodes)}
+    found = []
+    for tree in file.trees:
+        parents = {rank[send.head]: rank[send.tail] for send in tree.sends}
+        if len(parents) != len(nodes) - 1 or rank[tree.root] in parents:
+            raise ScheduleError(
+                f"{source}: line {tree.line}: no tree from {tree.root} to all {len(nodes)} nodes"
+            )
+        ways = {rank[send.head]: send.between for send in tree.sends}
+        found.append(NamedTree(rank[tree.root], tree.chunks, parents, ways))
+    return NamedTrees(nodes, tuple(found))

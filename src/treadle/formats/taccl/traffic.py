@@ -1,0 +1,65 @@
+"""TACCL's algorithms as messages: a send for each of theirs, in the order of the steps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from treadle.formats.judgement import Terms, decoded
+from treadle.formats.taccl.reader import TacclFile, TacclPart, parse_taccl_json
+from treadle.program.foreign.timed_sends import SendsFrame, TimedSend, program_of_sends
+from treadle.program.foreign.traffic import Traffic
+from treadle.schedules.collective import CollectiveKind
+
+
+def traffic(data: bytes, terms: Terms) -> Traffic:
+    """What the ranks send each other."""
+    source = terms.source or "TACCL algorithm"
+    file = parse_taccl_json(decoded(data, source), source)
+    frame, place = _numbered(file)
+    held: dict[tuple[int, int], int] = {
+        (rank, part.address): 1 for part in file.parts for rank in part.before
+    }
+    sends = []
+    for send in file.sends:
+        here = (send.head, send.address)
+        amount = held.get((send.tail, send.address), 0)
+        adds = frame.kind.reduces and (
+            send.reduces if send.reduces is not None else held.get(here, 0) + amount <= file.n_ranks
+        )
+        held[here] = held.get(here, 0) + amount if adds else amount
+        sends.append(TimedSend(send.step, send.tail, send.head, place[send.address], 1, reduces=bool(adds)))
+    return program_of_sends(frame, sends)
+
+
+def _numbered(file: TacclFile) -> tuple[SendsFrame, dict[int, int]]:
+    """The collective's frame, and the chunk of each address."""
+    kind, n = CollectiveKind(file.kind), file.n_ranks
+    shards: dict[int, set[int]] = defaultdict(set)
+    for part in file.parts:
+        shards[_shard(kind, part, n)].add(part.address)
+    n_shards = n * n if kind is CollectiveKind.ALLTOALL else n
+    per_shard = max(len(addresses) for addresses in shards.values())
+    if kind in (CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
+        addresses = sorted({part.address for part in file.parts})
+        total = len(addresses)
+        ends = [total * place // n for place in range(n + 1)]
+        if kind.is_rooted:
+            ends = [0 if place <= file.root else total for place in range(n + 1)]
+        return SendsFrame(kind, n, total, ends, file.root), {a: i for i, a in enumerate(addresses)}
+    place = {
+        address: shard * per_shard + number
+        for shard, addresses in shards.items()
+        for number, address in enumerate(sorted(addresses))
+    }
+    offset = range(0, n_shards * per_shard + 1, per_shard)
+    return SendsFrame(kind, n, n * per_shard, offset), place
+
+
+def _shard(kind: CollectiveKind, part: TacclPart, n: int) -> int:
+    """The shard that a chunk is of; 0 where that makes no difference."""
+    before, after = min(part.before), min(part.after)
+    if kind is CollectiveKind.ALLTOALL:
+        return before * n + after
+    if kind is CollectiveKind.ALLGATHER:
+        return before
+    return after if kind is CollectiveKind.REDUCE_SCATTER else 0

@@ -1,0 +1,299 @@
+"""Schedules of others on a fabric: read, judged, and put on its links; plans and values are taken too.
+
+A text is first judged for itself, by its format's own judge: does it do what its collective asks. Then every
+message takes a way on the fabric (`program.foreign.placing`), and throughput follows from what the links
+carry. Trees go another way: they become a schedule of ours, and the verifier of forests judges them on the
+fabric. Ranks of a file correspond to the fabric's by number.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.formats.judgement import Judgement, Terms
+from treadle.formats.schedule_source import ScheduleSource, schedule_sources, told_source
+from treadle.planning.judging.foreign_trees import forest_of_trees
+from treadle.planning.judging.texts import read_text
+from treadle.planning.judging.verification import verify
+from treadle.planning.measuring.congestion import algbw_of_program
+from treadle.planning.problem import Problem, pose
+from treadle.planning.solving.bounds import find_bound
+from treadle.program.any_schedule import lower
+from treadle.program.foreign.placing import Placement, place_program
+from treadle.program.foreign.traffic import NamedTrees, Traffic
+from treadle.program.program import Program
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.factored import FactoredSchedule
+from treadle.schedules.plan import Plan
+from treadle.schedules.plan_files.archive import load_plan
+from treadle.schedules.schedule import Schedule
+from treadle.schedules.trees.forest import ForestSchedule
+from treadle.topologies.topology import Topology
+from treadle.verification.schedules import verify as verify_schedule
+from treadle.verification.violations import Findings, Report, Violation, ViolationKind
+from treadle.watch import Progress, Watch
+
+HEAD = 2**16
+_SPELT = {"reducescatter": "reduce-scatter", "reduce_scatter": "reduce-scatter"}
+
+ForeignSchedule = Plan | Schedule | Path | str
+"""What can stand beside our schedulers: a plan, a schedule of ours, or a file."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedSchedule:
+    """Somebody's schedule on a fabric.
+
+    Parameters
+    ----------
+    name : str
+        The file's, or what it is.
+    form : str
+        Of which format the file is; "plan" for ours.
+    problem : Problem
+    report : Report
+        Violations of the text and of its placing; algbw where there are none.
+    schedule : Schedule, optional
+        Of ours; None for texts of messages.
+    messages : Program, optional
+        Those of a text, with their paths; None where something is wrong with it.
+    notes : tuple of str
+        How ways were chosen where the file leaves that open.
+    optimal_algbw : Fraction, optional
+        The most that any schedule reaches, bytes/s, where that was found.
+    """
+
+    name: str
+    form: str
+    problem: Problem
+    report: Report
+    schedule: Schedule | None = None
+    messages: Program | None = None
+    notes: tuple[str, ...] = ()
+    optimal_algbw: Fraction | None = None
+
+    @property
+    def topology(self) -> Topology:
+        """The fabric."""
+        return self.problem.topology
+
+    @property
+    def collective(self) -> Collective:
+        """What is done on it."""
+        return self.problem.collective
+
+    @property
+    def algorithm(self) -> str:
+        """What a plan has its generator's name for."""
+        return self.name
+
+    @property
+    def algbw(self) -> Fraction:
+        """Asymptotic, bytes/s; ScheduleError where something is wrong."""
+        return self.require().algbw or Fraction(0)
+
+    def require(self) -> Report:
+        """The report; ScheduleError, with the first violation, if there are any."""
+        if not self.report.is_ok:
+            more = self.report.n_violations - 1
+            rest = f" (and {more} more; treadle verify --topology lists them)" if more else ""
+            raise ScheduleError(f"{self.name}: {violation_text(self.report.violations[0])}{rest}")
+        return self.report
+
+    @property
+    def program(self) -> Program:
+        """What is simulated; ScheduleError where something is wrong."""
+        self.require()
+        if self.messages is not None:
+            return self.messages
+        assert self.schedule is not None
+        return lower(self.topology, self.collective, self.schedule)
+
+    @property
+    def trees(self) -> int | None:
+        """Unit trees in all; None for other schedules."""
+        schedule = self.schedule
+        return schedule.total_units if isinstance(schedule, ForestSchedule | FactoredSchedule) else None
+
+
+def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "") -> PlacedSchedule:
+    """Judge somebody's schedule on a fabric.
+
+    Parameters
+    ----------
+    source : Plan, schedule, Path or str
+        A value of ours, or a file: a plan, or a text of a known format, told by its content.
+    problem : Problem
+        The fabric and what is to be done on it.
+    name : str
+        For reports; default the file's.
+
+    Raises
+    ------
+    FormatError
+        If a file cannot be read, or is of no known format. What it does wrong is in the report.
+    """
+    if isinstance(source, Plan):
+        return _of_plan(source, problem, name or source.algorithm)
+    if not isinstance(source, str | Path):
+        return _of_schedule(source, problem, name or type(source).__name__)
+    path = Path(source)
+    if not path.is_file():
+        raise FormatError("is not a file that exists", source=str(path))
+    if zipfile.is_zipfile(path):
+        return _of_plan(load_plan(path), problem, name or path.name)
+    return place_text(read_schedule_text(path, root=problem.collective.root or 0), problem, name=name)
+
+
+def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
+    """A plan, on the fabric that is asked about: what it embeds is not trusted."""
+    if plan.collective.kind is not problem.collective.kind:
+        return _refused(name, "plan", problem, _other_kind(plan.collective.kind, problem))
+    result = verify(plan, problem.topology)
+    schedule = plan.entries[-1].schedule
+    try:
+        moved = result.moved(plan)
+    except TreadleError as error:
+        moved = None
+        if result.report.is_ok:
+            return _refused(name, "plan", problem, str(error))
+    if moved is not None and moved.collective != problem.collective:
+        return _refused(name, "plan", problem, "the plan is for other ranks, weights or demands")
+    if moved is not None:
+        schedule = moved.entries[-1].schedule
+    return PlacedSchedule(name, "plan", problem, result.report, schedule)
+
+
+def _of_schedule(schedule: Schedule, problem: Problem, name: str) -> PlacedSchedule:
+    report = verify_schedule(problem.topology, problem.collective, schedule)
+    return PlacedSchedule(name, type(schedule).__name__, problem, report, schedule)
+
+
+@dataclass(frozen=True, eq=False)
+class ScheduleText:
+    """A text that holds somebody's schedule, judged for itself.
+
+    Parameters
+    ----------
+    name : str
+    record : ScheduleSource
+    data : bytes
+    terms : Terms
+    judgement : Judgement
+    """
+
+    name: str
+    record: ScheduleSource
+    data: bytes
+    terms: Terms
+    judgement: Judgement
+
+    @property
+    def kind(self) -> CollectiveKind:
+        """What it says it does."""
+        found = self.judgement.collective
+        return CollectiveKind(_SPELT.get(found, found))
+
+
+def read_schedule_text(path: Path, *, root: int = 0) -> ScheduleText:
+    """Read and judge a text; FormatError if it cannot be read, or is of no known format."""
+    text = read_text(path)
+    record = None if text is None else told_source(text[:HEAD])
+    if text is None or record is None:
+        known = ", ".join(record.name for record in schedule_sources())
+        if text is not None:
+            raise FormatError(f"names no fabric and cannot be put on one; {known} can", source=str(path))
+        raise FormatError(f"neither a plan nor a schedule of a known format ({known})", source=str(path))
+    terms = Terms(source=str(path), root=root)
+    data = text.encode("utf-8", "surrogatepass")
+    return ScheduleText(path.name, record, data, terms, record.judged([data], terms))
+
+
+def place_text(text: ScheduleText, problem: Problem, *, name: str = "") -> PlacedSchedule:
+    """Put a text on a fabric; see `place_schedule`."""
+    name, form, collective = name or text.name, text.record.name, problem.collective
+    faults = list(text.judgement.violations)
+    if text.judgement.n_ranks != collective.n_ranks:
+        faults.insert(
+            0,
+            f"the file has {text.judgement.n_ranks} ranks, {problem.topology.name} has {collective.n_ranks}",
+        )
+    if faults:
+        return _refused(name, form, problem, *faults)
+    try:
+        messages = text.record.messages(text.data, text.terms)
+    except ScheduleError as error:
+        return _refused(name, form, problem, str(error))
+    if isinstance(messages, NamedTrees):
+        return _of_trees(messages, problem, name, form)
+    if text.kind is not collective.kind:
+        return _refused(name, form, problem, _other_kind(text.kind, problem))
+    if not _has_equal_parts(problem):
+        return _refused(name, form, problem, "the file's shards are of one size, the collective's differ")
+    return _of_messages(messages, problem, name, form)
+
+
+def place_file(
+    path: Path, topology: Topology | str, *, root: int = 0, progress: Progress | None = None
+) -> PlacedSchedule:
+    """Put a text on a fabric for what the text itself says it does, on all of the fabric's ranks.
+
+    The optimum is found beside it.
+
+    Raises
+    ------
+    FormatError, TopologyError
+        If the file or the fabric cannot be read.
+    """
+    text = read_schedule_text(path, root=root)
+    kind = text.kind
+    problem = pose(topology, kind, root=root if kind.is_rooted else None)
+    placed = place_text(text, problem)
+    if not placed.report.is_ok:
+        return placed
+    return replace(placed, optimal_algbw=find_bound(problem, Watch(progress), cards_forward=True).algbw)
+
+
+def _of_messages(traffic: Traffic, problem: Problem, name: str, form: str) -> PlacedSchedule:
+    program, placement = place_program(problem.topology, problem.collective, traffic)
+    notes = (*traffic.notes, *placement.notes)
+    if program is None:
+        return replace(_refused(name, form, problem, *placement.faults), notes=notes)
+    report = Report((), 0, algbw_of_program(problem.topology, program), None, None)
+    return PlacedSchedule(name, form, problem, report, messages=program, notes=notes)
+
+
+def _of_trees(trees: NamedTrees, problem: Problem, name: str, form: str) -> PlacedSchedule:
+    """Trees as a schedule of ours, which the verifier of forests judges."""
+    found = forest_of_trees(trees, problem)
+    if isinstance(found, Placement):
+        return replace(_refused(name, form, problem, *found.faults), notes=found.notes)
+    schedule, notes = found
+    report = verify_schedule(problem.topology, problem.collective, schedule)
+    return PlacedSchedule(name, form, problem, report, schedule, notes=notes)
+
+
+def violation_text(violation: Violation) -> str:
+    """A violation, without its kind where it is a text's."""
+    return violation.message if violation.kind is ViolationKind.TEXT else str(violation)
+
+
+def _has_equal_parts(problem: Problem) -> bool:
+    collective = problem.collective
+    return collective.demands is None and (collective.weights is None or len(set(collective.weights)) == 1)
+
+
+def _other_kind(kind: str, problem: Problem) -> str:
+    return f"it is for {kind}, asked for is {problem.collective.kind}"
+
+
+def _refused(name: str, form: str, problem: Problem, *faults: str) -> PlacedSchedule:
+    """A report of what is wrong, and nothing that could be simulated."""
+    found = Findings(1000)
+    for fault in faults:
+        found.add(ViolationKind.TEXT, fault)
+    return PlacedSchedule(name, form, problem, found.report())

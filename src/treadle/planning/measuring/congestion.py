@@ -1,0 +1,57 @@
+"""What the links of a fabric carry for a program, and where it keeps them busy for longest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.program.program import OperationKind, Program
+from treadle.topologies.topology import Topology
+from treadle.verification.loads import algbw_of
+
+
+def link_loads(topology: Topology, program: Program) -> Int64Array:
+    """Chunks that cross each link, shape (m,)."""
+    sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
+    per_path = np.zeros(program.n_paths, dtype=np.int64)
+    np.add.at(per_path, program.path[sends], program.count[sends])
+    loads = np.zeros(topology.n_links, dtype=np.int64)
+    np.add.at(loads, program.path_links, np.repeat(per_path, np.diff(program.path_offset)))
+    return loads
+
+
+def algbw_of_program(topology: Topology, program: Program) -> Fraction:
+    """What links and hosts allow when the program's messages follow each other without end, bytes/s."""
+    return algbw_of(topology, link_loads(topology, program), program.n_chunks)
+
+
+@dataclass(frozen=True)
+class Congestion:
+    """The links that a schedule keeps busy for longest.
+
+    Parameters
+    ----------
+    links : tuple of str
+        The first of those that are busy for longest, by name.
+    n_links : int
+        How many are busy for as long.
+    times_optimum : Fraction
+        For how long, in times of the optimum: 1 where the schedule attains it and these links bind.
+    """
+
+    links: tuple[str, ...]
+    n_links: int
+    times_optimum: Fraction
+
+
+def congestion(topology: Topology, program: Program, optimum: Fraction, *, most: int = 2) -> Congestion:
+    """Where a program's messages take longest, beside the optimum's algbw (bytes/s)."""
+    loads = link_loads(topology, program).tolist()
+    busy = [Fraction(load, int(width)) for load, width in zip(loads, topology.bandwidths, strict=True)]
+    longest = max(busy)
+    links = [link for link, time in enumerate(busy) if time == longest]
+    names = tuple(topology.link_name(link) for link in links[:most])
+    return Congestion(names, len(links), longest * optimum / program.n_chunks)

@@ -1,0 +1,161 @@
+"""Puts messages between ranks on the links of a fabric.
+
+A message takes the way that its file names, if the fabric has the switches that are meant; else the widest of
+the shortest ways through switches. Of several equal ways each message takes the one that is least loaded by
+those before it, as switches that adapt would choose.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import lcm
+
+import numpy as np
+
+from treadle.arrays import offsets_of
+from treadle.program.foreign.switch_names import SwitchNames, find_switches
+from treadle.program.foreign.traffic import Traffic, Way
+from treadle.program.foreign.ways import Links, PhysicalWays
+from treadle.program.program import OperationKind, Program
+from treadle.schedules.collective import Collective
+from treadle.topologies.topology import Topology
+
+_Message = tuple[int, int, Way, int]
+"""Sender, receiver, names on the way, and amount."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Ways of messages.
+
+    Parameters
+    ----------
+    ways : list of tuple of int, or None
+        Links of each message; None where nothing leads there.
+    faults : tuple of str
+        Pairs of ranks that no way joins, each once.
+    notes : tuple of str
+        What was ambiguous, and what was chosen.
+    """
+
+    ways: list[Links | None]
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def place_messages(topology: Topology, collective: Collective, messages: Sequence[_Message]) -> Placement:
+    """Ways for messages, in their order."""
+    ways = PhysicalWays(topology, collective)
+    named = {(sender, way, receiver) for sender, receiver, way, _ in messages}
+    switches = find_switches(topology, collective, named)
+    choices = {
+        (sender, way, receiver): _choices(ways, switches, sender, way, receiver)
+        for sender, way, receiver in sorted(named)
+    }
+    placed = _dealt_out(topology, messages, choices)
+    lost = Counter(
+        (sender, receiver) for (sender, receiver, _, _), way in zip(messages, placed, strict=True) if not way
+    )
+    names = [topology.node_names[node] for node in collective.ranks]
+    faults = tuple(
+        f"rank {sender} sends to rank {receiver} ({count} messages), and no way leads through switches from "
+        f"{names[sender]} to {names[receiver]} of {topology.name}"
+        for (sender, receiver), count in sorted(lost.items())
+    )
+    return Placement(placed, faults, tuple(_notes(switches, choices)))
+
+
+def place_program(
+    topology: Topology, collective: Collective, traffic: Traffic
+) -> tuple[Program | None, Placement]:
+    """A program with the paths of its sends; None where some send has none."""
+    program = traffic.program
+    sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
+    order = sends[np.lexsort((sends, program.step[sends]))]
+    ranks = program.operation_rank
+    messages = [
+        (int(ranks[send]), int(program.peer[send]), traffic.ways.get(send, ()), int(program.count[send]))
+        for send in order.tolist()
+    ]
+    placement = place_messages(topology, collective, messages)
+    if placement.faults:
+        return None, placement
+    numbers: dict[Links, int] = {}
+    path = np.full(program.n_operations, -1, dtype=np.int32)
+    for send, way in zip(order.tolist(), placement.ways, strict=True):
+        assert way is not None
+        path[send] = numbers.setdefault(way, len(numbers))
+    placed = replace(
+        program,
+        nodes=np.array(collective.ranks, dtype=np.int32),
+        path=path,
+        path_offset=offsets_of([len(way) for way in numbers]),
+        path_links=np.array([link for way in numbers for link in way], dtype=np.int32),
+    )
+    return placed, placement
+
+
+def _choices(
+    ways: PhysicalWays, switches: SwitchNames, sender: int, way: Way, receiver: int
+) -> tuple[Links, ...]:
+    """The ways that a message may take."""
+    if way and switches.nodes:
+        through = [switches.nodes[name] for name in way]
+        found = ways.along(sender, receiver, [node for node, *_ in _runs(through)])
+        if found:
+            return found
+    return ways.between(sender, receiver)
+
+
+def _runs(nodes: Iterable[int]) -> list[tuple[int]]:
+    """Nodes without repetitions one after another: two names may mean one switch."""
+    found: list[tuple[int]] = []
+    for node in nodes:
+        if not found or found[-1] != (node,):
+            found.append((node,))
+    return found
+
+
+def _dealt_out(
+    topology: Topology,
+    messages: Sequence[_Message],
+    choices: dict[tuple[int, Way, int], tuple[Links, ...]],
+) -> list[Links | None]:
+    """A way for each message: of several the one whose most loaded link would be busy for the least time."""
+    bandwidths = topology.bandwidths.tolist()
+    common = lcm(*set(bandwidths))
+    cost = [common // bandwidth for bandwidth in bandwidths]
+    busy = [0] * topology.n_links
+    placed: list[Links | None] = []
+    for sender, receiver, names, amount in messages:
+        ways = choices[sender, names, receiver]
+        if not ways:
+            placed.append(None)
+            continue
+        way = ways[0]
+        if len(ways) > 1:
+            way = min(ways, key=lambda way: max(busy[link] + amount * cost[link] for link in way))
+        for link in way:
+            busy[link] += amount * cost[link]
+        placed.append(way)
+    return placed
+
+
+def _notes(switches: SwitchNames, choices: dict[tuple[int, Way, int], tuple[Links, ...]]) -> Iterable[str]:
+    named = [way for _, way, _ in choices if way]
+    if named and not switches.nodes:
+        yield (
+            "the switches that the file names have no counterpart in the fabric: messages take the widest of "
+            "the shortest ways"
+        )
+    elif named and not switches.is_unique:
+        yield "the switches that the file names may be several of the fabric's: the first that fit were taken"
+    several = {(sender, receiver) for (sender, _, receiver), ways in choices.items() if len(ways) > 1}
+    if several:
+        pairs = len({(sender, receiver) for sender, _, receiver in choices})
+        yield (
+            f"{len(several)} of {pairs} pairs of ranks have several equal ways: each message takes the least "
+            "loaded"
+        )

@@ -1,0 +1,69 @@
+"""What a schedule of others says, before it meets a fabric: messages between its ranks, or trees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from treadle.program.program import Program
+
+Way = tuple[str, ...]
+"""Nodes between two ranks, by the names that the file gives them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """Messages of ranks that are numbered, with the order between them.
+
+    Parameters
+    ----------
+    program : Program
+        No send names a path.
+    ways : mapping of operation to Way
+        Of sends whose switches the file names.
+    is_runnable : bool
+        The program does on its buffers what the file does. Where it is False (runtimes that keep several
+        versions of a chunk beside each other), it has the file's messages, their sizes and their order, which
+        is what times and loads need, and no more; what the file does its judge says.
+    notes : tuple of str
+        What was made of the file, for people.
+    """
+
+    program: Program
+    ways: Mapping[int, Way] = field(default_factory=dict)
+    is_runnable: bool = True
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NamedTree:
+    """Equal out-trees of one root.
+
+    Parameters
+    ----------
+    root, units : int
+    parents : mapping of rank to rank
+        Of every rank but the root.
+    ways : mapping of rank to Way
+        Nodes between a rank and its parent, from the parent on.
+    """
+
+    root: int
+    units: int
+    parents: Mapping[int, int]
+    ways: Mapping[int, Way]
+
+
+@dataclass(frozen=True)
+class NamedTrees:
+    """Out-trees of ranks that are numbered.
+
+    Parameters
+    ----------
+    ranks : tuple of str
+        Names that the file gives the ranks, by number.
+    trees : tuple of NamedTree
+    """
+
+    ranks: tuple[str, ...]
+    trees: tuple[NamedTree, ...]

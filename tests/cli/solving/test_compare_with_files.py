@@ -1,0 +1,121 @@
+"""``compare --with --size``, ``verify --topology`` and ``simulate --topology`` of others' schedules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from samples.foreign import foreign_files
+from treadle.cli.main import main
+
+
+@pytest.fixture
+def ring_file(tmp_path: Path) -> Path:
+    path = tmp_path / "theirs.json"
+    path.write_text(json.dumps(foreign_files.taccl_ring_allgather(4)))
+    return path
+
+
+@pytest.fixture
+def trees_file(tmp_path: Path) -> Path:
+    plan = tmp_path / "mine.plan"
+    assert main(["solve", "ring:4", "allgather", "-o", str(plan), "-q"]) == 0
+    path = tmp_path / "trees.xml"
+    assert main(["lower", str(plan), "--to", "forestcoll-xml", "-o", str(path), "-q"]) == 0
+    return path
+
+
+def test_files_stand_beside_schedulers(
+    ring_file: Path, trees_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = f"{ring_file},{trees_file},{tmp_path / 'mine.plan'}"
+    command = [
+        "compare",
+        'ring(4, bandwidth="1GB/s")',
+        "allgather",
+        "--algorithms",
+        "forestcoll",
+        "--with",
+        files,
+    ]
+    assert main([*command, "--size", "1M,64M"]) == 1  # mine.plan was made for other links
+    shown = capsys.readouterr().out
+    for word in ("theirs.json (taccl)", "trees.xml (forestcoll-xml)", "longest busy links", "64MB us"):
+        assert word in shown
+    assert main([*command[:-1], f"{ring_file},{trees_file}", "--size", "1M,64M", "--json"]) == 0
+    rows = {row["algorithm"]: row for row in json.loads(capsys.readouterr().out)["schedules"]}
+    theirs, trees, ours = rows["theirs.json"], rows["trees.xml"], rows["forestcoll"]
+    assert (theirs["form"], trees["form"], "form" in ours) == ("taccl", "forestcoll-xml", False)
+    assert theirs["algbw_bytes_per_s"] == pytest.approx(4e9 / 3)
+    assert trees["algbw_exact"] == ours["algbw_exact"]
+    assert theirs["n_busiest_links"] == 4
+    assert theirs["busiest_times_optimum"] == "2/1"
+    assert ours["busiest_times_optimum"] == "1/1"
+    for row in rows.values():
+        assert [size["size_bytes"] for size in row["sizes"]] == [2**20, 2**26]
+    # three hops of a quarter each, one after another; then twice the optimum's time
+    assert theirs["sizes"][1]["time_s"] == pytest.approx(3 * 2**24 / 1e9 + 3e-5, rel=1e-3)
+    assert ours["sizes"][1]["efficiency"] > 0.95
+
+
+def test_what_is_wrong_is_told_and_fails(
+    ring_file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command = ["compare", "ring:5", "allgather", "--algorithms", "ring", "--with", str(ring_file)]
+    assert main(command) == 1
+    shown = capsys.readouterr().out
+    assert "theirs.json: the file has 4 ranks, ring(5) has 5" in shown
+    assert "NO: 1 violation" in shown
+    assert main([*command[:-1], str(tmp_path / "none.xml")]) == 2
+    assert "is not a file" in capsys.readouterr().err
+
+
+def test_sizes_alone_simulate_our_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "hypercube:2", "allgather", "--size", "1K", "--json"]) == 0
+    rows = [row for row in json.loads(capsys.readouterr().out)["schedules"] if "refusal" not in row]
+    assert len(rows) > 3
+    assert all(len(row["sizes"]) == 1 for row in rows)
+
+
+def test_without_either_nothing_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "hypercube:2", "allgather", "--algorithms", "ring", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["schedules"]
+    assert "sizes" not in row
+    assert "busiest_links" not in row
+
+
+def test_verify_puts_a_text_on_a_fabric(ring_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(ring_file), "--topology", "ring:4"]) == 0
+    shown = capsys.readouterr().out
+    assert "50.0% of the optimum" in shown
+    assert "every message has a way" in shown
+    assert main(["verify", str(ring_file), "--topology", "ring:4", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert (values["format"], values["verified"], values["gap"]) == ("taccl", True, 0.5)
+    assert main(["verify", str(ring_file)]) == 0
+    assert "executed    allgather" in capsys.readouterr().out
+    assert main(["verify", str(ring_file), "--topology", "ring:5"]) == 1
+    assert "NO: 1 violation" in capsys.readouterr().out
+
+
+def test_simulate_takes_a_text_with_its_fabric(ring_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(ring_file), "--topology", "ring:4", "--size", "64M", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["algorithm"] == "theirs.json"
+    assert "alpha_beta_s" not in values["rows"][0]
+    assert values["rows"][0]["efficiency"] == pytest.approx(0.5, rel=1e-3)
+    assert main(["simulate", str(ring_file), "--size", "64M"]) == 2
+    assert "expected --topology TOPOLOGY" in capsys.readouterr().err
+    assert main(["simulate", "ring:4", "allgather", "--topology", "ring:4"]) == 2
+    assert main(["simulate", str(ring_file), "--topology", "ring:5", "--size", "64M"]) == 2
+    assert "the file has 4 ranks" in capsys.readouterr().err
+
+
+def test_routes_name_no_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, routes = tmp_path / "all.plan", tmp_path / "routes.json"
+    assert main(["solve", "ring:4", "alltoall", "--algorithm", "routes", "-o", str(plan), "-q"]) == 0
+    assert main(["routes", str(plan), "-o", str(routes), "-q"]) == 0
+    assert main(["verify", str(routes), "--topology", "ring:4"]) == 2
+    assert "cannot be put on one" in capsys.readouterr().err

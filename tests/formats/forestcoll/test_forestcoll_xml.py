@@ -1,0 +1,157 @@
+"""ForestColl's tree XML: written, read back and judged, with the real sample."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import places
+from treadle import planning
+from treadle.errors import FormatError, InfeasibleError
+from treadle.formats.forestcoll.judge import judge
+from treadle.formats.forestcoll.reader import parse_forestcoll_xml
+from treadle.formats.judgement import Planned, Terms
+from treadle.planning.judging.placed_schedules import place_schedule
+from treadle.planning.problem import pose
+from treadle.schedules.plan import Plan
+
+
+def lowered(fabric: str, **options: object) -> tuple[Plan, bytes]:
+    plan = planning.solve(fabric, "allgather", **options).plan  # type: ignore[arg-type]
+    made = planning.lower(plan, to="forestcoll-xml")
+    assert made.faults == ()
+    return plan, made.files[0][1]
+
+
+def planned(plan: Plan) -> Terms:
+    entry = plan.entries[-1]
+    return Terms(planned=Planned(plan.topology, plan.collective, entry.schedule, tuple))
+
+
+@pytest.mark.parametrize("fabric", ["dgx_a100(2)", "mi250(1)", "torus(3, 3)", "fat_tree(4)"])
+def test_round_trip_keeps_every_tree(fabric: str, tmp_path: Path) -> None:
+    plan, data = lowered(fabric)
+    file = parse_forestcoll_xml(data.decode(), "text")
+    per_root = plan.entries[0].schedule.root_multiplicity.tolist()[0]
+    assert per_root % file.chunks_per_node == 0
+    assert all(tree.chunks > 0 for tree in file.trees)
+    path = tmp_path / "trees.xml"
+    path.write_bytes(data)
+    placed = place_schedule(path, pose(fabric, "allgather"))
+    assert placed.report.violations == ()
+    assert placed.algbw == plan.algbw  # the switches are named, so paths are the plan's
+
+
+def sample() -> str:
+    path = places.FOREIGN_SAMPLES / "forestcoll_trees_a100_1box.xml"
+    if not path.is_file():
+        pytest.skip(f"no samples of others in {places.FOREIGN_SAMPLES}")
+    return path.read_text()
+
+
+def test_the_sample_is_read_and_judged() -> None:
+    text = sample()
+    file = parse_forestcoll_xml(text, "sample")
+    assert file.chunks_per_node == 1
+    assert file.nodes() == tuple(f"(0, 'GPU', {rank})" for rank in range(8))
+    assert {send.between for tree in file.trees for send in tree.sends} == {("(0, 'NVSwitch', 0)",)}
+    found = judge([text.encode()], Terms())
+    assert (found.violations, found.n_ranks, found.collective) == ((), 8, "allgather")
+
+
+def test_the_sample_comes_back_from_our_writer() -> None:
+    """Read, put on the fabric, planned and written again: the same trees, with ranks as numbers."""
+    text = sample()
+    path = places.FOREIGN_SAMPLES / "forestcoll_trees_a100_1box.xml"
+    problem = pose("dgx_a100(1)", "allgather")
+    placed = place_schedule(path, problem)
+    mine = planning.solve("dgx_a100(1)", "allgather", trees=1).plan
+    assert placed.schedule is not None
+    plan = Plan(
+        mine.topology,
+        mine.collective,
+        (type(mine.entries[0])(0, None, placed.schedule),),
+        "theirs",
+        placed.algbw,
+        mine.optimal_algbw,
+        mine.witness,
+    )
+    made = planning.lower(plan, to="forestcoll-xml")
+    assert made.faults == ()
+    numbered = re.sub(r"\(0, 'GPU', (\d)\)", r"\1", text).replace("(0, 'NVSwitch', 0)", "box0.nvswitch")
+    ours, theirs = (parse_forestcoll_xml(one, "") for one in (made.files[0][1].decode(), numbered))
+    assert ours.chunks_per_node == theirs.chunks_per_node
+    for one, other in zip(ours.trees, theirs.trees, strict=True):
+        assert (one.root, one.index, one.chunks, one.height) == (
+            other.root,
+            other.index,
+            other.chunks,
+            other.height,
+        )
+        assert set(one.sends) == set(other.sends)
+
+
+def test_a_tree_that_is_not_the_plans_is_found() -> None:
+    plan, data = lowered("dgx_a100(1)")
+    assert judge([data], planned(plan)).violations == ()
+    other, _ = lowered("dgx_a100(1)", algorithm="ring")
+    assert "not those of the plan" in judge([data], planned(other)).violations[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: re.sub(r"    <send[^>]*/>\n", "", text, count=1), "never reaches 1 nodes"),
+        (lambda text: re.sub(r"(    <send[^>]*/>\n)", r"\1\1", text, count=1), "there already"),
+        (lambda text: re.sub(r'height="\d+"', 'height="40"', text, count=1), "height 40, found"),
+        (lambda text: re.sub(r'nchunks="\d+"', 'nchunks="99"', text, count=1), "carry"),
+        (lambda text: text.replace("nchunkspernode", 'x="1" nchunkspernode'), ""),
+    ],
+)
+def test_changed_files_are_found_wrong(change: object, words: str) -> None:
+    _, data = lowered("dgx_a100(1)")
+    changed = change(data.decode())  # type: ignore[operator]
+    faults = judge([changed.encode()], Terms()).violations
+    assert any(words in fault for fault in faults) if words else not faults
+
+
+BOMB = '<!DOCTYPE a [<!ENTITY b "bbbb">]><Algo nchunkspernode="1">&b;</Algo>'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<Algo", "not well-formed"),
+        (BOMB, "a DTD, entity or CDATA section is not accepted"),
+        ("<Algo/>", "nchunkspernode: expected 1 to 200 characters"),
+        ('<Algo nchunkspernode="99999999999999999"/>', "expected an integer from 1"),
+        ('<Algo nchunkspernode="1"/>', "no trees"),
+        ('<Algo nchunkspernode="1"><bush/></Algo>', "expected <tree>"),
+        ('<Algo nchunkspernode="1"><tree root="0"/></Algo>', "index"),
+        (
+            '<Algo nchunkspernode="1"><tree root="0" index="0" nchunks="1" height="1">'
+            '<send src="0" dst="1" path="0,2"/></tree></Algo>',
+            "expected nodes from 0 to 1",
+        ),
+        ("<algo/>", "expected <Algo>"),
+        ("<Algo nchunkspernode='1'>" + "<tree>" * 300, "not well-formed"),
+    ],
+)
+def test_malformed_ones_are_refused_in_one_line(text: str, words: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        judge([text.encode()], Terms(source="t.xml"))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_allgather_of_trees_is_refused() -> None:
+    for fabric, kind, options, words in (
+        ("dgx_a100(1)", "allreduce", {}, "solve for allgather"),
+        ("torus(3, 3)", "allgather", {"algorithm": "bfb"}, "expected trees"),
+        ("dgx_a100(1)", "allgather", {"weights": (1, 2, 1, 1, 1, 1, 1, 1)}, "shards differ"),
+    ):
+        plan = planning.solve(fabric, kind, **options).plan  # type: ignore[arg-type]
+        with pytest.raises(InfeasibleError, match=words):
+            planning.lower(plan, to="forestcoll-xml")

@@ -1,0 +1,251 @@
+"""Schedules of others on fabrics: as fast as the plans that texts were written from, and refusals."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import places
+from samples.foreign import foreign_files
+from treadle import planning
+from treadle.errors import FormatError, ScheduleError
+from treadle.formats.schedule_source import schedule_sources
+from treadle.planning.judging.placed_schedules import PlacedSchedule, place_file, place_schedule
+from treadle.planning.measuring.congestion import congestion, link_loads
+from treadle.planning.measuring.simulation import simulate
+from treadle.planning.problem import pose
+from treadle.schedules.plan_files.archive import save_plan
+from treadle.topologies import TopologyBuilder, parse
+from treadle.topologies.topology import Topology
+
+CASES = [
+    ("dgx_a100(1)", "allgather", "forestcoll"),
+    ("dgx_a100(1)", "reduce-scatter", "ring"),
+    ("mi300x(1)", "allreduce", "forestcoll"),
+    ("hypercube(3)", "allgather", "bfb"),
+    ("torus(3, 3)", "alltoall", "pipelined"),
+    ("ring(4)", "broadcast", "ring"),
+]
+
+
+def written(
+    tmp_path: Path, fabric: str, kind: str, algorithm: str, to: str
+) -> tuple[planning.SolveResult, Path]:
+    found = planning.solve(fabric, kind, algorithm=algorithm)
+    options = {"chunks": "plan"} if to != "forestcoll-xml" else {}
+    options |= {"accept_any_root": True} if kind == "broadcast" else {}
+    lowered = planning.lower(found.plan, to=to, **options)
+    path = tmp_path / "text"
+    path.write_bytes(lowered.files[0][1])
+    return found, path
+
+
+@pytest.mark.parametrize(("fabric", "kind", "algorithm"), CASES)
+@pytest.mark.parametrize("to", ["msccl-xml", "mscclpp-json"])
+def test_a_text_is_as_fast_as_the_plan_that_it_was_written_from(
+    tmp_path: Path, fabric: str, kind: str, algorithm: str, to: str
+) -> None:
+    """Where ranks have one way to each other the loads of the links are the plan's, so the algbw is."""
+    found, path = written(tmp_path, fabric, kind, algorithm, to)
+    placed = place_file(path, fabric)
+    assert placed.report.violations == ()
+    assert placed.form == to
+    loads = link_loads(placed.topology, placed.program)
+    own = planning.program_of(found.plan, 2**20)
+    expected = link_loads(placed.topology, own)
+    assert (loads * own.n_chunks).tolist() == (expected * placed.program.n_chunks).tolist()
+    if kind != "alltoall" and algorithm != "bfb":  # of steps the plan's algbw counts the steps
+        assert placed.algbw == found.algbw
+    assert placed.algbw <= (placed.optimal_algbw or 0)
+
+
+@pytest.mark.parametrize("to", ["msccl-xml", "mscclpp-json"])
+def test_a_text_takes_about_the_time_of_its_plan(tmp_path: Path, to: str) -> None:
+    """At a large size bandwidth is all; thread blocks and signals order messages a little otherwise."""
+    found, path = written(tmp_path, "dgx_a100(1)", "allreduce", "forestcoll", to)
+    size = 2**30
+    text = simulate(place_file(path, "dgx_a100(1)"), [size]).rows[0]
+    plan = simulate(found.plan, [size]).rows[0]
+    assert text.alpha_beta is None
+    assert 0.9 < float(plan.time / text.time) < 1.1
+
+
+def box_of_teccl() -> Topology:
+    """TE-CCL's two DGX-2: GPUs 1 to 16 at switch 0, 18 to 33 at switch 17, some joined across."""
+    sample = json.loads((places.FOREIGN_SAMPLES / "teccl_schedule_dgx2.json").read_text())
+    builder = TopologyBuilder("dgx2 of TE-CCL")
+    for number in (*range(1, 17), *range(18, 34)):
+        builder.compute(f"gpu{number}")
+    for number in (0, 17):
+        builder.switch(f"sw{number}")
+    across = set()
+    for flow in sample["7-Flows"]:
+        hop = flow.partition("over ")[2].split(" in epoch ")[0]
+        if "via" not in flow:
+            across.add(tuple(map(int, hop.split("->"))))
+    for switch, gpus in ((0, range(1, 17)), (17, range(18, 34))):
+        for number in gpus:
+            builder.duplex(f"gpu{number}", f"sw{switch}", 125 * 10**9)
+    for tail, head in sorted(across):
+        builder.link(f"gpu{tail}", f"gpu{head}", 125 * 10**8)
+    return builder.build()
+
+
+def test_teccl_sample_on_its_own_fabric() -> None:
+    if not places.FOREIGN_SAMPLES.is_dir():
+        pytest.skip(f"no samples of others in {places.FOREIGN_SAMPLES}")
+    fabric = box_of_teccl()
+    placed = place_file(places.FOREIGN_SAMPLES / "teccl_schedule_dgx2.json", fabric)
+    assert placed.report.violations == ()
+    assert placed.collective.kind == "allgather"
+    assert placed.program.n_chunks == 32
+    # every GPU gets 31 chunks over its link from the switch or from across; loads say how fast
+    loads = link_loads(fabric, placed.program)
+    into = np.zeros(fabric.n_nodes, dtype=np.int64)
+    np.add.at(into, fabric.heads, loads)
+    assert set(into[fabric.compute_nodes].tolist()) == {31}
+    assert placed.algbw == 32 * min(
+        Fraction(int(b), int(c)) for b, c in zip(fabric.bandwidths, loads, strict=True) if c
+    )
+    assert 0 < placed.algbw < (placed.optimal_algbw or 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "fabric", "algbw"),
+    [
+        ("forestcoll_trees_a100_1box.xml", "dgx_a100(1)", Fraction(2400 * 10**9, 7)),
+        ("msccl_rccl_alltoall_8n_ll.xml", "mi300x(1)", Fraction(512 * 10**9)),
+        ("msccl_rccl_allreduce_allpairs_8n_simple.xml", "mi300x(1)", Fraction(256 * 10**9)),
+        ("msccl_rccl_allreduce_ring_simple.xml", "mi250(1)", None),
+        ("msccl_teccl_amd_32.xml", "mi250(2)", None),
+    ],
+)
+def test_samples(name: str, fabric: str, algbw: Fraction | None) -> None:
+    """All-pairs schedules of a box whose GPUs are all joined are optimal, and so are ForestColl's trees."""
+    path = places.FOREIGN_SAMPLES / name
+    if not path.is_file():
+        pytest.skip(f"no samples of others in {places.FOREIGN_SAMPLES}")
+    placed = place_file(path, fabric)
+    assert placed.report.violations == ()
+    assert placed.optimal_algbw is not None
+    assert placed.algbw == (placed.optimal_algbw if algbw else placed.algbw) <= placed.optimal_algbw
+    assert algbw is None or placed.algbw == algbw
+
+
+def test_trees_serve_what_forestcoll_turns_round(tmp_path: Path) -> None:
+    _, path = written(tmp_path, "dgx_a100(2)", "allgather", "forestcoll", "forestcoll-xml")
+    for kind, share in (("allgather", 1), ("reduce-scatter", 1), ("allreduce", 2)):
+        placed = place_schedule(path, pose("dgx_a100(2)", kind))
+        assert placed.report.violations == ()
+        assert placed.algbw == place_schedule(path, pose("dgx_a100(2)", "allgather")).algbw / share
+    assert not place_schedule(path, pose("dgx_a100(2)", "alltoall")).report.is_ok
+
+
+def text(tmp_path: Path, value: foreign_files.Json) -> Path:
+    path = tmp_path / "schedule.json"
+    path.write_text(json.dumps(value))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("made", "kind", "algbw"),
+    [
+        (foreign_files.taccl_ring_allgather(4), "allgather", Fraction(4, 3)),
+        (foreign_files.taccl_ring_reduce_scatter(4), "reduce-scatter", Fraction(4, 3)),
+        (foreign_files.taccl_ring_allreduce(4), "allreduce", Fraction(2, 3)),
+        (foreign_files.taccl_relayed_alltoall(4), "alltoall", Fraction(2, 3)),
+        (foreign_files.teccl_ring_alltoall(), "alltoall", Fraction(2)),
+    ],
+)
+def test_small_files_by_hand(tmp_path: Path, made: foreign_files.Json, kind: str, algbw: Fraction) -> None:
+    """On a ring with links of 1 B/s both ways; the all-to-all over both ways is optimal."""
+    placed = place_file(text(tmp_path, made), "ring(4)")
+    assert placed.report.violations == ()
+    assert placed.collective.kind == kind
+    assert placed.algbw == algbw
+    assert (placed.algbw == placed.optimal_algbw) == (algbw == 2)
+
+
+def test_what_does_not_fit_is_one_violation(tmp_path: Path) -> None:
+    path = text(tmp_path, foreign_files.taccl_ring_allgather(4))
+    for problem, words in (
+        (pose("ring(5)", "allgather"), "the file has 4 ranks, ring(5) has 5"),
+        (pose("ring(4)", "allreduce"), "it is for allgather, asked for is allreduce"),
+        (pose("ring(4)", "allgather", weights=(1, 2, 1, 1)), "shards are of one size"),
+    ):
+        placed = place_schedule(path, problem)
+        assert placed.report.n_violations == 1
+        assert words in placed.report.violations[0].message
+        with pytest.raises(ScheduleError, match=r"schedule\.json: "):
+            _ = placed.program
+
+
+def test_a_send_that_cannot_be_placed_is_one_violation(tmp_path: Path) -> None:
+    """The file's ring goes 0, 1, 2, 3; on the path 0-1-2-3 nothing leads from 3 to 0 but other ranks."""
+    builder = TopologyBuilder("path")
+    for number in range(4):
+        builder.compute(str(number))
+    for number in range(3):
+        builder.duplex(str(number), str(number + 1), 1)
+    placed = place_file(text(tmp_path, foreign_files.taccl_ring_allgather(4)), builder.build())
+    (violation,) = placed.report.violations
+    assert "rank 3 sends to rank 0 (3 messages), and no way leads" in violation.message
+
+
+def test_plans_and_values_stand_beside_texts(tmp_path: Path) -> None:
+    found = planning.solve("dgx_a100(1)", "allgather")
+    path = tmp_path / "mine.plan"
+    save_plan(path, found.plan)
+    problem = pose("dgx_a100(1)", "allgather")
+    for source in (found.plan, found.plan.entries[0].schedule, path, str(path)):
+        placed = place_schedule(source, problem)
+        assert placed.report.violations == ()
+        assert placed.algbw == found.algbw
+        assert placed.trees == found.plan.entries[0].schedule.total_units
+    assert not place_schedule(path, pose("dgx_a100(1)", "reduce-scatter")).report.is_ok
+    assert not place_schedule(path, pose("dgx_a100(2)", "allgather")).report.is_ok
+    assert not place_schedule(path, pose("ring(8)", "allgather")).report.is_ok
+
+
+def test_a_plan_is_held_against_the_fabric_that_is_asked_about(tmp_path: Path) -> None:
+    """The same names with half the bandwidth: the plan's claim does not hold there."""
+    plan = planning.solve("ring(4)", "allgather").plan
+    slower = parse('ring(4, bandwidth="500MB/s")')
+    assert not place_schedule(plan, pose(slower, "allgather")).report.is_ok
+
+
+def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    with pytest.raises(FormatError, match="neither a plan nor a schedule of a known format"):
+        place_schedule(path, pose("ring(4)", "allgather"))
+    with pytest.raises(FormatError, match="is not a file"):
+        place_schedule(tmp_path / "none", pose("ring(4)", "allgather"))
+    assert {record.name for record in schedule_sources()} == {
+        "forestcoll-xml",
+        "msccl-xml",
+        "mscclpp-json",
+        "taccl",
+        "te-ccl",
+    }
+
+
+def test_congestion_names_the_links_that_bind(tmp_path: Path) -> None:
+    placed: PlacedSchedule = place_file(text(tmp_path, foreign_files.taccl_ring_allgather(4)), "ring(4)")
+    found = congestion(placed.topology, placed.program, Fraction(8, 3))
+    assert (found.n_links, found.times_optimum) == (4, 2)
+    assert found.links == ("n0->n1", "n1->n2")
+
+
+def test_switches_asked_by_ranks_are_refused(tmp_path: Path) -> None:
+    found = planning.solve("dgx_h100(1, nvls=True)", "allreduce", multicast=True)
+    lowered = planning.lower(found.plan, to="mscclpp-json")
+    path = tmp_path / "nvls.json"
+    path.write_bytes(lowered.files[0][1])
+    placed = place_file(path, "dgx_h100(1)")
+    (violation,) = placed.report.violations
+    assert "asks a switch" in violation.message

@@ -1,0 +1,97 @@
+"""Messages on links: which way each takes, and what cannot be placed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from treadle.program.foreign.placing import place_messages
+from treadle.program.foreign.switch_names import find_switches
+from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.topologies import TopologyBuilder, parse
+from treadle.topologies.topology import Topology
+
+
+def boxes(*, twice: bool = False) -> Topology:
+    """Two boxes of two ranks, each with a switch of its own, and one or two switches between all ranks."""
+    builder = TopologyBuilder("boxes")
+    ranks = [builder.compute(f"g{number}") for number in range(4)]
+    for number, switch in enumerate(("left", "right")):
+        builder.switch(switch)
+        for rank in ranks[2 * number : 2 * number + 2]:
+            builder.duplex(rank, switch, 100)
+    for switch in ("ib", "ib2")[: 1 + twice]:
+        builder.switch(switch)
+        for rank in ranks:
+            builder.duplex(rank, switch, 10)
+    return builder.build()
+
+
+def test_messages_take_turns_between_equal_ways() -> None:
+    fabric = boxes(twice=True)
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    placement = place_messages(
+        fabric, collective, [(0, 2, (), 3), (0, 2, (), 1), (0, 2, (), 1), (0, 1, (), 1)]
+    )
+    taken = [fabric.link_name(way[0]) for way in placement.ways if way]
+    assert taken == ["g0->ib", "g0->ib2", "g0->ib2", "g0->left"]
+    assert placement.notes == (
+        "1 of 2 pairs of ranks have several equal ways: each message takes the least loaded",
+    )
+
+
+def test_loads_of_equal_ways_end_up_even() -> None:
+    fabric = boxes(twice=True)
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    messages = [(one, other, (), 1) for one in range(4) for other in range(4) if one // 2 != other // 2] * 3
+    found = place_messages(fabric, collective, messages)
+    loads = Counter(link for way in found.ways if way for link in way)
+    assert set(loads.values()) == {3}
+    assert len(loads) == 16
+
+
+def test_a_pair_that_nothing_joins_is_named_once() -> None:
+    fabric = parse("ring(4)")
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    found = place_messages(fabric, collective, [(0, 2, (), 1), (0, 1, (), 1), (0, 2, (), 5)])
+    (fault,) = found.faults
+    assert fault.startswith("rank 0 sends to rank 2 (2 messages), and no way leads through switches from ")
+    assert found.ways[0] is None
+    assert found.ways[1] is not None
+
+
+def test_switches_of_a_file_are_found_by_their_neighbours() -> None:
+    fabric = boxes()
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    ways = [(0, ("7",), 1), (1, ("7",), 0), (2, ("8",), 3), (0, ("9",), 3), (1, ("9",), 2)]
+    found = find_switches(fabric, collective, ways)
+    meant = {name: fabric.node_names[node] for name, node in found.nodes.items()}
+    assert meant["9"] == "ib"
+    assert (meant["7"], meant["8"]) == ("left", "right")
+
+
+def test_a_named_switch_is_taken_though_another_is_faster() -> None:
+    fabric = boxes()
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    found = place_messages(fabric, collective, [(0, 1, ("9",), 1), (0, 2, ("9",), 1), (2, 3, ("9",), 1)])
+    assert all(way and fabric.link_name(way[0]).endswith("->ib") for way in found.ways)
+    exact = place_messages(fabric, collective, [(0, 1, ("ib",), 1)])
+    assert exact.ways[0] is not None
+    assert fabric.link_name(exact.ways[0][0]) == "g0->ib"
+
+
+def test_several_names_may_mean_one_switch() -> None:
+    """A file with six NVSwitches, a fabric that has them as one."""
+    fabric = parse("dgx_a100(1)")
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    ways = [(rank, (str(plane),), (rank + 1) % 8) for rank in range(8) for plane in range(3)]
+    found = find_switches(fabric, collective, ways)
+    assert {fabric.node_names[node] for node in found.nodes.values()} == {"box0.nvswitch"}
+
+
+def test_switches_without_counterpart_are_said() -> None:
+    fabric = parse("complete(4)")
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    found = place_messages(fabric, collective, [(0, 1, ("sw",), 1)])
+    assert found.ways[0] is not None
+    assert not found.faults
+    assert "no counterpart" in found.notes[0]
