@@ -60,6 +60,7 @@ SUMMARIES = {
     "bound": "Print the optimum and its witness, without building a schedule.",
     "verify": "Recompute every claim of a plan, or execute a text; list every violation, or none.",
     "repair": "Plan anew without failed links and nodes, and say what the failure costs.",
+    "harden": "Plan for every single failure before it comes, and say what each costs.",
     "lower": "Write a plan as text for a runtime, once that text has been read back and checked.",
     "run": "Move real data by a plan, check every element, and print the columns of nccl-tests.",
     "simulate": "Predict how long a plan takes on its fabric, message by message.",
@@ -80,7 +81,7 @@ SUMMARIES = {
 """First lines of the commands' own descriptions."""
 
 _ROOMS = {
-    "solving": ("solve", "bound", "repair", "compare", "algorithms", "pareto", "routes"),
+    "solving": ("solve", "bound", "repair", "harden", "compare", "algorithms", "pareto", "routes"),
     "judging": ("verify", "lower"),
     "designing": ("design", "topology"),
     "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate"),

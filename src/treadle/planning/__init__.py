@@ -66,6 +66,11 @@ if TYPE_CHECKING:
     from treadle.planning.problem import Problem as Problem
     from treadle.planning.problem import model_of as model_of
     from treadle.planning.problem import pose as pose
+    from treadle.planning.repairing.hardening import Failures as Failures
+    from treadle.planning.repairing.hardening import HardenedRow as HardenedRow
+    from treadle.planning.repairing.hardening import harden as harden
+    from treadle.planning.repairing.repair import RepairResult as RepairResult
+    from treadle.planning.repairing.repair import repair as repair
     from treadle.planning.solving.alltoall import uniform_bandwidth as uniform_bandwidth
     from treadle.planning.solving.bounds import Bound as Bound
     from treadle.planning.solving.bounds import BoundResult as BoundResult
@@ -75,8 +80,6 @@ if TYPE_CHECKING:
     from treadle.planning.solving.comparison import compare as compare
     from treadle.planning.solving.exact_synthesis import DEFAULT_TIME_LIMIT_S as DEFAULT_TIME_LIMIT_S
     from treadle.planning.solving.exact_synthesis import exact_front as exact_front
-    from treadle.planning.solving.repair import RepairResult as RepairResult
-    from treadle.planning.solving.repair import repair as repair
     from treadle.planning.solving.routing import RouteFormat as RouteFormat
     from treadle.planning.solving.routing import RoutesResult as RoutesResult
     from treadle.planning.solving.routing import routes as routes
@@ -162,7 +165,8 @@ else:
             ),
             "treadle.planning.judging.point_to_point": ("Shortfall",),
             "treadle.planning.problem": ("Problem", "model_of", "pose"),
-            "treadle.planning.solving.repair": ("RepairResult", "repair"),
+            "treadle.planning.repairing.hardening": ("Failures", "HardenedRow", "harden"),
+            "treadle.planning.repairing.repair": ("RepairResult", "repair"),
             "treadle.planning.solving.routing": (
                 "RouteFormat",
                 "RoutesResult",

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from treadle.planning.designing.design import DesignResult, DesignRow
     from treadle.planning.judging.placed_schedules import PlacedSchedule
     from treadle.planning.judging.point_to_point import Shortfall
+    from treadle.planning.repairing.hardening import HardenedRow
+    from treadle.planning.repairing.repair import RepairResult
+    from treadle.planning.repairing.repair_candidates import Contest
     from treadle.planning.solving.bounds import Bound, BoundResult
     from treadle.planning.solving.candidate import Alternative
-    from treadle.planning.solving.repair import RepairResult
-    from treadle.planning.solving.repair_candidates import Contest
     from treadle.planning.solving.solve import SolveResult
     from treadle.planning.writing.lower import Lowered
     from treadle.schedules.plan import Plan
@@ -123,6 +124,21 @@ def repair_summary(result: RepairResult) -> dict[str, object]:
     if result.contest is not None:
         values["contest"] = _contest(result.contest)
     return {**values, "seconds": dict(result.seconds)}
+
+
+def hardened_summary(row: HardenedRow, plan: str | None) -> dict[str, object]:
+    """One failure of ``harden --json``; `plan` is the name of the file with the plan for it."""
+    values: dict[str, object] = {
+        "failure": row.failure.name,
+        "kind": "node" if row.failure.is_node else "cable",
+    }
+    if row.result is None or row.loss is None:
+        return {**values, "refusal": row.refusal, **({"late": True} if row.is_late else {})}
+    solved = row.result.solved
+    values |= {**throughput(row.result.new), "optimal": solved.is_optimal, "verified": solved.report.is_ok}
+    values |= {"loss": float(row.loss), "lost_ranks": list(row.result.lost_ranks)}
+    values |= {"seconds": row.result.seconds["total"]}
+    return values if plan is None else {**values, "plan": plan}
 
 
 def _contest(contest: Contest) -> dict[str, object]:

@@ -16,7 +16,7 @@ from treadle import planning, scheduler
 from treadle.cli.main import main
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning import compare, plug_in_faults, run, solve, verify
-from treadle.planning.solving.repair import repair
+from treadle.planning.repairing.repair import repair
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule

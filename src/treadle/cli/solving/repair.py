@@ -32,7 +32,7 @@ from treadle.cli.solving.report import (
 )
 from treadle.cli.status import FAILED
 from treadle.planning import RepairResult
-from treadle.planning.solving.repair_candidates import Contest
+from treadle.planning.repairing.repair_candidates import Contest
 from treadle.planning.summary import repair_summary
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan

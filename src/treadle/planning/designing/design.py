@@ -24,8 +24,8 @@ from treadle.planning.designing.design_limits import DesignLimits, design_limits
 from treadle.planning.designing.design_options import DesignKeywords, DesignOptions
 from treadle.planning.designing.store import cached_plan, default_directory
 from treadle.planning.problem import Problem
+from treadle.planning.repairing.repair_candidates import JUDGED_AT
 from treadle.planning.solving.candidate import Candidate as Proposal
-from treadle.planning.solving.repair_candidates import JUDGED_AT
 from treadle.planning.solving.solve import judged
 from treadle.planning.solving.step_candidates import bound_beside
 from treadle.planning.stages import Stopwatch

@@ -13,8 +13,8 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
+from treadle.planning.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
 from treadle.planning.solving.asked_options import asked_options
-from treadle.planning.solving.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
 from treadle.planning.solving.schedulers import algorithm_names, find_scheduler, is_scheduler
 from treadle.planning.solving.solve import SolveResult, solve
 from treadle.planning.stages import Stopwatch
@@ -160,7 +160,7 @@ def repair(
     """
     start, watch = process_time(), Stopwatch(progress)
     with watch.stage("failures"):
-        _check_witness(plan)
+        check_witness(plan)
         fabric = _without(plan.topology, links, nodes)
         collective, lost_ranks = _restricted(plan, fabric)
         _check_connected(fabric, collective)
@@ -251,7 +251,7 @@ def _kinds(plan: Plan) -> int | None:
     return sum(len(layer.pieces) for forest in schedule.forests for layer in forest.layers)
 
 
-def _check_witness(plan: Plan) -> None:
+def check_witness(plan: Plan) -> None:
     """ScheduleError unless the plan's witness proves the optimum that it claims."""
     if plan.optimal_algbw is None or plan.witness is None:
         return

@@ -1,0 +1,1 @@
+"""Plans for what a failure leaves: after it, and before it comes."""
