@@ -11,7 +11,7 @@ from treadle.cli.main import main
 from treadle.errors import ScheduleError
 from treadle.planning import repair, simulate, solve, verify
 from treadle.planning.measuring.simulation import SimulationOptions
-from treadle.planning.solving import repair_candidates
+from treadle.planning.repairing import repair_candidates
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.topologies import with_failed_links, with_failed_nodes
