@@ -16,16 +16,44 @@ def root_tag(head: str) -> str:
         place += len(head[place:]) - len(head[place:].lstrip())
         for start, end in _SKIPPED:
             if head.startswith(start, place):
-                place = head.find(end, place) + len(end)
+                stop = head.find(end, place)
+                if start == "<!DOCTYPE" and "[" in head[place:stop]:  # declarations of its own, to be refused
+                    stop = head.find(end, head.find("]", place))
                 break
         else:
             break
-        if place < len(end):
+        if stop < place:
             return ""
+        place = stop + len(end)
     match = _ELEMENT.match(head, place)
     return match[1] if match else ""
+
+
+_NVIDIA_SMI = re.compile(r"^[ \t]*(?:\x1b\[[0-9;]*m)?[ \t]*GPU0\s.*\n[ \t]*GPU0[ \t]+[A-Z]", re.MULTILINE)
+_ROCM_SMI = re.compile(r"^=+ (?:Weight|Hops|Link Type) between two GPUs =+$", re.MULTILINE)
+_AMD_SMI = re.compile(r"^(?:ACCESS|WEIGHT|HOPS|LINK TYPE) TABLE:\s*$", re.MULTILINE)
 
 
 def begins_nccl_xml(head: str) -> bool:
     """Whether a text is NCCL's or RCCL's."""
     return root_tag(head) == "system"
+
+
+def begins_hwloc_xml(head: str) -> bool:
+    """Whether a text is hwloc's."""
+    return root_tag(head) == "topology" and "<object " in head
+
+
+def begins_nvidia_smi(head: str) -> bool:
+    """Whether a text has the matrix of nvidia-smi topo -m."""
+    return _NVIDIA_SMI.search(head) is not None
+
+
+def begins_rocm_smi(head: str) -> bool:
+    """Whether a text has tables of rocm-smi."""
+    return _ROCM_SMI.search(head) is not None
+
+
+def begins_amd_smi(head: str) -> bool:
+    """Whether a text has tables of amd-smi."""
+    return _AMD_SMI.search(head) is not None

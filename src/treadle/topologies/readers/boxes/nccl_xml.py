@@ -211,7 +211,6 @@ class _Reader:
         bus_id = self.read.word(element, "busid").casefold()
         if not _BUS_ID.fullmatch(bus_id):
             raise self.read.error(element, f'busid="{bus_id[:40]}": expected one such as 0000:4f:00.0')
-        self._once(element, "busid", host, bus_id)
         kind = element.get("class", "").casefold()
         if kind and not _HEX.fullmatch(kind):
             raise self.read.error(element, f'class="{kind[:40]}": expected one such as 0x030200')
@@ -223,12 +222,15 @@ class _Reader:
             raise self.read.error(gpus[1], f"is the second of {bus_id}; one rank for each GPU is read")
         if gpus or (not nics and kind.startswith(("0x03", "0x12"))):
             name = f"GPU {bus_id}" if host == 0 else f"GPU {bus_id} of machine {host}"
+            self._once(element, "busid", host, bus_id)
             bare = Gpu(name=name, bus_id=bus_id, host=host, numa=numa, slot=slot)
             self._gpu(element, gpus[0] if gpus else None, bare)
         elif nics:
+            self._once(element, "busid", host, f"{bus_id} of a NIC")
             for child in nics:
                 self._nics(child, slot, place)
         elif kind.startswith("0x02"):
+            self._once(element, "busid", host, f"{bus_id} of a NIC")
             self.bare_nics.append(Nic(name=self._nic_name(bus_id, host), numa=numa, slot=slot))
         else:
             own = self._switch_generation(element, 1)
@@ -311,9 +313,10 @@ class _Reader:
             slot = Slot(above=self._bridge(card))
         for net in nets:
             number = self.read.number(net, "dev", 0, 4095)
-            self._once(net, "dev", host, str(number))
+            name = net.get("name", "").strip() or f"net{number}"
+            self._once(net, "dev", host, f"{number} of {name}")
             speed = self.read.number(net, "speed", -(2**31), 10**9, 0)
-            name = self._nic_name(net.get("name", "").strip() or f"net{number}", host)
+            name = self._nic_name(name, host)
             bandwidth = speed * _MBIT_PER_S if speed > 0 else None
             if bandwidth is None and self.speeds is LinkSpeeds.LIBRARY:
                 bandwidth = _LIBRARY_NET

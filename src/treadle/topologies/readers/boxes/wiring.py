@@ -45,14 +45,20 @@ class Wired:
     warnings: tuple[Finding, ...] = ()
 
 
-def typed_model(source: SourceText, options: ImportOptions) -> str:
-    """The model that ``--gpu`` names; "" where nothing was said, FormatError for an unknown one."""
+def typed_model(source: SourceText, options: ImportOptions, *, word: str = "") -> str:
+    """The model that ``--gpu`` names; "" where nothing was said, FormatError for an unknown one.
+
+    `word`, if there is one, is what links of the file's GPUs are called.
+    """
     if options.gpu is None:
         return ""
     name = options.gpu.strip().casefold()
     if name not in GPU_MODELS:
         known = ", ".join(GPU_MODELS)
         raise source.error(f"--gpu {options.gpu[:40]!r} is not known; expected one of {known}")
+    kind = GPU_MODELS[name].kind
+    if word and kind is not None and kind.word != word:
+        raise source.error(f"--gpu {name}: has {kind.word} links, the GPUs of such a file have {word}")
     return name
 
 
@@ -97,6 +103,7 @@ def wire(source: SourceText, gpus: Sequence[Gpu], counts: LinkCounts, options: I
     """
     if not counts:
         return _from_models(source, gpus, options)
+    _check_totals(source, gpus, counts)
     links = []
     speeds = options.links or LinkSpeeds.NOMINAL
     for (one, other), count in sorted(counts.items(), key=lambda item: _link_order(item[0])):
@@ -148,11 +155,28 @@ def _check_all_joined(
         raise source.error(f"no {word}s join {one} and {other}; {remedy}")
 
 
-def _uneven(gpus: Sequence[Gpu], counts: LinkCounts, word: str) -> Iterable[Finding]:
-    """GPUs with fewer links than others have."""
+def _totals(counts: LinkCounts) -> Counter[int]:
+    """Links of each GPU."""
     totals: Counter[int] = Counter()
     for (one, _), count in counts.items():
         totals[one] += count
+    return totals
+
+
+def _check_totals(source: SourceText, gpus: Sequence[Gpu], counts: LinkCounts) -> None:
+    """FormatError if a GPU has more links than its model."""
+    for one, total in sorted(_totals(counts).items()):
+        model = GPU_MODELS[gpus[one].model] if gpus[one].model else None
+        if model is not None and model.kind is not None and total > model.links:
+            name = f"{gpus[one].name} has {total} {model.kind.word} links"
+            raise source.error(
+                f"{name}, {gpus[one].model} have {model.links}; is it of another model (--gpu)?"
+            )
+
+
+def _uneven(gpus: Sequence[Gpu], counts: LinkCounts, word: str) -> Iterable[Finding]:
+    """GPUs with fewer links than others have."""
+    totals = _totals(counts)
     most = max(totals.values())
     for number, gpu in enumerate(gpus):
         if totals[number] < most:
@@ -202,11 +226,12 @@ def _without(source: SourceText, gpus: Sequence[Gpu]) -> Wired:
         family, _, number = gpu.generation.partition(" ")
         if not gpu.generation or (family == "sm" and int(number) >= 70):
             what = f" ({gpu.generation})" if gpu.generation else ""
-            raise asks_model(source, f"has no links of {gpu.name}{what}")
+            raise asks_model(source, f"has no links of {gpu.name}{what}", "NVLink" if family == "sm" else "")
     return Wired(word="xGMI" if xgmi_of(gpus[0].generation) else "NVLink")
 
 
-def asks_model(source: SourceText, reason: str) -> FormatError:
-    """What to say where the model of the GPUs is needed."""
-    known = ", ".join(GPU_MODELS)
-    return source.error(f"{reason}; name their model by --gpu: {known} (pcie: a model without links)")
+def asks_model(source: SourceText, reason: str, word: str = "") -> FormatError:
+    """What to say where the model of the GPUs is needed; `word` is what their links are called."""
+    known = [name for name, one in GPU_MODELS.items() if one.kind and word in ("", one.kind.word)]
+    listed = f"{', '.join(known)}, or pcie for one without links"
+    return source.error(f"{reason}; name their model by --gpu: {listed}")

@@ -1,0 +1,133 @@
+"""Tables of ``rocm-smi --showtopo`` and ``amd-smi topology``: which GPUs xGMI joins directly.
+
+Hops are 1 for any two GPUs of a hive (open-mpi/hwloc, issue 775); weights tell: 15 for each xGMI link on the
+way, so 15 is a direct one. Neither tool says how many links two GPUs have, how fast they are, or what NICs
+there are: models with one link between two GPUs can be read, and the model has to be named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from treadle.topologies.readers.boxes.box import Box, Gpu, bus_number
+from treadle.topologies.readers.boxes.gpu_models import GPU_MODELS
+from treadle.topologies.readers.boxes.networks import fabric_of
+from treadle.topologies.readers.boxes.wiring import asks_model, typed_model, wire
+from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText
+
+MAX_GPUS = 256
+"""Most columns of a table."""
+_LONGEST_TITLE = 200
+_DIRECT = 15
+"""Weight of one xGMI link."""
+_ROCM_TITLE = re.compile(r"=+ (.+?) =+")
+_AMD_TITLE = re.compile(r"([A-Z][A-Z \-]*) TABLE:")
+_ROCM_GPU = re.compile(r"GPU[0-9]{1,3}")
+_AMD_GPU = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
+_SEVERAL = ("mi250", "mi250x", "mi50", "mi60")
+"""Models whose pairs of GPUs have unequal numbers of links, or none that tables tell."""
+
+_Table = Mapping[tuple[str, str], tuple[str, int]]
+"""Cells by row and column, each with its line."""
+
+
+def read_rocm_smi(source: SourceText, options: ImportOptions) -> Imported:
+    """The fabric of boxes as rocm-smi shows one; FormatError if it is malformed or does not say all."""
+    tables = _tables(source, _ROCM_TITLE, _ROCM_GPU)
+    box = _box(source, options, tables, "Weight between two GPUs", "Link Type between two GPUs")
+    return fabric_of(source, box, options, "rocm-smi")
+
+
+def read_amd_smi(source: SourceText, options: ImportOptions) -> Imported:
+    """The fabric of boxes as amd-smi shows one; FormatError if it is malformed or does not say all."""
+    tables = _tables(source, _AMD_TITLE, _AMD_GPU)
+    return fabric_of(source, _box(source, options, tables, "WEIGHT", "LINK TYPE"), options, "amd-smi")
+
+
+def _tables(source: SourceText, title: re.Pattern[str], gpu: re.Pattern[str]) -> dict[str, _Table]:
+    """Square tables of GPUs by their titles."""
+    found: dict[str, _Table] = {}
+    name = ""
+    columns: list[str] = []
+    cells: dict[tuple[str, str], tuple[str, int]] = {}
+    for number, line in enumerate(source.text.splitlines(), start=1):
+        heading = title.fullmatch(line.strip()) if len(line) < _LONGEST_TITLE else None
+        words = line.split()
+        if heading is not None:
+            name, columns, cells = heading[1], [], {}
+            if name in found:
+                raise source.error(f"the table {name!r} is there twice", line=number)
+            found[name] = cells
+        elif name and words and all(gpu.fullmatch(word) for word in words) and not columns:
+            columns = words
+            if len(set(columns)) < len(columns) or len(columns) > MAX_GPUS:
+                raise source.error(f"expected at most {MAX_GPUS} different GPUs as columns", line=number)
+        elif columns and words and gpu.fullmatch(words[0]):
+            if len(words) != len(columns) + 1 or words[0] not in columns:
+                raise source.error(
+                    f"row {words[0]}: expected a cell for each of {len(columns)} GPUs", line=number
+                )
+            for column, word in zip(columns, words[1:], strict=True):
+                if (words[0], column) in cells:
+                    raise source.error(f"{words[0]} has a second row", line=number)
+                cells[words[0], column] = word, number
+    return found
+
+
+def _box(
+    source: SourceText, options: ImportOptions, tables: Mapping[str, _Table], weight: str, kind: str
+) -> Box:
+    """The box of which a table has the weights and one the kinds of links."""
+    for name in (weight, kind):
+        if not tables.get(name):
+            raise source.error(
+                f"has no table {name!r}; show all of them (rocm-smi --showtopo, amd-smi topology)"
+            )
+    model = typed_model(source, options, word="xGMI")
+    if not model:
+        raise asks_model(source, "says which GPUs xGMI joins, and not how fast", "xGMI")
+    if model in _SEVERAL or GPU_MODELS[model].kind is None:
+        raise source.error(
+            f"does not say how many links join two GPUs, which --gpu {model} needs; read RCCL's own dump "
+            f"(NCCL_TOPO_DUMP_FILE)"
+        )
+    names = list(dict.fromkeys(row for row, _ in tables[weight]))
+    counts: dict[tuple[int, int | None], int] = {}
+    for one, row in enumerate(names):
+        for other, column in enumerate(names):
+            for table in (tables[weight], tables[kind]):
+                if (row, column) not in table:
+                    raise source.error(f"a table has no cell for {row} and {column}")
+            cell, line = tables[weight][row, column]
+            link, _ = tables[kind][row, column]
+            if not re.fullmatch("[0-9]{1,6}", cell, re.ASCII):
+                raise source.error(
+                    f"weight {cell[:20]!r} of {row} and {column}: expected a number", line=line
+                )
+            if one != other and link not in ("XGMI", "PCIE"):
+                raise source.error(
+                    f"link {link[:20]!r} of {row} and {column}: expected XGMI or PCIE", line=line
+                )
+            if one != other and link == "XGMI" and int(cell) == _DIRECT:
+                counts[one, other] = 1
+    if not counts:
+        raise source.error("shows no GPUs that xGMI joins, and does not say how fast PCIe is")
+    is_by_bus = all(_AMD_GPU.fullmatch(name) for name in names)
+    order = sorted(range(len(names)), key=lambda place: bus_number(names[place]) if is_by_bus else place)
+    place_of = {number: place for place, number in enumerate(order)}
+    gpus = [
+        Gpu(name=names[number], model=model, bus_id=names[number] if is_by_bus else "") for number in order
+    ]
+    ordered = {
+        (place_of[one], None if other is None else place_of[other]): count
+        for (one, other), count in counts.items()
+    }
+    wired = wire(source, gpus, ordered, options)
+    return Box(
+        gpus=tuple(gpus),
+        links=wired.links,
+        link_word=wired.word,
+        defaulted=wired.defaulted,
+        warnings=wired.warnings,
+    )

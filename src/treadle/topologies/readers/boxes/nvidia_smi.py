@@ -1,0 +1,189 @@
+"""The matrix of ``nvidia-smi topo -m``: NVLinks between GPUs, and how near NICs are.
+
+It counts links and has no speeds: the model of the GPUs says them. GPUs whose pairs all show as many links
+are joined by NVSwitches if direct links would take more than a GPU has. PIX and PXB are paths over PCIe
+switches alone; PHB, NODE and SYS go over CPUs. Meaning of the words: the legend that the tool itself prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from treadle.topologies.readers.boxes.box import Box, Bridge, BridgeKind, Gpu, Nic, Slot, joined_parts
+from treadle.topologies.readers.boxes.gpu_models import DEFAULT_LANES, GPU_MODELS, GpuModel, pcie_bandwidth
+from treadle.topologies.readers.boxes.networks import fabric_of
+from treadle.topologies.readers.boxes.wiring import asks_model, typed_model, wire
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceText
+
+MAX_DEVICES = 1024
+"""Most columns of a matrix."""
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_GPU = re.compile(r"GPU[0-9]{1,4}")
+_CELL = re.compile(r"X|NV([0-9]{1,4})|PIX|PXB|PHB|NODE|SYS|SOC")
+_LEGEND = re.compile(r"\s*(NIC[0-9]{1,4}):\s+(\S+)\s*")
+_NEAR = ("PIX", "PXB")
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """The table: names of its columns, GPUs first, and the cells of the GPUs' rows, each with its line."""
+
+    gpus: tuple[str, ...]
+    nics: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    lines: tuple[int, ...]
+
+
+def read(source: SourceText, options: ImportOptions) -> Imported:
+    """The fabric of boxes as the matrix shows one; FormatError if it is malformed or does not say all."""
+    return fabric_of(source, read_box(source, options), options, "nvidia-smi")
+
+
+def read_box(source: SourceText, options: ImportOptions) -> Box:
+    """The box that a matrix shows.
+
+    Raises
+    ------
+    FormatError
+        If the matrix is malformed, has a GPU without NVLinks, or the model of the GPUs is not said.
+    """
+    name = typed_model(source, options, word="NVLink")
+    matrix = _matrix(source)
+    n = len(matrix.gpus)
+    links = _link_counts(source, matrix)
+    if not name:
+        what = "counts NVLinks, and not how fast they are" if links else "shows no NVLinks"
+        raise asks_model(source, what, "NVLink")
+    model = GPU_MODELS[name]
+    if not links and model.kind is not None and n > 1:
+        raise source.error(
+            f"shows no NVLinks between GPUs, of which a {name} has {model.links} (does the fabric manager "
+            f"run?); if there are none, say --gpu pcie"
+        )
+    counts: dict[tuple[int, int | None], int] = {(one, other): count for (one, other), count in links.items()}
+    shown = set(links.values())
+    has_switch = len(links) == n * (n - 1) and len(shown) == 1 and (n - 1) * max(shown) > model.links
+    if has_switch:
+        counts = {(gpu, None): max(shown) for gpu in range(n)}
+    bridges, slots = _near_groups(matrix, model, options)
+    gpus = [
+        Gpu(name=name_of, model=name, slot=slots.get(number, Slot()))
+        for number, name_of in enumerate(matrix.gpus)
+    ]
+    wired = wire(source, gpus, counts, options)
+    found = (_pcie_finding(name, model),) if slots else ()
+    nics = [Nic(name=nic, slot=slots.get(n + number, Slot())) for number, nic in enumerate(matrix.nics)]
+    return Box(
+        gpus=tuple(gpus),
+        links=wired.links,
+        nics=tuple(nics),
+        bridges=tuple(bridges),
+        link_word=wired.word,
+        defaulted=(*wired.defaulted, *found),
+        warnings=wired.warnings,
+    )
+
+
+def _matrix(source: SourceText) -> _Matrix:
+    """The first table of the text, and the NICs' names from its legend."""
+    lines = [_ESCAPE.sub("", line).split() for line in source.text.splitlines()]
+    top = next((place for place, words in enumerate(lines) if words[:1] == ["GPU0"]), None)
+    if top is None:
+        raise source.error("has no line that begins with GPU0, as the matrix of nvidia-smi topo -m has")
+    columns = []
+    for word in lines[top]:
+        if word == "CPU":
+            break
+        columns.append(word)
+    gpus = [word for word in columns if _GPU.fullmatch(word)]
+    n = len(gpus)
+    if gpus != columns[:n] or gpus != [f"GPU{number}" for number in range(n)]:
+        raise source.error("expected GPU0, GPU1, ... and then NICs as columns", line=top + 1)
+    if len(columns) > MAX_DEVICES or len(set(columns)) < len(columns):
+        raise source.error(f"expected at most {MAX_DEVICES} different columns", line=top + 1)
+    rows: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for place, words in enumerate(lines[top + 1 :], start=top + 2):
+        if not words or words[0] == "Legend:":
+            break
+        if words[0] in gpus:
+            if words[0] in rows:
+                raise source.error(f"{words[0]} has a second row", line=place)
+            rows[words[0]] = place, _cells(source, words, columns, place)
+        elif words[0] not in columns:
+            raise source.error(f"row {words[0][:40]!r} is none of the columns", line=place)
+    missing = [gpu for gpu in gpus if gpu not in rows]
+    if missing:
+        raise source.error(f"{missing[0]} has a column and no row")
+    legend = {match[1]: match[2] for line in source.text.splitlines() if (match := _LEGEND.fullmatch(line))}
+    names = [legend.get(nic, nic) for nic in columns[n:]]
+    if len(set(names)) < len(names):
+        names = columns[n:]
+    return _Matrix(
+        tuple(gpus), tuple(names), tuple(rows[gpu][1] for gpu in gpus), tuple(rows[gpu][0] for gpu in gpus)
+    )
+
+
+def _cells(source: SourceText, words: Sequence[str], columns: Sequence[str], line: int) -> tuple[str, ...]:
+    cells = tuple(words[1 : len(columns) + 1])
+    for column, cell in zip(columns, cells, strict=False):
+        if not _CELL.fullmatch(cell) or (cell == "X") != (column == words[0]):
+            raise source.error(
+                f"{words[0]} to {column} is {cell[:20]!r}: expected NV and a number, PIX, PXB, PHB, NODE or "
+                f"SYS, and X for itself",
+                line=line,
+            )
+    if len(cells) < len(columns):
+        raise source.error(f"{words[0]}: {len(cells)} cells, expected {len(columns)}", line=line)
+    return cells
+
+
+def _link_counts(source: SourceText, matrix: _Matrix) -> dict[tuple[int, int], int]:
+    """NVLinks by pairs; FormatError where the two rows of a pair differ."""
+    counts = {}
+    for one, row in enumerate(matrix.rows):
+        for other in range(len(matrix.gpus)):
+            if row[other] != matrix.rows[other][one]:
+                raise source.error(
+                    f"{matrix.gpus[one]} to {matrix.gpus[other]} is {row[other]}, the other way "
+                    f"{matrix.rows[other][one]}",
+                    line=matrix.lines[one],
+                )
+            match = _CELL.fullmatch(row[other])
+            if match is not None and match[1] is not None:
+                if int(match[1]) < 1:
+                    raise source.error(f"{matrix.gpus[one]}: NV0 is no link", line=matrix.lines[one])
+                counts[one, other] = int(match[1])
+    return counts
+
+
+def _near_groups(
+    matrix: _Matrix, model: GpuModel, options: ImportOptions
+) -> tuple[list[Bridge], dict[int, Slot]]:
+    """A PCIe switch for each set of GPUs and NICs that are near; NICs are numbered after the GPUs."""
+    n = len(matrix.gpus)
+    pairs = [
+        (gpu, n + nic)
+        for gpu, row in enumerate(matrix.rows)
+        for nic, cell in enumerate(row[n:])
+        if cell in _NEAR
+    ]
+    speed = None
+    if model.gt_per_s:
+        speed = pcie_bandwidth(Fraction(model.gt_per_s), DEFAULT_LANES, options.links or LinkSpeeds.NOMINAL)
+    bridges: list[Bridge] = []
+    slots: dict[int, Slot] = {}
+    for part in joined_parts(n + len(matrix.nics), pairs):
+        if len(part) > 1:
+            for member in part:
+                slots[member] = Slot(above=len(bridges), bandwidth=speed if member < n else None)
+            bridges.append(Bridge(kind=BridgeKind.SWITCH, name=f"switch of {matrix.gpus[part[0]]}"))
+    return bridges, slots
+
+
+def _pcie_finding(name: str, model: GpuModel) -> Finding:
+    if not model.gt_per_s:
+        return Finding("PCIe: no less than what the NICs take, which the matrix does not say")
+    return Finding(f"PCIe: {DEFAULT_LANES} lanes of {model.gt_per_s} GT/s to each GPU, as a {name} has")

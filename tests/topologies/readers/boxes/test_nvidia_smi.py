@@ -1,0 +1,138 @@
+"""The matrix of nvidia-smi: links, switches, near NICs, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from samples.box_files import nvidia_smi_matrix
+from treadle import planning
+from treadle.errors import FormatError
+from treadle.topologies import dgx1_v100, dgx_h100
+from treadle.topologies.readers.imported import Imported
+
+GB = 10**9
+HYBRID_CUBE = [
+    *([0, 1, 1, 2, 2, 0, 0, 0], [1, 0, 2, 1, 0, 2, 0, 0], [1, 2, 0, 2, 0, 0, 1, 0], [2, 1, 2, 0, 0, 0, 0, 1]),
+    *([2, 0, 0, 0, 0, 1, 1, 2], [0, 2, 0, 0, 1, 0, 2, 1], [0, 0, 1, 0, 1, 2, 0, 2], [0, 0, 0, 1, 2, 1, 2, 0]),
+]
+
+
+def even(n: int, links: int) -> list[list[int]]:
+    return [[0 if i == j else links for j in range(n)] for i in range(n)]
+
+
+def own_nic(n: int) -> list[list[int]]:
+    return [[i] for i in range(n)]
+
+
+def imported(tmp_path: Path, text: str, **options: Any) -> Imported:
+    path = tmp_path / "matrix.txt"
+    path.write_text(text)
+    return planning.import_topology(path, **options)
+
+
+def algbw(found: Imported, kind: str = "allgather") -> Fraction:
+    return Fraction(planning.bound(found.topology, kind).bound.algbw) / GB
+
+
+def test_more_links_than_direct_ones_take_are_of_a_switch(tmp_path: Path) -> None:
+    found = imported(tmp_path, nvidia_smi_matrix(even(8, 18), own_nic(8)), gpu="h100")
+    assert found.topology == dgx_h100(1)
+    assert found.format == "nvidia-smi"
+    two = imported(
+        tmp_path,
+        nvidia_smi_matrix(even(8, 18), own_nic(8)),
+        gpu="h100",
+        boxes=2,
+        network="rail",
+        nic_bandwidth=50 * GB,
+    )
+    assert algbw(two) == Fraction(1600, 3)
+    assert [warning.place for warning in two.warnings] == ["mlx5_8"]  # near to no GPU
+    assert two.recognised["pairs"].startswith("gpu0: mlx5_0; gpu1: mlx5_1; ")
+
+
+@pytest.mark.parametrize(
+    ("links", "gpu", "one", "two"), [(4, "a100", "400", "100"), (6, "h100", "600", "100")]
+)
+def test_as_many_links_as_a_gpu_has_are_direct(
+    tmp_path: Path, links: int, gpu: str, one: str, two: str
+) -> None:
+    text = nvidia_smi_matrix(even(4, links), [[0], [0], [1], [1]])
+    found = imported(tmp_path, text, gpu=gpu)
+    assert not found.topology.switches.size
+    assert algbw(found) == Fraction(one)
+    assert algbw(found, "allreduce") == Fraction(one) / 2
+    joined = imported(tmp_path, text, gpu=gpu, boxes=2, network="one-switch", nic_bandwidth=25 * GB)
+    assert algbw(joined) == Fraction(two)
+
+
+def test_unequal_pairs_are_direct_links(tmp_path: Path) -> None:
+    found = imported(tmp_path, nvidia_smi_matrix(HYBRID_CUBE, own_nic(8)), gpu="v100")
+    assert found.topology == dgx1_v100()
+
+
+def test_gpus_without_near_nics_use_those_of_others(tmp_path: Path) -> None:
+    """Two NICs to a switch of two of four GPUs; 16 lanes of 16 GT/s are no limit to 12.5 GB/s each."""
+    text = nvidia_smi_matrix(even(4, 4), [[], [], [0, 1], [0, 1]], legend=False)
+    found = imported(tmp_path, text, gpu="a100", boxes=2, network="rail", nic_bandwidth=25 * GB // 2)
+    assert algbw(found) == 2 * 25 * 8 / Fraction(8)
+    assert found.recognised["pairs"] == "gpu2+gpu3: NIC0, NIC1"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("NV18", "NV0"), "is NV0, the other way NV18"),
+        (("NV18", "NVX"), "GPU0 to GPU1 is 'NVX': expected NV and a number, PIX, PXB, PHB, NODE or SYS"),
+        (("\tGPU1\t", "\tGPU2\t"), "expected GPU0, GPU1, ... and then NICs as columns"),
+        (("\nGPU1\t", "\nGPU0\t"), ":3: GPU0 has a second row"),
+        (("\nGPU7\t", "\nXPU7\t"), "row 'XPU7' is none of the columns"),
+        ((" X ", "SYS"), "GPU0 to GPU0 is 'SYS'"),
+    ],
+)
+def test_a_malformed_matrix_is_refused(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    text = nvidia_smi_matrix(even(8, 18), own_nic(8))
+    with pytest.raises(FormatError, match=re.escape(says)):
+        imported(tmp_path, text.replace(*change, 1), gpu="h100")
+
+
+@pytest.mark.parametrize(
+    ("links", "options", "says"),
+    [
+        (even(8, 18), {}, "counts NVLinks, and not how fast they are; name their model by --gpu: p100, v100"),
+        (even(8, 18), {"gpu": "a100"}, "GPU0 has 18 NVLink links, a100 have 12"),
+        (
+            even(8, 0),
+            {"gpu": "h100"},
+            r"shows no NVLinks between GPUs, of which a h100 has 18 \(does the fabric m",
+        ),
+        (even(8, 0), {"gpu": "pcie"}, "does not say how fast PCIe is"),
+        (even(8, 18), {"gpu": "mi300x"}, "--gpu mi300x: has xGMI links, the GPUs of such a file have NVLink"),
+        (
+            [[0, 4, 4, 0], [4, 0, 4, 0], [4, 4, 0, 0], [0, 0, 0, 0]],
+            {"gpu": "a100"},
+            "GPU3 has no NVLinks, other GPUs have; if that is how it is, --pcie full joins them",
+        ),
+        (
+            [[0, 4, 0, 0], [4, 0, 0, 0], [0, 0, 0, 4], [0, 0, 4, 0]],
+            {"gpu": "a100"},
+            "no NVLinks join GPU0 and GPU2",
+        ),
+        (
+            even(4, 4),
+            {"gpu": "a100", "boxes": 2, "network": "rail"},
+            "speed of NIC mlx5_0 is not in the file",
+        ),
+    ],
+)
+def test_what_the_matrix_does_not_say_is_asked(
+    tmp_path: Path, links: list[list[int]], options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(FormatError, match=says):
+        imported(tmp_path, nvidia_smi_matrix(links, own_nic(len(links))), **options)
