@@ -56,7 +56,9 @@ _REMARKS: Mapping[str, re.Pattern[str]] = {
     "p2p-disabled": re.compile(r"P2P is disabled between NVLINK connected GPUs|P2P is disabled between"),
     "nvls": re.compile(r"Connected NVLS tree|NVLS comm 0x|NVLS Created Multicast group"),
     "collnet": re.compile(r"Connected Collnet Chains [^0]|Connected CollNet\b|via COLLNET/SHARP"),
-    "port": re.compile(r"async (?:fatal )?event: port error|speed change detected|link (?:is )?down", re.I),
+    "port": re.compile(
+        r"async (?:fatal )?event ?: ?port error|speed change detected|link (?:is )?down", re.I
+    ),
     "no-ib": re.compile(r"NET/IB ?: No device found"),
     "plugin-failed": re.compile(r"NET/OFI Only EFA provider is supported|NET/OFI .*failed"),
 }

@@ -36,7 +36,10 @@ def nvswitch_boxes(
     nic: int = 25 * GB,
     pcie: int = 63 * GB // 2,
 ) -> Topology:
-    """NVSwitch boxes, GPUs spread evenly over a PCIe switch for each NIC; one switch joins all NICs."""
+    """NVSwitch boxes, GPUs spread evenly over a PCIe switch for each NIC; one switch joins all NICs.
+
+    With one box there is neither PCIe nor a NIC.
+    """
     builder = TopologyBuilder(f"{boxes} x {gpus} GPUs, {nics} NICs")
     ports = []
     for box in range(boxes):
@@ -45,7 +48,7 @@ def nvswitch_boxes(
             switch = builder.switch(f"box{box}.nvswitch")
             for name in names:
                 builder.duplex(name, switch, nvlink)
-        for number in range(nics):
+        for number in range(nics if boxes > 1 else 0):
             below = names[number * gpus // nics : (number + 1) * gpus // nics]
             if not below:
                 continue
@@ -53,6 +56,8 @@ def nvswitch_boxes(
             for name in below:
                 builder.duplex(name, bridge, pcie)
             ports.append((bridge, f"box{box}.nic{number}"))
+    if boxes == 1:
+        return builder.build()
     top = builder.switch("ib0")
     for bridge, port in ports:
         builder.switch(port)

@@ -77,3 +77,41 @@ def info(text: str, *, host: int = 0, device: int = 0) -> str:
 def curve(peak: float, last: int = 2**30) -> list[tuple[int, float]]:
     """A healthy curve: it rises and levels off at the peak."""
     return [(last >> shift, round(peak * (1 - shift * 0.04), 2)) for shift in range(12, -1, -1)]
+
+
+def system_tree(
+    *,
+    host: int = 0,
+    device: int = 0,
+    gpus: int = 8,
+    nvlink: str = "NVL[240.0] - NVS/0",
+    pcie: float = 24.0,
+    nics: int = 4,
+    nic: float = 25.0,
+    system: str = "",
+) -> list[str]:
+    """NCCL's tree of a box: GPUs spread over PCIe switches with one NIC each, half of them below each CPU."""
+    most = max(speed for speed in (pcie, nic))
+    lines = [f"=== System : maxBw {most:.1f} totalBw 240.0 ==="]
+    groups = max(nics, 1)
+    for cpu in range(2 if groups > 1 else 1):
+        lines.append(f"CPU/{system}{cpu} (1/2/-1)")
+        for group in range(groups):
+            if group * 2 // groups != cpu and groups > 1:
+                continue
+            lines.append(f"+ PCI[{pcie:.1f}] - PCI/{system}{0x10 + 0x10 * group:x}000 (1000c03010000000)")
+            indent = " " * lines[-1].index("PCI/")
+            for gpu in range(group * gpus // groups, (group + 1) * gpus // groups):
+                lines.append(
+                    f"{indent}+ PCI[{pcie:.1f}] - GPU/{system}{0x11 + gpu:x}000 ({host * gpus + gpu})"
+                )
+                if nvlink:
+                    lines.append(f"{' ' * lines[-1].index('GPU/')}+ {nvlink}")
+            if nics:
+                lines.append(f"{indent}+ PCI[{pcie:.1f}] - NIC/{system}{0x80 + group:x}000")
+                deep = " " * lines[-1].index("NIC/")
+                lines.append(f"{deep}+ NET[{nic:.1f}] - NET/{system}{group} (a0{group}/1/{nic:.6f})")
+        if groups > 1:
+            lines.append(f"+ SYS[10.0] - CPU/{system}{1 - cpu}")
+    lines.append("=" * 42)
+    return [info(line, host=host, device=device) for line in lines]

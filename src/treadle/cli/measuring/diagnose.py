@@ -30,9 +30,10 @@ def command(
     log: Annotated[
         Path, typer.Argument(metavar="LOG", help="Output of nccl-tests, best with NCCL_DEBUG=INFO.")
     ],
-    topology: Annotated[
+    fabric: Annotated[
         str | None,
         typer.Option(
+            "--topology",
             metavar="TOPOLOGY",
             help="The fabric, rank by rank as in the log; default: from the system tree in the log.",
         ),
@@ -66,7 +67,7 @@ def command(
     with ProgressLine(quiet=quiet or json) as progress:
         found = diagnose(
             log,
-            topology=topology,
+            topology=fabric,
             collective=collective,
             time_limit_s=None if time_limit is None else parse_seconds(time_limit),
             progress=progress,

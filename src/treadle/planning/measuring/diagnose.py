@@ -13,7 +13,7 @@ from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, u
 from treadle.diagnosis.log_reader import read_log
 from treadle.diagnosis.suspect import Case, Suspect, suspects
 from treadle.errors import InfeasibleError
-from treadle.planning.importing import import_options
+from treadle.planning.importing import import_options, import_topology
 from treadle.planning.measuring.log_fabric import LogFabric, fabric_of_log
 from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit, place_of
 from treadle.planning.measuring.yardsticks import (
@@ -149,7 +149,7 @@ class Diagnosis:
 def diagnose(
     log: str | Path | Log,
     *,
-    topology: Topology | str | None = None,
+    topology: Topology | Path | str | None = None,
     collective: CollectiveKind | str | None = None,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
@@ -162,8 +162,9 @@ def diagnose(
     log : str, Path or Log
         Output of nccl-tests, with NCCL's own lines (``NCCL_DEBUG=INFO``) where there are any; at most
         256 MiB.
-    topology : Topology or str, optional
-        The fabric, rank by rank as in the log. Default: made of the system tree in the log.
+    topology : Topology, Path or str, optional
+        The fabric, rank by rank as in the log: a value, a catalogue expression or a file of any known
+        format. Default: made of the system tree in the log.
     collective : CollectiveKind or str, optional
         Where the log does not say.
     time_limit_s : float, optional
@@ -171,8 +172,8 @@ def diagnose(
     progress : callable, optional
         progress(stage, done, total).
     **keywords
-        What the log's system tree does not say: ``boxes``, ``network``, ``nic_bandwidth`` and others of
-        `treadle.topologies.readers.imported.ImportOptions`.
+        What the log's system tree, or the file, does not say: ``boxes``, ``network``, ``nic_bandwidth`` and
+        others of `treadle.topologies.readers.imported.ImportOptions`.
 
     Raises
     ------
@@ -196,10 +197,14 @@ def diagnose(
         return _Examination(read, fabric, kind, limit).diagnosis()
 
 
-def _fabric(log: Log, topology: Topology | str | None, keywords: ImportKeywords) -> LogFabric | Refusal:
-    if topology is not None:
-        return LogFabric(resolve_topology(topology))
-    return fabric_of_log(log, import_options(**keywords))
+def _fabric(
+    log: Log, topology: Topology | Path | str | None, keywords: ImportKeywords
+) -> LogFabric | Refusal:
+    if topology is None:
+        return fabric_of_log(log, import_options(**keywords))
+    if isinstance(topology, Topology) or not any(value is not None for value in keywords.values()):
+        return LogFabric(resolve_topology(topology if isinstance(topology, Topology) else str(topology)))
+    return LogFabric(import_topology(topology, **keywords).topology)
 
 
 class _Examination:

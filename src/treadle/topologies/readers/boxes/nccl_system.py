@@ -111,11 +111,28 @@ def _nodes(lines: Sequence[tuple[int, str]], source: str) -> list[_Node]:
             open_at = {column: node for column, node in open_at.items() if column <= indent}
             open_at[match.start("kind")] = len(nodes)
             nodes.append(_Node(kind, identity, number, above, speed, more))
-        else:
-            nodes[above].links.append((match["link"], kind, identity, speed, number))
-            if kind == "NET":
-                nodes[above].links[-1] = ("NET", more, identity, speed, number)
+            continue
+        holder = nodes[above]
+        if not _may_hold(holder, match["link"]):
+            raise FormatError(
+                f"{match['link']} hangs from {holder.kind}/{holder.id}: the tree's indentation is lost; give "
+                f"--topology",
+                source=source,
+                line=number,
+            )
+        holder.links.append((match["link"], more if kind == "NET" else kind, identity, speed, number))
     return nodes
+
+
+_POWER = "2/"
+"""With this begins what NCCL says of POWER's CPUs, which have NVLinks to GPUs."""
+
+
+def _may_hold(holder: _Node, link: str) -> bool:
+    """Whether such a link begins at such a node."""
+    if link == "NVL":
+        return holder.kind == "GPU" or (holder.kind == "CPU" and holder.more.startswith(_POWER))
+    return link != "NET" or holder.kind == "NIC"
 
 
 class _Assembly:
