@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from treadle.planning import Format as Format
     from treadle.planning import bound as bound
     from treadle.planning import compare as compare
+    from treadle.planning import diagnose as diagnose
     from treadle.planning import harden as harden
     from treadle.planning import import_topology as import_topology
     from treadle.planning import lower as lower
@@ -35,6 +36,7 @@ else:
                 "Format",
                 "bound",
                 "compare",
+                "diagnose",
                 "harden",
                 "import_topology",
                 "lower",

@@ -9,6 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treadle.cli.designing.names import describe_links
+from treadle.cli.fabric_arguments import (
+    BandwidthOption,
+    BoxesOption,
+    ChunkSizeOption,
+    FormatOption,
+    GpuOption,
+    LinksOption,
+    NetworkOption,
+    NicBandwidthOption,
+    NicsOption,
+    OversubscriptionOption,
+    PcieOption,
+    import_keywords,
+    read_fabric,
+    tell_warnings,
+)
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
 from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.status import USAGE, fail
@@ -16,8 +32,7 @@ from treadle.diagnosis.log_figures import nvls_line
 from treadle.planning.measuring.diagnose import RING, Diagnosis, JudgedTable, Yardstick, diagnose
 from treadle.planning.measuring.diagnosis_summary import diagnosis_summary
 from treadle.schedules.collective import CollectiveKind
-from treadle.topologies.readers.imported import LinkSpeeds
-from treadle.units import format_bandwidth, format_size, parse_bandwidth
+from treadle.units import format_bandwidth, format_size
 
 if TYPE_CHECKING:
     from treadle.diagnosis.suspect import Suspect
@@ -39,23 +54,17 @@ def command(
         ),
     ] = None,
     collective: Annotated[CollectiveKind | None, typer.Option(help="Where the log does not say.")] = None,
-    boxes: Annotated[int | None, typer.Option(min=1, help="Boxes, where the log does not say.")] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHAPE", help="What joins the boxes: one-switch, rail, rails:K, leaf-spine:L,S."
-        ),
-    ] = None,
-    nic_bandwidth: Annotated[
-        str | None, typer.Option(metavar="BANDWIDTH", help="Of a NIC, where the log does not say: 25GB/s.")
-    ] = None,
-    gpu: Annotated[str | None, typer.Option(metavar="MODEL", help="GPUs of a topology file: h100.")] = None,
-    links: Annotated[
-        LinkSpeeds | None, typer.Option(help="Nominal speeds of links, or those of NCCL's table.")
-    ] = None,
-    nics: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="NICs that are used, commas between, or all.")
-    ] = None,
+    file_format: FormatOption = None,
+    boxes: BoxesOption = None,
+    network: NetworkOption = None,
+    nic_bandwidth: NicBandwidthOption = None,
+    gpu: GpuOption = None,
+    links: LinksOption = None,
+    pcie: PcieOption = None,
+    nics: NicsOption = None,
+    bandwidth: BandwidthOption = None,
+    oversubscription: OversubscriptionOption = None,
+    chunk_size: ChunkSizeOption = None,
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="Give up bounds after this time, such as 30s.")
     ] = None,
@@ -64,19 +73,32 @@ def command(
 ) -> int:
     """Explain a measured busbw: % of rings, of the optimum, and what in the log makes it slow."""
     output = Output(json, quiet)
+    typed = {
+        "boxes": boxes,
+        "network": network,
+        "nic_bandwidth": nic_bandwidth,
+        "gpu": gpu,
+        "links": links,
+        "pcie": pcie,
+        "nics": nics,
+        "bandwidth": bandwidth,
+        "oversubscription": oversubscription,
+        "chunk_size": chunk_size,
+    }
+    topology = None
+    if fabric is not None:
+        imported = read_fabric(fabric, file_format, typed)
+        if not quiet:
+            tell_warnings(imported)
+        topology, typed = imported.topology, {}
     with ProgressLine(quiet=quiet or json) as progress:
         found = diagnose(
             log,
-            topology=fabric,
+            topology=topology,
             collective=collective,
             time_limit_s=None if time_limit is None else parse_seconds(time_limit),
             progress=progress,
-            boxes=boxes,
-            network=network,
-            nic_bandwidth=None if nic_bandwidth is None else parse_bandwidth(nic_bandwidth),
-            gpu=gpu,
-            links=links,
-            nics=nics,
+            **import_keywords(typed),
         )
     _Report(output).print(found)
     output.result(diagnosis_summary(found))

@@ -13,7 +13,7 @@ from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, u
 from treadle.diagnosis.log_reader import read_log
 from treadle.diagnosis.suspect import Case, Suspect, suspects
 from treadle.errors import InfeasibleError
-from treadle.planning.importing import import_options, import_topology
+from treadle.planning.importing import import_options
 from treadle.planning.measuring.log_fabric import LogFabric, fabric_of_log
 from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit, place_of
 from treadle.planning.measuring.yardsticks import (
@@ -29,10 +29,11 @@ from treadle.planning.measuring.yardsticks import (
     with_sums,
     without_sums,
 )
-from treadle.planning.problem import resolve_kind, resolve_topology
+from treadle.planning.problem import resolve_kind
 from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
+from treadle.topologies.expressions import parse_imported
 from treadle.topologies.readers.imported import Imported, ImportKeywords
 from treadle.topologies.topology import Topology
 from treadle.watch import Progress, TimeLimitError, Watch
@@ -202,9 +203,9 @@ def _fabric(
 ) -> LogFabric | Refusal:
     if topology is None:
         return fabric_of_log(log, import_options(**keywords))
-    if isinstance(topology, Topology) or not any(value is not None for value in keywords.values()):
-        return LogFabric(resolve_topology(topology if isinstance(topology, Topology) else str(topology)))
-    return LogFabric(import_topology(topology, **keywords).topology)
+    if isinstance(topology, Topology):
+        return LogFabric(topology)
+    return LogFabric(parse_imported(str(topology), options=import_options(**keywords)).topology)
 
 
 class _Examination:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from treadle.arrays import Int64Array
 from treadle.diagnosis.suspect import PcieLimit
 from treadle.planning.measuring.yardsticks import NETWORK, Boxes, Limit, ways_out
 from treadle.topologies.topology import Topology
@@ -44,10 +45,23 @@ def place_of(topology: Topology, boxes: Boxes, limit: Limit) -> BindingPlace:
     outward = ways_out(topology, boxes)
     on_the_way = outward[topology.tails[links]] | outward[topology.heads[links]] | ~inside
     if on_the_way.all():
-        ends = {*topology.tails[links[inside]].tolist(), *topology.heads[links[inside]].tolist()}
-        words = " ".join(topology.node_names[end].casefold() for end in ends)
-        return BindingPlace.NICS if "nic" in words and "pci" not in words else BindingPlace.PCIE
+        return BindingPlace.NICS if _are_of_nics(topology, boxes, links[inside]) else BindingPlace.PCIE
     return BindingPlace.GPU if on_the_way.any() else BindingPlace.BOX
+
+
+def _are_of_nics(topology: Topology, boxes: Boxes, links: Int64Array) -> bool:
+    """Whether these links lead to nothing but network cards whose ports are no faster."""
+    ports = np.zeros(topology.n_nodes, dtype=np.int64)
+    for leaving in boxes.leaving(topology):
+        np.add.at(ports, topology.tails[leaving], topology.bandwidths[leaving])
+    for link in links.tolist():
+        ends = (int(topology.tails[link]), int(topology.heads[link]))
+        card = next((end for end in ends if ports[end] and not topology.is_compute[end]), None)
+        if card is None or ports[card] > topology.bandwidths[link]:
+            return False
+        if all("pci" in topology.node_names[end].casefold() or topology.is_compute[end] for end in ends):
+            return False
+    return True
 
 
 def pcie_limit(topology: Topology, boxes: Boxes, limit: Limit) -> PcieLimit | None:

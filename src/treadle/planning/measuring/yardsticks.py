@@ -295,7 +295,17 @@ def with_nics(topology: Topology, boxes: Boxes, count: int) -> Topology:
             if ends not in used:
                 keep &= ~((topology.tails == ends[1]) & (topology.heads == ends[0]))
     idle = before & ~ways_out(topology, boxes, keep)  # cards, and PCIe that leads to none
-    return _restricted(topology, keep & ~idle[topology.tails] & ~idle[topology.heads])
+    while idle.any():
+        keep &= ~idle[topology.tails] & ~idle[topology.heads]
+        idle = before & (_neighbours(topology, keep) == 1)  # cards without a port beside others
+    return _restricted(topology, keep)
+
+
+def _neighbours(topology: Topology, keep: BoolArray) -> Int64Array:
+    """How many nodes each node has a link to."""
+    n = topology.n_nodes
+    pairs = np.unique(topology.tails[keep].astype(np.int64) * n + topology.heads[keep])
+    return np.bincount(pairs // n, minlength=n)
 
 
 def _restricted(topology: Topology, keep: BoolArray) -> Topology:
