@@ -106,8 +106,12 @@ def crossed_rails(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
         f"{len(crossing)} of {len(both)} hops between boxes change rails: channel {one.channel} sends by NIC "
         f"{one.nic} and receives by NIC {other.nic}"
     )
+    lines = [one.line, other.line]
+    setting = case.log.setting("NCCL_CROSS_NIC")
+    if setting is not None and setting.value != "0":
+        lines.append(setting.line)
     remedy = "set NCCL_CROSS_NIC=0, and see that NICs have the same order in all boxes"
-    return [Suspect("crossed-rails", text, (one.line, other.line), remedy)]
+    return [Suspect("crossed-rails", text, tuple(lines), remedy)]
 
 
 def pcie(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:

@@ -176,11 +176,20 @@ class _Report:
             line = nvls_line(found.log)
             if line is not None:
                 self._say("", f"line {line.number}: {line.text}")
-        limit = one.binding
-        where = f"{one.place}"
-        if limit.links:
-            where += f", {format_bandwidth(limit.capacity)}: {describe_links(one.topology, limit.links)}"
-        self._say("binds", where)
+        self._binding(one)
+
+    def _binding(self, one: JudgedTable) -> None:
+        """The cut that sets each limit, once where several have the same."""
+        label = "binds"
+        told: set[str] = set()
+        for yardstick in one.yardsticks:
+            limit = yardstick.limit
+            cut = f"{yardstick.place}, {format_bandwidth(limit.capacity)}"
+            if yardstick.is_whole or cut in told or not limit.links:
+                continue
+            told.add(cut)
+            self._say(label, f"{yardstick.name}: {cut}: {describe_links(one.topology, limit.links)}")
+            label = ""
 
     def _yardstick(self, one: JudgedTable, yardstick: Yardstick) -> None:
         is_part = any(other.is_whole for other in one.yardsticks)

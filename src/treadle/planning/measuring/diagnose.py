@@ -61,6 +61,8 @@ class Yardstick:
     limit : Limit
     share : float
         Measured busbw over the limit's.
+    place : BindingPlace
+        Where the limit binds.
     is_whole : bool
         Of the whole fabric, where NCCL uses fewer of its NICs than there are.
     """
@@ -68,6 +70,7 @@ class Yardstick:
     name: str
     limit: Limit
     share: float
+    place: BindingPlace
     is_whole: bool = False
 
 
@@ -86,10 +89,6 @@ class JudgedTable:
         As NCCL uses it: with the NICs that it uses.
     yardsticks : tuple of Yardstick
         Ring, optimum and, where it applies, the in-network optimum; those of the whole fabric last.
-    place : BindingPlace
-        Where the limit that judges binds.
-    binding : Limit
-        That limit.
     above : str
         What is said of a figure above the optimum; "" for others.
     is_low : bool
@@ -102,8 +101,6 @@ class JudgedTable:
     peak: TableRow
     topology: Topology
     yardsticks: tuple[Yardstick, ...]
-    place: BindingPlace
-    binding: Limit
     above: str
     is_low: bool
 
@@ -297,15 +294,14 @@ class _Examination:
         above = _above(yardsticks)
         first = yardsticks[0]
         boxes = find_boxes(used, of_rank)
-        place = place_of(used, boxes, first.limit)
-        is_low = _is_low(yardsticks, place)
-        pcie = pcie_limit(used, boxes, first.limit) if place is BindingPlace.PCIE else None
+        is_low = _is_low(yardsticks)
+        pcie = pcie_limit(used, boxes, first.limit) if first.place is BindingPlace.PCIE else None
         case = self._case(
             table, hosts, topology=used, boxes=boxes, share=first.share, is_low=is_low, pcie=pcie
         )
         self._cases.append(case)
         n = len(topology.compute_nodes)
-        return JudgedTable(table, kind, n, peak, used, yardsticks, place, first.limit, above, is_low)
+        return JudgedTable(table, kind, n, peak, used, yardsticks, above, is_low)
 
     def _yardsticks(
         self,
@@ -332,7 +328,10 @@ class _Examination:
             capable = self._capable(topology, boxes, is_above=is_above)
             if capable is not None:
                 found.append((IN_NETWORK, optimum(capable, kind, watch=self._watch)))
-        return tuple(Yardstick(name, limit, float(measured / limit.busbw), is_whole) for name, limit in found)
+        return tuple(
+            Yardstick(name, limit, float(measured / limit.busbw), place_of(topology, boxes, limit), is_whole)
+            for name, limit in found
+        )
 
     def _capable(self, topology: Topology, boxes: Boxes, *, is_above: bool) -> Topology | None:
         """The fabric with switches that sum, if it or the log says so or nothing else explains a figure."""
@@ -389,10 +388,10 @@ def _above(yardsticks: Sequence[Yardstick]) -> str:
     return "above the optimum without in-network sums: switches do sum (NVLS, SHARP); judge by that model"
 
 
-def _is_low(yardsticks: Sequence[Yardstick], place: BindingPlace) -> bool:
+def _is_low(yardsticks: Sequence[Yardstick]) -> bool:
     """Whether no yardstick of the NICs in use says that a healthy system does no better."""
     healthy = {
-        RING: HEALTHY_SHARES.get(place, HEALTHY_IN_BOX),
+        RING: HEALTHY_SHARES.get(yardsticks[0].place, HEALTHY_IN_BOX),
         OPTIMUM: HEALTHY_ALLTOALL if yardsticks[0].name == OPTIMUM else 1.0,
         IN_NETWORK: HEALTHY_IN_NETWORK,
     }

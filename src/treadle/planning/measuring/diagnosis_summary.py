@@ -75,7 +75,6 @@ def _judgement(found: JudgedTable) -> Mapping[str, object]:
             "line": peak.line.number,
         },
         "yardsticks": [_yardstick(found.topology, one) for one in found.yardsticks],
-        "binds": found.place,
         "healthy": not found.is_low,
         **({"above": found.above} if found.above else {}),
     }
@@ -89,6 +88,7 @@ def _yardstick(topology: Topology, found: Yardstick) -> Mapping[str, object]:
         "busbw_bytes_per_s": float(limit.busbw),
         "busbw_exact": exact_text(limit.busbw),
         "share": found.share,
+        "binds": found.place,
     }
     if limit.links and not found.is_whole:
         values["cut_bytes_per_s"] = limit.capacity
