@@ -1,0 +1,36 @@
+"""The page on diagnoses: its example gives what it shows, and its table is the catalogue."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from treadle.cli.main import main
+from treadle.diagnosis.catalogue import RULES
+from treadle.diagnosis.setting_rules import RESTRICTIONS
+
+
+def test_the_example_gives_what_the_page_shows(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (repository / "docs" / "diagnose.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    (log, shown), (command,) = ([text for kind, text in blocks if kind == word] for word in ("text", ""))
+    monkeypatch.chdir(tmp_path)
+    Path("nccl.log").write_text(log, encoding="utf-8")
+    assert main(shlex.split(command)[1:]) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == (shown, "")
+
+
+def test_the_table_is_the_catalogue(repository: Path) -> None:
+    page = (repository / "docs" / "diagnose.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| `([\w-]+)`( \*always\*)? \| (.*) \| (.*) \|$", page, flags=re.MULTILINE)
+    assert found == [
+        (rule.name, " *always*" if rule.is_always else "", rule.looks_for, rule.evidence) for rule in RULES
+    ]
+    for restriction in RESTRICTIONS:
+        assert f"`{restriction.name}`" in page
