@@ -284,7 +284,7 @@ def test_what_the_log_does_not_say_is_asked(tmp_path: Path) -> None:
     found = examined(tmp_path, gathered, mi300x(1), collective="allgather")
     assert shares(found) == {"ring": (448, 45), "optimum": (448, 45)}
     found = examined(tmp_path, [*ranks(1, 4), *table(ALLREDUCE, 4, curve(200))], mi300x(1))
-    assert found.unjudged[0][1] == "it has 4 ranks, the fabric 8; give the fabric of these ranks by --topology"
+    assert found.unjudged[0][1] == "it has 4 ranks, the fabric 8; say the right one by --topology"
 
 
 @pytest.mark.parametrize("kind", [one for one in CollectiveKind if one is not CollectiveKind.ALLREDUCE])

@@ -263,7 +263,7 @@ class _Examination:
             return Refusal("the fabric is not known")
         n = len(topology.compute_nodes)
         if n_ranks and n_ranks != n:
-            return Refusal(f"it has {n_ranks} ranks, the fabric {n}; give the fabric of these ranks by --topology")
+            return Refusal(f"it has {n_ranks} ranks, the fabric {n}; say the right one by --topology")
         if n < 2:
             return Refusal("one rank exchanges nothing")
         try:
