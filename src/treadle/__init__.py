@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from treadle.schedules.plan_files.archive import save_plan as save_plan
     from treadle.topologies import Topology as Topology
     from treadle.topologies import TopologyBuilder as TopologyBuilder
+    from treadle.topologies import from_networkx as from_networkx
     from treadle.topologies import parse as parse
 else:
     __all__, __getattr__, __dir__ = load_lazily(
@@ -49,6 +50,6 @@ else:
             ),
             "treadle.schedules.collective": ("Collective", "CollectiveKind"),
             "treadle.schedules.plan_files.archive": ("load_plan", "save_plan"),
-            "treadle.topologies": ("Topology", "TopologyBuilder", "parse"),
+            "treadle.topologies": ("Topology", "TopologyBuilder", "from_networkx", "parse"),
         },
     )

@@ -116,6 +116,35 @@ def symmetric_topologies(
 
 
 @st.composite
+def dressed_topologies(draw: Any) -> Topology:
+    """Fabrics with everything that a node or a link can have, and with names as people never choose them."""
+    bare = draw(eulerian_topologies(bandwidths=wide_bandwidths(), compute=(2, 4)))
+    letters = st.characters(exclude_categories=("Cc", "Cs", "Cn", "Co", "Zl", "Zp"))
+    texts = st.one_of(
+        st.text(letters, min_size=1, max_size=6), st.sampled_from(["#", "a b", '"', "{", "1", "X:"])
+    )
+    n, m, flags = (
+        bare.n_nodes,
+        bare.n_links,
+        st.lists(st.booleans(), min_size=bare.n_nodes, max_size=bare.n_nodes),
+    )
+    multicast, aggregation, turns = (np.array(draw(flags)) & ~bare.is_compute for _ in range(3))
+    caps = draw(st.lists(st.sampled_from([0, 0, 1, 2**50]), min_size=n, max_size=n))
+    waits = draw(st.lists(st.sampled_from([0, 0, 5, 2**62]), min_size=m, max_size=m))
+    dressed: Topology = replace(
+        bare,
+        name=draw(texts),
+        node_names=tuple(draw(st.lists(texts, min_size=n, max_size=n, unique=True))),
+        latencies_ns=np.array(waits, dtype=np.int64),
+        multicast=multicast,
+        aggregation=aggregation,
+        turns_round=turns & (multicast | aggregation),
+        injection_bytes_per_s=np.array(caps, dtype=np.int64) * bare.is_compute,
+    )
+    return dressed
+
+
+@st.composite
 def digraphs(
     draw: Any,
     *,

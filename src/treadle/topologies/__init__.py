@@ -98,6 +98,7 @@ from treadle.topologies.properties import (
     reached,
     unreachable_pair,
 )
+from treadle.topologies.readers.graphs.networkx_graphs import from_networkx
 from treadle.topologies.registry import CatalogueEntry, catalogue, catalogue_entries
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 from treadle.topologies.transforms.changes import (
@@ -162,6 +163,7 @@ __all__ = [
     "eccentricities",
     "extension_cayley",
     "fat_tree",
+    "from_networkx",
     "gb200_nvl72",
     "generalized_hexagon",
     "generalized_kautz",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, exact_sum, frozen
 from treadle.errors import TopologyError
 from treadle.topologies.naming import is_one_line
+
+if TYPE_CHECKING:
+    import networkx
 
 MAX_BANDWIDTH = 2**50
 """Largest bandwidth of a link, and cap of a host, bytes/s; any from 1 on may meet in one fabric."""
@@ -219,6 +222,21 @@ class Topology(FrozenArrays):
             multicast=self.aggregation,
             aggregation=self.multicast,
         )
+
+    def to_networkx(self) -> networkx.MultiDiGraph:
+        """The fabric as a graph of networkx (extra: networkx), which `treadle.from_networkx` reads back.
+
+        Nodes have `kind`, and what they can do beside it; the keys of edges are the numbers of links, with
+        `bandwidth_bytes_per_s` and `latency_ns`.
+
+        Raises
+        ------
+        MissingDependencyError
+            If networkx is not installed.
+        """
+        from treadle.topologies.readers.graphs.networkx_graphs import to_networkx
+
+        return to_networkx(self)
 
     def __repr__(self) -> str:
         counts = f"{len(self.compute_nodes)} compute, {len(self.switches)} switches, {self.n_links} links"

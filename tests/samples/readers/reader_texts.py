@@ -163,6 +163,36 @@ edges:
     ep2: {instance: rail, component: "port[4:8]"}
 """.replace("name: asic, choice: cpu", "name: asic, choice: custom")
 
+GRAPHML = """<?xml version='1.0' encoding='utf-8'?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+  <key id="d0" for="node" attr.name="kind" attr.type="string"><default>compute</default></key>
+  <key id="d1" for="edge" attr.name="bandwidth" attr.type="string"/>
+  <key id="d2" for="node" attr.name="colour" attr.type="string"/>
+  <graph id="star" edgedefault="undirected">
+    <node id="a"/><node id="b"><data key="d2">red</data></node><node id="c"/>
+    <node id="hub"><data key="d0">switch</data></node>
+    <edge source="a" target="hub"><data key="d1">25GB/s</data></edge>
+    <edge source="b" target="hub"><data key="d1">25GB/s</data></edge>
+    <edge source="c" target="hub"><data key="d1">200Gbit/s</data></edge>
+  </graph>
+</graphml>
+"""
+
+EDGES = """# a ring
+# directed
+a b 25GB/s 5us
+b c 25GB/s 5us
+c d {'bandwidth': '25GB/s', 'latency_ns': 5000}
+d a 25GB/s
+"""
+
+MATRIX = """,a,b,c,d
+a,0,100,100,100
+b,100,0,100,100
+c,100,100,X,100
+d,100,100,100,
+"""
+
 TEXTS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "ibnetdiscover": (ib_text(), {}),
     "taccl": (TACCL, {"chunk_size": 10**6}),
@@ -171,5 +201,8 @@ TEXTS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "slurm": (TUX, {"nic_bandwidth": 50 * GB, "oversubscription": "1:1"}),
     "slurm-yaml": (TUX_YAML, {"nic_bandwidth": 50 * GB, "oversubscription": "1:1"}),
     "simgrid": (platform_text("FAT_TREE", "2;4,4;1,2;1,2", 16), {}),
+    "graphml": (GRAPHML, {}),
+    "edge-list": (EDGES, {}),
+    "csv-matrix": (MATRIX, {"bandwidth": GB}),
 }
 """A text of each format, with the options that it needs."""

@@ -18,17 +18,18 @@ from treadle.cli.output import JsonOption, Output, QuietOption, UnitOption
 from treadle.cli.quantities import Rates
 from treadle.cli.solving.problem_arguments import TopologyArgument
 from treadle.cli.status import put
+from treadle.errors import FormatError
 from treadle.planning import FactLimits, describe_fabric, fabric_summary
 from treadle.topologies import (
     CatalogueEntry,
     Topology,
     catalogue_entries,
-    dump_topology,
     is_symmetric,
     non_eulerian_nodes,
     topology_hash,
     unreachable_pair,
 )
+from treadle.topologies.exports import EXPORTS, EXTENSIONS
 
 _LINK_KEYWORDS = re.compile(r'(, )?(\*, )?bandwidth="1B/s", latency="0ns"\)$')
 """What the direct-connect graphs take besides their own arguments, at the end of a signature."""
@@ -110,9 +111,16 @@ def show_command(
 def export_command(
     topology: TopologyArgument,
     path: Annotated[Path | None, typer.Option("-o", "--output", help="File; default stdout.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="json, graphml or edge-list; default: by the file's extension, or json."),
+    ] = None,
 ) -> int:
-    """Write a fabric as Treadle's JSON."""
-    text = dump_topology(topology)
+    """Write a fabric as Treadle's JSON, as GraphML or as an edge list."""
+    name = to if to is not None else EXTENSIONS.get(path.suffix.casefold() if path else "", "json")
+    if name not in EXPORTS:
+        raise FormatError(f"--to {name[:40]!r}: expected one of {', '.join(EXPORTS)}")
+    text = EXPORTS[name](topology)
     if path is None:
         put(text)
     else:

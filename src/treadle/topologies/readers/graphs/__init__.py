@@ -1,0 +1,44 @@
+"""Graphs as graph tools write them: GraphML, edge lists, CSV matrices, and networkx's own."""
+
+from __future__ import annotations
+
+import re
+
+from treadle.topologies.readers.graphs import edge_list, matrix
+from treadle.topologies.readers.reader import TopologyFormat
+
+_HERE = "treadle.topologies.readers.graphs"
+_GRAPHML = re.compile(r"<(?:\w+:)?graphml\b")
+
+FORMATS = (
+    TopologyFormat(
+        name="graphml",
+        title="GraphML",
+        read=f"{_HERE}.graphml:read",
+        options=frozenset({"bandwidth"}),
+        tells=lambda head: _GRAPHML.search(head) is not None,
+        extensions=(".graphml",),
+        says="nodes and edges, with attributes their kinds and speeds",
+        asks="--bandwidth where edges have none",
+    ),
+    TopologyFormat(
+        name="edge-list",
+        title="an edge list",
+        read=f"{_HERE}.edge_list:read",
+        options=frozenset({"bandwidth"}),
+        tells=edge_list.tells,
+        extensions=(".edgelist", ".edges"),
+        says="an edge a line, with weights or speeds",
+        asks="--bandwidth where edges have none",
+    ),
+    TopologyFormat(
+        name="csv-matrix",
+        title="a CSV matrix",
+        read=f"{_HERE}.matrix:read",
+        options=frozenset({"bandwidth"}),
+        tells=matrix.tells,
+        extensions=(".csv",),
+        says="row i, column j: the link from i to j",
+        asks="--bandwidth where numbers have no unit",
+    ),
+)

@@ -1,0 +1,201 @@
+"""Fabrics from graphs with attributes, wherever the graph stands: one set of rules for all of them.
+
+Nodes have `kind` ("compute", the default, or "switch"), and switches `multicast`, `aggregation` and
+`turns_round`, as those of `Topology`; compute nodes may have `injection_bytes_per_s`. Edges say how fast they
+are by `bandwidth_bytes_per_s` (a number), `bandwidth` (text with a unit) or `weight` (a multiple of the
+bandwidth that is given beside the graph); without any of them they have that bandwidth itself. `latency_ns`
+is a number, `latency` text with a unit. An undirected edge is a link each way. All else is left aside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from treadle.errors import TreadleError
+from treadle.topologies.naming import is_one_line
+from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
+from treadle.units import parse_bandwidth, parse_time_ns
+
+MAX_GRAPH_NODES = 2**16
+"""Largest graph that becomes a fabric."""
+MAX_GRAPH_LINKS = 2**18
+"""As `MAX_GRAPH_NODES`, of directed links."""
+NODE_KEYS = ("kind", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
+EDGE_KEYS = ("bandwidth_bytes_per_s", "bandwidth", "weight", "latency_ns", "latency")
+
+_NUMBER = re.compile(r"[0-9]{1,24}(?:\.[0-9]{1,24})?(?:[eE][+-]?[0-9]{1,2})?")
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+
+@dataclass(frozen=True)
+class GraphEdge:
+    """An edge; `place` names it in messages, `line` where it stands."""
+
+    tail: str
+    head: str
+    attributes: Mapping[str, Any]
+    both_ways: bool
+    place: str
+    line: int | None = None
+
+
+@dataclass
+class AttributedGraph:
+    """Nodes and edges on their way to a fabric.
+
+    Parameters
+    ----------
+    error : callable
+        Makes the error from a message and a line.
+    bandwidth : int, optional
+        Of edges that have none, and what weights are multiples of, bytes/s.
+    says : str
+        How the caller gives that bandwidth, for the message that asks for it.
+    bare_numbers : bool
+        Whether `bandwidth` may be a bare number, of bytes/s.
+    """
+
+    error: Callable[[str, int | None], TreadleError]
+    bandwidth: int | None
+    says: str
+    bare_numbers: bool = False
+    nodes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    filled_in: int = 0
+    """Edges that took `bandwidth`, or a multiple of it."""
+
+    def add_node(self, name: str, attributes: Mapping[str, Any], line: int | None = None) -> None:
+        """A node; its name must be new."""
+        if not name or not is_one_line(name):
+            raise self.error(f"node {_shown(name)}: expected a name of one line", line)
+        if name in self.nodes:
+            raise self.error(f"node {_shown(name)} stands here a second time", line)
+        if len(self.nodes) == MAX_GRAPH_NODES:
+            raise self.error(f"more than {MAX_GRAPH_NODES} nodes, the most that are read", line)
+        self.nodes[name] = attributes
+
+    def fabric(self, name: str, edges: Iterable[GraphEdge]) -> Topology:
+        """The fabric; the caller's error if an attribute is wrong or a bandwidth is not said."""
+        builder = TopologyBuilder(name)
+        for node, attributes in self.nodes.items():
+            self._build_node(builder, node, attributes)
+        links = 0
+        for edge in edges:
+            links += 1 + (edge.both_ways and edge.tail != edge.head)
+            if links > MAX_GRAPH_LINKS:
+                raise self.error(
+                    f"more than {MAX_GRAPH_LINKS} directed links, the most that are read", edge.line
+                )
+            for end in (edge.tail, edge.head):
+                if end not in self.nodes:
+                    raise self.error(f"{edge.place}: there is no node {_shown(end)}", edge.line)
+            speed, latency = self._speed(edge), self._latency(edge)
+            if edge.both_ways and edge.tail != edge.head:
+                builder.duplex(edge.tail, edge.head, speed, latency)
+            else:
+                builder.link(edge.tail, edge.head, speed, latency)
+        if sum(attributes.get("kind", "compute") == "compute" for attributes in self.nodes.values()) < 1:
+            raise self.error("has no compute node", None)
+        return builder.build()
+
+    def _build_node(self, builder: TopologyBuilder, name: str, attributes: Mapping[str, Any]) -> None:
+        kind = attributes.get("kind", "compute")
+        place = f"node {_shown(name)}"
+        flags = {
+            key: self._flag(place, key, attributes) for key in ("multicast", "aggregation", "turns_round")
+        }
+        if kind == "switch":
+            builder.switch(name, **flags)
+            return
+        if kind != "compute":
+            raise self.error(f"{place}: kind {_shown(kind)}; expected compute or switch", None)
+        if any(flags.values()):
+            raise self.error(f"{place}: a compute node neither multicasts nor aggregates; switches do", None)
+        cap = attributes.get("injection_bytes_per_s")
+        builder.compute(
+            name,
+            injection_bytes_per_s=0
+            if cap in (None, "")
+            else self._whole(place, "injection_bytes_per_s", cap),
+        )
+
+    def _flag(self, place: str, key: str, attributes: Mapping[str, Any]) -> bool:
+        value = attributes.get(key, False)
+        if isinstance(value, bool | np.bool_):
+            return bool(value)
+        if str(value).lower() not in _FLAGS:
+            raise self.error(f"{place}: {key} {_shown(value)}; expected true or false", None)
+        return _FLAGS[str(value).lower()]
+
+    def _speed(self, edge: GraphEdge) -> int:
+        found = edge.attributes
+        given = [key for key in EDGE_KEYS[:3] if found.get(key) not in (None, "")]
+        if len(given) > 1:
+            raise self.error(
+                f"{edge.place}: has both {given[0]} and {given[1]}; expected one of them", edge.line
+            )
+        if given == ["bandwidth_bytes_per_s"]:
+            return self._bounded(
+                edge, Fraction(self._whole(edge.place, given[0], found[given[0]], edge.line))
+            )
+        if given == ["bandwidth"]:
+            value = found["bandwidth"]
+            if isinstance(value, str):
+                try:
+                    return self._bounded(edge, Fraction(parse_bandwidth(value)))
+                except TreadleError as error:
+                    raise self.error(f"{edge.place}: {error}", edge.line) from None
+            if self.bare_numbers:
+                return self._bounded(edge, self._number(edge.place, "bandwidth", value, edge.line))
+            raise self.error(f"{edge.place}: bandwidth {_shown(value)} has no unit, as in 25GB/s", edge.line)
+        if self.bandwidth is None:
+            what = "a weight, which is a multiple of a bandwidth" if given else "no bandwidth"
+            raise self.error(f"{edge.place} has {what}; say it by {self.says}", edge.line)
+        self.filled_in += 1
+        if not given:
+            return self.bandwidth
+        weight = self._number(edge.place, "weight", found["weight"], edge.line)
+        return self._bounded(edge, weight * self.bandwidth)
+
+    def _bounded(self, edge: GraphEdge, value: Fraction) -> int:
+        if not 1 <= value <= MAX_BANDWIDTH:
+            raise self.error(f"{edge.place}: expected 1 to 2**50 bytes/s, found {float(value):g}", edge.line)
+        return int(value)
+
+    def _latency(self, edge: GraphEdge) -> int:
+        exact, text = edge.attributes.get("latency_ns"), edge.attributes.get("latency")
+        if exact not in (None, ""):
+            return self._whole(edge.place, "latency_ns", exact, edge.line)
+        if text in (None, ""):
+            return 0
+        if not isinstance(text, str):
+            raise self.error(f"{edge.place}: latency {_shown(text)} has no unit, as in 5us", edge.line)
+        try:
+            return parse_time_ns(text)
+        except TreadleError as error:
+            raise self.error(f"{edge.place}: {error}", edge.line) from None
+
+    def _number(self, place: str, key: str, value: Any, line: int | None = None) -> Fraction:
+        """A number that is not negative, exactly as written."""
+        if isinstance(value, Fraction) and value >= 0:
+            return value
+        text = str(value.item() if isinstance(value, np.generic) else value).strip()
+        if isinstance(value, bool | np.bool_) or not _NUMBER.fullmatch(text):
+            raise self.error(f"{place}: {key} {_shown(value)}; expected a number", line)
+        return Fraction(text)
+
+    def _whole(self, place: str, key: str, value: Any, line: int | None = None) -> int:
+        number = self._number(place, key, value, line)
+        if number.denominator != 1 or number >= 2**63:
+            raise self.error(f"{place}: {key} {_shown(value)}; expected a whole number below 2**63", line)
+        return int(number)
+
+
+def _shown(value: object) -> str:
+    text = repr(str(value))
+    return text if len(text) <= 50 else f"{text[:50]}..."

@@ -1,0 +1,143 @@
+"""Edge lists: an edge a line, as networkx writes them, and with speeds as people do.
+
+A line is ``tail head``, then nothing, a weight, a bandwidth with its unit (and a latency), or networkx's
+``{'bandwidth': '25GB/s'}``. ``#`` begins a comment, but three comments say something: ``# directed`` or
+``# undirected``, ``# name: NAME``, and ``# node NAME KIND [multicast] [aggregation] [turns_round]``. Names
+with blanks are JSON strings. Without either word an edge is a link each way.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Any
+
+from treadle.errors import TreadleError
+from treadle.topologies.readers.figures import shown
+from treadle.topologies.readers.graphs.attributed import EDGE_KEYS, NODE_KEYS, AttributedGraph, GraphEdge
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+
+_WORD = r'(?:"(?:[^"\\]|\\.)*"|[^\s"\'{}\[\],=#<>]*[^\s"\'{}\[\],=#<>:])'
+_NUMBER = r"[0-9.]+(?:[eE][+-]?[0-9]+)?"
+_SPEED = r"[0-9.]+\s?[kKMGTP]?i?(?:B/s|bit/s|bps|b/s)"
+_TIME = r"[0-9.]+\s?(?:ns|us|µs|μs|ms|s)"
+EDGE = re.compile(
+    rf"\s*({_WORD})\s+({_WORD})(?:\s+(?:({_NUMBER})|({_SPEED})(?:\s+({_TIME}))?|(\{{.*\}})))?\s*"
+)
+_COMMENT = re.compile(r"\s*(?:#.*)?")
+_NODE = re.compile(rf"\s*#\s*node\s+({_WORD})((?:\s+[\w=]+)*)\s*")
+_TITLE = re.compile(r"\s*#\s*name:\s*(\S.*?)\s*")
+_DIRECTION = re.compile(r"\s*#\s*(directed|undirected)\s*")
+
+
+def tells(head: str) -> bool:
+    """Whether all whole lines of a text's beginning, two at least, are edges or comments."""
+    lines = head.splitlines()
+    if len(lines) > 2 and not head.endswith("\n"):
+        del lines[-1]
+    edges = [line for line in lines if not _COMMENT.fullmatch(line)]
+    return len(edges) > 1 and all(EDGE.fullmatch(line) for line in edges)
+
+
+def read(source: SourceText, options: ImportOptions) -> Imported:
+    """The fabric of a list; FormatError if it is malformed or edges have no bandwidth."""
+
+    def error(message: str, line: int | None) -> TreadleError:
+        return source.error(message, line=line)
+
+    graph = AttributedGraph(error, options.bandwidth, "--bandwidth")
+    reading = _Lines(source, graph)
+    edges = list(reading.edges())
+    if not edges:
+        raise source.error("has no edge")
+    topology = graph.fabric(reading.name or source.stem, edges)
+    found = {
+        "nodes": f"{len(topology.compute_nodes)} compute, {len(topology.switches)} switches",
+        "links": f"{topology.n_links} directed",
+        "rank order": "nodes in the order in which they first stand",
+    }
+    findings = (
+        [Finding(f"{graph.filled_in} edges take their speed from --bandwidth")] if graph.filled_in else []
+    )
+    if reading.directed is None:
+        findings.append(Finding("edges are links each way; '# directed' in a line of its own says otherwise"))
+    return Imported(topology, "edge-list", MappingProxyType(found), tuple(findings))
+
+
+class _Lines:
+    """Lines of a list; nodes go into the graph as they come."""
+
+    def __init__(self, source: SourceText, graph: AttributedGraph) -> None:
+        self._source = source
+        self._graph = graph
+        self.directed: bool | None = None
+        self.name = ""
+
+    def edges(self) -> Iterator[GraphEdge]:
+        pairs: dict[tuple[str, str], int] = {}
+        for line, text in enumerate(self._source.text.splitlines(), start=1):
+            if _COMMENT.fullmatch(text):
+                self._take_comment(text, line, started=bool(pairs))
+                continue
+            match = EDGE.fullmatch(text)
+            if match is None:
+                raise self._source.error(f"expected an edge, found {shown(text)}", line=line)
+            tail, head = (self._word(word, line) for word in match.groups()[:2])
+            for name in (tail, head):
+                if name not in self._graph.nodes:
+                    self._graph.add_node(name, {}, line)
+            if self.directed is None and (head, tail) in pairs and head != tail:
+                both = f"{shown(tail)} and {shown(head)} stand in both orders"
+                raise self._source.error(f"{both}; write # directed or # undirected first", line=line)
+            pairs[tail, head] = line
+            attributes = self._attributes(match, line)
+            yield GraphEdge(
+                tail, head, attributes, not self.directed, f"edge {shown(tail)} {shown(head)}", line
+            )
+
+    def _attributes(self, match: re.Match[str], line: int) -> dict[str, Any]:
+        weight, speed, time, literal = match.groups()[2:]
+        if literal is None:
+            named = {"weight": weight, "bandwidth": speed, "latency": time}
+            return {key: value for key, value in named.items() if value is not None}
+        try:
+            if len(literal) > 1000 or literal.count("{") > 1 or literal.count("[") + literal.count("(") > 8:
+                raise ValueError
+            value = ast.literal_eval(literal)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            raise self._source.error(f"expected attributes, found {shown(literal)}", line=line) from None
+        if not isinstance(value, dict):
+            raise self._source.error(f"expected attributes, found {shown(literal)}", line=line)
+        return {key: one for key, one in value.items() if key in EDGE_KEYS}
+
+    def _take_comment(self, text: str, line: int, *, started: bool) -> None:
+        direction, node, title = (pattern.fullmatch(text) for pattern in (_DIRECTION, _NODE, _TITLE))
+        if direction is not None:
+            if started or self.directed is not None:
+                raise self._source.error(f"# {direction[1]} stands once, before all edges", line=line)
+            self.directed = direction[1] == "directed"
+        elif title is not None:
+            self.name = title[1] if title[1].isprintable() else ""
+        elif node is not None:
+            self._graph.add_node(self._word(node[1], line), self._node_data(node[2].split(), line), line)
+
+    def _node_data(self, words: list[str], line: int) -> dict[str, Any]:
+        found: dict[str, Any] = {"kind": words[0] if words else "compute"}
+        for word in words[1:]:
+            key, _, value = word.partition("=")
+            if key not in NODE_KEYS[1:]:
+                known = ", ".join(NODE_KEYS[1:])
+                raise self._source.error(f"{shown(word)} of a node is unknown; known are {known}", line=line)
+            found[key] = value or True
+        return found
+
+    def _word(self, text: str, line: int) -> str:
+        if not text.startswith('"'):
+            return text
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            raise self._source.error(f"malformed name {shown(text)}", line=line) from None

@@ -1,0 +1,135 @@
+"""CSV matrices: row i, column j is the link from i to j.
+
+A cell is empty, 0, ``X`` or ``-`` (no link), a bandwidth with its unit, or a bare number, which is a multiple
+of --bandwidth. Commas, semicolons or tabs part cells; a first row and a first column may hold names. What
+stands on the diagonal is a node's way to itself and is left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from treadle.errors import TreadleError
+from treadle.topologies.readers.figures import shown
+from treadle.topologies.readers.graphs.attributed import AttributedGraph, GraphEdge
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
+
+_NUMBER = re.compile(r"[0-9.]+(?:[eE][+-]?[0-9]+)?")
+_SPEED = re.compile(r"[0-9.]+\s*[kKMGTP]?i?(?:B/s|bit/s|bps|b/s)")
+_NONE = {"", "0", "0.0", "0.", "x", "-"}
+MAX_COLUMNS = 4096
+_MAX_CELL = 200
+
+
+def tells(head: str) -> bool:
+    """Whether a text begins with two whole rows of as many cells, and the second's are those of a matrix."""
+    lines = [line for line in head.splitlines() if line.strip()]
+    separator = _separator(lines[0]) if lines else ""
+    if len(lines) < 2 or not separator:
+        return False
+    first, second = (line.split(separator) for line in lines[:2])
+    cells = [cell.strip().strip('"') for cell in second]
+    marks = sum(_is_cell(cell) for cell in cells)
+    return (
+        len(first) == len(second)
+        and marks >= len(cells) - 1
+        and marks > 0
+        and head.lstrip()[:1] not in "{[<#"
+    )
+
+
+def read(source: SourceText, options: ImportOptions) -> Imported:
+    """The fabric of a matrix; FormatError if it is malformed or its numbers have no unit."""
+
+    def error(message: str, line: int | None) -> TreadleError:
+        return source.error(message, line=line)
+
+    rows = _rows(source)
+    names, cells = _names(source, rows)
+    graph = AttributedGraph(error, options.bandwidth, "--bandwidth")
+    for name in names:
+        graph.add_node(name, {})
+    edges = list(_edges(source, names, cells))
+    if not edges:
+        raise source.error("has no link")
+    topology = graph.fabric(source.stem, edges)
+    own = sum(row[k].strip().lower() not in _NONE for k, (_, row) in enumerate(cells))
+    warnings = (Finding(f"{own} cells of the diagonal, which are no links"),) if own else ()
+    filled = (Finding(f"{graph.filled_in} cells are multiples of --bandwidth"),) if graph.filled_in else ()
+    found = {"nodes": f"{len(names)} compute", "links": f"{topology.n_links} directed", "rank order": "rows"}
+    return Imported(topology, "csv-matrix", MappingProxyType(found), filled, warnings)
+
+
+def _separator(line: str) -> str:
+    return max(",;\t", key=line.count) if any(mark in line for mark in ",;\t") else ""
+
+
+def _is_cell(text: str) -> bool:
+    text = text.strip()
+    return text.lower() in _NONE or bool(_NUMBER.fullmatch(text) or _SPEED.fullmatch(text))
+
+
+def _rows(source: SourceText) -> list[tuple[int, list[str]]]:
+    """Line and cells of each row that holds anything."""
+    first = next((line for line in source.text.splitlines() if line.strip()), "")
+    if not _separator(first):
+        raise source.error("expected rows of cells with commas, semicolons or tabs between")
+    if first.count(_separator(first)) > MAX_COLUMNS:
+        raise source.error(f"more than {MAX_COLUMNS} columns, the most that are read")
+    if "\0" in source.text:
+        raise source.error("a null character is not text")
+    found = []
+    reader = csv.reader(io.StringIO(source.text), delimiter=_separator(first))
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row) or (row and len(row) > 1):
+                found.append((reader.line_num, row))
+            if len(found) > MAX_COLUMNS + 1 or len(row) > MAX_COLUMNS + 1:
+                raise source.error(f"more than {MAX_COLUMNS} rows or columns", line=reader.line_num)
+    except csv.Error as error:
+        raise source.error(f"malformed CSV: {error}", line=reader.line_num) from None
+    return found
+
+
+def _names(
+    source: SourceText, rows: list[tuple[int, list[str]]]
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Names of the nodes, and the matrix itself."""
+    first, columns = rows[0][1], len(rows[-1][1])
+    words = [any(not _is_cell(cell) for cell in first[1:]), any(not _is_cell(row[0]) for _, row in rows[1:])]
+    # a square of cells has names on both sides or on none; otherwise it is one row or one column too long
+    header = len(rows) == columns + 1 or (len(rows) == columns and all(words))
+    named = (header and len(rows) == columns) or (len(rows) + 1 == columns and words[1])
+    body = rows[1:] if header else rows
+    names = [cell.strip() for cell in first[-len(body) :]] if header else []
+    if named:
+        own = [row[0].strip() for _, row in body]
+        if names and names != own:
+            at = next((k for k, pair in enumerate(zip(names, own, strict=False)) if pair[0] != pair[1]), 0)
+            raise source.error(f"row {shown(own[at])} and its column have other names", line=body[at][0])
+        names, body = own, [(line, row[1:]) for line, row in body]
+    names = names or [f"node{k}" for k in range(len(body))]
+    for line, row in body:
+        if len(row) != len(body) or len(names) != len(body):
+            raise source.error(
+                f"{len(row)} cells in a matrix of {len(body)} rows; expected as many", line=line
+            )
+    return names, body
+
+
+def _edges(source: SourceText, names: list[str], cells: list[tuple[int, list[str]]]) -> Iterator[GraphEdge]:
+    for k, (line, row) in enumerate(cells):
+        for j, text in enumerate(row):
+            cell = text.strip()
+            if k == j or cell.lower() in _NONE:
+                continue
+            if len(cell) > _MAX_CELL or not _is_cell(cell):
+                raise source.error(
+                    f"column {j + 1}: expected a number or a bandwidth, found {shown(cell)}", line=line
+                )
+            key = "weight" if _NUMBER.fullmatch(cell) else "bandwidth"
+            yield GraphEdge(names[k], names[j], {key: cell}, False, f"column {j + 1}", line)

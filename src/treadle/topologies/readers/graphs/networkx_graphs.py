@@ -1,0 +1,115 @@
+"""Fabrics from networkx's graphs, and the way back; networkx is imported by those who have a graph of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from treadle.errors import MissingDependencyError, TopologyError, TreadleError
+from treadle.topologies.readers.graphs.attributed import AttributedGraph, GraphEdge
+from treadle.topologies.topology import Topology
+from treadle.units import parse_bandwidth
+
+if TYPE_CHECKING:
+    import networkx
+
+
+def is_networkx_graph(value: object) -> bool:
+    """Whether a value is a graph of networkx, without importing it: who has one did."""
+    return any(
+        kind.__module__.partition(".")[0] == "networkx" and kind.__name__ == "Graph"
+        for kind in type(value).__mro__
+    )
+
+
+def from_networkx(
+    graph: networkx.Graph, *, bandwidth: int | str | None = None, name: str | None = None
+) -> Topology:
+    """The fabric that a graph of networkx is.
+
+    Parameters
+    ----------
+    graph : networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
+        Nodes may have `kind` ("compute", the default, or "switch"), `multicast`, `aggregation`, `turns_round`
+        and `injection_bytes_per_s`. Edges may have one of `bandwidth` (text with a unit, or a number of
+        bytes/s), `bandwidth_bytes_per_s` and `weight` (a multiple of the parameter `bandwidth`), and
+        `latency` (text with a unit) or `latency_ns`. Other attributes are left aside. An undirected edge is
+        a link each way. Nodes are named by `str`, and their order is rank order.
+    bandwidth : int or str, optional
+        Of edges that have none, and what weights are multiples of: bytes/s, or text such as ``25GB/s``.
+    name : str, optional
+        Default: the graph's own name, or "graph".
+
+    Raises
+    ------
+    TopologyError
+        If `graph` is none, two nodes have one name, an attribute is wrong or a bandwidth is missing.
+
+    Notes
+    -----
+    Where the keys of a multigraph's edges are the integers from 0 on, each once, links stand in their order,
+    as `Topology.to_networkx` writes them; otherwise in that of the graph.
+
+    Examples
+    --------
+    >>> import networkx
+    >>> from_networkx(networkx.petersen_graph(), bandwidth="25GB/s")
+    <Topology Petersen Graph: 10 compute, 0 switches, 30 links>
+    """
+    if not is_networkx_graph(graph):
+        raise TopologyError(f"from_networkx: expected a graph of networkx, found {type(graph).__name__}")
+
+    def error(message: str, line: int | None) -> TreadleError:
+        del line
+        return TopologyError(f"from_networkx: {message}")
+
+    speed = parse_bandwidth(bandwidth) if isinstance(bandwidth, str) else bandwidth
+    if speed is not None and (not isinstance(speed, int) or isinstance(speed, bool) or speed < 1):
+        raise TopologyError(f"from_networkx: bandwidth: expected 25GB/s or bytes/s, found {speed!r}")
+    found = AttributedGraph(error, speed, "bandwidth=, as in bandwidth='25GB/s'", bare_numbers=True)
+    for node, attributes in graph.nodes(data=True):
+        found.add_node(str(node), attributes)
+    title = str(graph.name or "graph") if name is None else name
+    return found.fabric(title, _edges(graph))
+
+
+def _edges(graph: networkx.Graph) -> Iterator[GraphEdge]:
+    if not graph.is_multigraph():
+        rows = [(tail, head, data) for tail, head, data in graph.edges(data=True)]
+    else:
+        keyed = list(graph.edges(keys=True, data=True))
+        keys = [key for _, _, key, _ in keyed]
+        if all(type(key) is int for key in keys) and set(keys) == set(range(len(keys))):
+            keyed.sort(key=lambda row: row[2])
+        rows = [(tail, head, data) for tail, head, _, data in keyed]
+    for tail, head, data in rows:
+        yield GraphEdge(
+            str(tail), str(head), data, not graph.is_directed(), f"edge {tail!s:.40} to {head!s:.40}"
+        )
+
+
+def to_networkx(topology: Topology) -> networkx.MultiDiGraph:
+    """A fabric as a graph of networkx that `from_networkx` reads back: see `Topology.to_networkx`."""
+    try:
+        import networkx
+    except ImportError:
+        raise MissingDependencyError("networkx is not installed; pip install 'treadle[networkx]'") from None
+    graph = networkx.MultiDiGraph(name=topology.name)
+    for node, name in enumerate(topology.node_names):
+        graph.add_node(name, **node_attributes(topology, node))
+    columns = (topology.tails, topology.heads, topology.bandwidths, topology.latencies_ns)
+    for link, (tail, head, bandwidth, latency) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+        ends = topology.node_names[tail], topology.node_names[head]
+        graph.add_edge(*ends, key=link, bandwidth_bytes_per_s=bandwidth, latency_ns=latency)
+    return graph
+
+
+def node_attributes(topology: Topology, node: int) -> dict[str, Any]:
+    """What a node is beside its name: its kind, and what differs from the default."""
+    found: dict[str, Any] = {"kind": "compute" if topology.is_compute[node] else "switch"}
+    for key in ("multicast", "aggregation", "turns_round"):
+        if getattr(topology, key)[node]:
+            found[key] = True
+    if topology.injection_bytes_per_s[node]:
+        found["injection_bytes_per_s"] = int(topology.injection_bytes_per_s[node])
+    return found
