@@ -6,14 +6,19 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from child_processes import finished, search_path
+from samples.program_cases import random_case
 from samples.runtime_programs import random_program
 from treadle.errors import MissingDependencyError, ScheduleError
+from treadle.program.trees.forest_program import lower
+from treadle.runtime.data import ElementType
 from treadle.runtime.mpi import check_world, load_mpi
+from treadle.runtime.mpi_rank import PreparedRank, RankExecution
 from treadle.schedules.collective import CollectiveKind
 
 WORKER = Path(__file__).resolve().parents[1] / "mpi_worker.py"
@@ -104,3 +109,17 @@ def test_missing_mpi_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingDependencyError, match=r"mpi4py.*pip install 'treadle\[mpi\]'"):
         load_mpi()
+
+
+def test_a_program_with_more_messages_than_tags_is_refused() -> None:
+    """Before anything is sent: messages of one tag would be taken for one another."""
+    program = lower(*random_case(1, CollectiveKind.ALLGATHER))
+    prepared = PreparedRank(program, 0)
+
+    def mpi_with(limit: int | None) -> SimpleNamespace:
+        return SimpleNamespace(TAG_UB=0, COMM_WORLD=SimpleNamespace(Get_attr=lambda key: limit))
+
+    for limit in (2**15, None):
+        RankExecution(prepared, mpi_with(limit), None, 8, element=ElementType.FLOAT32)
+    with pytest.raises(ScheduleError, match=r"tags up to 0, .* needs [1-9]\d*; use a larger slice size"):
+        RankExecution(prepared, mpi_with(0), None, 8, element=ElementType.FLOAT32)

@@ -123,6 +123,27 @@ def test_order_by_messages_through_another_rank_counts() -> None:
         assert any("race: " in v and "(rank 0, cpy)" in v for v in found) == races
 
 
+def test_two_thread_blocks_for_one_peer_and_channel_are_refused() -> None:
+    """The runtime would take one of them for both."""
+    step = '<step s="0" type="{}" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" '
+    step += 'hasdep="0"/>'
+    head = '<algo proto="Simple" nchannels="2" nchunksperloop="1" ngpus="2" coll="broadcast" inplace="0" '
+    head += 'outofplace="1" minBytes="0" maxBytes="0">'
+    gpu = '<gpu id="{}" i_chunks="1" o_chunks="1" s_chunks="0">{}</gpu>'
+    for ends, kind, side in (('send="1" recv="-1"', "s", "send"), ('send="-1" recv="1"', "r", "receive")):
+        for channel in (0, 1):
+            blocks = [
+                f'<tb id="{number}" {ends} chan="{chan}">{step.format(kind)}</tb>'
+                for number, chan in enumerate((0, channel))
+            ]
+            text = "\n".join([head, gpu.format(0, "".join(blocks)), gpu.format(1, ""), "</algo>"])
+            if channel == 0:
+                with pytest.raises(FormatError, match=f"is the second to {side} with peer 1 on channel 0"):
+                    interpret_msccl_xml(text)
+            else:
+                assert interpret_msccl_xml(text).violations  # read, and judged by what it does
+
+
 def test_texts_too_large_to_judge_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     text = emit_msccl_xml(lower(*random_case(1, CollectiveKind.ALLREDUCE)))
     bare = re.sub(r'depid="\d+" deps="\d+"', 'depid="-1" deps="-1"', text)

@@ -231,6 +231,9 @@ def test_limits_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path.write_text(text_output(times(1e-5, 1e-10, factor=1.0), ranks=2, factor=1.0), encoding="utf-8")
     with pytest.raises(FormatError, match="more than 3 rows"):
         read_measurements(path, collective=CollectiveKind.BROADCAST)
+    path.write_text(json.dumps({"rows": [{"size_bytes": 8, "time_s": 1.0}] * 4}), encoding="utf-8")
+    with pytest.raises(FormatError, match='"rows" has more than 3 rows'):
+        read_measurements(path, collective=CollectiveKind.BROADCAST, n_ranks=2)
     monkeypatch.setattr(measurements, "MAX_FILE_BYTES", 100)
     with pytest.raises(FormatError, match="larger than 100 bytes"):
         read_measurements(path)

@@ -22,10 +22,13 @@ import sys
 import torch
 import torch.distributed as dist
 early = [name for name in sys.modules if name.startswith("treadle.planning")]
-dist.init_process_group("treadle", store=dist.HashStore(), rank=0, world_size=1)
+import treadle.torch
+mine = treadle.torch.Options(slice_bytes=2**14)
+dist.init_process_group("treadle", store=dist.HashStore(), rank=0, world_size=1, pg_options=mine)
 tensor = torch.arange(5)
 dist.all_reduce(tensor)
-print(dist.get_backend(), tensor.tolist(), early)
+groups = [dist.new_group([0]), dist.new_group([0], pg_options=treadle.torch.Options(slice_bytes=2**15))]
+print(dist.get_backend(), tensor.tolist(), early, [group.settings.slice_bytes for group in groups])
 """
 
 
@@ -43,6 +46,7 @@ def installed(tmp_path: Path) -> Path:
 
 
 def test_torch_finds_the_backend_without_an_import(installed: Path) -> None:
+    """Nothing of ours is loaded before; groups have the whole job's options or their own."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([search_path(), str(installed)]),
@@ -52,7 +56,7 @@ def test_torch_finds_the_backend_without_an_import(installed: Path) -> None:
     environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.strip() == "treadle [0, 1, 2, 3, 4] []"  # nothing of ours is loaded before it is used
+    assert done.stdout.strip() == "treadle [0, 1, 2, 3, 4] [] [16384, 32768]"
 
 
 def test_a_torch_without_gloo_is_still_imported(
