@@ -126,8 +126,10 @@ class Command(FabricCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an error about a fabric that was not typed says where it comes from."""
+        from treadle.cli.output import COMMAND
         from treadle.cli.settings.configuration import cache_in
 
+        COMMAND.set(ctx.command_path.removeprefix("treadle ").replace(" ", "-"))
         chosen: Mapping[str, ChosenSetting] = ctx.meta.get(_CHOSEN, {})
         cache = chosen.get("cache")
         is_of_file = cache is not None and cache.origin != cache.setting.variable

@@ -8,6 +8,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from time import monotonic
 from typing import Annotated
@@ -30,6 +31,11 @@ UnitOption = Annotated[
     str | None,
     typer.Option(help="Show rates in it, such as Gbit/s; JSON has bytes/s.", metavar="UNIT"),
 ]
+
+SCHEMA_VERSION = 1
+"""Of what ``--json`` prints; it changes when a key goes or changes its meaning, not when one is added."""
+COMMAND: ContextVar[str] = ContextVar("command", default="treadle")
+"""Name of the command that is being run, such as ``topology-show``."""
 
 STOPGAP = "this is a schedule that was at hand in place of the wanted one"
 """What a search that is stopped leaves."""
@@ -82,9 +88,10 @@ class Output:
                 put(text + "\n")
 
     def result(self, values: Mapping[str, object]) -> None:
-        """Print the JSON object, if that was asked for."""
+        """Print the JSON object, if that was asked for; its first key names its schema."""
         if self.as_json:
-            put(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
+            schema = f"{COMMAND.get()}/{SCHEMA_VERSION}"
+            put(json.dumps({"schema": schema, **values}, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _terminal_width() -> int | None:
