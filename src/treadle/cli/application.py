@@ -77,6 +77,7 @@ SUMMARIES = {
     "design": "Find the best topologies for N nodes of degree D, and their schedules.",
     "topology": "The catalogue of fabrics; one fabric in detail; its JSON.",
     "config": "Show what treadle.toml and the environment set, and where each value comes from.",
+    "schema": "Print the JSON Schema of what a command prints with --json.",
 }
 """First lines of the commands' own descriptions."""
 
@@ -85,7 +86,7 @@ _ROOMS = {
     "judging": ("verify", "lower"),
     "designing": ("design", "topology"),
     "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate"),
-    "settings": ("config",),
+    "settings": ("config", "schema"),
 }
 _ROOM = {command: room for room, commands in _ROOMS.items() for command in commands}
 """Folder in which a command has a module of its name."""

@@ -1,0 +1,119 @@
+"""What ``--json`` prints, as JSON Schema made of the tables of ``json_output.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from treadle.cli.output import SCHEMA_VERSION
+from treadle.errors import FormatError
+from treadle.spelling import spelt_alike, unknown
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_FRACTION = "^-?[0-9]+/[0-9]+$"
+_OWN = ("required", "optional", "any")
+
+
+@cache
+def _tables() -> Mapping[str, Mapping[str, Any]]:
+    path = Path(__file__).with_name("json_output.toml")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def described_commands() -> tuple[str, ...]:
+    """Names of commands with a schema, such as ``topology-show``."""
+    return tuple(_tables()["commands"])
+
+
+def json_schema(command: str) -> dict[str, object]:
+    """The JSON Schema of what a command prints with ``--json``, complete in itself.
+
+    Parameters
+    ----------
+    command : str
+        Such as ``solve`` or ``topology-show``.
+
+    Raises
+    ------
+    FormatError
+        If there is no such command, or it prints no JSON.
+    """
+    name = spelt_alike(command, described_commands())
+    if name is None:
+        raise FormatError(unknown("command", command, described_commands()))
+    table = _tables()["commands"][name]
+    body = _object(table)
+    schema = {"const": f"{name}/{SCHEMA_VERSION}", "description": "name and version of this schema"}
+    body["properties"] = {"schema": schema, **body["properties"]}
+    body["required"] = ["schema", *body["required"]]
+    return {
+        "$schema": _DIALECT,
+        "title": f"treadle {name.replace('-', ' ', 1) if name.startswith('topology') else name} --json",
+        **body,
+        "$defs": {one: _object(_tables()["objects"][one]) for one in sorted(_needed(table))},
+    }
+
+
+def _keys(table: Mapping[str, Any]) -> list[str]:
+    return f"{table['required']} {table.get('optional', '')}".split()
+
+
+def _described(table: Mapping[str, Any], key: str) -> tuple[str, str]:
+    """Type and meaning of a key: its own in that table, else the general ones."""
+    kind, meaning = table.get(key) or _tables()["keys"][key]
+    return kind, meaning
+
+
+def _object(table: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {}
+    for key in _keys(table):
+        kind, meaning = _described(table, key)
+        properties[key] = {**_type(kind), "description": meaning}
+    found: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "required": table["required"].split(),
+        "additionalProperties": False,
+    }
+    if "any" in table:
+        found["patternProperties"] = {table["any"]: {}}
+    return found
+
+
+def _type(kind: str) -> dict[str, Any]:
+    """JSON Schema of a type in the notation of the tables."""
+    if kind.endswith("?"):
+        return {"anyOf": [_type(kind[:-1]), {"type": "null"}]}
+    if kind.startswith("["):
+        return {"type": "array", "items": _type(kind[1:-1])}
+    if kind.startswith("<"):
+        return {"type": "object", "additionalProperties": _type(kind[1:-1])}
+    if kind.startswith("{"):
+        return {"$ref": f"#/$defs/{kind[1:-1]}"}
+    if "|" in kind:
+        return {"anyOf": [_type(one) for one in kind.split("|")]}
+    if kind == "fraction":
+        return {"type": "string", "pattern": _FRACTION}
+    return {} if kind == "any" else {"type": kind}
+
+
+def _needed(table: Mapping[str, Any]) -> set[str]:
+    """Objects that a table's types name, and those that these name."""
+    found: set[str] = set()
+    waiting = list(_named(table))
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += _named(_tables()["objects"][name])
+    return found
+
+
+def _named(table: Mapping[str, Any]) -> Iterable[str]:
+    for key in _keys(table):
+        kind = _described(table, key)[0]
+        if "{" in kind:
+            yield kind.partition("{")[2].partition("}")[0]
