@@ -32,7 +32,7 @@ from treadle.planning import (
     parse_sizes,
 )
 from treadle.planning.judging.texts import read_text
-from treadle.planning.summary import throughput
+from treadle.planning.summary import exact_text, throughput
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
@@ -339,7 +339,7 @@ def _row(row: SimulatedRow) -> dict[str, object]:
         "size_bytes": row.size_bytes,
         "slices": row.slices,
         "time_s": float(row.time),
-        **({"time_exact": str(row.time)} if row.is_exact else {}),
+        **({"time_exact": exact_text(row.time)} if row.is_exact else {}),
         "algbw_bytes_per_s": row.algbw_bytes_per_s,
         "busbw_bytes_per_s": row.busbw_bytes_per_s,
         **({} if row.efficiency is None else {"efficiency": row.efficiency}),

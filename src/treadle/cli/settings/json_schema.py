@@ -14,7 +14,6 @@ from treadle.spelling import spelt_alike, unknown
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FRACTION = "^-?[0-9]+/[0-9]+$"
-_OWN = ("required", "optional", "any")
 
 
 @cache
@@ -78,8 +77,8 @@ def _object(table: Mapping[str, Any]) -> dict[str, Any]:
         "required": table["required"].split(),
         "additionalProperties": False,
     }
-    if "any" in table:
-        found["patternProperties"] = {table["any"]: {}}
+    if "others" in table:
+        found["additionalProperties"] = _type(table["others"])
     return found
 
 

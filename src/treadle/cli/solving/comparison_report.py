@@ -7,6 +7,7 @@ from treadle.cli.output import Output
 from treadle.cli.quantities import counted
 from treadle.cli.solving.report import SHOWN_VIOLATIONS
 from treadle.planning import Comparison, ComparisonRow
+from treadle.schedules.collective import busbw_factor
 from treadle.units import format_size
 
 
@@ -60,8 +61,12 @@ def _print_sizes(output: Output, result: Comparison, rows: list[ComparisonRow]) 
     """Simulated times: a row per scheduler, columns per size."""
     alpha_us = planning.default_alpha_ns(result.topology) / 1000
     model = f"alpha {alpha_us:g}us a message" if alpha_us else "latencies of the fabric's links"
+    factor = busbw_factor(result.collective.kind, result.collective.n_ranks)
     output.line()
-    output.line(f"simulated   {model}; {output.rates.column} of algbw; %opt is algbw over the optimum")
+    output.line(
+        f"simulated   {model}; {output.rates.column} of algbw, busbw is {factor} of it; "
+        "%opt is algbw over the optimum"
+    )
     headings = ["algorithm"]
     for size in result.sizes:
         name = format_size(size)

@@ -1,0 +1,199 @@
+"""The JSON of every command is as its schema says."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.json_schema_judge import faults
+from treadle.cli.application import SUMMARIES, load_command
+from treadle.cli.main import main
+from treadle.cli.settings.json_schema import described_commands, json_schema
+
+PLANS = {
+    "ring": "ring:4 allgather",
+    "two": "dgx_a100:2 allreduce",
+    "routes": "torus:3x3 alltoall --algorithm routes --max-flows 2",
+    "exchange": "torus:3x3 alltoall",
+    "large": "dgx_a100:64 allgather",
+    "steps": "torus:3x3 allreduce --algorithm bfb",
+    "nvls": "'dgx_h100(1, nvls=True)' allreduce",
+    "trees": "ring:4 allgather",
+    "circle": "ring:4 allgather --algorithm ring",
+}
+TEXTS = (
+    "two --to msccl-xml",
+    "ring --to cpu-xml",
+    "circle --to nccl-graph",
+    "routes --to routes-json",
+    "trees --to forestcoll-xml",
+)
+CASES = """
+solve ring:4 allgather
+solve dgx_a100:2 allgather -o new.plan
+solve mi250:2 allgather --trees 2 --ranks 0-7,16-23
+solve dgx_a100:2 broadcast --root 3
+solve ring:4 allgather --weights 3,1,1,1
+solve ring:4 allreduce --algorithm ring
+solve torus:3x3 allreduce --algorithm bfb
+solve torus:3x3 alltoall
+solve torus:3x3 alltoall --algorithm routes --max-flows 2
+solve dgx_a100:64 allgather
+solve 'dgx_h100(1, nvls=True)' allreduce
+solve 'dgx_h100(1, nvls=True)' broadcast --multicast
+solve ring:8 allgather --ranks 0,4 --forward
+bound dgx_a100:2 allgather
+bound ring:4 broadcast
+bound 'dgx_h100(1, nvls=True)' allreduce
+bound torus:3x3 alltoall
+bound generalized_kautz:4,20 alltoall --method fleischer
+bound torus:3x3 alltoall --method cut
+bound ring:4 allgather --weights 3,1,1,1
+bound ring:8 allgather --ranks 0,4 --forward
+bound 'with_host_bottleneck(torus(3, 3), bandwidth="1B/s")' alltoall
+verify ring.plan
+verify two.plan --topology dgx_a100:2
+verify exchange.plan
+verify routes.plan
+verify large.plan
+verify two.text
+verify ring.text
+verify circle.text
+verify routes.text
+verify trees.text
+verify trees.text --topology ring:4
+simulate trees.text --topology ring:4 --size 1K
+repair two.plan --node box0.nic3 -o new.plan
+repair ring.plan --link n0--n1 --size 1MB
+repair large.plan --link box0.gpu0--box0.nic0
+lower two.plan --to msccl-xml -o new.text
+lower ring.plan --to cpu-xml -o new.text
+lower ring.plan --to mscclpp-json -o new.text
+lower circle.plan --to nccl-graph -o new.text
+lower large.plan --to cpu-xml --rank 7 -o new.text
+lower routes.plan --to routes-json -o new.text
+lower nvls.plan -o new.text
+run ring.plan --size 1K,4K --iterations 1
+run nvls.plan --size 1K --iterations 1
+simulate ring.plan --size 1K
+simulate ring:4 allreduce --size 1K,1M --trace trace.json
+simulate ring:4 allgather --size 8B --alpha 0us --slices 1
+compare ring:4 allgather
+compare dgx_a100:2 allreduce --algorithms forestcoll,ring,bfb
+compare torus:3x3 alltoall --algorithms pairwise,routes
+compare ring:4 allgather --with ring.plan --algorithms ring --size 1K,1M
+algorithms
+algorithms bfb
+routes torus:3x3 --layers 2 -o routes.json
+routes routes.plan -o routes.csv
+design --nodes 16 --degree 4 --alltoall bound --no-cache -o new.plan --cabling cables.csv
+design --nodes 8 --degree 2 --no-cache --reconfiguration-delay 1ms
+design --nodes 8 --degree 2 --no-cache --search 5
+topology list kautz
+topology show dgx_a100:2
+topology show kautz:2,2
+topology show path:3
+topology show 'random_regular_digraph(40, 3)'
+testbed ring:4 --dry-run
+calibrate run.json
+config
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("schema")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        for name, problem in PLANS.items():
+            assert main(["solve", *shlex.split(problem), "-q", "-o", f"{name}.plan"]) == 0
+        for text in TEXTS:
+            name, *rest = text.split()
+            assert main(["lower", f"{name}.plan", *rest, "-q", "-o", f"{name}.text"]) == 0
+    return path
+
+
+def judged(argv: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The command's JSON, which is as its schema says."""
+    assert main([*argv, "--json"]) == 0
+    value: dict[str, Any] = json.loads(capsys.readouterr().out)
+    name = "-".join(argv[:2]) if argv[0] == "topology" else argv[0]
+    schema = json_schema(name)
+    assert next(iter(value.items())) == ("schema", f"{name}/1")
+    assert faults(value, schema, schema) == []
+    return value
+
+
+@pytest.mark.parametrize("case", CASES.strip().splitlines())
+def test_output_is_as_its_schema_says(
+    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    if case.startswith("calibrate"):
+        assert main(["run", "ring.plan", "--size", "1K..64K", "--json"]) == 0
+        (folder / "run.json").write_text(capsys.readouterr().out)
+    judged(shlex.split(case), capsys)
+
+
+def test_exact_synthesis(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ortools", reason="CP-SAT: ortools is not installed")
+    judged(shlex.split("pareto ring:4 allgather --max-steps 3"), capsys)
+
+
+def test_a_file_of_others(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample = repository.parent / "shared" / "samples" / "nccl_topo_aws_p5_h100.xml"
+    if not sample.exists():
+        pytest.skip(f"{sample} is not there")
+    judged(["topology", "import", str(sample), "--gpu", "h100", "--boxes", "2", "--network", "rail"], capsys)
+
+
+def test_a_log_of_others(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    samples = sorted((repository.parent / "shared" / "samples").glob("nccl_log_excerpt_*"))
+    if not samples:
+        pytest.skip("there are no samples of logs")
+    schema = json_schema("diagnose")
+    for sample in samples:
+        main(["diagnose", str(sample), "--json"])
+        out = capsys.readouterr().out
+        if out:
+            assert faults(json.loads(out), schema, schema) == [], sample
+
+
+def test_every_command_that_prints_json_has_a_schema() -> None:
+    found = set()
+    for name in SUMMARIES:
+        command = load_command(name)
+        several = getattr(command, "commands", {"": command})
+        for one, inner in several.items():
+            if any("--json" in option.opts for option in inner.params):
+                found.add(f"{name}-{one}" if one else name)
+    assert found == set(described_commands())
+
+
+def test_schemas_are_complete_in_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    names = capsys.readouterr().out.split()
+    assert names == list(described_commands())
+    for name in names:
+        assert main(["schema", name]) == 0
+        schema = json.loads(capsys.readouterr().out)
+        assert all(one.get("description") for one in schema["properties"].values())
+        text = json.dumps(schema)
+        assert all(f'"{word.split(chr(34))[0]}": ' in text for word in text.split("#/$defs/")[1:])
+    assert main(["schema", "slove"]) == 2
+    assert "did you mean solve?" in capsys.readouterr().err
+
+
+def test_the_judge_finds_faults() -> None:
+    schema = json_schema("bound")
+    value = {"schema": "bound/1", "topology": "x", "gap": "0", "colour": 1, "optimal_algbw_exact": "1/x"}
+    found = " ".join(faults(value, schema, schema))
+    assert "gap: '0' is no number" in found
+    assert "colour is not in the schema" in found
+    assert "optimal_algbw_exact: '1/x' does not match" in found
+    assert "witness is missing" in found
+    assert faults({"schema": "bound/2"}, schema, schema)[0].startswith("$: ranks") is False
