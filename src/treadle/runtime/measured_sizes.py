@@ -22,6 +22,7 @@ from treadle.schedules.collective import busbw_factor
 
 MAX_SIZE_BYTES = 2**50
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B)?", re.IGNORECASE)
+_DASHED = re.compile(r"[0-9.]+ *[A-Za-z]+ *- *[0-9.]+ *[A-Za-z]+")
 _POWER_OF_1024 = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -108,6 +109,11 @@ def parse_sizes(text: str) -> list[int]:
     sizes: list[int] = []
     for part in text.split(","):
         low, dots, high = part.partition("..")
+        if dots and not (low.strip() and high.strip(" .")):
+            raise FormatError(f"size range {part.strip()!r}: expected two sizes, as in 1K..1GB")
+        if not dots and _DASHED.fullmatch(part.strip()):
+            meant = part.strip().replace("-", "..")
+            raise FormatError(f"size range {part.strip()!r}: expected two dots, as in {meant}")
         first = parse_size(low)
         last = parse_size(high) if dots else first
         if dots and not 0 < first <= last:

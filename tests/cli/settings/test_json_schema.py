@@ -70,6 +70,8 @@ simulate trees.text --topology ring:4 --size 1K
 repair two.plan --node box0.nic3 -o new.plan
 repair ring.plan --link n0--n1 --size 1MB
 repair large.plan --link box0.gpu0--box0.nic0
+harden ring.plan
+harden two.plan --failures nodes --trim
 lower two.plan --to msccl-xml -o new.text
 lower ring.plan --to cpu-xml -o new.text
 lower ring.plan --to mscclpp-json -o new.text

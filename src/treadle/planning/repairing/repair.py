@@ -266,7 +266,7 @@ def check_witness(plan: Plan) -> None:
 def _without(topology: Topology, links: Sequence[str], nodes: Sequence[str]) -> Topology:
     """What is left of a fabric; links are named by the whole one, so they go first."""
     if not links and not nodes:
-        raise ScheduleError("repair: nothing failed; name a link or a node")
+        raise ScheduleError("repair: nothing failed; name a link or a node (--link A--B, --node NAME)")
     for name, times in Counter((*links, *nodes)).items():
         if times > 1:
             raise TopologyError(f"{topology.name}: {name!r} is named {times} times as failed")
