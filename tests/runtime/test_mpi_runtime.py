@@ -120,6 +120,6 @@ def test_a_program_with_more_messages_than_tags_is_refused() -> None:
         return SimpleNamespace(TAG_UB=0, COMM_WORLD=SimpleNamespace(Get_attr=lambda key: limit))
 
     for limit in (2**15, None):
-        RankExecution(prepared, mpi_with(limit), None, 8, element=ElementType.FLOAT32)
+        RankExecution(prepared, mpi_with(limit), None, 2**14, element=ElementType.FLOAT32, slice_bytes=2**12)
     with pytest.raises(ScheduleError, match=r"tags up to 0, .* needs [1-9]\d*; use a larger slice size"):
-        RankExecution(prepared, mpi_with(0), None, 8, element=ElementType.FLOAT32)
+        RankExecution(prepared, mpi_with(0), None, 2**14, element=ElementType.FLOAT32, slice_bytes=2**12)
