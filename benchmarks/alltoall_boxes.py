@@ -13,7 +13,7 @@ import numpy as np
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import optimal_rate
-from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_loads
+from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
 from treadle.synthesis.alltoall.steps.hierarchical import hierarchical_routes
 from treadle.synthesis.alltoall.steps.relays import Way
 from treadle.synthesis.trees.baselines.boxes import find_boxes
@@ -61,7 +61,7 @@ def row(expression: str, collective: Collective, fabric: Topology) -> str:
     best = optimal_rate(fabric, collective, gap=1e-4, time_limit_s=20)
     optimum_s = time.process_time() - start
     units = collective.pair_demands.buffer_units
-    hops = units / float((equal_weight_loads(fabric, collective) / fabric.bandwidths).max())
+    hops = units / float((EqualShares(fabric, collective).loads() / fabric.bandwidths).max())
     cells = [f"{hops / best.algbw:.3f}"]
     for ways in ((Way.DIRECT,), (Way.RELAY_BEFORE,), tuple(Way)):
         start = time.process_time()

@@ -18,7 +18,7 @@ from pathlib import Path
 from treadle.schedules.alltoall.route_cost import route_time
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import RateResult, optimal_rate
-from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_loads
+from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
 from treadle.synthesis.alltoall.baselines.single_path_ilp import ilp_disjoint, ilp_shortest
 from treadle.synthesis.alltoall.baselines.sssp import single_source_shortest_paths
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
@@ -51,7 +51,7 @@ def schemes(fabric: Topology, best: RateResult, ilp_s: float) -> dict[str, float
     everyone = alltoall(fabric)
     times: dict[str, float] = {
         "SSSP": float(route_time(fabric, everyone, single_source_shortest_paths(fabric, everyone))),
-        "EwSP": float((equal_weight_loads(fabric, everyone) / fabric.bandwidths).max()),
+        "EwSP": float((EqualShares(fabric, everyone).loads() / fabric.bandwidths).max()),
         "ILP-shortest": float(ilp_shortest(fabric, everyone, time_limit_s=ilp_s).time),
         "ILP-disjoint": float(ilp_disjoint(fabric, everyone, time_limit_s=ilp_s).time),
         "pMCF, shortest": 1 / path_mcf(fabric, everyone, bounded_paths(fabric, everyone)).rate,

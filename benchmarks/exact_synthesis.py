@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import t_b
+from treadle.schedules.steps.step_cost import bandwidth_time, node_bandwidth
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.exact import ExactResult, FreeRounds, SolverProcess, synthesise_exact
 from treadle.synthesis.steps.exact.bases import BASES, find_base
@@ -110,7 +110,9 @@ def table_3_6(limit: float, *, small: bool) -> Table:
                     words.append(word)
                     if total == least and result.schedule is not None:
                         best = result
-                value = "" if best is None or best.schedule is None else str(t_b(topology, best.schedule))
+                value = ""
+                if best is not None and best.schedule is not None:
+                    value = str(bandwidth_time(topology, best.schedule) * node_bandwidth(topology))
                 table.add_row(name, str(chunks), quoted[chunks - 1], *words, value, str(Fraction(n - 1, n)))
     return table
 

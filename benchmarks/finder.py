@@ -17,13 +17,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from published_formulas import best_chunk_count, double_binary_tree_time_s, published_tree_time_s
 
 from treadle.finder.base_formulas import least_circulant_diameter
-from treadle.finder.construction import notation, summary_letters
+from treadle.finder.construction import (
+    Base,
+    Construction,
+    DegreeExpansion,
+    LineGraph,
+    Parallel,
+    Power,
+    Product,
+    WithReverse,
+    notation,
+)
 from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.tables import Tables, shipped_tables
-from treadle.synthesis.steps.baselines import best_chunk_count, double_binary_tree_time_s
-from treadle.synthesis.steps.baselines.binary_trees import published_tree_time_s
 from treadle.topologies.catalogue.circulants import circulant
 from treadle.topologies.catalogue.graphs import torus
 from treadle.topologies.catalogue.kautz import generalized_kautz
@@ -77,6 +86,34 @@ def winners(search: Finder, nodes: int, size: int) -> Iterator[tuple[int, Fabric
     """The fastest candidate at d = 4 for every N."""
     for n in range(2, nodes + 1):
         yield n, min(search.frontier(n, 4), key=lambda c: allreduce_us(c, size))
+
+
+def summary_letters(construction: Construction) -> str:
+    """Which expansions are in it, as figure A.4 labels them: R, L, D, P, C, or the family of a bare base."""
+    if isinstance(construction, Parallel):
+        return summary_letters(construction.of)
+    if isinstance(construction, Base):
+        return construction.family
+    found = _letters(construction)
+    return "".join(letter for letter in "RLDPC" if letter in found)
+
+
+def _letters(construction: Construction) -> set[str]:
+    match construction:
+        case Base():
+            return set()
+        case Parallel(of, _):
+            return _letters(of)
+        case Product(factors):
+            return {"C"}.union(*map(_letters, factors))
+        case LineGraph(of, _):
+            return {"L"} | _letters(of)
+        case DegreeExpansion(of, _):
+            return {"D"} | _letters(of)
+        case Power(of, _):
+            return {"P"} | _letters(of)
+        case WithReverse(of):
+            return {"R"} | _letters(of)
 
 
 def write_figure_a4(tables: Tables, nodes: int, out: Path) -> None:

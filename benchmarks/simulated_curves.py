@@ -38,6 +38,7 @@ from curve_settings import (
     Results,
     Setting,
 )
+from published_formulas import best_chunk_count, double_binary_tree_time_s
 
 from treadle import planning
 from treadle.atomic import write_bytes
@@ -47,7 +48,6 @@ from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulated_sizes import MAX_AUTO_SLICES, MAX_AUTO_TASKS, best_slices
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import TaskGraph, task_graph
-from treadle.synthesis.steps.baselines import best_chunk_count, double_binary_tree_time_s
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.units import format_size

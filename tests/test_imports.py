@@ -13,15 +13,13 @@ from pathlib import Path
 
 import pytest
 
-import treadle
 import treadle.formats
 import treadle.topologies.readers
+from harness.syntax import PACKAGE, module_name, modules, nodes_of
 from treadle.cli.application import _ROOM
 from treadle.formats.format import Format, own_formats
 from treadle.planning.solving.schedulers import schedulers
 from treadle.topologies.readers.reader import topology_formats
-
-PACKAGE = Path(treadle.__file__).parent
 
 BASE = {
     "treadle.errors",
@@ -89,12 +87,6 @@ THIRD_PARTY = {
 
 
 @cache
-def nodes_of(path: Path) -> tuple[ast.AST, ...]:
-    """All nodes of a source file's syntax tree; three tests read each file."""
-    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-
-
-@cache
 def imports_of(path: Path) -> tuple[tuple[str, int], ...]:
     """Absolute names of the modules that a source file imports, with line numbers."""
     found: list[tuple[str, int]] = []
@@ -106,10 +98,6 @@ def imports_of(path: Path) -> tuple[tuple[str, int], ...]:
             found.append((node.module or "", node.lineno))
             found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
     return tuple(found)
-
-
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
 
 
 def layer(path: Path) -> str:
@@ -238,11 +226,6 @@ def test_lazy_packages_load_what_type_checkers_see(where: str) -> None:
 
 
 ENTRANCES = ("treadle", "treadle.__main__", "treadle.torch", "treadle.planning")
-
-
-def module_name(path: Path) -> str:
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(("treadle", *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
 def loaded_by_name() -> set[str]:

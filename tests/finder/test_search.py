@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 
+from reference.step_times import t_b
 from treadle.finder.base_formulas import bandwidth_optimal
 from treadle.finder.build import build
 from treadle.finder.construction import Base, DegreeExpansion, Parallel, ScheduleMethod, expression, notation
@@ -16,7 +17,6 @@ from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate, Finder, pareto
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import t_b
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value

@@ -16,7 +16,6 @@ from treadle.planning import program_of, solve
 from treadle.program.passes import (
     MAX_INSTANCES,
     merge_levels,
-    merge_messages,
     recut,
     replicate,
     split_copies,
@@ -82,30 +81,6 @@ def test_numbers_of_instances_that_cannot_be(instances: int) -> None:
         replicate(exchange(merge=True), instances)
 
 
-@pytest.mark.parametrize("kind", SPANNING_KINDS)
-def test_merged_messages_do_the_same(kind: CollectiveKind) -> None:
-    fewer = 0
-    for seed in range(20):
-        topology, collective, schedule = random_case(seed, kind)
-        program = lower(
-            topology, collective, schedule, in_place=bool(seed % 2), channels=1 + seed % 2, merge=False
-        )
-        merged = merge_messages(program)
-        assert check_program(merged) == ()
-        assert reference_errors(merged) == []
-        assert int(merged.count.sum()) == int(program.count.sum())
-        assert merge_messages(merged) == merged
-        fewer += sends(program) - sends(merged)
-    assert fewer > 0
-
-
-def test_merging_leaves_no_more_than_lowering_does() -> None:
-    merged = merge_messages(exchange(merge=False))
-    assert check_program(merged) == ()
-    assert interpret_msccl_xml(emit_msccl_xml(merged)).violations == ()
-    assert sends(merged) <= sends(exchange(merge=True))
-
-
 def legal(program: Program) -> list[str]:
     """Complaints about a program: checked, and run rank by rank in the order of its lists."""
     return [*map(str, check_program(program)), *reference_errors(program)]
@@ -129,7 +104,6 @@ def test_messages_of_a_level_are_joined_across_steps() -> None:
     program = program_of(solve("de_bruijn(2, 3)", "alltoall", algorithm="pipelined").plan, 0)
     joined = merge_levels(program)
     assert 3 * sends(joined) < 2 * sends(program)
-    assert sends(merge_messages(program)) > sends(joined)
     assert check_program(joined) == ()
     assert [row.wrong for row in measure(joined, [0, 4, 1000, 4096], iterations=1, warmup=0)] == [0] * 4
     between = [

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from samples.exact_flows import exact_rate
 from samples.strategies import digraphs
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import RateResult, check_flow, optimal_rate
-from treadle.synthesis.alltoall.rate.exact_rate import exact_rate
 from treadle.synthesis.alltoall.routes.extract import extract_paths
 from treadle.synthesis.alltoall.routes.route_units import route_schedule
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers

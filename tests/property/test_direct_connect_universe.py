@@ -8,11 +8,11 @@ from fractions import Fraction
 import networkx as nx
 import pytest
 
+from reference.step_times import t_b
 from samples.catalogue_samples import SAMPLES
 from samples.table import STEP_BASELINES
 from treadle.errors import TreadleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import t_b
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_schedule, bfb_value
 from treadle.synthesis.trees import optimum
 from treadle.topologies import (

@@ -13,6 +13,8 @@ from functools import cache
 import numpy as np
 import pytest
 
+from reference.line_graph_costs import measured
+from reference.step_times import t_b as exact_t_b
 from samples.step_samples import k22_allgather, ring_allgather, schedule_of, sends_of
 from treadle.finder.predict import (
     Performance,
@@ -20,17 +22,14 @@ from treadle.finder.predict import (
     cartesian_product_performance,
     degree_expansion_performance,
     line_graph_performance,
-    measured,
 )
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import t_b as exact_t_b
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.bfb import bfb_allgather, bfb_reduce_scatter
 from treadle.synthesis.steps.exact.bases import base_schedule
 from treadle.synthesis.steps.schedule_expansions import (
     cartesian_power_schedule,
-    cartesian_product_schedule,
     degree_expansion_schedule,
     line_graph_schedule,
 )
@@ -38,6 +37,7 @@ from treadle.topologies import parse
 from treadle.topologies.distances import diameter
 from treadle.topologies.moore import is_moore_optimal, moore_steps
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.expansions import cartesian_product
 from treadle.verification.steps.step_check import verify_steps
 
 ALPHA_US = 10
@@ -205,7 +205,8 @@ def times(base: Built, n: int) -> Built:
 
 
 def boxed(*factors: Built) -> Built:
-    topology, steps = cartesian_product_schedule(*(factor.topology for factor in factors))
+    topology = cartesian_product(*(factor.topology for factor in factors))
+    steps = bfb_allgather(topology)
     told = cartesian_product_performance(*(factor.told for factor in factors))
     return Built(topology, told, steps, bfb_reduce_scatter(topology))
 

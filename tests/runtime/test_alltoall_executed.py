@@ -14,10 +14,10 @@ import pytest
 from child_processes import finished, search_path
 from engines import missing_engines, mpirun
 from samples import exchange_samples as samples
+from samples.executed import execute
 from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType
-from treadle.runtime.in_process import execute
 from treadle.runtime.measured_sizes import measure
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.synthesis.alltoall.baselines.torus_exchange import torus_exchange

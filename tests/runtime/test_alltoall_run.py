@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from samples import exchange_samples as samples
+from samples.executed import execute, expected
 from treadle.errors import ScheduleError
 from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
-from treadle.runtime.data import ElementType, expected
-from treadle.runtime.in_process import execute
+from treadle.runtime.data import ElementType
 from treadle.runtime.measured_sizes import measure
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.alltoall.steps.time_stepped import time_stepped_flow

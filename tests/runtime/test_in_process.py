@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from samples.executed import execute, expected
 from samples.runtime_programs import exchange, random_program
 from treadle.errors import MemoryLimitError, MissingDependencyError, ScheduleError
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
-from treadle.runtime.data import ElementType, Reduction, expected, make_pattern, numpy_dtype
-from treadle.runtime.in_process import Execution, PreparedProgram, execute
+from treadle.runtime.data import ElementType, Reduction, make_pattern, numpy_dtype
+from treadle.runtime.in_process import Execution, PreparedProgram
 from treadle.runtime.measured_sizes import measure
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 

@@ -5,7 +5,7 @@ import pytest
 from samples.runtime_programs import random_program
 from treadle.errors import FormatError
 from treadle.runtime.data import ElementType, Reduction
-from treadle.runtime.measured_sizes import SweepRow, make_row, measure, parse_size, parse_sizes, row_json
+from treadle.runtime.measured_sizes import SweepRow, make_row, measure, parse_size, parse_sizes
 from treadle.schedules.collective import CollectiveKind
 
 
@@ -62,9 +62,3 @@ def test_sweep_measures_each_size_once() -> None:
     assert [row.size_bytes for row in rows] == [0, 2, 4096]
     assert [row.wrong for row in rows] == [0, 0, 0]
     assert all(1 <= row.iterations <= 3 and row.time_s > 0 for row in rows)
-
-
-def test_row_as_json() -> None:
-    row = SweepRow(4096, 1024, ElementType.INT32, None, -1, 2e-6, 5, 2.048e9, 1.5e9, 3)
-    assert "library_time_s" not in row_json(row)
-    assert row_json(row)["redop"] == "none"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from samples import route_samples as samples
+from samples.executed import execute, expected
 from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
-from treadle.runtime.data import ElementType, expected
-from treadle.runtime.in_process import execute
+from treadle.runtime.data import ElementType
 from treadle.runtime.measured_sizes import measure
 from treadle.synthesis.alltoall.routes.route_rounds import timed_routes
 from treadle.topologies import parse

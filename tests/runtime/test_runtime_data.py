@@ -6,12 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from samples.executed import expected
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.runtime.data import (
     PERIODS,
     ElementType,
     Reduction,
-    expected,
     finish_average,
     make_pattern,
     numpy_dtype,

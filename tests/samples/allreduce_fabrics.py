@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.topologies import Topology, TopologyBuilder
@@ -51,3 +52,9 @@ def fano() -> Topology:
             if p not in line:
                 builder.duplex(point, switch, 1)
     return builder.build()
+
+
+def without_capabilities(topology: Topology) -> Topology:
+    """The fabric with switches that only forward."""
+    none = topology.multicast & False
+    return replace(topology, multicast=none, aggregation=none, turns_round=none)

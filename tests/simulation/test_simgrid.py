@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import places
+from samples.simulated import simulate_program
 from samples.simulation_samples import RATE, messages, one_to_two, star
 from treadle import planning
 from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleError
@@ -21,7 +22,6 @@ from treadle.program.program import Operation, OperationKind, Program, program_f
 from treadle.program.program_text import program_text
 from treadle.schedules.collective import CollectiveKind
 from treadle.simulation.simgrid import find_simgrid, platform_xml, simulate_with_simgrid
-from treadle.simulation.simulate import simulate_program
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.topologies.topology import Topology, TopologyBuilder
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from samples.program_cases import random_case
+from samples.simulated import simulate_program
 from samples.simulation_samples import chain, messages, relay, slow_times, star
 from treadle.errors import ScheduleError
 from treadle.program.any_schedule import lower
@@ -16,7 +17,7 @@ from treadle.program.program import Operation, OperationKind, program_from_opera
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest_cost import link_loads
 from treadle.simulation.clock import timed_graph
-from treadle.simulation.simulate import simulate_graph, simulate_program
+from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulation_options import Forwarding, LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.tasks import task_graph
 

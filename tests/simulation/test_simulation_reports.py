@@ -10,7 +10,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from reference.step_times import runtime_s
 from samples.program_cases import random_case as random_forest_case
+from samples.simulated import simulate_program
 from samples.simulation_samples import chain, relay
 from samples.step_samples import random_case
 from treadle import planning
@@ -18,12 +20,10 @@ from treadle.errors import ScheduleError
 from treadle.program.any_schedule import lower
 from treadle.schedules.alltoall.exchange_cost import exchange_runtime_s
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.steps.step_cost import runtime_s
 from treadle.schedules.trees.forest_cost import algbw
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.picture import utilisation_over_time, utilisation_picture
-from treadle.simulation.simulate import simulate_program
 from treadle.simulation.simulated_sizes import SliceLimit, best_slices
 from treadle.simulation.simulation_options import Forwarding, LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.tasks import task_graph

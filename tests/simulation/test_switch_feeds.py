@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from samples.forest_samples import asked_allreduce, pruned_broadcast, pruned_reduce
+from samples.simulated import simulate_program
 from samples.simulation_samples import RATE, one_to_two, star, two_to_one
 from treadle import planning
 from treadle.errors import ScheduleError
@@ -16,7 +17,6 @@ from treadle.program.any_schedule import lower
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest_cost import link_loads
-from treadle.simulation.simulate import simulate_program
 from treadle.simulation.simulation_options import Forwarding, Sharing, SimulationOptions
 
 NS = Fraction(1, 10**9)

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tools.finder.library_texts import cayley_text
 from tools.finder.sizes import parse_sizes
 from treadle.errors import TopologyError
-from treadle.finder.searches.cayley_library import LibraryEntry, library_text, read_entries
+from treadle.finder.searches.cayley_library import LibraryEntry, read_entries
 from treadle.finder.searches.cayley_search import search_cayley
 
 
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given.merge:
             parts = [read_entries(Path(name).read_text(encoding="utf-8")) for name in given.merge]
-            sys.stdout.write(library_text([entry for part in parts for entry in part]))
+            sys.stdout.write(cayley_text([entry for part in parts for entry in part]))
             return 0
         if given.degree is None or given.sizes is None:
             parser.error("--degree and --sizes are needed")
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found += search_cayley(
                 n, given.degree, trials=given.trials, seed=given.seed, bidirectional=given.bidirectional
             ).entries
-        sys.stdout.write(library_text([entry.made_with(command) for entry in found]))
+        sys.stdout.write(cayley_text([entry.made_with(command) for entry in found]))
     except (TopologyError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tools.finder.library_texts import line_graph_text
 from tools.finder.sizes import parse_sizes
 from treadle.errors import TreadleError
 from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.searches.line_graph_library import (
     LineGraphEntry,
-    library_text,
     pareto_entries,
     read_entries,
 )
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parts = [
                 read_entries(Path(name).read_text(encoding="utf-8"), source=name) for name in given.merge
             ]
-            sys.stdout.write(library_text(unknown_entries(entry for part in parts for entry in part)))
+            sys.stdout.write(line_graph_text(unknown_entries(entry for part in parts for entry in part)))
             return 0
         if given.degree is None or given.sizes is None:
             parser.error("--degree and --sizes are needed")
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found += search_line_graphs(
                 n, given.degree, trials=given.trials, seed=given.seed, power=given.power
             ).entries
-        sys.stdout.write(library_text(entry.made_with(command) for entry in found))
+        sys.stdout.write(line_graph_text(entry.made_with(command) for entry in found))
     except (TreadleError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -148,31 +148,3 @@ def is_breadth_first(construction: Construction) -> bool:
             return True
         case DegreeExpansion() | Power() | WithReverse():
             return False
-
-
-def summary_letters(construction: Construction) -> str:
-    """Which expansions are in it, as figure A.4 labels them: R, L, D, P, C, or the family of a bare base."""
-    if isinstance(construction, Parallel):
-        return summary_letters(construction.of)
-    if isinstance(construction, Base):
-        return construction.family
-    found = _letters(construction)
-    return "".join(letter for letter in "RLDPC" if letter in found)
-
-
-def _letters(construction: Construction) -> set[str]:
-    match construction:
-        case Base():
-            return set()
-        case Parallel(of, _):
-            return _letters(of)
-        case Product(factors):
-            return {"C"}.union(*map(_letters, factors))
-        case LineGraph(of, _):
-            return {"L"} | _letters(of)
-        case DegreeExpansion(of, _):
-            return {"D"} | _letters(of)
-        case Power(of, _):
-            return {"P"} | _letters(of)
-        case WithReverse(of):
-            return {"R"} | _letters(of)

@@ -167,64 +167,10 @@ def recut(program: Program, bounds: Int64Array) -> Program:
     )
 
 
-def merge_messages(program: Program) -> Program:
-    """Join messages that follow each other on a stream and carry adjacent chunks the same way.
-
-    Fewer messages mean fewer latencies, thread blocks' steps and requests.
-
-    Parameters
-    ----------
-    program : Program
-
-    Returns
-    -------
-    Program
-        A message joins the one before it on its stream if at both ends the kinds, buffers and path agree and
-        everything that its operation waits for comes before the other's: it is then ready no later.
-        Copies are left alone.
-
-    Notes
-    -----
-    The joined message takes the place of its first part in both lists, so the lists stay a legal serial order
-    and no cycle arises that was not there.
-    """
-    into = np.arange(program.n_operations)
-    count = program.count.copy()
-    for sends, receives in _streams(program).values():
-        head = 0
-        for place in range(1, len(sends)):
-            ends = ((sends[head], sends[place]), (receives[head], receives[place]))
-            if all(_joins(program, count, one, other) for one, other in ends):
-                for one, other in ends:
-                    into[other] = one
-                    count[one] += program.count[other]
-            else:
-                head = place
-    kept = np.flatnonzero(into == np.arange(len(into)))
-    number = np.full(len(into), -1, dtype=np.int64)
-    number[kept] = np.arange(len(kept))
-    waits: list[set[int]] = [set() for _ in kept]
-    for old in range(len(into)):
-        here = int(number[into[old]])
-        waits[here].update(int(number[into[wait]]) for wait in program.waits_of(old).tolist())
-        waits[here].discard(here)
-    rows = [[int(getattr(program, name)[i]) for name in _COLUMNS[:-1]] + [int(count[i])] for i in kept]
-    owners = np.bincount(program.operation_rank[kept], minlength=program.n_ranks)
-    return _rebuilt(
-        program,
-        rows,
-        [sorted(found) for found in waits],
-        owners.tolist(),
-        n_chunks=program.n_chunks,
-        shard_offset=program.shard_offset,
-    )
-
-
 def merge_levels(program: Program) -> Program:
     """Join messages of one level that carry adjacent chunks from and to the same buffers.
 
-    Chunks that go the same way in different steps or on different channels then travel together, where
-    `merge_messages` leaves each stream to itself.
+    Chunks that go the same way in different steps or on different channels then travel together.
 
     Parameters
     ----------
@@ -293,32 +239,6 @@ def _legal_order(operations: Int64Array, pairs: Int64Array) -> Int64Array:
                 heappush(ready, later)
     assert len(order) == len(operations)
     return np.array(order, dtype=np.int64)
-
-
-def _joins(program: Program, count: Int64Array, one: int, other: int) -> bool:
-    """Whether one end of a message can take the next one's with it."""
-    same = all(
-        getattr(program, name)[one] == getattr(program, name)[other]
-        for name in ("operation_kind", "source", "target", "path")
-    )
-    waits = program.waits_of(other)
-    return bool(same and program.first[one] + count[one] == program.first[other] and np.all(waits < one))
-
-
-def _streams(program: Program) -> dict[tuple[int, int, int], tuple[list[int], list[int]]]:
-    """Sends and receives of each (from, to, channel), in list order; ScheduleError unless they match."""
-    streams: dict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    owner, kinds = program.operation_rank.tolist(), program.operation_kind.tolist()
-    peers, channels = program.peer.tolist(), program.channel.tolist()
-    for number, kind in enumerate(kinds):
-        if kind == OperationKind.SEND:
-            streams[owner[number], peers[number], channels[number]][0].append(number)
-        elif kind != OperationKind.COPY:
-            streams[peers[number], owner[number], channels[number]][1].append(number)
-    for (sender, receiver, _), (sends, receives) in streams.items():
-        if len(sends) != len(receives):
-            raise ScheduleError(f"sends and receives {sender}->{receiver} do not match")
-    return streams
 
 
 def _within_shards(bounds: Int64Array, first: int, past: int) -> list[tuple[int, int, int]]:

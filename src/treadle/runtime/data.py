@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.errors import MissingDependencyError, ScheduleError
-from treadle.schedules.collective import CollectiveKind
+from treadle.errors import MissingDependencyError
 
 PERIODS = (65521, 8191, 1021)
 """Inputs repeat after so many elements, fewer for many ranks; primes: no usual chunk bound is a multiple."""
@@ -114,55 +112,6 @@ def reduced(inputs: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
         mean = total // len(inputs) if total.dtype == np.int64 else total / len(inputs)
         return np.asarray(mean).astype(inputs.dtype)
     return np.asarray(reduction.ufunc.reduce(wide, axis=0)).astype(inputs.dtype)
-
-
-def expected(
-    kind: CollectiveKind,
-    inputs: Sequence[NDArray[Any]],
-    *,
-    root: int | None = None,
-    reduction: Reduction = Reduction.SUM,
-    shard_bounds: Sequence[int] | None = None,
-) -> list[NDArray[Any] | None]:
-    """What each rank must hold at the end, straight from the collective's definition.
-
-    Parameters
-    ----------
-    kind : CollectiveKind
-    inputs : N arrays
-        Each rank's input: its shard (allgather) or the whole buffer. Broadcast reads the root's only.
-    root : int, optional
-        Rank, for broadcast and reduce.
-    reduction : Reduction
-    shard_bounds : integers, optional
-        Elements that reduce-scatter leaves at rank v: shard_bounds[v] up to shard_bounds[v + 1]. Elements of
-        all ranks' inputs, one after another, that rank u has for rank v in an all-to-all: shard_bounds[i] up
-        to shard_bounds[i + 1] with i = u * N + v.
-
-    Returns
-    -------
-    list of N arrays, None for ranks that end with nothing (reduce: all but the root).
-    """
-    n = len(inputs)
-    if kind is CollectiveKind.ALLGATHER:
-        whole = np.concatenate(inputs)
-        return [whole] * n
-    if kind is CollectiveKind.BROADCAST:
-        assert root is not None
-        return [inputs[root]] * n
-    if kind is CollectiveKind.ALLTOALL:
-        if shard_bounds is None or len(shard_bounds) != n * n + 1:
-            raise ScheduleError(f"all-to-all of {n} ranks needs {n * n + 1} shard bounds")
-        shards = np.split(np.concatenate(inputs), shard_bounds[1:-1])
-        return [np.concatenate(shards[rank::n]) for rank in range(n)]
-    total = reduced(np.stack(inputs), reduction)
-    if kind is CollectiveKind.ALLREDUCE:
-        return [total] * n
-    if kind is CollectiveKind.REDUCE:
-        return [total if rank == root else None for rank in range(n)]
-    if shard_bounds is None or len(shard_bounds) != n + 1:
-        raise ScheduleError(f"reduce-scatter of {n} ranks needs {n + 1} shard bounds")
-    return [total[shard_bounds[rank] : shard_bounds[rank + 1]] for rank in range(n)]
 
 
 @dataclass(frozen=True, eq=False)

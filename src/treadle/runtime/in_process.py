@@ -19,7 +19,6 @@ from treadle.program.program import Buffer, OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction, finish_average, numpy_dtype
 from treadle.runtime.memory import Layout, RankMemory, allocate, is_same_memory, slices_for
 from treadle.runtime.order import check_extents, execution_order, is_awaited, match_messages
-from treadle.schedules.collective import CollectiveKind
 
 SLICE_BYTES = 2**18
 """Default largest slice of a chunk: the slices that a tree's operations touch then stay in the L2 cache."""
@@ -131,65 +130,6 @@ class Execution:
                 combine(one, other, out=target)
 
 
-def execute(
-    program: Program, inputs: Sequence[NDArray[Any]], *, reduction: Reduction = Reduction.SUM
-) -> list[NDArray[Any] | None]:
-    """Run a program on given data.
-
-    Parameters
-    ----------
-    program : Program
-    inputs : N arrays of one dimension and one dtype
-        Each rank's INPUT as `Program` defines it; in a broadcast only the root's is read.
-    reduction : Reduction
-
-    Returns
-    -------
-    list of N arrays
-        Each rank's OUTPUT, None where it has none.
-
-    Raises
-    ------
-    ScheduleError
-        If the program cannot be executed or an input's length does not fit.
-
-    Examples
-    --------
-    Rank 0 broadcasts two elements to rank 1:
-
-    >>> import numpy as np
-    >>> from treadle.program.program import Operation, OperationKind, program_from_operations
-    >>> from treadle.schedules.collective import CollectiveKind
-    >>> program = program_from_operations(
-    ...     CollectiveKind.BROADCAST,
-    ...     [[Operation(OperationKind.COPY, 0, 1), Operation(OperationKind.SEND, 0, 1, peer=1)],
-    ...      [Operation(OperationKind.RECEIVE, 0, 1, peer=0)]],
-    ...     n_chunks=1, shard_offset=[0, 1, 1], root=0,
-    ... )
-    >>> empty = np.zeros(0, dtype=np.int32)
-    >>> [output.tolist() for output in execute(program, [np.array([5, 7], dtype=np.int32), empty])]
-    [[5, 7], [5, 7]]
-    """
-    if len(inputs) != program.n_ranks:
-        raise ScheduleError(f"inputs: expected {program.n_ranks} arrays, found {len(inputs)}")
-    element = _element_type(inputs)
-    run = Execution(PreparedProgram(program), _count(program, inputs), element=element, reduction=reduction)
-    for rank, memory in enumerate(run.memories):
-        buffer = memory.arrays[Buffer.INPUT]
-        if not len(buffer):
-            continue
-        if inputs[rank].shape != buffer.shape:
-            raise ScheduleError(
-                f"input of rank {rank}: expected shape {buffer.shape}, found {inputs[rank].shape}"
-            )
-        buffer[...] = inputs[rank]
-    run.run()
-    return [
-        memory.arrays[Buffer.OUTPUT] if _exists(program, rank, Buffer.OUTPUT) else None
-        for rank, memory in enumerate(run.memories)
-    ]
-
-
 def _check_memory(layout: Layout, element_bytes: int) -> None:
     """Raise MemoryLimitError where the buffers of all ranks exceed the machine's memory."""
     program = layout.program
@@ -212,29 +152,6 @@ def _check_memory(layout: Layout, element_bytes: int) -> None:
 def physical_memory_bytes() -> int:
     """Memory of this machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _exists(program: Program, rank: int, buffer: Buffer) -> bool:
-    # an empty shard is still a buffer; the absent ones are those of broadcast and reduce
-    return bool(program.ranges(rank, buffer)) or not program.kind.is_rooted
-
-
-def _element_type(inputs: Sequence[NDArray[Any]]) -> ElementType:
-    names = sorted({array.dtype.name for array in inputs})
-    if len(names) == 1 and names[0] in list(ElementType):
-        return ElementType(names[0])
-    raise ScheduleError(
-        f"inputs: expected one dtype out of {', '.join(ElementType)}, found {', '.join(names)}"
-    )
-
-
-def _count(program: Program, inputs: Sequence[NDArray[Any]]) -> int:
-    """Elements of the whole buffer, from the inputs."""
-    if program.kind is CollectiveKind.ALLGATHER:
-        return sum(len(array) for array in inputs)
-    if program.kind is CollectiveKind.ALLTOALL:  # all shards together have more chunks than a buffer
-        return -(-sum(len(array) for array in inputs) * program.n_chunks // program.n_addresses)
-    return len(inputs[max(program.root, 0)])
 
 
 def _staged_sends(program: Program, partner: Int64Array, order: Int64Array) -> set[int]:

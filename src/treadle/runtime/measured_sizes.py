@@ -222,25 +222,6 @@ def make_row(
     )
 
 
-def row_json(row: SweepRow) -> dict[str, object]:
-    """A row as a JSON object; `redop` is "none" where nothing is reduced."""
-    result: dict[str, object] = {
-        "size_bytes": row.size_bytes,
-        "count": row.count,
-        "type": row.element.value,
-        "redop": row.reduction.value if row.reduction is not None else "none",
-        "root": row.root,
-        "time_s": row.time_s,
-        "iterations": row.iterations,
-        "algbw_bytes_per_s": row.algbw_bytes_per_s,
-        "busbw_bytes_per_s": row.busbw_bytes_per_s,
-        "wrong": row.wrong,
-    }
-    if row.reference_time_s is not None:
-        result["library_time_s"] = row.reference_time_s
-    return result
-
-
 def _checked_run(execution: Execution, pattern: Pattern) -> tuple[int, float]:
     """Wrong elements over all ranks after one run on fresh buffers, and its seconds."""
     for memory in execution.memories:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -280,12 +280,3 @@ def _interfaces(layout: EmulatedLayout, node: int) -> list[tuple[int, int, int]]
 def rank_nodes(program: Program) -> Sequence[int]:
     """Node of each rank: where its process goes."""
     return [int(node) for node in program.nodes]
-
-
-def describe(layout: EmulatedLayout) -> Mapping[str, object]:
-    """Counts for reports."""
-    return {
-        "nodes": len(layout.namespaces),
-        "veth_pairs": len(layout.cables),
-        "total_bytes_per_s": layout.total_bytes_per_s,
-    }

@@ -35,7 +35,6 @@ __all__ = [
     "is_reverse_symmetric",
     "is_vertex_transitive",
     "link_map",
-    "transitive_automorphisms",
     "transpose_isomorphism",
 ]
 
@@ -157,59 +156,6 @@ def transpose_isomorphism(topology: Topology, *, work_limit: int = DEFAULT_WORK)
 def is_reverse_symmetric(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> bool:
     """Whether a fabric is isomorphic to its transpose (definition 6); UndecidedError beyond the limit."""
     return transpose_isomorphism(topology, work_limit=work_limit) is not None
-
-
-def transitive_automorphisms(
-    topology: Topology, *, root: int = 0, work_limit: int = DEFAULT_WORK
-) -> Int32Array | None:
-    """An automorphism from `root` to every node, or None if the fabric is not vertex-transitive.
-
-    Parameters
-    ----------
-    topology : Topology
-    root : int
-    work_limit : int
-        As in `find_isomorphism`, for all searches together.
-
-    Returns
-    -------
-    array of int32, shape (n, n), or None
-        Row v maps `root` to v; row `root` is the identity.
-
-    Raises
-    ------
-    TopologyError
-        If the root is out of range.
-    UndecidedError
-        If the limit was reached first.
-
-    Notes
-    -----
-    Products of automorphisms reach most nodes: log2(n) searches are enough on a Cayley graph without others.
-
-    Examples
-    --------
-    >>> from treadle.topologies.catalogue.graphs import ring
-    >>> transitive_automorphisms(ring(3)).tolist()
-    [[0, 1, 2], [1, 0, 2], [2, 0, 1]]
-    """
-    n = topology.n_nodes
-    if not 0 <= root < n:
-        raise TopologyError(f"{topology.name}: node {root} does not exist; expected 0 to {n - 1}")
-    generators = _transitive_generators(topology, root, Budget(f"{topology.name} and itself", work_limit))
-    if generators is None:
-        return None
-    rows = np.full((n, n), -1, dtype=np.int32)
-    rows[root] = np.arange(n)
-    reached = [root]
-    for member in reached:
-        for generator in generators:
-            image = int(generator[member])
-            if rows[image, 0] < 0:
-                rows[image] = generator[rows[member]]
-                reached.append(image)
-    rows.setflags(write=False)
-    return rows
 
 
 def _transitive_generators(topology: Topology, root: int, budget: Budget) -> list[Int32Array] | None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from reference.route_texts import parse_route_json
 from treadle.cli.main import main
-from treadle.formats.routes.reader import parse_route_json
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.topologies import parse
 from treadle.verification.routes.route_check import verify_routes

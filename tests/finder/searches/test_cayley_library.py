@@ -6,20 +6,19 @@ from fractions import Fraction
 
 import pytest
 from tools.finder import cayley_library as maker
+from tools.finder.library_texts import cayley_text
 
+from reference.step_times import t_b
 from treadle.errors import FormatError, TopologyError
 from treadle.finder.searches.cayley_library import (
     LibraryEntry,
     check_entry,
-    library_entries,
-    library_text,
     load_library,
     pareto_entries,
     read_entries,
 )
 from treadle.finder.searches.cayley_search import least_steps, search_cayley
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import t_b
 from treadle.synthesis.steps.bfb.breadth_first import bfb_schedule
 from treadle.topologies import parse
 from treadle.verification.steps.step_check import verify_steps
@@ -44,8 +43,8 @@ def test_the_file_is_in_normal_form() -> None:
     assert pareto_entries(LIBRARY) == LIBRARY
     assert {entry.degree for entry in LIBRARY} == {2, 3, 4, 6, 8}
     assert all(entry.command.startswith("python -m tools.finder.cayley_library ") for entry in LIBRARY)
-    assert len(library_text(LIBRARY)) < 300_000
-    assert read_entries(library_text(LIBRARY)) == LIBRARY
+    assert len(cayley_text(LIBRARY)) < 300_000
+    assert read_entries(cayley_text(LIBRARY)) == LIBRARY
 
 
 @pytest.mark.parametrize("degree", [2, 3, 4, 6, 8])
@@ -134,7 +133,7 @@ def test_the_notes_findings_are_reached_or_beaten() -> None:
         best = [entry for entry in entries(degree, nodes) if entry.t_l <= t_l]
         assert any(entry.t_b == Fraction(numerator, nodes) for entry in best)
     for nodes, t_l in ((256, 6), (512, 8), (1024, 8)):
-        best = [entry for entry in library_entries(4, nodes, bidirectional=True) if entry.t_l <= t_l]
+        best = [entry for entry in entries(4, nodes) if entry.bidirectional and entry.t_l <= t_l]
         assert any(entry.t_b == Fraction(nodes - 1, nodes) for entry in best)
 
 

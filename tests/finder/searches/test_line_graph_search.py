@@ -10,8 +10,10 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from tools.finder import line_graph_library as maker
+from tools.finder.library_texts import line_graph_text
 from tools.finder.line_graph_library import unknown_entries
 
+from reference.step_times import t_b
 from treadle.errors import FormatError, TopologyError
 from treadle.finder.construction import expression
 from treadle.finder.search import Finder
@@ -20,7 +22,6 @@ from treadle.finder.searches.cayley_value import cayley_value
 from treadle.finder.searches.line_graph_library import (
     LineGraphEntry,
     check_entry,
-    library_text,
     load_line_graphs,
     pareto_entries,
     read_entries,
@@ -29,7 +30,6 @@ from treadle.finder.searches.line_graph_search import search_line_graphs
 from treadle.finder.searches.line_graph_value import line_graph_value
 from treadle.finder.tables import shipped_tables
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import t_b
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_schedule, bfb_value
 from treadle.topologies import parse
 from treadle.topologies.catalogue.cayley import CayleyGraph, cayley_graph
@@ -149,8 +149,8 @@ def test_the_file_is_in_normal_form() -> None:
     assert all(
         entry.command.startswith("python -m tools.finder.line_graph_library --degree ") for entry in LIBRARY
     )
-    assert len(library_text(LIBRARY)) < 300_000
-    assert read_entries(library_text(LIBRARY)) == LIBRARY
+    assert len(line_graph_text(LIBRARY)) < 300_000
+    assert read_entries(line_graph_text(LIBRARY)) == LIBRARY
 
 
 def test_many_entries_by_the_formula() -> None:

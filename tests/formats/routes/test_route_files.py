@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from lxml import etree
 
+from reference.route_texts import parse_route_json
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.routes.reader import parse_route_json
 from treadle.formats.routes.writer import emit_route_csv, emit_route_json, emit_route_xml
 from treadle.schedules.alltoall.routes import RouteSchedule, routes_from_paths
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from reference.cpu_parts import interpret_cpu_parts
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.formats.chakra.judge import interpret_chakra
-from treadle.formats.cpu.judge_parts import interpret_cpu_part, interpret_cpu_parts
+from treadle.formats.cpu.judge_parts import interpret_cpu_part
 from treadle.planning import Form, SolveResult, TargetFormat, lower, run, simulate, solve, verify
 from treadle.planning.judging.texts import verify_text
 from treadle.planning.solving import factored_candidates

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from samples.rank_parts import union
+from samples.simulated import simulate_program
 from treadle import planning
 from treadle.planning import Form, SimulationOptions
 from treadle.program.any_schedule import lower as lower_any
@@ -19,7 +20,6 @@ from treadle.runtime.order import match_messages
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
-from treadle.simulation.simulate import simulate_program
 from treadle.topologies import Topology, parse
 
 GIB = 2**30

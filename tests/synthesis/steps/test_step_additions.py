@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reference.step_times import reduction_time, runtime_s, t_b
 from samples.table import STEP_BASELINES
 from treadle.errors import TreadleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import reduction_time, runtime_s, t_b
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.bfb import bfb_schedule
 from treadle.topologies import parse

@@ -7,21 +7,21 @@ from math import gcd
 
 import numpy as np
 import pytest
+from benchmarks.published_formulas import best_chunk_count, double_binary_tree_time_s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reference.step_times import runtime_s, t_b
 from samples.step_samples import is_correct, slow_algbw
 from samples.strategies import digraphs
 from samples.table import BASELINES, STEP_BASELINES
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import algorithm_names, solve
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import algbw, bandwidth_time, runtime_s, t_b
+from treadle.schedules.steps.step_cost import algbw, bandwidth_time
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.baselines import (
-    best_chunk_count,
     double_binary_tree_steps,
-    double_binary_tree_time_s,
     one_diameter,
     reduce_broadcast,
     ring_steps,

@@ -21,6 +21,7 @@ from samples.strategies import (
     relay_balanced_topologies,
     symmetric_topologies,
 )
+from treadle.engine import core
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import ForestSchedule
@@ -34,7 +35,7 @@ from treadle.synthesis.trees.fixed_trees import (
 from treadle.synthesis.trees.instance import find_violated_cut, instance_of
 from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.synthesis.trees.packers.tree_packing import pack_trees, to_forest
-from treadle.synthesis.trees.switch_removal import remove_switches, splittable_amount
+from treadle.synthesis.trees.switch_removal import remove_switches, rooted_fabric
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.verification.schedules import verify
 
@@ -242,7 +243,7 @@ def test_gamma_of_theorem_28_equals_brute_force_over_cuts(data: st.DataObject) -
             continue
         leaving = sum(c for tail, head, c in links if tail in inside and head not in inside)
         gamma = min(gamma, leaving - fixed.trees * len(ranks & inside))
-    assert splittable_amount(problem, capacities, multiplicities, u, w, t) == gamma
+    assert core.split_amount(rooted_fabric(problem, capacities, multiplicities), u, w, t) == gamma
 
 
 def arborescences(n: int, arcs: list[tuple[int, int]], root: int) -> list[tuple[int, ...]]:

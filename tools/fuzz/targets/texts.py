@@ -15,7 +15,7 @@ from treadle.errors import TreadleError
 from treadle.finder.workload import load_workload
 from treadle.formats.msccl.writer import Profile
 from treadle.formats.nccl.reader import parse_nccl_graph
-from treadle.formats.routes.reader import parse_route_json
+from treadle.formats.routes.reader import read_route_json
 from treadle.planning.demand_files import read_demands
 from treadle.planning.designing.fabric import describe_fabric
 from treadle.planning.judging.texts import verify_text
@@ -58,11 +58,7 @@ def _check_text(case: Case) -> None:
 
 INPUTS: dict[str, Callable[[Path], object]] = {
     "topology": load_topology,
-    "routes": lambda path: parse_route_json(
-        path.read_text(encoding="utf-8", errors="surrogatepass"),
-        samples.plan("routes").topology,
-        samples.plan("routes").collective,
-    ),
+    "routes": lambda path: read_route_json(path.read_text(encoding="utf-8", errors="surrogatepass")),
     "demands csv": read_demands,
     "demands json": read_demands,
     "measurements": lambda path: calibrate_rows(read_measurements(path)),

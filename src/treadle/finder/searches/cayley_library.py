@@ -13,7 +13,7 @@ from treadle.errors import FormatError
 from treadle.finder.searches.cayley_value import cayley_value
 from treadle.topologies.catalogue.cayley import cayley_graph
 
-_VERSION = 1
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,6 @@ def load_library() -> tuple[LibraryEntry, ...]:
     return read_entries(text, source="cayley_library.json")
 
 
-def library_entries(degree: int, nodes: int, *, bidirectional: bool = False) -> tuple[LibraryEntry, ...]:
-    """Entries of a degree and size by rising T_L; with `bidirectional` only those with opposite links."""
-    return tuple(
-        entry
-        for entry in load_library()
-        if (entry.degree, entry.nodes) == (degree, nodes) and (entry.bidirectional or not bidirectional)
-    )
-
-
 def check_entry(entry: LibraryEntry) -> None:
     """Rebuild the graph and recompute size, degree, kind, T_L and T_B of both directions.
 
@@ -106,29 +97,6 @@ def check_entry(entry: LibraryEntry) -> None:
             raise FormatError(f"{name} of {entry.expression} is {ours}, the library states {theirs}")
 
 
-def library_text(entries: Iterable[LibraryEntry]) -> str:
-    """The library's JSON: the commands once, then one line an entry, dominated ones dropped."""
-    kept = pareto_entries(entries)
-    commands = sorted({entry.command for entry in kept})
-    lines = ",\n".join(
-        json.dumps(
-            [
-                e.degree,
-                e.nodes,
-                int(e.bidirectional),
-                e.t_l,
-                str(e.t_b),
-                e.expression,
-                commands.index(e.command),
-            ]
-        )
-        for e in kept
-    )
-    head = json.dumps({"treadle": "cayley_library", "version": _VERSION, "commands": commands}, indent=1)
-    columns = '["degree", "nodes", "bidirectional", "t_l", "t_b", "expression", "command"]'
-    return f'{head[:-2]},\n "columns": {columns},\n "entries": [\n{lines}\n]}}\n'
-
-
 def read_entries(text: str, *, source: str = "") -> tuple[LibraryEntry, ...]:
     """Entries of a library's JSON.
 
@@ -139,8 +107,8 @@ def read_entries(text: str, *, source: str = "") -> tuple[LibraryEntry, ...]:
     """
     try:
         data: Any = json.loads(text)
-        if data["treadle"] != "cayley_library" or data["version"] != _VERSION:
-            raise FormatError(f"expected a Cayley library of version {_VERSION}", source=source)
+        if data["treadle"] != "cayley_library" or data["version"] != VERSION:
+            raise FormatError(f"expected a Cayley library of version {VERSION}", source=source)
         commands = data["commands"]
         return tuple(
             LibraryEntry(int(d), int(n), bool(both), str(name), int(t_l), Fraction(t_b), str(commands[made]))

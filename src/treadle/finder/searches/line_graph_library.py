@@ -14,9 +14,9 @@ from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies.catalogue.cayley import cayley_graph
 from treadle.topologies.transforms.expansions import line_graph
 
-_VERSION = 1
-_NAME = "line_graph_library"
-_COLUMNS = ["degree", "nodes", "power", "t_l", "gather_t_b", "reduce_t_b", "base", "command"]
+VERSION = 1
+NAME = "line_graph_library"
+COLUMNS = ["degree", "nodes", "power", "t_l", "gather_t_b", "reduce_t_b", "base", "command"]
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def pareto_entries(entries: Iterable[LineGraphEntry]) -> tuple[LineGraphEntry, .
 
 def load_line_graphs() -> tuple[LineGraphEntry, ...]:
     """All entries, by degree, size and T_L; `check_entry` recomputes one."""
-    text = files("treadle.finder").joinpath("data", f"{_NAME}.json").read_text(encoding="utf-8")
-    return read_entries(text, source=f"{_NAME}.json")
+    text = files("treadle.finder").joinpath("data", f"{NAME}.json").read_text(encoding="utf-8")
+    return read_entries(text, source=f"{NAME}.json")
 
 
 def check_entry(entry: LineGraphEntry) -> None:
@@ -103,20 +103,6 @@ def check_entry(entry: LineGraphEntry) -> None:
             raise FormatError(f"{name} of {entry.expression} is {ours}, the library states {theirs}")
 
 
-def library_text(entries: Iterable[LineGraphEntry]) -> str:
-    """The library's JSON: the commands once, then one line an entry, dominated ones dropped."""
-    kept = pareto_entries(entries)
-    commands = sorted({entry.command for entry in kept})
-    lines = ",\n".join(json.dumps(_row(entry, commands)) for entry in kept)
-    head = json.dumps({"treadle": _NAME, "version": _VERSION, "commands": commands}, indent=1)
-    return f'{head[:-2]},\n "columns": {json.dumps(_COLUMNS)},\n "entries": [\n{lines}\n]}}\n'
-
-
-def _row(e: LineGraphEntry, commands: list[str]) -> list[int | str]:
-    gather, reduce = str(e.gather_t_b), str(e.reduce_t_b)
-    return [e.degree, e.nodes, e.power, e.t_l, gather, reduce, e.base, commands.index(e.command)]
-
-
 def read_entries(text: str, *, source: str = "") -> tuple[LineGraphEntry, ...]:
     """Entries of a library's JSON.
 
@@ -127,8 +113,8 @@ def read_entries(text: str, *, source: str = "") -> tuple[LineGraphEntry, ...]:
     """
     try:
         data: Any = json.loads(text)
-        if data["treadle"] != _NAME or data["version"] != _VERSION:
-            raise FormatError(f"expected a line graph library of version {_VERSION}", source=source)
+        if data["treadle"] != NAME or data["version"] != VERSION:
+            raise FormatError(f"expected a line graph library of version {VERSION}", source=source)
         commands = data["commands"]
         return tuple(
             LineGraphEntry(

@@ -5,11 +5,8 @@ Shares no code with the writer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from treadle.errors import FormatError
-from treadle.formats.cpu.judge import CpuInterpretation, execute_cpu_text
 from treadle.formats.cpu.judge_memory import Ranges
 from treadle.formats.cpu.reader import MAX_RANKS, CpuReader, CpuText, Instruction, parse_elements
 
@@ -63,28 +60,6 @@ def parse_cpu_part(text: str, *, source: str = "CPU XML") -> CpuPart:
         raise reader.fail(top, f"holds {len(top)} elements, expected one rank")
     rank = reader.number(top[0], "id", 0, n - 1)
     return CpuPart(rank, n, reader.described(top, n, (reader.rank(top[0], rank, n),)))
-
-
-def interpret_cpu_parts(texts: Sequence[str], *, source: str = "CPU XML") -> CpuInterpretation:
-    """Put the parts of all ranks together and execute them as one text.
-
-    Raises
-    ------
-    FormatError
-        If a part is malformed or hostile, or they are not the parts of one text.
-    """
-    parts = [parse_cpu_part(text, source=f"{source}, part {place}") for place, text in enumerate(texts)]
-    for rank, part in enumerate(parts):
-        if (part.rank, part.n_ranks) != (rank, len(parts)):
-            raise FormatError(
-                f"part {rank} is of rank {part.rank} of {part.n_ranks}, expected {rank} of {len(parts)}",
-                source=source,
-            )
-        if replace(part.text, ranks=()) != replace(parts[0].text, ranks=()):
-            raise FormatError(f"part {rank} is of another text than part 0", source=source)
-    if not parts:
-        raise FormatError("there is no part", source=source)
-    return execute_cpu_text(replace(parts[0].text, ranks=tuple(part.text.ranks[0] for part in parts)))
 
 
 def interpret_cpu_part(text: str, *, source: str = "CPU XML") -> PartInterpretation:

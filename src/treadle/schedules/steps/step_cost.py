@@ -14,7 +14,6 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.steps.steps import Steps, StepSchedule
-from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
 
 
@@ -63,19 +62,6 @@ def _host_loads(topology: Topology, load: Int64Array) -> tuple[Int64Array, Int64
     return totals[:, capped].reshape(-1), np.tile(topology.injection_bytes_per_s[capped], 2)
 
 
-def t_b(topology: Topology, schedule: StepSchedule) -> Fraction:
-    """T_B in units of M/B, B the total egress bandwidth of a node.
-
-    A self-loop uses a port, so it counts in B although it carries nothing.
-
-    Raises
-    ------
-    ScheduleError
-        If the nodes have different bandwidths, so that B is not defined.
-    """
-    return bandwidth_time(topology, schedule) * node_bandwidth(topology)
-
-
 def node_bandwidth(topology: Topology) -> int:
     """B: total egress bandwidth of a node, self-loops included, bytes/s; ScheduleError if nodes differ."""
     totals = np.zeros((2, topology.n_nodes), dtype=np.int64)
@@ -92,56 +78,3 @@ def algbw(topology: Topology, schedule: StepSchedule) -> Fraction:
     if not time:
         raise ScheduleError("the schedule sends nothing, so it has no throughput")
     return 1 / time
-
-
-def runtime_s(
-    topology: Topology,
-    schedule: StepSchedule,
-    size_bytes: int,
-    *,
-    alpha_s: float = 0.0,
-    gamma_s_per_byte: float = 0.0,
-) -> float:
-    """Time of the alpha-beta model: per step, the slowest of (latency + bytes / bandwidth) over used links.
-
-    A host with an injection cap takes at least bytes / cap, out and in.
-
-    Parameters
-    ----------
-    topology : Topology
-        Its links' own latencies count (section A.5.3).
-    schedule : StepSchedule
-    size_bytes : int
-        As nccl-tests defines it: the larger per-rank buffer.
-    alpha_s : float
-        Added per step, seconds.
-    gamma_s_per_byte : float
-        Time to add up a byte that has come, between steps (section A.3.4): T_C of `reduction_time`.
-    """
-    total = gamma_s_per_byte * size_bytes * float(reduction_time(topology, schedule))
-    for steps in schedule.phases:
-        chunk_bytes = float(shard_fraction(schedule, steps) / steps.n_chunks) * size_bytes
-        for load in step_loads(topology, steps):
-            used = np.flatnonzero(load)
-            if used.size:
-                times = load[used] * chunk_bytes / topology.bandwidths[used]
-                slowest = float((topology.latencies_ns[used] * 1e-9 + times).max())
-                hosts, caps = _host_loads(topology, load)
-                total += max(slowest, float((hosts * chunk_bytes / caps).max(initial=0.0)))
-            total += alpha_s
-    return total
-
-
-def reduction_time(topology: Topology, schedule: StepSchedule) -> Fraction:
-    """T_C in units of gamma * size (section A.3.4): per step, the most that any node has to add up.
-
-    At most T_B in M/B on a regular fabric (Theorem 6).
-    """
-    total = Fraction(0)
-    for steps in schedule.phases:
-        if steps.direction is Direction.REDUCE:
-            chunk = shard_fraction(schedule, steps) / steps.n_chunks
-            for load in step_loads(topology, steps):
-                received = np.bincount(topology.heads, weights=load, minlength=topology.n_nodes)
-                total += chunk * int(received.max())
-    return total

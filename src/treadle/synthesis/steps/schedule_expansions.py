@@ -21,12 +21,10 @@ from treadle.errors import ScheduleError
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import MAX_CHUNKS, Steps
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.steps.bfb import bfb_allgather
 from treadle.topologies.catalogue.direct import in_links
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.expansions import (
     cartesian_power,
-    cartesian_product,
     degree_expansion,
     line_graph,
 )
@@ -61,7 +59,7 @@ def line_graph_schedule(topology: Topology, steps: Steps, n: int = 1) -> tuple[T
     Every expansion puts one step before the others: nodes send their shards to their neighbours. Then what
     crossed link e = (u, w), shard v say, crosses all arcs (e, f) of the line graph as the shards of all links
     into v. Only f does not get the shard that is its own: this makes the schedule cheaper than Theorem 7's
-    bound on some graphs (`treadle.finder.predict.line_graph_t_b` is exact).
+    bound on some graphs.
 
     Examples
     --------
@@ -273,32 +271,6 @@ def _mixed(base: int, weights: list[int]) -> Int32Array:
 def _cartesian_power_numbers(topology: Topology, n: int) -> Int64Array:
     """The power of the transpose numbers its arcs as the power does."""
     return np.arange(n * topology.n_links * topology.n_nodes ** (n - 1), dtype=np.int64)
-
-
-def cartesian_product_schedule(*factors: Topology) -> tuple[Topology, Steps]:
-    """Cartesian product of graphs with its breadth-first-broadcast allgather (Theorem 13).
-
-    Parameters
-    ----------
-    *factors : Topology
-        Regular graphs, at least one.
-
-    Returns
-    -------
-    (Topology, Steps)
-        `cartesian_product(*factors)` and an optimal breadth-first schedule of it. If every factor is simple
-        and has a bandwidth-optimal breadth-first schedule, so has the product. Unlike the other expansions
-        this one takes no schedules: it balances the links of the finished graph.
-
-    Raises
-    ------
-    TopologyError
-        If the result would be too large.
-    InfeasibleError
-        If a factor is not connected.
-    """
-    expanded = cartesian_product(*factors)
-    return expanded, bfb_allgather(expanded)
 
 
 def _either_way(

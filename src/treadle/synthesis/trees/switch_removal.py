@@ -174,10 +174,3 @@ def _without_relays(problem: Instance, capacities: Int64Array) -> LogicalGraph:
         cuts_mended=0,
         exact_splits=0,
     )
-
-
-def splittable_amount(
-    problem: Instance, capacities: Int64Array, multiplicities: Int64Array, u: int, w: int, t: int
-) -> int:
-    """gamma of Theorem 28: how many units of u -> w -> t can become u -> t with condition C kept."""
-    return core.split_amount(rooted_fabric(problem, capacities, multiplicities), u, w, t)

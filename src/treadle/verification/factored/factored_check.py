@@ -81,15 +81,6 @@ def verify_factored(
     return found.report(algbw=algbw, bound=bound, height_max=height.hops, height_is_exact=height.is_exact)
 
 
-def factored_loads(topology: Topology, collective: Collective, schedule: FactoredSchedule) -> Int64Array:
-    """Units that cross each link, all forests together, as Python ints, shape (m,); of a correct schedule."""
-    found = Findings(1)
-    loads = np.zeros(topology.n_links, dtype=np.int64)
-    for forest in schedule.forests:
-        loads = _added(loads, _check_forest(topology, collective, forest, found))
-    return loads.astype(object)
-
-
 def _added(one: Int64Array, other: Int64Array) -> Int64Array:
     """The sum; of Python ints where 64 bits may not hold it."""
     if float(one.max(initial=0)) + float(other.max(initial=0)) < _SAFE:

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference.alltoall_lp import exact_flow_rate, flow_rate, length_bound, lp_rate
+from samples.exact_flows import expanded_units
 from samples.strategies import digraphs, eulerian_topologies, relay_balanced_topologies, symmetric_topologies
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, find_symmetry, symmetry_of
-from treadle.synthesis.alltoall.rate.orbit_flows import expanded_units
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.watch import UNWATCHED

@@ -9,12 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from samples.exact_flows import exact_rate
 from treadle import topologies as t
 from treadle.errors import TopologyError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
-from treadle.synthesis.alltoall.rate.exact_rate import exact_rate, solve_exactly, suitable_symmetry
+from treadle.synthesis.alltoall.rate.exact_rate import solve_exactly, suitable_symmetry
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import find_symmetry, known_symmetry, orbits, symmetry_of
 from treadle.synthesis.alltoall.rate.rate import optimal_rate

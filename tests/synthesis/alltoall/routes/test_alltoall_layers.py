@@ -27,7 +27,6 @@ from treadle.synthesis.alltoall.routes.shared_waits import shared_waits_cycle
 from treadle.synthesis.alltoall.routes.virtual_channels import (
     AcyclicWaits,
     LashOrder,
-    dfsssp_layers,
     lash_layers,
     waits_of,
 )
@@ -59,9 +58,6 @@ def test_layers_are_free_of_cycles(topology: Topology, order: LashOrder) -> None
     lash = lash_layers(paths, topology.n_links, order=order)
     assert is_free(paths, lash)
     assert sorted(set(lash.tolist())) == list(range(int(lash.max()) + 1))
-    assert is_free(paths, dfsssp_layers(paths, topology.n_links))
-    weights = np.random.default_rng(1).random(paths.n_paths)
-    assert is_free(paths, dfsssp_layers(paths, topology.n_links, weights=weights))
 
 
 @settings(derandomize=True, max_examples=40, deadline=None)
@@ -92,8 +88,6 @@ def test_a_ring_needs_more_layers_than_one() -> None:
     assert lash_layers(paths, 5).max() >= 1
     with pytest.raises(InfeasibleError, match="do not fit into 1 layers"):
         lash_layers(paths, 5, max_layers=1)
-    with pytest.raises(InfeasibleError, match="do not fit into 1 layers"):
-        dfsssp_layers(paths, 5, max_layers=1)
 
 
 @settings(derandomize=True, max_examples=25, deadline=None)

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference.bfb_lp import breaches_of_theorem_14, jobs
+from reference.step_times import t_b
 from samples.greedy_steps import with_chunks
 from samples.strategies import digraphs
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.steps.step_cost import bandwidth_time, t_b
+from treadle.schedules.steps.step_cost import bandwidth_time
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.bfb import BfbValue, bfb_value
 from treadle.synthesis.steps.bfb.breadth_first import best_chunk_count, step_chunks

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference.bfb_lp import breaches_of_theorem_14, jobs, lp_time
+from reference.step_times import runtime_s
 from samples.strategies import digraphs
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import runtime_s
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.synthesis.steps.bfb import (

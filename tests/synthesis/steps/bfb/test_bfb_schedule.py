@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 
 from reference.bfb_lp import breaches_of_theorem_14
+from reference.step_times import t_b
 from samples.strategies import digraphs
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import bandwidth_time, t_b
+from treadle.schedules.steps.step_cost import bandwidth_time
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.synthesis.steps.bfb import (
     bfb_allgather,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from reference.step_times import t_b
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import t_b
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.steps.exact import bases

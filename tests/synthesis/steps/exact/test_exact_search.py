@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference.exact_reference import schedule_exists
+from reference.step_times import t_b
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.steps.step_cost import t_b
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.exact import (
     ExactResult,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samples.allreduce_fabrics import allreduce, fano, undirected
+from samples.allreduce_fabrics import allreduce, fano, undirected, without_capabilities
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
@@ -21,7 +21,6 @@ from treadle.synthesis.trees.allreduce import (
     UnitLimits,
     allreduce_bound,
     solve_allreduce,
-    without_capabilities,
 )
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp, solve_exactly
 from treadle.synthesis.trees.allreduce.pair_network import network_of

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from samples.allreduce_fabrics import GB, allreduce, boxes, fano, undirected
+from samples.allreduce_fabrics import GB, allreduce, boxes, fano, undirected, without_capabilities
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.schedules.trees.forest_cost import algbw
@@ -22,7 +22,6 @@ from treadle.synthesis.trees.allreduce import (
     Construction,
     allreduce_bound,
     solve_allreduce,
-    without_capabilities,
 )
 from treadle.synthesis.trees.allreduce.free_roots import solve_free_roots
 from treadle.synthesis.trees.allreduce.pair_network import network_of

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference.allreduce_lp import allreduce_rate
-from samples.allreduce_fabrics import allreduce
+from samples.allreduce_fabrics import allreduce, without_capabilities
 from samples.forest_samples import unnamed_crossings
 from samples.strategies import digraphs, eulerian_topologies, symmetric_topologies
 from treadle.errors import InfeasibleError, ScheduleError
@@ -24,7 +24,6 @@ from treadle.synthesis.trees.allreduce import (
     AllreduceSolution,
     allreduce_bound,
     solve_allreduce,
-    without_capabilities,
 )
 from treadle.synthesis.trees.allreduce.pair_network import network_of
 from treadle.synthesis.trees.allreduce.tree_schedule import trees_to_schedule

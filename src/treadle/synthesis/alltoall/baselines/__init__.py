@@ -7,12 +7,12 @@ serve them.
 from treadle.schedules.alltoall.route_cost import route_algbw, route_loads, route_time
 from treadle.synthesis.alltoall.baselines.bruck import bruck_exchange
 from treadle.synthesis.alltoall.baselines.dimension_order import dimension_order
-from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_loads, equal_weight_shortest_paths
+from treadle.synthesis.alltoall.baselines.equal_weight import equal_weight_shortest_paths
 from treadle.synthesis.alltoall.baselines.fractional_routes import mcf_extp, path_mcf_disjoint
 from treadle.synthesis.alltoall.baselines.hypercube_exchange import hypercube_exchange
 from treadle.synthesis.alltoall.baselines.layered import with_layers
 from treadle.synthesis.alltoall.baselines.mesh_exchange import mesh_exchange
-from treadle.synthesis.alltoall.baselines.native import native_round_times, native_routes
+from treadle.synthesis.alltoall.baselines.native import native_routes
 from treadle.synthesis.alltoall.baselines.pairwise import pairwise_exchange
 from treadle.synthesis.alltoall.baselines.single_path_ilp import (
     SinglePathResult,
@@ -28,14 +28,12 @@ __all__ = [
     "best_single_paths",
     "bruck_exchange",
     "dimension_order",
-    "equal_weight_loads",
     "equal_weight_shortest_paths",
     "hypercube_exchange",
     "ilp_disjoint",
     "ilp_shortest",
     "mcf_extp",
     "mesh_exchange",
-    "native_round_times",
     "native_routes",
     "pairwise_exchange",
     "path_mcf_disjoint",

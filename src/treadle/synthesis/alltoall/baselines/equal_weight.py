@@ -77,8 +77,8 @@ def equal_weight_shortest_paths(
     InfeasibleError
         If a rank cannot be reached.
     ScheduleError
-        If the paths have too many links; fewer chunks make fewer paths. `equal_weight_loads` has the loads
-        of exact shares without listing paths.
+        If the paths have too many links; fewer chunks make fewer paths. `EqualShares.loads` has those of
+        exact shares without listing paths.
 
     Notes
     -----
@@ -96,7 +96,7 @@ def equal_weight_shortest_paths(
     """
     if max_chunks is not None and max_chunks < 1:
         raise ScheduleError(f"chunks: expected at least 1 per unit of demand, found {max_chunks}")
-    dag = _Dag(topology, collective)
+    dag = EqualShares(topology, collective)
     common = _common_multiple(dag.number, max_chunks or MAX_CHUNKS)
     chunks = _chunks(topology, dag, common, max_chunks)
     taken = np.minimum(dag.number, dag.demand * chunks).astype(np.int64)
@@ -125,7 +125,7 @@ def _common_multiple(number: Float64Array, limit: int) -> int | None:
     return common
 
 
-def _chunks(topology: Topology, dag: _Dag, common: int | None, limit: int | None) -> int:
+def _chunks(topology: Topology, dag: EqualShares, common: int | None, limit: int | None) -> int:
     """Chunks per unit of demand whose paths are not too long in all."""
     chunks = common or limit or MAX_CHUNKS
     hops = dag.hops(chunks)
@@ -140,23 +140,10 @@ def _chunks(topology: Topology, dag: _Dag, common: int | None, limit: int | None
     return chunks
 
 
-def equal_weight_loads(topology: Topology, collective: Collective) -> Float64Array:
-    """What EwSP puts on every link, shape (m,), in units of demand, by counting paths, not listing them.
-
-    Raises
-    ------
-    InfeasibleError
-        If a rank cannot be reached.
-
-    Notes
-    -----
-    N m D operations; the number of paths does not matter. Relative errors are about 1e-15 times D.
-    """
-    return _Dag(topology, collective).loads()
-
-
-class _Dag:
+class EqualShares:
     """The shortest paths to every rank as one acyclic graph per target, and how many there are.
+
+    N m D operations; the number of paths does not matter.
 
     Parameters
     ----------

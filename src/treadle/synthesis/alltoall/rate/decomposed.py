@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
@@ -141,53 +140,18 @@ def _master(instance: FlowInstance, unit: float) -> FlowProgram:
     return FlowProgram(costs, lower, upper, entries, maximise=True)
 
 
-def child_mcf(
-    topology: Topology,
-    collective: Collective,
-    flow: ConcurrentFlow,
-    source: int,
-    *,
-    time_limit_s: float | None = None,
-) -> ChildFlow:
-    """Solve a child program (10)-(14): split one source's flow by target with the fewest hops.
+def children_mcf(
+    topology: Topology, collective: Collective, flow: ConcurrentFlow, *, watch: Watch = UNWATCHED
+) -> tuple[ChildFlow, ...]:
+    """Solve the child programs (10)-(14): each source's flow split by target with the fewest hops.
+
+    Each on its own, on the workers there are.
 
     Parameters
     ----------
     topology, collective
     flow : ConcurrentFlow
         By source, such as the master's; its links' flows are the capacities of (11).
-    source : int
-        Rank.
-    time_limit_s : float, optional
-
-    Raises
-    ------
-    ScheduleError
-        If the rank is out of range or has nothing to send, or there are more than MAX_VARIABLES variables.
-    InfeasibleError
-        If the source's flow does not deliver its demands.
-    TimeLimitError
-        If time is up.
-
-    Notes
-    -----
-    Capacities are widened by 1e-9 of the source's demand, which a solver's rounding may have taken away.
-    """
-    instance = flow_instance(topology, collective)
-    if source not in instance.senders.tolist():
-        raise ScheduleError(f"child MCF: rank {source} sends nothing in this all-to-all; choose another one")
-    return _solved(topology, collective, source, flow.by_source[source], time_limit_s)
-
-
-def children_mcf(
-    topology: Topology, collective: Collective, flow: ConcurrentFlow, *, watch: Watch = UNWATCHED
-) -> tuple[ChildFlow, ...]:
-    """Solve the child programs of all ranks that send, each on its own, on the workers there are.
-
-    Parameters
-    ----------
-    topology, collective, flow
-        See `child_mcf`.
     watch : Watch
 
     Raises
@@ -198,6 +162,10 @@ def children_mcf(
         If a source's flow does not deliver its demands.
     TimeLimitError
         If the watch's deadline passes.
+
+    Notes
+    -----
+    Capacities are widened by 1e-9 of the source's demand, which a solver's rounding may have taken away.
     """
     instance = flow_instance(topology, collective)
     left = watch.seconds_left

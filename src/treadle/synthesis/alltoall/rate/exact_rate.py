@@ -7,7 +7,6 @@ et al. under symmetry; docs/algorithms/alltoall-exact.md.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -15,13 +14,11 @@ import numpy as np
 
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
-from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.exact_columns import ColumnOptimum, ColumnProgram
-from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, find_symmetry, known_symmetry
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder
 from treadle.topologies.distances import distance_distribution
-from treadle.topologies.topology import Topology
 from treadle.watch import TimeLimitError, Watch
 
 MAX_PAIRS = 12_000
@@ -53,10 +50,6 @@ class ExactRate:
         Per representative, link -> what crosses it at one unit of rate, over `denominator`. Each source's
         flow delivers its demands; the loads of all, spread over the orbits of links, are at most 1 / F.
     denominator : int
-
-    Notes
-    -----
-    `expansion.expanded_units` gives flows of every sender.
     """
 
     rate: Fraction
@@ -64,53 +57,6 @@ class ExactRate:
     symmetry: FlowSymmetry
     units: tuple[dict[int, int], ...]
     denominator: int
-
-
-def exact_rate(
-    topology: Topology, collective: Collective, *, time_limit_s: float | None = None
-) -> ExactRate | None:
-    """F of an all-to-all exactly, where it is small or symmetric enough.
-
-    Parameters
-    ----------
-    topology : Topology
-        Any fabric; every node forwards. Injection caps are left out (`with_host_bottleneck` models them).
-    collective : Collective
-        An all-to-all.
-    time_limit_s : float, optional
-        Seconds after which to give up.
-
-    Returns
-    -------
-    ExactRate or None
-        None if the instance is too large, time is up, or the numbers get too long.
-
-    Raises
-    ------
-    ScheduleError
-        If the collective is no all-to-all on the fabric.
-    InfeasibleError
-        If a rank has data for one that it cannot reach.
-
-    Notes
-    -----
-    The master problem (6)-(9) of the all-to-all paper, reduced to one source per orbit of ranks and one
-    capacity per orbit of links, by columns of paths. Link lengths and loads are taken from the final basis
-    exactly; shortest paths under the integer lengths prove that no column is missing. General fabrics up to
-    about 32 ranks of degree 4; vertex-transitive ones of thousands.
-
-    Examples
-    --------
-    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
-    >>> from treadle.topologies.catalogue.graphs import torus
-    >>> cube = torus(3, 3, 3)
-    >>> exact_rate(cube, on_all_ranks(cube, CollectiveKind.ALLTOALL)).rate
-    Fraction(1, 9)
-    """
-    instance = flow_instance(topology, collective)
-    deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
-    symmetry = suitable_symmetry(instance)
-    return solve_exactly(instance, symmetry, Watch(None, deadline))
 
 
 def suitable_symmetry(instance: FlowInstance) -> FlowSymmetry:
@@ -143,7 +89,44 @@ def _check_reachable(instance: FlowInstance, symmetry: FlowSymmetry) -> None:
 
 
 def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry, watch: Watch) -> ExactRate | None:
-    """The exact optimum under a given symmetry; None where `exact_rate` gives None."""
+    """F of an all-to-all exactly, where it is small or symmetric enough.
+
+    Parameters
+    ----------
+    instance : FlowInstance
+        Any fabric; every node forwards. Injection caps are left out (`with_host_bottleneck` models them).
+    symmetry : FlowSymmetry
+        What is known of it: `suitable_symmetry`.
+    watch : Watch
+
+    Returns
+    -------
+    ExactRate or None
+        None if the instance is too large, time is up, or the numbers get too long.
+
+    Raises
+    ------
+    InfeasibleError
+        If a rank has data for one that it cannot reach.
+
+    Notes
+    -----
+    The master problem (6)-(9) of the all-to-all paper, reduced to one source per orbit of ranks and one
+    capacity per orbit of links, by columns of paths. Link lengths and loads are taken from the final basis
+    exactly; shortest paths under the integer lengths prove that no column is missing. General fabrics up to
+    about 32 ranks of degree 4; vertex-transitive ones of thousands.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.synthesis.alltoall.rate.flow_instance import flow_instance
+    >>> from treadle.topologies.catalogue.graphs import torus
+    >>> from treadle.watch import UNWATCHED
+    >>> cube = torus(3, 3, 3)
+    >>> instance = flow_instance(cube, on_all_ranks(cube, CollectiveKind.ALLTOALL))
+    >>> solve_exactly(instance, suitable_symmetry(instance), UNWATCHED).rate
+    Fraction(1, 9)
+    """
     _check_reachable(instance, symmetry)
     pairs = int((instance.demands[symmetry.representatives] > 0).sum())
     if pairs > MAX_PAIRS and symmetry.n_sources > 1:

@@ -1,7 +1,8 @@
 """Layers (virtual channels) for given paths, so that no set of packets can block each other for ever.
 
 A layer is free of deadlock if and only if the waits between its links have no cycle (Dally and Seitz 1987).
-Paths are put into the first layer that stays free (LASH), or taken out of the cycles of one (DF-SSSP).
+Paths are put into the first layer that stays free (LASH), which took as few layers as DF-SSSP or fewer on all
+fabrics tried; that puts all into one layer, and takes out what closes its cycles.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.errors import InfeasibleError
-from treadle.synthesis.alltoall.routes.path_sets import Float64Array, PathSet
+from treadle.synthesis.alltoall.routes.path_sets import PathSet
 from treadle.watch import UNWATCHED, Watch
 
 _BEAT_PATHS = 2**10
@@ -187,48 +188,6 @@ def fill_layers(
                 if layers[-1].add(waits[path]):
                     chosen[path] = len(layers) - 1
     return chosen, layers
-
-
-def dfsssp_layers(
-    paths: PathSet, n_links: int, *, weights: Float64Array | None = None, max_layers: int | None = None
-) -> Int32Array:
-    """Put all paths into one layer; break each cycle at its weakest wait, whose paths go to the next layer.
-
-    Parameters
-    ----------
-    paths : PathSet
-    n_links : int
-    weights : array of float64, shape (k,), optional
-        The weakest wait is the one with the least weight of paths; default: with the fewest.
-    max_layers : int, optional
-
-    Returns
-    -------
-    array of int32, shape (k,)
-        Layers from 0.
-
-    Raises
-    ------
-    InfeasibleError
-        If `max_layers` do not do.
-
-    Notes
-    -----
-    The layers of DF-SSSP (Domke, Hoefler and Nagel, 2011), for any paths.
-    """
-    waits = waits_of(paths)
-    weight = [1.0] * paths.n_paths if weights is None else weights.tolist()
-    layer = np.zeros(paths.n_paths, dtype=np.int32)
-    number, members = 0, list(range(paths.n_paths))
-    while members:
-        if max_layers is not None and number >= max_layers:
-            raise InfeasibleError(
-                f"layers: {len(members)} of {paths.n_paths} paths do not fit into {max_layers} layers"
-            )
-        moved = _break_cycles(waits, members, weight, n_links)
-        layer[list(moved)] = number + 1
-        members, number = sorted(moved), number + 1
-    return layer
 
 
 def _break_cycles(waits: list[Waits], members: list[int], weight: list[float], n_links: int) -> set[int]:

@@ -4,21 +4,15 @@ Each takes a fabric without switches and a collective on all of its nodes, and r
 cannot serve them.
 """
 
-from treadle.synthesis.steps.baselines.binary_trees import (
-    best_chunk_count,
-    double_binary_tree_steps,
-    double_binary_tree_time_s,
-)
+from treadle.synthesis.steps.baselines.binary_trees import double_binary_tree_steps
 from treadle.synthesis.steps.baselines.full_exchange import bruck, recursive_doubling
 from treadle.synthesis.steps.baselines.ring_algorithms import ring_steps, shifted_bfb_ring
 from treadle.synthesis.steps.baselines.roots import one_diameter, reduce_broadcast
 from treadle.synthesis.steps.baselines.torus import traditional_torus
 
 __all__ = [
-    "best_chunk_count",
     "bruck",
     "double_binary_tree_steps",
-    "double_binary_tree_time_s",
     "one_diameter",
     "recursive_doubling",
     "reduce_broadcast",

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.allreduce.allreduce_forests import solve_allreduce as solve_allreduce
     from treadle.synthesis.trees.allreduce.bound import AllreduceBound as AllreduceBound
     from treadle.synthesis.trees.allreduce.bound import allreduce_bound as allreduce_bound
-    from treadle.synthesis.trees.allreduce.bound import without_capabilities as without_capabilities
     from treadle.synthesis.trees.allreduce.capacities import Packer as Packer
 else:
     __all__, __getattr__, __dir__ = load_lazily(
@@ -22,7 +21,6 @@ else:
             "treadle.synthesis.trees.allreduce.bound": (
                 "AllreduceBound",
                 "allreduce_bound",
-                "without_capabilities",
             ),
             "treadle.synthesis.trees.allreduce.capacities": ("Packer",),
             "treadle.synthesis.trees.allreduce.allreduce_forests": (

@@ -79,12 +79,6 @@ def allreduce_bound(
     return analyse(topology, collective, watch).bound
 
 
-def without_capabilities(topology: Topology) -> Topology:
-    """The fabric with switches that only forward."""
-    none = topology.multicast & False
-    return replace(topology, multicast=none, aggregation=none, turns_round=none)
-
-
 @dataclass(frozen=True)
 class Analysis:
     """A bound with what was computed on the way.

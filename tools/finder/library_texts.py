@@ -1,0 +1,50 @@
+"""The finder's libraries as the JSON that is shipped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from treadle.finder.searches import cayley_library, line_graph_library
+from treadle.finder.searches.cayley_library import LibraryEntry
+from treadle.finder.searches.line_graph_library import LineGraphEntry
+
+
+def cayley_text(entries: Iterable[LibraryEntry]) -> str:
+    """The library's JSON: the commands once, then one line an entry, dominated ones dropped."""
+    kept = cayley_library.pareto_entries(entries)
+    commands = sorted({entry.command for entry in kept})
+    lines = ",\n".join(
+        json.dumps(
+            [
+                e.degree,
+                e.nodes,
+                int(e.bidirectional),
+                e.t_l,
+                str(e.t_b),
+                e.expression,
+                commands.index(e.command),
+            ]
+        )
+        for e in kept
+    )
+    version = cayley_library.VERSION
+    head = json.dumps({"treadle": "cayley_library", "version": version, "commands": commands}, indent=1)
+    columns = '["degree", "nodes", "bidirectional", "t_l", "t_b", "expression", "command"]'
+    return f'{head[:-2]},\n "columns": {columns},\n "entries": [\n{lines}\n]}}\n'
+
+
+def line_graph_text(entries: Iterable[LineGraphEntry]) -> str:
+    """The library's JSON: the commands once, then one line an entry, dominated ones dropped."""
+    kept = line_graph_library.pareto_entries(entries)
+    commands = sorted({entry.command for entry in kept})
+    lines = ",\n".join(json.dumps(_row(entry, commands)) for entry in kept)
+    name, version = line_graph_library.NAME, line_graph_library.VERSION
+    head = json.dumps({"treadle": name, "version": version, "commands": commands}, indent=1)
+    columns = json.dumps(line_graph_library.COLUMNS)
+    return f'{head[:-2]},\n "columns": {columns},\n "entries": [\n{lines}\n]}}\n'
+
+
+def _row(e: LineGraphEntry, commands: list[str]) -> list[int | str]:
+    gather, reduce = str(e.gather_t_b), str(e.reduce_t_b)
+    return [e.degree, e.nodes, e.power, e.t_l, gather, reduce, e.base, commands.index(e.command)]
