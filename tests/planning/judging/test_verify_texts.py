@@ -31,7 +31,7 @@ def test_texts_are_known_by_their_content(
     assert main(["verify", str(path), "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["format"], values["ranks"]) == TEXTS[name]
-    assert values["verified"]
+    assert values.get("verified") is (None if values["judged"] == "parsed" else True)
     assert values["violations"] == []
     assert main(["verify", str(path)]) == 0
     told = capsys.readouterr().out
@@ -59,7 +59,7 @@ def test_violations_are_listed(name: str, tmp_path: Path, capsys: pytest.Capture
     assert word in shown
     assert main(["verify", str(path), "--json"]) == 1
     values = json.loads(capsys.readouterr().out)
-    assert not values["verified"]
+    assert values["verified"] is False
     assert len(values["violations"]) == values["n_violations"] > 0
 
 

@@ -154,14 +154,15 @@ def _place_text(output: Output, path: Path, topology: Topology, root: int) -> in
 def _print_text(output: Output, path: Path, found: TextVerification) -> int:
     """Tell what executing a text showed."""
     contents = ", ".join(counted(count, noun) for noun, count in found.counts)
+    executed = found.check is Check.EXECUTED
     output.line(f"text        {path}: {found.format}, {counted(found.n_ranks, 'rank')}, {contents}")
-    if found.check is not Check.EXECUTED:
+    if not executed:
         output.line("parsed      as its runtime would; it holds no program, and nothing was executed")
     elif found.is_part:
         output.line(f"played      {found.collective}, this rank alone, as if the others did their parts")
     else:
         output.line(f"executed    {found.collective}, on integer contributions; never by the runtime itself")
-    if not found.violations and found.check is Check.EXECUTED:
+    if not found.violations and executed:
         output.line("verified    yes: no violations")
     elif not found.violations:
         output.line("verified    yes, as far as a text alone shows: nothing is wrong with it")
@@ -178,7 +179,7 @@ def _print_text(output: Output, path: Path, found: TextVerification) -> int:
             **({"collective": found.collective} if found.collective else {}),
             "ranks": found.n_ranks,
             **{f"{noun.replace(' ', '_')}s": count for noun, count in found.counts},
-            "verified": not found.violations,
+            **({"verified": not found.violations} if found.violations or executed else {}),
             "violations": list(found.violations),
             "n_violations": len(found.violations),
             "path": str(path),
