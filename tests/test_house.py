@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from harness.syntax import module_name, modules, nodes_of
 from places import ROOT
 from treadle.cli.application import _ROOM
+from treadle.formats.format import own_formats
+from treadle.planning.solving.schedulers import schedulers
+from treadle.topologies.readers.reader import topology_formats
 
 MOST_FILES = 22
 """In a folder."""
@@ -24,6 +30,12 @@ RECURRING = {
     "traffic": "as writer: the messages of files that hold schedules; and of programs, their value",
 }
 """Names of modules that say which part of a contract stands there, so that they recur; and why."""
+BY_HAND = {"program_from_operations", "routes_from_paths"}
+"""How schedules and programs are written by hand: for schedulers and formats of others."""
+FACADES = tuple(
+    f"treadle{name}" for name in ("", ".planning", ".torch", ".topologies", ".topologies.catalogue")
+)
+"""Packages whose names are for users; what another exports counts where somebody imports it from there."""
 SUFFIXES = {".py", ".pyi", ".cpp", ".hpp", ".c", ".h"}
 
 
@@ -86,3 +98,82 @@ def test_functions_ask_for_few_things() -> None:
     }
     assert len(found) > 2000
     assert not {name: count for name, count in found.items() if count > MOST_PARAMETERS}
+
+
+def used_names(files: Mapping[str, Path]) -> set[tuple[str, str]]:
+    """(module, name) of all that other modules import, or name in tables; what a package exports leads on."""
+    used: set[tuple[str, str]] = set()
+    exported: dict[tuple[str, str], tuple[str, str]] = {}
+    for name, path in files.items():
+        modules_here: dict[str, str] = {}
+        said = {node.id for node in nodes_of(path) if isinstance(node, ast.Name)}
+        for node in nodes_of(path):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    home, own = (str(node.module), alias.name), alias.asname or alias.name
+                    if ".".join(home) in files:
+                        modules_here[own] = ".".join(home)
+                    elif path.name == "__init__.py" and own not in said:
+                        exported[name, own] = home
+                    else:
+                        used.add(home)
+        for node in nodes_of(path):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                used.add((modules_here.get(node.value.id, ""), node.attr))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                used.update(re.findall(r"\b(treadle(?:\.\w+)+):(\w+)", node.value))
+    used |= {home for (package, _), home in exported.items() if package in FACADES}
+    following = list(used)
+    while following:
+        if (home := exported.get(following.pop())) is not None and home not in used:
+            used.add(home)
+            following.append(home)
+    return used
+
+
+def idle_functions(files: Mapping[str, Path], tables: Iterable[tuple[str, str]]) -> list[str]:
+    """Public functions of modules that nothing calls by name, in the module or elsewhere.
+
+    What has a decorator is in a table, or is called by what decorated it.
+    """
+    used = used_names(files) | set(tables)
+    idle = []
+    for name, path in files.items():
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        said = [{one.id for one in ast.walk(part) if isinstance(one, ast.Name)} for part in body]
+        for place, function in enumerate(body):
+            if not isinstance(function, ast.FunctionDef) or function.name.startswith("_"):
+                continue
+            elsewhere = any(function.name in names for names in (*said[:place], *said[place + 1 :]))
+            if not (function.decorator_list or elsewhere or (name, function.name) in used):
+                idle.append(f"{name}:{function.name}")
+    return idle
+
+
+def test_every_public_function_is_used() -> None:
+    files = {module_name(path): path for path in modules()}
+    tables = {(f"treadle.cli.{room}.{name}", "command") for name, room in _ROOM.items()}
+    calls = [record.function for record in schedulers(plug_ins=False)]
+    calls += [call for record in own_formats() for call in (record.write, record.read, record.judge)]
+    calls += [record.read for record in topology_formats()]
+    tables |= set(re.findall(r'"(treadle[\w.]*):(\w+)"', (ROOT / "pyproject.toml").read_text("utf-8")))
+    for call in calls:
+        if isinstance(call, str):
+            home, _, function = call.partition(":")
+            tables.add((home, function))
+    idle = idle_functions(files, tables)
+    assert {name.partition(":")[2] for name in idle} <= BY_HAND, idle
+
+
+def test_functions_that_nobody_calls_are_found(tmp_path: Path) -> None:
+    """One that calls itself, and one that a package exports and nobody imports."""
+    texts = {
+        "__init__": "from treadle.room.a import spare as spare, served as served",
+        "a": "def spare(): ...\ndef served(): ...\ndef loop():\n    loop()\ndef own(): ...\nX = own()",
+        "b": "from treadle.room import served",
+    }
+    files = {}
+    for name, text in texts.items():
+        files["treadle.room" if name == "__init__" else f"treadle.room.{name}"] = tmp_path / f"{name}.py"
+        (tmp_path / f"{name}.py").write_text(text)
+    assert idle_functions(files, ()) == ["treadle.room.a:spare", "treadle.room.a:loop"]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from samples.exact_flows import exact_rate
 from samples.strategies import digraphs
+from shortcuts.exact_flows import exact_rate
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall import RateResult, check_flow, optimal_rate

@@ -11,7 +11,7 @@ from math import floor, log10
 
 import pytest
 
-from samples.exact_flows import exact_rate
+from shortcuts.exact_flows import exact_rate
 from treadle import topologies as t
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.exact_rate import ExactRate

@@ -14,7 +14,7 @@ import pytest
 from child_processes import finished, search_path
 from engines import missing_engines, mpirun
 from samples import exchange_samples as samples
-from samples.executed import execute
+from shortcuts.executed import execute
 from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType

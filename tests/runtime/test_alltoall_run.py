@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from samples import exchange_samples as samples
-from samples.executed import execute, expected
+from shortcuts.executed import execute, expected
 from treadle.errors import ScheduleError
 from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program

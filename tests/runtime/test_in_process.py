@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samples.executed import execute, expected
 from samples.runtime_programs import exchange, random_program
+from shortcuts.executed import execute, expected
 from treadle.errors import MemoryLimitError, MissingDependencyError, ScheduleError
 from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.runtime.data import ElementType, Reduction, make_pattern, numpy_dtype

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from samples.executed import expected
+from shortcuts.executed import expected
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.runtime.data import (
     PERIODS,

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import places
-from samples.simulated import simulate_program
 from samples.simulation_samples import RATE, messages, one_to_two, star
+from shortcuts.simulated import simulate_program
 from treadle import planning
 from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleError
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from samples.program_cases import random_case
-from samples.simulated import simulate_program
 from samples.simulation_samples import chain, messages, relay, slow_times, star
+from shortcuts.simulated import simulate_program
 from treadle.errors import ScheduleError
 from treadle.program.any_schedule import lower
 from treadle.program.program import Operation, OperationKind, program_from_operations

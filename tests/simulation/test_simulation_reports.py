@@ -12,9 +12,9 @@ import pytest
 
 from reference.step_times import runtime_s
 from samples.program_cases import random_case as random_forest_case
-from samples.simulated import simulate_program
 from samples.simulation_samples import chain, relay
 from samples.step_samples import random_case
+from shortcuts.simulated import simulate_program
 from treadle import planning
 from treadle.errors import ScheduleError
 from treadle.program.any_schedule import lower

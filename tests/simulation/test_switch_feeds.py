@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from samples.forest_samples import asked_allreduce, pruned_broadcast, pruned_reduce
-from samples.simulated import simulate_program
 from samples.simulation_samples import RATE, one_to_two, star, two_to_one
+from shortcuts.simulated import simulate_program
 from treadle import planning
 from treadle.errors import ScheduleError
 from treadle.program.any_schedule import lower

@@ -14,7 +14,7 @@ _HEAD = 4096
 
 
 @dataclass(frozen=True)
-class Place:
+class TextPlace:
     """Where a text goes.
 
     Parameters
@@ -51,16 +51,16 @@ class Place:
         return found
 
 
-def place_of(output: str, plan: Path, target: Format) -> Place:
+def place_of(output: str, plan: Path, target: Format) -> TextPlace:
     """A file as it was named; in a folder, one that is named like the plan."""
     path = Path(output)
     if not (output.endswith(("/", os.sep)) or path.is_dir()):
-        return Place(path, is_own_folder=False, target=target)
+        return TextPlace(path, is_own_folder=False, target=target)
     ending = "" if target.is_per_rank else target.extension
-    return Place(path / f"{plan.stem}{ending}", is_own_folder=True, target=target)
+    return TextPlace(path / f"{plan.stem}{ending}", is_own_folder=True, target=target)
 
 
-def check_folder(place: Place, profile: Profile | None) -> None:
+def check_folder(place: TextPlace, profile: Profile | None) -> None:
     """Refuse a folder with files that MSCCL cannot parse: it would end at the first one.
 
     Raises

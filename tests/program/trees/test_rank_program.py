@@ -7,7 +7,7 @@ import pytest
 
 from reference.program_check import check_program
 from samples.program_cases import random_case, reference_errors
-from samples.rank_parts import union
+from shortcuts.rank_parts import union
 from treadle.errors import ScheduleError
 from treadle.program.program import OperationKind, Program
 from treadle.program.trees.forest_program import lower

@@ -8,8 +8,8 @@ from itertools import groupby, pairwise
 import numpy as np
 import pytest
 
-from samples.rank_parts import union
-from samples.simulated import simulate_program
+from shortcuts.rank_parts import union
+from shortcuts.simulated import simulate_program
 from treadle import planning
 from treadle.planning import Form, SimulationOptions
 from treadle.program.any_schedule import lower as lower_any

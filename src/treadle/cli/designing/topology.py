@@ -13,7 +13,7 @@ import typer
 from treadle.atomic import write_bytes
 from treadle.cli.command import Command
 from treadle.cli.designing.fabric_text import fact_lines
-from treadle.cli.designing.imported import import_command
+from treadle.cli.designing.import_report import import_command
 from treadle.cli.output import JsonOption, Output, QuietOption, UnitOption
 from treadle.cli.quantities import Rates
 from treadle.cli.solving.problem_arguments import TopologyArgument

@@ -13,7 +13,7 @@ from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
 from treadle.cli.quantities import counted
 from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED, put
-from treadle.cli.text_places import Place, check_folder, place_of
+from treadle.cli.text_places import TextPlace, check_folder, place_of
 from treadle.errors import ScheduleError
 from treadle.planning import Format, Loading, Lowered, Profile, find_format, own_formats
 from treadle.planning.summary import shortfall_summary, text_summary, throughput
@@ -155,7 +155,7 @@ def _slice(pipeline: str | None) -> int:
     return slices
 
 
-def _report(output: Output, plan: Plan, result: Lowered, target: Format, place: Place | None) -> None:
+def _report(output: Output, plan: Plan, result: Lowered, target: Format, place: TextPlace | None) -> None:
     """What was written, how it was checked, what it serves, how it is loaded, and what it leaves out."""
     contents = " in ".join(counted(count, noun) for noun, count in result.counts)
     runtime = f"the {result.dialect} runtime" if result.dialect else result.loading.runtime.split(" (")[0]

@@ -12,9 +12,9 @@ import numpy as np
 from treadle.formats.mscclpp.blocks import (
     PEERS,
     Fabric,
-    Gpu,
     Messages,
     MscclppBlock,
+    MscclppGpu,
     find_stars,
     route_messages,
 )
@@ -42,7 +42,7 @@ class _BlockWriter:
         number: int,
         messages: Messages,
         stars: dict[int, tuple[int, ...]],
-        gpus: Sequence[Gpu],
+        gpus: Sequence[MscclppGpu],
         rank: int,
     ) -> None:
         self._fabric, self._number = fabric, number
@@ -377,7 +377,9 @@ def _clash(some: list[_Access], others: list[_Access]) -> bool:
     )
 
 
-def form_lane(fabric: Fabric, lane: Lane, number: int, gpus: Sequence[Gpu], pipeline_bytes: int) -> None:
+def form_lane(
+    fabric: Fabric, lane: Lane, number: int, gpus: Sequence[MscclppGpu], pipeline_bytes: int
+) -> None:
     """Add a lane's thread block to every rank that takes part."""
     messages = route_messages(fabric, lane, gpus)
     stars = find_stars(fabric, lane, messages)

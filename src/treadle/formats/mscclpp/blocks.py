@@ -89,7 +89,7 @@ class MscclppBlock:
         yield "switch channels", len(self.switches)
 
 
-class Gpu:
+class MscclppGpu:
     """One rank's part of a plan."""
 
     def __init__(self, rank: int, addresses: Addresses) -> None:
@@ -197,7 +197,7 @@ class Messages:
     """Brought by a switch that sums and multicasts at once."""
 
 
-def route_messages(fabric: Fabric, lane: Lane, gpus: Sequence[Gpu]) -> Messages:
+def route_messages(fabric: Fabric, lane: Lane, gpus: Sequence[MscclppGpu]) -> Messages:
     """Decide for every message of a lane how it travels."""
     every, found = lane.all, Messages()
     for send in lane.numbers:

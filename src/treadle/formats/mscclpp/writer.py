@@ -10,7 +10,7 @@ from typing import Any
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.mscclpp.block_writer import form_lane
-from treadle.formats.mscclpp.blocks import Fabric, Gpu
+from treadle.formats.mscclpp.blocks import Fabric, MscclppGpu
 from treadle.formats.mscclpp.lanes import REMEDY, Operations, chunk_groups, list_operations, make_lanes
 from treadle.formats.mscclpp.recipe import MOST_BYTES
 from treadle.formats.mscclpp.switch_channels import asked_in
@@ -118,7 +118,7 @@ def emit_mscclpp_json(
     fabric = Fabric(program, topology, tuple(domains or [0] * program.n_ranks), switch_channels)
     room = limits.operations // 2
     while True:
-        gpus = [Gpu(rank, places) for rank, places in enumerate(addresses)]
+        gpus = [MscclppGpu(rank, places) for rank, places in enumerate(addresses)]
         longest = _fill(gpus, fabric, operations, groups, room, limits, pipeline_bytes)
         if longest <= limits.operations:
             break
@@ -173,7 +173,7 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
 
 
 def _fill(
-    gpus: Sequence[Gpu],
+    gpus: Sequence[MscclppGpu],
     fabric: Fabric,
     operations: Operations,
     groups: list[list[int]],

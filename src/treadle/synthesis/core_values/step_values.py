@@ -74,7 +74,7 @@ class CutJobs(NamedTuple):
     links: Int32Array
 
 
-class Failure(NamedTuple):
+class CoreFailure(NamedTuple):
     """Where it failed: a source that does not reach a node, or a node and the step that is too much for it.
 
     Parameters

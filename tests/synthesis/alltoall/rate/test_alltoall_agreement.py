@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference.alltoall_lp import exact_flow_rate, flow_rate, length_bound, lp_rate
-from samples.exact_flows import expanded_units
 from samples.strategies import digraphs, eulerian_topologies, relay_balanced_topologies, symmetric_topologies
+from shortcuts.exact_flows import expanded_units
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from samples.exact_flows import exact_rate, expanded_flow, expanded_units
+from shortcuts.exact_flows import exact_rate, expanded_flow, expanded_units
 from treadle import topologies as t
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.demands import Demands

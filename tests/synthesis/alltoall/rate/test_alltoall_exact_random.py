@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samples.exact_flows import exact_rate, expanded_flow, expanded_units
 from samples.strategies import digraphs, eulerian_topologies
+from shortcuts.exact_flows import exact_rate, expanded_flow, expanded_units
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.alltoall.rate.decomposed import master_mcf

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from samples.exact_flows import exact_rate
+from shortcuts.exact_flows import exact_rate
 from treadle import topologies as t
 from treadle.errors import TopologyError
 from treadle.schedules.alltoall.demands import Demands
