@@ -27,8 +27,10 @@ def table() -> str:
 
 
 def _name(one: Scheduler) -> str:
-    """The name, and when `compare` leaves it out."""
-    return f"`{one.name}`" + ("" if one.comparing is Comparing.ALWAYS else f" ({one.comparing})")
+    """The name, whether it is a peer's, and when `compare` leaves it out."""
+    said = ["peer"] if one.is_peer else []
+    said += [] if one.comparing is Comparing.ALWAYS else [str(one.comparing)]
+    return f"`{one.name}`" + (f" ({', '.join(said)})" if said else "")
 
 
 def _options(one: Scheduler) -> str:

@@ -23,11 +23,13 @@ GENERAL_ROUTES = _general(ScheduleForm.ROUTES)
 
 
 def baselines_of(*forms: ScheduleForm) -> dict[str, Callable[..., Any]]:
-    """Functions of the records that stand beside them, in the rooms of baselines."""
+    """Functions of the records that stand beside them, in the rooms of baselines; peers have their own."""
     return {
         record.name: record.load()
         for record in OURS
-        if record.form in forms and not isinstance(record.function, str)
+        if record.form in forms
+        and not isinstance(record.function, str)
+        and ".baselines." in record.function.__module__
     }
 
 

@@ -121,7 +121,8 @@ class StepOptions(SchedulerOptions):
     ----------
     chunks : int, optional
         Chunks per shard: the most that breadth-first broadcast may use (default as many as it needs), or the
-        number that exact synthesis (default 2) and pipelined double binary trees (default 16) are to use.
+        number that exact synthesis (default 2), pipelined double binary trees (default 16), TACOS (default 4)
+        and TE-CCL (default 1) are to use.
     rounds : sequence of int, optional
         Of exact synthesis: chunks a link may carry in each step.
     steps : int, optional

@@ -34,7 +34,7 @@ def command(
 
 
 def _tell(output: Output, one: dict[str, Any], *, in_full: bool) -> None:
-    output.line(f"{one['name']} ({one['form']})")
+    output.line(f"{one['name']} ({one['form']}{', peer' if one['peer'] else ''})")
     for heading, key in (("serves", "collectives"), ("needs", "needs")):
         if one[key]:
             output.line(f"  {heading:8}{', '.join(one[key])}")

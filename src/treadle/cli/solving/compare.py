@@ -84,7 +84,6 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Show schedulers side by side, each schedule verified, beside the optimum."""
-    del seed  # nothing in these algorithms is random
     output = Output(json, quiet, Rates(unit or ""))
     with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
         result = planning.compare(
@@ -95,6 +94,7 @@ def command(
             sizes=[] if size is None else parse_sizes(size),
             time_limit_s=None if time_limit is None else parse_seconds(time_limit),
             trim=trim,
+            seed=seed,
             progress=progress,
             **problem_options(ranks, forward, root, weights, file_format, demands),
         )

@@ -130,6 +130,7 @@ def compare(
     beside: Sequence[ForeignSchedule] = (),
     sizes: Sequence[int] = (),
     trim: bool = False,
+    seed: int = 0,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
     **problem_options: Unpack[ProblemOptions],
@@ -151,6 +152,8 @@ def compare(
     trim : bool
         Where nodes are not Eulerian, let ForestColl leave surplus bandwidth unused; baselines need no such
         thing.
+    seed : int
+        Of those with chance in them.
     time_limit_s : float, optional
         Seconds for all together; those that do not get their turn are listed as such.
     progress : callable, optional
@@ -174,7 +177,7 @@ def compare(
     chosen = named or _fitting(problem)
     if algorithms is not None and not named:
         chosen = []
-    rows = _rows(problem, [(one, _options(one, trim=trim)) for one in chosen], asked, watch)
+    rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], asked, watch)
     rows += [_brought_row(one, asked) for one in brought]
     rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
     return Comparison(problem.topology, problem.collective, bound, tuple(rows), asked.sizes)
@@ -207,11 +210,11 @@ def _measured(problem: Problem, schedule: Schedule | None, program: Program, ask
     return RowMeasures(found, tuple(row for row, _ in rows))
 
 
-def _options(scheduler: Scheduler, *, trim: bool) -> SchedulerOptions:
+def _options(scheduler: Scheduler, *, trim: bool, seed: int) -> SchedulerOptions:
     """Trimming for those that heed it; the others need no such thing."""
     if trim and "trim" in scheduler.heeded:
-        return TreeOptions(trim=True)
-    return OPTIONS_OF[scheduler.form]()
+        return TreeOptions(trim=True, seed=seed)
+    return OPTIONS_OF[scheduler.form](seed=seed)
 
 
 def _fitting(problem: Problem) -> list[Scheduler]:

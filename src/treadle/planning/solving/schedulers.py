@@ -45,6 +45,7 @@ _ROOMS = (
     "treadle.synthesis.trees.baselines",
     "treadle.synthesis.steps.baselines",
     "treadle.synthesis.alltoall.baselines",
+    "treadle.synthesis.peers",
 )
 """Packages whose modules hold records beside their functions."""
 

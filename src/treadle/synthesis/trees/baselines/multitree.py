@@ -23,6 +23,7 @@ _KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKin
     form="trees",
     collectives=_KINDS,
     source="Huang et al., MultiTree (ISCA 2021); dissertation, 4.6.5",
+    is_peer=True,
 )
 def multitree(topology: Topology, collective: Collective) -> ForestSchedule:
     """One tree per rank, all grown at once by turns.

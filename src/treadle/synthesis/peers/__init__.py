@@ -1,0 +1,4 @@
+"""Algorithms of other projects, as their papers and public code have them: to compare with.
+
+Each module declares its record beside its function, marked `is_peer`.
+"""
