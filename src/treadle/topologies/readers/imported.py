@@ -157,4 +157,5 @@ class SourceText:
 
     def error(self, message: str, *, line: int | None = None, column: int | None = None) -> FormatError:
         """A FormatError that names the file and, if known, the place in it."""
-        return FormatError(message, source=self.name, line=line, column=column)
+        one_line = " ".join(message.split())  # words of the file may hold line breaks of any kind
+        return FormatError(one_line, source=self.name, line=line, column=column)

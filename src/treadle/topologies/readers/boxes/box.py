@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from treadle.errors import TopologyError
+from treadle.topologies.naming import is_one_line
 from treadle.topologies.readers.imported import Finding
 
+MAX_DEVICES = 1024
+"""Most GPUs, and most NICs, of a box."""
 MAX_LINKS = 1024
 """Most parallel links that one line of a file may claim."""
 
@@ -194,11 +197,16 @@ class Box:
     warnings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.gpus:
-            raise TopologyError("box: expected at least one GPU")
+        if not 1 <= len(self.gpus) <= MAX_DEVICES or len(self.nics) > MAX_DEVICES:
+            found = f"{len(self.gpus)} GPUs and {len(self.nics)} NICs"
+            raise TopologyError(f"box: {found}; expected 1 to {MAX_DEVICES}, and at most {MAX_DEVICES}")
         _check_unique("bus id", (f"{gpu.host} {gpu.bus_id}" for gpu in self.gpus if gpu.bus_id))
         _check_unique("rank", (str(gpu.rank) for gpu in self.gpus if gpu.rank is not None))
         _check_unique("NIC", (nic.name for nic in self.nics))
+        named: tuple[Gpu | Nic | Bridge, ...] = (*self.gpus, *self.nics, *self.bridges)
+        for one in named:
+            if not one.name or not is_one_line(one.name):
+                raise TopologyError(f"box: name {one.name!r}, expected one line without control characters")
         self._check_tree()
         self._check_links()
 

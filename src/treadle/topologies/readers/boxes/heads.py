@@ -29,8 +29,10 @@ def root_tag(head: str) -> str:
     return match[1] if match else ""
 
 
-_NVIDIA_SMI = re.compile(r"^[ \t]*(?:\x1b\[[0-9;]*m)?[ \t]*GPU0\s.*\n[ \t]*GPU0[ \t]+[A-Z]", re.MULTILINE)
-_ROCM_SMI = re.compile(r"^=+ (?:Weight|Hops|Link Type) between two GPUs =+$", re.MULTILINE)
+_NVIDIA_SMI = re.compile(
+    r"^[ \t]{0,99}(?:\x1b\[[0-9;]*m)?[ \t]{0,99}GPU0\s.*\n[ \t]{0,99}GPU0[ \t]+[A-Z]", re.MULTILINE
+)
+_ROCM_SMI = re.compile(r"^=+ (?:Weight|Hops|Link Type) between two GPUs =+[ \t\r]*$", re.MULTILINE)
 _AMD_SMI = re.compile(r"^(?:ACCESS|WEIGHT|HOPS|LINK TYPE) TABLE:\s*$", re.MULTILINE)
 
 

@@ -15,6 +15,7 @@ from fractions import Fraction
 from lxml import etree
 
 from treadle.topologies.readers.boxes.box import (
+    MAX_DEVICES,
     Box,
     Bridge,
     BridgeKind,
@@ -179,6 +180,10 @@ class _Reader:
             self._nic(found)
 
     def _gpu(self, found: _Device) -> None:
+        if len(self.gpus) == MAX_DEVICES:
+            raise self.read.error(
+                found.element, f"is one of more than {MAX_DEVICES} GPUs, the most that are read"
+            )
         model = self.typed or model_of_device(found.vendor, found.device)
         self.gpus.append(Gpu(name=f"GPU {found.bus_id}", model=model, bus_id=found.bus_id, slot=found.slot))
 
@@ -188,6 +193,10 @@ class _Reader:
             found.names, key=lambda name: (not name.startswith(("mlx", "bnxt", "hfi", "irdma")), name)
         )
         name = next((one for one in names if one), found.bus_id)
+        if len(self.nics) == MAX_DEVICES:
+            raise self.read.error(
+                found.element, f"is one of more than {MAX_DEVICES} NICs, the most that are read"
+            )
         if any(nic.name == name for nic in self.nics):
             name = f"{name} {found.bus_id}"
         self.nics.append(Nic(name=name, slot=found.slot))

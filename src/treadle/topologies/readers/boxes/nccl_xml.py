@@ -15,6 +15,7 @@ from fractions import Fraction
 from lxml import etree
 
 from treadle.topologies.readers.boxes.box import (
+    MAX_DEVICES,
     MAX_LINKS,
     Box,
     Bridge,
@@ -41,6 +42,7 @@ _BUS_ID = re.compile(r"([0-9a-f]{1,8}:)?[0-9a-f]{1,4}:[0-9a-f]{1,2}(\.[0-9a-f]{1
 _GT_PER_S = re.compile(r"(2\.5|5|8|16|32|64)(?:\.0)? GT/s(?: PCIe)?")
 _HEX = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _KNOWN = {"cpu", "pci", "gpu", "nic", "net", "nvlink", "xgmi", "c2c", "pcilink", "gin", "rma"}
+_MAX_CPUS = 256
 _MBIT_PER_S = 125_000
 """Bytes/s in 1 Mbit/s."""
 _LIBRARY_NET = 10 * GB_PER_S // 8
@@ -123,6 +125,8 @@ class _Reader:
         self.defaulted: list[Finding] = []
         self.warnings: list[Finding] = []
         self.unknown_speeds: list[str] = []
+        self.unknown: set[str] = set()
+        """Tags that were told."""
 
     def run(self, root: etree._Element) -> _Reader:
         """Read the whole file; FormatError where it is malformed."""
@@ -147,9 +151,12 @@ class _Reader:
         return self
 
     def host_links(self) -> Iterator[HostLink]:
-        """Ways between the CPUs of each machine, as the libraries' tables have them."""
-        for place, one in enumerate(self.cpus):
-            for other in self.cpus[place + 1 :]:
+        """Ways between the CPUs of each machine that have devices, as the libraries' tables have them."""
+        used = {bridge.above for bridge in self.bridges}
+        used |= {nic.slot.above for nic in self.nics} | {found.gpu.slot.above for found in self.gpus}
+        cpus = [cpu for cpu in self.cpus if cpu.bridge in used]
+        for place, one in enumerate(cpus):
+            for other in cpus[place + 1 :]:
                 if one.host == other.host:
                     speed = min(one.speed, other.speed) * GB_PER_S
                     yield HostLink(one=one.bridge, other=other.bridge, bandwidth=speed)
@@ -158,15 +165,16 @@ class _Reader:
         for child in element:
             if isinstance(child.tag, str) and child.tag in _KNOWN:
                 yield child
-            else:
-                tag = str(child.tag)[:40]
-                place = f"line {line_of(child)}"
-                self.warnings.append(Finding(f"<{tag}> is not known and left out", place))
+            elif str(child.tag) not in self.unknown:
+                self.unknown.add(str(child.tag))
+                text = f"<{str(child.tag)[:40]}> is not known and left out"
+                self.warnings.append(Finding(text, f"line {line_of(child)}"))
 
-    def _once(self, element: etree._Element, key: str, host: int, value: str) -> None:
-        if (key, host, value) in self.seen:
+    def _once(self, element: etree._Element, key: str, host: int, value: str, of: str = "") -> None:
+        """Refuse a value that another element of the kind `of` of the same machine has."""
+        if (f"{key} {of}", host, value) in self.seen:
             raise self.read.error(element, f'{key}="{value[:40]}" is there twice')
-        self.seen.add((key, host, value))
+        self.seen.add((f"{key} {of}", host, value))
 
     def _cpu(self, element: etree._Element) -> None:
         hash_text = element.get("host_hash", "")
@@ -174,6 +182,8 @@ class _Reader:
             self.hosts.append(hash_text)
         host = self.hosts.index(hash_text)
         numa = self.read.number(element, "numaid", -1, 4095)
+        if len(self.cpus) == _MAX_CPUS:
+            raise self.read.error(element, f"is one of more than {_MAX_CPUS}, the most that are read")
         self._once(element, "numaid", host, str(numa))
         name = f"CPU {numa}" if host == 0 else f"CPU {numa} of machine {host}"
         bridge = self._bridge(Bridge(kind=BridgeKind.HOST, name=name))
@@ -226,12 +236,12 @@ class _Reader:
             bare = Gpu(name=name, bus_id=bus_id, host=host, numa=numa, slot=slot)
             self._gpu(element, gpus[0] if gpus else None, bare)
         elif nics:
-            self._once(element, "busid", host, f"{bus_id} of a NIC")
+            self._once(element, "busid", host, bus_id, "NIC")
             for child in nics:
                 self._nics(child, slot, place)
         elif kind.startswith("0x02"):
-            self._once(element, "busid", host, f"{bus_id} of a NIC")
-            self.bare_nics.append(Nic(name=self._nic_name(bus_id, host), numa=numa, slot=slot))
+            self._once(element, "busid", host, bus_id, "NIC")
+            self.bare_nics.append(Nic(name=self._nic_name(element, bus_id, host), numa=numa, slot=slot))
         else:
             own = self._switch_generation(element, 1)
             if fusing and own == fusing:
@@ -272,6 +282,8 @@ class _Reader:
         return pcie_bandwidth(speed, lanes or DEFAULT_LANES, self.speeds)
 
     def _gpu(self, device: etree._Element, element: etree._Element | None, gpu: Gpu) -> None:
+        if len(self.gpus) + len(self.by_class) == MAX_DEVICES:
+            raise self.read.error(device, f"is one of more than {MAX_DEVICES} GPUs, the most that are read")
         model = self.typed or model_of_device(self._hex(device, "vendor"), self._hex(device, "device"))
         if element is None:
             self.by_class.append(_FoundGpu(replace(gpu, model=model), gpu.host))
@@ -287,16 +299,21 @@ class _Reader:
         gpu = replace(gpu, model=model, generation=generation)
         check_model(self.source, gpu, sm, gcn)
         found = _FoundGpu(gpu, gpu.host)
+        targets: set[str] = set()
         for link in self._children(element):
             if link.tag in ("nvlink", "xgmi"):
                 count = self.read.number(link, "count", 1, MAX_LINKS)
                 target = self.read.word(link, "target").casefold()
-                if any(target == known for known, *_ in found.links):
-                    raise self.read.error(link, f'target="{target[:40]}" is there twice')
+                if target in targets or len(targets) == MAX_LINKS:
+                    raise self.read.error(link, f'target="{target[:40]}" is there twice, or one of too many')
+                targets.add(target)
                 found.links.append((target, link.get("tclass", "").casefold(), count, line_of(link)))
         self.gpus.append(found)
 
-    def _nic_name(self, name: str, host: int) -> str:
+    def _nic_name(self, element: etree._Element, name: str, host: int) -> str:
+        """A name that no other NIC has."""
+        if len(self.nics) + len(self.bare_nics) == MAX_DEVICES:
+            raise self.read.error(element, f"is one of more than {MAX_DEVICES} NICs, the most that are read")
         name = name if host == 0 else f"{name}@{host}"
         taken = {nic.name for nic in (*self.nics, *self.bare_nics)}
         while name in taken:
@@ -314,9 +331,9 @@ class _Reader:
         for net in nets:
             number = self.read.number(net, "dev", 0, 4095)
             name = net.get("name", "").strip() or f"net{number}"
-            self._once(net, "dev", host, f"{number} of {name}")
+            self._once(net, "dev", host, str(number), name)
             speed = self.read.number(net, "speed", -(2**31), 10**9, 0)
-            name = self._nic_name(name, host)
+            name = self._nic_name(net, name, host)
             bandwidth = speed * _MBIT_PER_S if speed > 0 else None
             if bandwidth is None and self.speeds is LinkSpeeds.LIBRARY:
                 bandwidth = _LIBRARY_NET

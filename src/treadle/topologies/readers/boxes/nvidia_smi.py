@@ -18,8 +18,8 @@ from treadle.topologies.readers.boxes.networks import fabric_of
 from treadle.topologies.readers.boxes.wiring import asks_model, typed_model, wire
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceText
 
-MAX_DEVICES = 1024
-"""Most columns of a matrix."""
+MAX_COLUMNS = 256
+"""Most GPUs and NICs of a matrix."""
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _GPU = re.compile(r"GPU[0-9]{1,4}")
 _CELL = re.compile(r"X|NV([0-9]{1,4})|PIX|PXB|PHB|NODE|SYS|SOC")
@@ -102,8 +102,8 @@ def _matrix(source: SourceText) -> _Matrix:
     n = len(gpus)
     if gpus != columns[:n] or gpus != [f"GPU{number}" for number in range(n)]:
         raise source.error("expected GPU0, GPU1, ... and then NICs as columns", line=top + 1)
-    if len(columns) > MAX_DEVICES or len(set(columns)) < len(columns):
-        raise source.error(f"expected at most {MAX_DEVICES} different columns", line=top + 1)
+    if len(columns) > MAX_COLUMNS or len(set(columns)) < len(columns):
+        raise source.error(f"expected at most {MAX_COLUMNS} different columns", line=top + 1)
     rows: dict[str, tuple[int, tuple[str, ...]]] = {}
     for place, words in enumerate(lines[top + 1 :], start=top + 2):
         if not words or words[0] == "Legend:":

@@ -13,6 +13,7 @@ MAX_DEPTH = 64
 """Deepest nesting of elements."""
 MAX_TAGS = 200_000
 """Most tags, opening and closing together: the parsed tree takes some 100 MB at most."""
+_DECLARATION = re.compile(r"\A\s*<\?xml\s[^>]*\?>")
 _LITERAL = r"(?:\"[^\"]*\"|'[^']*')"
 _DOCTYPE = re.compile(
     rf"<!DOCTYPE\s+[\w.:-]+\s*(?:SYSTEM\s+{_LITERAL}|PUBLIC\s+{_LITERAL}\s*{_LITERAL}?)?\s*>"
@@ -28,7 +29,8 @@ def parse_xml(source: SourceText) -> etree._Element:
         If the text is not well-formed, nested too deeply or too long, or brings declarations of its own. The
         external identifier of a DOCTYPE is accepted and left alone.
     """
-    text = source.text
+    # the declaration says nothing that is not known; blanks before it, as of a pasted text, are no harm
+    text = _DECLARATION.sub(lambda match: "\n" * match[0].count("\n"), source.text, count=1)
     for match in re.finditer(r"<!(?:DOCTYPE|ENTITY|ELEMENT|ATTLIST)", text):
         if not _DOCTYPE.match(text, match.start()):
             line = text.count("\n", 0, match.start()) + 1

@@ -1,0 +1,144 @@
+"""Files about boxes that were changed at random: the same fabric where nothing was said, else a refusal."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from samples.box_files import amd_smi_tables, hwloc_xml, nccl_xml, nvidia_smi_matrix, rocm_smi_tables
+from treadle import planning
+from treadle.errors import FormatError
+
+MUTANTS = 200
+EVEN = [[0 if i == j else 18 for j in range(8)] for i in range(8)]
+XGMI = [[0 if i == j else 15 for j in range(8)] for i in range(8)]
+TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "nccl-xml": (nccl_xml(), {}),
+    "nvidia-smi": (nvidia_smi_matrix(EVEN, [[i] for i in range(8)]), {"gpu": "h100"}),
+    "rocm-smi": (rocm_smi_tables(XGMI), {"gpu": "mi300x"}),
+    "amd-smi": (amd_smi_tables(XGMI), {"gpu": "mi300x"}),
+    "hwloc-xml": (hwloc_xml(), {}),
+}
+Change = Callable[[str, random.Random], str]
+
+
+def spaced(text: str, chance: random.Random) -> str:
+    """Another number of blanks where there are some between words."""
+    return re.sub(r"(?<=\S)[ \t]{2,}(?=\S)", lambda _: " " * chance.randint(1, 9), text)
+
+
+def indented(text: str, chance: random.Random) -> str:
+    return "\n".join(" " * chance.randint(0, 3) + line if line.strip() else line for line in text.split("\n"))
+
+
+def windows(text: str, chance: random.Random) -> str:
+    del chance
+    return text.replace("\n", "\r\n")
+
+
+def with_attributes_turned(text: str, chance: random.Random) -> str:
+    def turned(match: re.Match[str]) -> str:
+        attributes = re.findall(r'\s+[\w]+="[^"]*"', match[2])
+        chance.shuffle(attributes)
+        return f"<{match[1]}{''.join(attributes)}{match[3]}"
+
+    return re.sub(r"<(\w+)((?:\s+[\w]+=\"[^\"]*\")+)(\s*/?>)", turned, text)
+
+
+def with_comments(text: str, chance: random.Random) -> str:
+    return re.sub(r">\n", lambda _: chance.choice([">\n", "><!-- said by nobody -->\n"]), text)
+
+
+HARMLESS: dict[str, tuple[Change, ...]] = {
+    "nccl-xml": (indented, windows, with_attributes_turned, with_comments),
+    "hwloc-xml": (indented, windows, with_attributes_turned, with_comments),
+    "nvidia-smi": (spaced, indented, windows),
+    "rocm-smi": (spaced, windows),
+    "amd-smi": (spaced, windows),
+}
+
+
+def cut(text: str, chance: random.Random) -> str:
+    return text[: chance.randrange(len(text))]
+
+
+def flipped(text: str, chance: random.Random) -> str:
+    letters = list(text)
+    for _ in range(chance.randint(1, 4)):
+        letters[chance.randrange(len(letters))] = chr(
+            chance.choice([0, 9, 32, 34, 48, 57, 60, 62, 127, 0xE9, 0x2028])
+        )
+    return "".join(letters)
+
+
+def with_lines_moved(text: str, chance: random.Random) -> str:
+    lines = text.split("\n")
+    what, where = chance.randrange(len(lines)), chance.randrange(len(lines))
+    kind = chance.randrange(3)
+    if kind == 0:
+        del lines[what]
+    elif kind == 1:
+        lines.insert(where, lines[what])
+    else:
+        lines[what], lines[where] = lines[where], lines[what]
+    return "\n".join(lines)
+
+
+def with_a_number_changed(text: str, chance: random.Random) -> str:
+    numbers = list(re.finditer(r"[0-9]+", text))
+    match = chance.choice(numbers)
+    wild = chance.choice(["0", "-1", "65", "1e9", "nan", "99999999999999999999", "0" * 400, ""])
+    return text[: match.start()] + wild + text[match.end() :]
+
+
+HARMFUL: tuple[Change, ...] = (cut, flipped, with_lines_moved, with_a_number_changed)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_says_the_same_is_read_the_same(tmp_path: Path, name: str) -> None:
+    text, options = TEXTS[name]
+    chance, path = random.Random(name), tmp_path / "box"
+    path.write_text(text)
+    original = planning.import_topology(path, **options)
+    for number in range(MUTANTS // 4):
+        change = HARMLESS[name][number % len(HARMLESS[name])]
+        path.write_bytes(change(text, chance).encode())
+        found = planning.import_topology(path, **options)
+        assert (found.topology, found.format) == (original.topology, name), change.__name__
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_damage_is_refused_in_one_line_or_read_as_it_stands(tmp_path: Path, name: str) -> None:
+    """Never another error; and of the refused ones there are many, so the damage is real."""
+    text, options = TEXTS[name]
+    chance, path, refused = random.Random(name), tmp_path / "box", 0
+    for number in range(MUTANTS):
+        path.write_bytes(HARMFUL[number % len(HARMFUL)](text, chance).encode("utf-8", "surrogatepass"))
+        message = refusal(path, name, options)
+        assert message.count(str(path)) == bool(message)
+        assert len(message.splitlines()) == bool(message)
+        refused += bool(message)
+    assert refused > MUTANTS // 3
+
+
+def refusal(path: Path, name: str, options: dict[str, Any]) -> str:
+    """What is wrong with a file; "" if it can be read."""
+    try:
+        planning.import_topology(path, format=name, **options)
+    except FormatError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("what", ["", "\n" * 100_000, "\x00", "<", "GPU0\n", "a" * 100_000])
+def test_texts_of_nothing_are_refused(tmp_path: Path, name: str, what: str) -> None:
+    path = tmp_path / "box"
+    path.write_text(what)
+    with pytest.raises(FormatError):
+        planning.import_topology(path, format=name)
