@@ -1,0 +1,222 @@
+"""Every block of the README and the documentation runs, here or in a test of its page, or says why not."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from engines import missing_engines
+from places import ROOT
+from treadle import parse
+from treadle.cli.main import main
+
+ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
+    ("README.md", ""): ("tests/docs/test_readme.py", 2),
+    ("README.md", "python"): ("tests/docs/test_readme.py", 1),
+    ("docs/guide.md", ""): ("tests/docs/test_guide.py", None),
+    ("docs/guide.md", "python"): ("tests/docs/test_guide.py", 1),
+    ("docs/formats.md", ""): ("tests/docs/test_formats_page.py", 1),
+    ("docs/compare.md", ""): ("tests/docs/test_compare_page.py", 1),
+    ("docs/diagnose.md", ""): ("tests/docs/test_diagnose_page.py", 1),
+    ("docs/diagnose.md", "text"): ("tests/docs/test_diagnose_page.py", 2),
+    ("docs/plug-ins.md", ""): ("tests/docs/test_plug_ins_page.py", 1),
+    ("docs/plug-ins.md", "python"): ("tests/docs/test_plug_ins_page.py", 2),
+    ("docs/plug-ins.md", "toml"): ("tests/docs/test_plug_ins_page.py", 1),
+    ("docs/contributing.md", "python"): ("tests/docs/test_contributing_page.py", 3),
+    ("docs/contributing.md", "toml"): ("tests/docs/test_contributing_page.py", 2),
+}
+"""Page and language of blocks that a test of that page runs, and how many it does; None: all."""
+
+NOT_RUN: dict[tuple[str, str], str] = {
+    ("ARCHITECTURE.md", "        readers, catalogue"): "a drawing",
+    ("docs/algorithms/decomposition.md", "outer forest"): "a drawing",
+    (
+        "docs/beyond-the-paper.md",
+        "python -m tools.finder",
+    ): "hours of search; tests/tools run the same on small sizes",
+    ("docs/calibration.md", "all_reduce_perf"): "nccl-tests, which need GPUs",
+    ("docs/calibration.md", "treadle testbed"): "as on the page of the testbed",
+    ("docs/cluster.md", "from joblib"): "tests/planning/test_workers.py: processes of joblib's",
+    (
+        "docs/cluster.md",
+        "from treadle.planning.workers",
+    ): "tests/planning/test_workers.py: a cluster of dask's",
+    ("docs/cluster.md", "dask "): "tests/planning/test_workers.py: a cluster of dask's",
+    ("docs/cluster.md", "treadle compare generalized_kautz:4,27 alltoall --cluster"): "as above",
+    ("docs/contributing.md", "make "): "minutes; tests/tools run what they call, on little",
+    (
+        "docs/runtimes.md",
+        "treadle run ring.plan --runtime mpi-c",
+    ): "64 MB over eight processes; the guide's runs",
+    ("docs/simulated-curves.md", "python benchmarks"): "minutes; tests run the same on one size",
+    ("docs/simulation.md", "fifo "): "measured, with the seconds of one machine",
+    ("docs/testbed.md", "treadle testbed 'hypercube(3)'"): "a minute; the guide's testbed runs",
+    ("docs/testbed.md", "treadle testbed 'circulant"): "minutes; the guide's testbed runs",
+    ("docs/testbed.md", "treadle testbed --plan my.plan"): "a plan of the reader's",
+    ("docs/testbed.md", "treadle calibrate sweep.json"): "of a sweep that is not made here",
+    ("docs/torch.md", "import torch.distributed"): "in each of several processes: the guide's program runs",
+    ("docs/torch.md", "import logging"): "sets up logging of the whole process",
+    ("docs/torch.md", "INFO:treadle.torch"): "what a program like the guide's logs",
+}
+"""Page and beginning of a block, or of a line of it, that cannot run here; and why."""
+
+QUOTED: dict[tuple[str, str], tuple[str, ...]] = {
+    ("docs/guide.md", "before      optimum"): (
+        "treadle solve dgx_a100_flat:2 allgather -o flat.plan",
+        "treadle repair flat.plan --link box0.gpu0--ib0",
+    ),
+    ("docs/simulation.md", " size  slices"): (
+        "treadle solve dgx_a100:2 allgather -o two.plan",
+        "treadle simulate two.plan --size 1M..1G --trace two.json",
+    ),
+}
+"""Blocks that are output: the commands that print all of their lines."""
+
+BEFORE = {"docs/calibration.md": ("treadle solve 'ring(8)' allreduce -o ring.plan",)}
+"""What a page takes for granted."""
+FILES = {("docs/design.md", "toml"): "job.toml", ("docs/command-line.md", "toml"): "treadle.toml"}
+"""Names under which blocks are files for the commands of their page."""
+ENGINES = {"mpi-c": "MPI", "pareto": "CP-SAT"}
+"""Words of commands that need an engine."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block between fences: its page, what stands behind the fence, and its lines."""
+
+    page: str
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.text[:40]!r}"
+
+
+def pages() -> list[str]:
+    """The repository's own pages of text."""
+    found = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md")]
+    found += sorted((ROOT / "docs").rglob("*.md"))
+    return [path.relative_to(ROOT).as_posix() for path in found]
+
+
+def blocks(page: str) -> Iterator[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert text.count("\n```") % 2 == 0, page
+    for language, body in re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+        yield Block(page, language, body)
+
+
+def reason(page: str, text: str) -> str:
+    """Why a block or a line of a page does not run; "" if it does."""
+    return next(
+        (why for (where, start), why in NOT_RUN.items() if where == page and text.startswith(start)), ""
+    )
+
+
+def is_quoted(block: Block) -> bool:
+    return any(block.page == page and block.text.startswith(start) for page, start in QUOTED)
+
+
+def run_here(page: str) -> list[Block]:
+    return [
+        block
+        for block in blocks(page)
+        if (page, block.language) not in ELSEWHERE
+        and not is_quoted(block)
+        and not (reason(page, block.text) and not _commands(block))
+    ]
+
+
+def _commands(block: Block) -> list[str]:
+    """Its lines that run treadle; a block with a reason not to run may have some that do."""
+    return [line for line in block.text.splitlines() if line.startswith("treadle ")]
+
+
+def run_line(line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command prints; into the file behind ``>`` where there is one."""
+    command, _, target = line.partition(" > ")
+    words = shlex.split(command, comments=True)
+    assert main(words[1:]) == 0, line
+    out = capsys.readouterr().out
+    if target:
+        Path(target.split()[0]).write_text(out, encoding="utf-8")
+    return out
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if run_here(page)])
+def test_blocks_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found, names, missing = run_here(page), dict[str, object](), missing_engines()
+    for line in BEFORE.get(page, ()):
+        run_line(line, capsys)
+    for block in found:
+        if block.language == "toml":
+            tomllib.loads(block.text)
+            Path(FILES[page, "toml"]).write_text(block.text, encoding="utf-8")
+    for block in found:
+        if block.language == "json":
+            json.loads(block.text)
+            (tmp_path / "block.json").write_text(block.text, encoding="utf-8")
+            parse("./block.json")
+        elif block.language == "python":
+            exec(compile(block.text, page, "exec"), names)
+        elif block.language in ("", "sh"):
+            for line in block.text.splitlines():
+                engine = next((name for word, name in ENGINES.items() if word in line.split()), "")
+                if line.strip() and not reason(page, line) and engine not in missing:
+                    assert line.startswith("treadle "), f"{page}: {line}: neither run nor accounted for"
+                    run_line(line, capsys)
+        else:
+            assert block.language == "toml", f"{block}: nothing runs blocks of {block.language!r}"
+
+
+@pytest.mark.parametrize("page_and_start", QUOTED, ids=lambda found: found[0])
+def test_quoted_output_is_printed(
+    page_and_start: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page, start = page_and_start
+    (block,) = [one for one in blocks(page) if one.text.startswith(start)]
+    printed = {
+        " ".join(line.split())
+        for command in QUOTED[page_and_start]
+        for line in run_line(command, capsys).splitlines()
+    }
+    quoted = [" ".join(line.split()) for line in block.text.splitlines() if line.strip()]
+    assert not [line for line in quoted if line not in printed]
+
+
+def test_what_does_not_run_is_there() -> None:
+    """No account of blocks, lines and tests that are gone."""
+    for page, start in NOT_RUN:
+        lines = [text for block in blocks(page) for text in (block.text, *block.text.splitlines())]
+        assert any(line.startswith(start) for line in lines), (page, start)
+    for (page, language), (test, count) in ELSEWHERE.items():
+        several = [block for block in blocks(page) if block.language == language]
+        assert len(several) == count or (several and count is None), f"{page}: {test} runs {count} {language}"
+        assert Path(page).name in (ROOT / test).read_text(encoding="utf-8"), test
+
+
+def test_examples_that_the_guide_names_are_tested() -> None:
+    """Lines of the guide that start programs other than treadle."""
+    allowed = {"treadle": "", "mpirun": "test_guide", "torchrun": "test_guide", "python": "test_examples"}
+    for block in blocks("docs/guide.md"):
+        if not block.language:
+            for line in block.text.splitlines():
+                assert line.split()[0] in allowed, line
+                if line.startswith("python "):
+                    name = Path(line.split()[1]).stem
+                    tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests/docs").glob("*.py")]
+                    assert any(f"{name}.py" in text for text in tests), name
