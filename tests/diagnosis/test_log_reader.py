@@ -232,3 +232,42 @@ def test_excerpts_of_public_threads(number: int) -> None:
     else:
         assert log.tables[0].peak.busbw == 29.5
         assert log.tables[0].rows[-1].busbw == 5.33
+
+
+def test_logs_pasted_without_their_number_signs(tmp_path: Path) -> None:
+    lines = [line.replace("#", " ", 1) if line.startswith("#") else line for line in whole()]
+    plain = told(read(tmp_path, whole()))
+    pasted = told(read(tmp_path, [*lines[:5], "all_reduce_perf", *lines[5:]]))
+    for key in ("rows", "ranks", "ways"):
+        assert pasted[key] == plain[key]
+
+
+def test_hosts_of_a_communicator(tmp_path: Path) -> None:
+    """Init lines say who is where; of several communicators the largest counts."""
+    lines = [
+        info(
+            f"ncclCommInitRank comm 0x7f rank {rank} nranks 4 cudaDev 0 busId 1000 - Init COMPLETE",
+            host=rank // 2,
+        )
+        for rank in (3, 1, 0, 2)
+    ]
+    small = info("ncclCommInitRank comm 0x7e rank 0 nranks 2 cudaDev 0 busId 1000 - Init COMPLETE", host=1)
+    log = read(tmp_path, [small, *lines, small])
+    assert log.n_ranks == 4
+    assert log.rank_hosts == {0: "node0", 1: "node0", 2: "node1", 3: "node1"}
+
+
+def test_plug_ins_of_networks(tmp_path: Path) -> None:
+    lines = [
+        info("NET/OFI Selected Provider is efa (found 4 nics)"),
+        info("Channel 00/0 : 7[7] -> 8[0] [send] via NET/AWS Libfabric/0/GDRDMA"),
+        info("Channel 00/0 : 15[7] -> 0[0] [receive] via NET/IBext_v8/0"),
+    ]
+    log = read(tmp_path, lines)
+    assert (log.networks[0].kind, len(log.networks[0].devices)) == ("OFI", 4)
+    assert [(one.kind, one.is_direct) for one in log.transports] == [
+        ("NET/AWS Libfabric", True),
+        ("NET/IBext_v8", False),
+    ]
+    assert log.rdma(direct=False) is log.transports[1]
+    assert [hop.nic for hop in log.hops] == [0, 0]

@@ -25,16 +25,18 @@ _MOST = 256
 """Of the facts of a kind."""
 _MOST_HOPS = 8192
 _MOST_HOSTS = 8192
+_MOST_RANKS = 2**17
 _MOST_TREES = 64
 _MOST_TREE_LINES = 4096
 _MOST_WARNINGS = 20
 
 _USING = re.compile(r"NET/(\w{1,40}) ?: Using(.*)")
 _DEVICE = re.compile(r"\[(\d{1,4})\]=?(\{[^}]{1,200}\}|[^\s;\[]{1,100})")
+_OFI = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;-]{1,40}).{0,80}\(found (\d{1,4}) nics\)")
 _NETWORK = re.compile(r"Using network (\S.{0,60})")
 _VIA = re.compile(
     r"(?:Channel|Ring|CollNet) (\d{1,4})(?:/\d{1,4})? : (\d{1,7})(?:\[\w{1,12}\])?"
-    r"(?: -> (\d{1,7})(?:\[\w{1,12}\])?)?(?: \[(send|receive)\])? via (\S{1,60})"
+    r"(?: -> (\d{1,7})(?:\[\w{1,12}\])?)?(?: \[(send|receive)\])? via (\S.{0,80})"
 )
 _VIA_NET = re.compile(r"((?:NET|COLLNET)/[^/]{1,40})/(\d{1,4})(?:\(\d{1,7}\))?((?:/\w{1,20})*)")
 _PATTERN = re.compile(
@@ -47,6 +49,7 @@ _CHANNELS = re.compile(
 _SET = re.compile(r"(NCCL_[A-Z0-9_]{1,60}) set (?:by environment )?to (.{0,300})")
 _GIVEN = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60})=(\"[^\"]{0,300}\"|'[^']{0,300}'|[^\s\"']{0,300})")
 _VERSION = re.compile(r"NCCL version (\d{1,3}(?:\.\d{1,3}){1,3}\S{0,30})")
+_MEMBER = re.compile(r"\brank (\d{1,7}) n[rR]anks (\d{1,7})\b")
 _N_RANKS = re.compile(r"\bn[rR]anks (\d{1,7})\b")
 _N_NODES = re.compile(r"\bnNodes (\d{1,6})\b")
 
@@ -63,7 +66,6 @@ _REMARKS: Mapping[str, re.Pattern[str]] = {
     "plugin-failed": re.compile(r"NET/OFI Only EFA provider is supported|NET/OFI .*failed"),
 }
 """Messages that say something by themselves."""
-_ACS = re.compile(r"ACSCtl:.*SrcValid\+")
 
 _Fact = TypeVar("_Fact")
 
@@ -81,6 +83,7 @@ class FactReader:
         self.n_ranks: int | None = None
         self.n_nodes: int | None = None
         self.hosts: dict[str, None] = {}
+        self.rank_hosts: dict[int, str] = {}
         self.networks: list[FoundNetwork] = []
         self.hops: list[NetworkHop] = []
         self.patterns: list[FoundPattern] = []
@@ -97,6 +100,7 @@ class FactReader:
         self._readers: tuple[tuple[str, Callable[[LogMessage, str], None]], ...] = (
             (" via ", self._via),
             ("Using", self._using),
+            ("NET/OFI Selected", self._ofi),
             ("Pattern ", self._pattern),
             ("coll channels", self._channels),
             ("NCCL_", self._setting),
@@ -151,7 +155,7 @@ class FactReader:
             elif "NCCL_" in text:
                 for match in _GIVEN.finditer(text):
                     self._set(message, match[1], match[2])
-        elif "ACSCtl" in text and "acs" not in self.remarks and _ACS.search(text) is not None:
+        elif "ACSCtl" in text and "SrcValid+" in text and "acs" not in self.remarks:
             self.remarks["acs"] = message.line
 
     def _tree(self, message: LogMessage) -> bool:
@@ -212,6 +216,12 @@ class FactReader:
             if match[1].strip() == "Socket":
                 self.remarks["network-socket"] = message.line
 
+    def _ofi(self, message: LogMessage, text: str) -> None:
+        match = _OFI.search(text)
+        if match is not None and not any(one.host == message.host for one in self.networks):
+            devices = tuple(f"{match[1]} {number}" for number in range(int(match[2])))
+            _keep(self.networks, FoundNetwork(message.line, message.host, "OFI", devices))
+
     def _pattern(self, message: LogMessage, text: str) -> None:
         match = _PATTERN.search(text)
         if match is not None:
@@ -238,10 +248,14 @@ class FactReader:
         if len(self.settings) < _MOST:
             self.settings.setdefault((name, value), SetVariable(message.line, name, value))
 
-    def _size(self, _: LogMessage, text: str) -> None:
+    def _size(self, message: LogMessage, text: str) -> None:
         match = _N_RANKS.search(text)
         if match is not None and int(match[1]) > (self.n_ranks or 0):
             self.n_ranks = int(match[1])
+            self.rank_hosts = {}
+        match = _MEMBER.search(text)
+        if match is not None and int(match[2]) == self.n_ranks and len(self.rank_hosts) < _MOST_RANKS:
+            self.rank_hosts.setdefault(int(match[1]), message.host)
         match = _N_NODES.search(text)
         if match is not None and int(match[1]) > (self.n_nodes or 0):
             self.n_nodes = int(match[1])

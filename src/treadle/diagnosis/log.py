@@ -172,6 +172,10 @@ class Log:
         As NCCL says them.
     hosts : tuple of str
         That wrote lines, in order.
+    ranks : mapping of rank to ListedRank
+        As nccl-tests listed them last.
+    rank_hosts : mapping of rank to str
+        Hosts of the members of the largest communicator, as NCCL says them.
     remarks : mapping of name to LogLine
         Single lines that say something by themselves, such as ``nvls``, ``gdr-disabled`` or ``acs``.
     warnings : tuple of LogLine
@@ -187,6 +191,7 @@ class Log:
     n_nodes: int | None = None
     hosts: tuple[str, ...] = ()
     ranks: Mapping[int, ListedRank] = field(default_factory=dict)
+    rank_hosts: Mapping[int, str] = field(default_factory=dict)
     networks: tuple[FoundNetwork, ...] = ()
     transports: tuple[UsedTransport, ...] = ()
     hops: tuple[NetworkHop, ...] = ()
@@ -202,16 +207,14 @@ class Log:
         """The first of these variables that is set."""
         return next((one for name in names for one in self.settings if one.name == name), None)
 
-    def transport(self, kind: str, *, direct: bool | None = None) -> UsedTransport | None:
-        """Connections of a kind, such as ``NET/IB``; the first that is direct or not, if that is asked."""
-        return next(
-            (
-                one
-                for one in self.transports
-                if one.kind.startswith(kind) and (direct is None or one.is_direct is direct)
-            ),
-            None,
-        )
+    def transport(self, kind: str) -> UsedTransport | None:
+        """The first connections whose kind begins so, such as ``NET/Socket`` or ``SHM``."""
+        return next((one for one in self.transports if one.kind.startswith(kind)), None)
+
+    def rdma(self, *, direct: bool) -> UsedTransport | None:
+        """Connections over the network but by TCP: with GPUDirect RDMA, or without."""
+        found = (one for one in self.transports if one.kind.startswith("NET/") and one.kind != "NET/Socket")
+        return next((one for one in found if one.is_direct is direct), None)
 
 
 TESTS = {

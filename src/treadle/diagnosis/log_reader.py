@@ -48,6 +48,7 @@ def read_log(path: Path | str) -> Log:
         n_nodes=facts.n_nodes,
         hosts=tuple(facts.hosts),
         ranks=dict(tables.ranks),
+        rank_hosts=dict(facts.rank_hosts),
         networks=tuple(facts.networks),
         transports=facts.transports,
         hops=tuple(facts.hops),

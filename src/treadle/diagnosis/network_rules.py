@@ -62,7 +62,7 @@ def tcp(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
 def no_gdr(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     """Data between GPU and network card passes through the CPU's memory."""
     log = case.log
-    staged, direct = log.transport("NET/IB", direct=False), log.transport("NET/IB", direct=True)
+    staged, direct = log.rdma(direct=False), log.rdma(direct=True)
     remedy = (
         "load nvidia-peermem (or use DMA-BUF), use a NIC below the GPU's own PCIe switch, and do not lower "
         "NCCL_NET_GDR_LEVEL"
@@ -143,7 +143,7 @@ def acs(case: Case, found: tuple[Suspect, ...]) -> list[Suspect]:
     if "acs" in log.remarks:
         text = "ACS is on: what GPU and NIC exchange goes up to the CPU instead of across the PCIe switch"
         return [Suspect("acs", text, (log.remarks["acs"],), remedy)]
-    direct = log.transport("NET/IB", direct=True)
+    direct = log.rdma(direct=True)
     others = [one for one in found if one.name != "idle-nics"]
     if direct is None or others or case.share is None or not 0.2 <= case.share <= 0.6 or not case.spans_hosts:
         return []

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from treadle.diagnosis.log import OTHER_TESTS, TESTS, ListedRank, ResultTable, TableRow
 from treadle.diagnosis.log_lines import LogLine, LogMessage
 
-MAX_ROWS = 100_000
+MAX_ROWS = 200_000
+"""Of all tables together."""
 MAX_TABLES = 1000
 MAX_RANKS = 2**17
 _MAX_SIZE = 2**60
@@ -25,7 +26,7 @@ _ROW = re.compile(
 )
 _LABELS = re.compile(r"\[\d+(?:,\d+)?\](?:<std(?:out|err)>:?)?")
 _RANK = re.compile(
-    r"#\s+Rank\s+(\d{1,7})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S{1,255})\s+device\s+(\d{1,4})"
+    r"(?:#|^)\s*Rank\s+(\d{1,7})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S{1,255})\s+device\s+(\d{1,4})"
     r"\s+\[[^\]]{0,40}\]\s*(.{0,100})"
 )
 _PROGRAM = re.compile(r"(?<![A-Za-z0-9])([a-z]+(?:_[a-z]+)?)_perf(?:_mpi)?\b")
@@ -41,6 +42,7 @@ class TableReader:
     def __init__(self) -> None:
         self._tables: list[ResultTable] = []
         self._rows: list[TableRow] = []
+        self._n_rows = 0
         self._heading: list[str] = []
         self._test = self._next_test = ""
         self._reduces: bool | None = None
@@ -63,7 +65,7 @@ class TableReader:
         text = message.text
         if "_perf" in text:
             self._name(text)
-        elif "#" in text:
+        elif "#" in text or " Pid " in text or "algbw" in text:  # some paste logs without the #
             self._comment(message, text)
         elif len(text) <= _LONGEST_ROW:
             self._row(message)
@@ -86,7 +88,8 @@ class TableReader:
                 self._ranks[int(match[1])] = rank
         elif "algbw" in text and "busbw" in text:
             self._close()
-            self._heading = text[text.index("#") + 1 :].split()
+            words = text.replace("#", " ", 1 if text.lstrip().startswith("#") else 0).split()
+            self._heading = words[words.index("size") if "size" in words else 0 :]
             self._test, self._next_test = self._next_test, ""
         elif "# nThread" in text or "# Using devices" in text:
             if self._rows or "# nThread" in text:
@@ -110,7 +113,7 @@ class TableReader:
             self._test = ""
 
     def _row(self, message: LogMessage) -> None:
-        if len(self._rows) >= MAX_ROWS:
+        if self._n_rows >= MAX_ROWS:
             return
         text = _LABELS.sub(" ", message.text)
         match = _ROW.search(text)
@@ -127,6 +130,7 @@ class TableReader:
         time_us, algbw, busbw, _ = max(sides, key=lambda side: side[2])
         counts_wrong = not self._heading or any("wrong" in word for word in self._heading)
         wrong = sum(side[3] for side in sides) if counts_wrong else 0
+        self._n_rows += 1
         self._rows.append(TableRow(message.line, size, algbw, busbw, time_us, wrong))
         if operation is not None:
             self._reduces = operation != "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -215,6 +215,7 @@ class _Examination:
         self._topology = None if isinstance(fabric, Refusal) else fabric.topology
         self._fabric_nics = self._used_nics = 0
         self._cases: list[Case] = []
+        self._limits: dict[tuple[object, ...], Limit] = {}
 
     def diagnosis(self) -> Diagnosis:
         """All of it."""
@@ -247,8 +248,9 @@ class _Examination:
     def _hosts(self, table: ResultTable | None) -> list[str]:
         """Host of each rank; empty if the log does not list all of them."""
         ranks = self._log.ranks if table is None else table.ranks
-        whole = sorted(ranks) == list(range(len(ranks)))
-        return [ranks[rank].host for rank in range(len(ranks))] if whole else []
+        hosts = {rank: one.host for rank, one in ranks.items()} or self._log.rank_hosts
+        whole = sorted(hosts) == list(range(len(hosts)))
+        return [hosts[rank] for rank in range(len(hosts))] if whole else []
 
     def _judged(self, table: ResultTable) -> JudgedTable | Refusal:
         kind = self._kind or kind_of(table)
@@ -319,19 +321,30 @@ class _Examination:
         root = max(table.root or 0, 0) if kind.is_rooted else None
         if root is not None and root >= len(topology.compute_nodes):
             root = 0
+        key = (tuple(of_rank), is_whole)
         found: list[tuple[str, Limit]] = []
         if kind is not CollectiveKind.ALLTOALL:
-            found.append((RING, ring_limit(plain, boxes, watch=self._watch)))
-        found.append((OPTIMUM, optimum(plain, kind, root=root, watch=self._watch)))
-        is_above = measured > found[-1][1].busbw
+            ring = self._known((RING, *key), lambda: ring_limit(plain, boxes, watch=self._watch))
+            found.append((RING, ring))
+        best = self._known(
+            (OPTIMUM, kind, root, *key), lambda: optimum(plain, kind, root=root, watch=self._watch)
+        )
+        found.append((OPTIMUM, best))
         if kind is CollectiveKind.ALLREDUCE:
-            capable = self._capable(topology, boxes, is_above=is_above)
+            capable = self._capable(topology, boxes, is_above=measured > best.busbw)
             if capable is not None:
-                found.append((IN_NETWORK, optimum(capable, kind, watch=self._watch)))
+                sums = self._known((IN_NETWORK, *key), lambda: optimum(capable, kind, watch=self._watch))
+                found.append((IN_NETWORK, sums))
         return tuple(
             Yardstick(name, limit, float(measured / limit.busbw), place_of(topology, boxes, limit), is_whole)
             for name, limit in found
         )
+
+    def _known(self, key: tuple[object, ...], find: Callable[[], Limit]) -> Limit:
+        """A limit that is found once for all tables."""
+        if key not in self._limits:
+            self._limits[key] = find()
+        return self._limits[key]
 
     def _capable(self, topology: Topology, boxes: Boxes, *, is_above: bool) -> Topology | None:
         """The fabric with switches that sum, if it or the log says so or nothing else explains a figure."""

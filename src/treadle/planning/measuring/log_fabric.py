@@ -82,8 +82,10 @@ def _refused(reason: str) -> Refusal:
 
 def _count(log: Log, gpus: int) -> int | Refusal:
     """How many boxes there are."""
-    hosts = len({rank.host for rank in log.ranks.values()})
     n_ranks = len(log.ranks) or log.n_ranks
+    hosts = len({rank.host for rank in log.ranks.values()})
+    if not hosts and len(log.rank_hosts) == n_ranks:
+        hosts = len(set(log.rank_hosts.values()))
     if n_ranks == gpus:
         return 1  # one box, or boxes that NVLink joins into one
     count = hosts or log.n_nodes or (n_ranks // gpus if n_ranks and n_ranks % gpus == 0 else 0)
