@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,14 +26,14 @@ from treadle.cli.fabric_arguments import (
     read_fabric,
     tell_warnings,
 )
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption
-from treadle.cli.quantities import counted, parse_seconds
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption
+from treadle.cli.quantities import Rates, counted, parse_seconds
 from treadle.cli.status import USAGE, fail
 from treadle.diagnosis.log_figures import nvls_line
 from treadle.planning.measuring.diagnose import RING, Diagnosis, JudgedTable, Yardstick, diagnose
 from treadle.planning.measuring.diagnosis_summary import diagnosis_summary
 from treadle.schedules.collective import CollectiveKind
-from treadle.units import format_bandwidth, format_size
+from treadle.units import format_size
 
 if TYPE_CHECKING:
     from treadle.diagnosis.suspect import Suspect
@@ -68,11 +69,12 @@ def command(
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="Give up bounds after this time, such as 30s.")
     ] = None,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Explain a measured busbw: % of rings, of the optimum, and what in the log makes it slow."""
-    output = Output(json, quiet)
+    output = Output(json, quiet, Rates(unit or ""))
     typed = {
         "boxes": boxes,
         "network": network,
@@ -110,7 +112,7 @@ class _Report:
     """A diagnosis in lines of at most 80 columns."""
 
     def __init__(self, output: Output) -> None:
-        self._output = output
+        self._output, self._rates = output, output.rates
 
     def _say(self, label: str, text: str, *, indent: int = _LABEL) -> None:
         lines = textwrap.wrap(
@@ -138,7 +140,8 @@ class _Report:
         for table, reason in found.unjudged:
             peak = table.peak
             self._say(
-                "measured", f"{_gb(peak.busbw)} busbw at {format_size(peak.size)} (line {peak.line.number})"
+                "measured",
+                f"{self._gb(peak.busbw)} busbw at {format_size(peak.size)} (line {peak.line.number})",
             )
             self._say("", f"not judged: {reason}")
         if not log.tables:
@@ -164,11 +167,9 @@ class _Report:
         peak = one.peak
         self._output.line()
         self._say("collective", f"{one.collective}, {one.n_ranks} ranks")
-        self._say(
-            "measured",
-            f"{_gb(peak.busbw)} busbw, {_gb(peak.algbw)} algbw at {format_size(peak.size)}, the peak (line "
-            f"{peak.line.number})",
-        )
+        figures = f"{self._gb(peak.busbw)} busbw, {self._gb(peak.algbw)} algbw"
+        place = f"{format_size(peak.size)}, the peak (line {peak.line.number})"
+        self._say("measured", f"{figures} at {place}")
         for yardstick in one.yardsticks:
             self._yardstick(one, yardstick)
         if one.above:
@@ -184,11 +185,13 @@ class _Report:
         told: set[str] = set()
         for yardstick in one.yardsticks:
             limit = yardstick.limit
-            cut = f"{yardstick.place}, {format_bandwidth(limit.capacity)}"
+            cut = f"{yardstick.place}, {self._rates(limit.capacity)}"
             if yardstick.is_whole or cut in told or not limit.links:
                 continue
             told.add(cut)
-            self._say(label, f"{yardstick.name}: {cut}: {describe_links(one.topology, limit.links)}")
+            self._say(
+                label, f"{yardstick.name}: {cut}: {describe_links(one.topology, limit.links, self._rates)}"
+            )
             label = ""
 
     def _yardstick(self, one: JudgedTable, yardstick: Yardstick) -> None:
@@ -199,7 +202,7 @@ class _Report:
             "optimum": "the optimum, exact",
             "in-network": "the optimum with sums in the switches",
         }[yardstick.name]
-        bandwidth = format_bandwidth(yardstick.limit.busbw)
+        bandwidth = self._rates(yardstick.limit.busbw)
         self._say(yardstick.name, f"{bandwidth:>12} {yardstick.share:>5.0%}  of {what}{scope}")
 
     def _suspects(self, found: Diagnosis) -> None:
@@ -221,6 +224,6 @@ class _Report:
             self._say("", f"line {line.number}: {line.text}")
         self._say("", f"remedy: {suspect.remedy}")
 
-
-def _gb(value: float) -> str:
-    return f"{value:.4g} GB/s"
+    def _gb(self, value: float) -> str:
+        """A figure of nccl-tests, in GB/s with two decimals."""
+        return self._rates(Fraction(round(value * 100)) * 10**7)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
-from samples.logs.nccl_logs import system_tree
+from samples.logs.nccl_logs import info, system_tree
 from treadle.errors import FormatError, TreadleError
+from treadle.planning import bound, import_topology
 from treadle.topologies.readers.boxes.box import Box, BridgeKind
 from treadle.topologies.readers.boxes.nccl_system import read_system
 from treadle.topologies.readers.imported import LinkSpeeds
@@ -145,3 +147,25 @@ def test_mutated_trees_are_read_or_refused() -> None:
             outcomes.add(-str(error).count("\n") - 1)
     assert {-1, 8} <= outcomes
     assert min(outcomes) == -1
+
+
+def test_a_log_is_a_fabric_wherever_one_is_meant(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.log"
+    both = [line for pair in zip(system_tree(), system_tree(host=1), strict=True) for line in pair]
+    path.write_text("\n".join(["# nThread 1", *both, "the end"]) + "\n")
+    found = import_topology(path, boxes=2, network="rail")
+    assert found.format == "nccl-log"
+    assert bound(found.topology, "allgather").algbw == 2 * 4 * 25 * GB
+    assert import_topology(path, boxes=2, network="rail", links="library").topology != found.topology
+    with pytest.raises(FormatError, match="--network"):
+        import_topology(path, boxes=2)
+
+
+@pytest.mark.parametrize(
+    ("lines", "word"), [(system_tree()[:12], "cut off"), ([info("hello")], "no system tree")]
+)
+def test_a_log_without_a_whole_tree_is_refused(tmp_path: Path, lines: list[str], word: str) -> None:
+    path = tmp_path / "nccl.log"
+    path.write_text("\n".join(lines))
+    with pytest.raises(FormatError, match=word):
+        import_topology(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from treadle.topologies.readers.boxes.heads import (
     begins_amd_smi,
     begins_hwloc_xml,
+    begins_nccl_log,
     begins_nccl_xml,
     begins_nvidia_smi,
     begins_rocm_smi,
@@ -26,6 +27,15 @@ FORMATS = (
         tells=begins_nccl_xml,
         says="PCIe tree, GPUs, NICs; a dump also NVLinks or xGMI, ranks and speeds of NICs",
         asks=f"GPUs without links: --gpu; NICs without speed: --nic-bandwidth; {_NETWORK}",
+    ),
+    TopologyFormat(
+        name="nccl-log",
+        title="the system tree in NCCL's log",
+        read=f"{_ROOM}.nccl_system:read",
+        options=BOX_OPTIONS - {"gpu"},
+        tells=begins_nccl_log,
+        says="GPUs and ranks, NVLinks, PCIe, NICs and their speeds, as NCCL uses them",
+        asks=f"{_NETWORK}",
     ),
     TopologyFormat(
         name="nvidia-smi",

@@ -41,6 +41,11 @@ def begins_nccl_xml(head: str) -> bool:
     return root_tag(head) == "system"
 
 
+def begins_nccl_log(head: str) -> bool:
+    """Whether a text has lines of NCCL's log."""
+    return " NCCL INFO " in head
+
+
 def begins_hwloc_xml(head: str) -> bool:
     """Whether a text is hwloc's."""
     return root_tag(head) == "topology" and "<object " in head

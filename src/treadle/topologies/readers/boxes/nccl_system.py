@@ -14,7 +14,8 @@ from fractions import Fraction
 
 from treadle.errors import FormatError, TopologyError
 from treadle.topologies.readers.boxes.box import Box, Bridge, BridgeKind, Gpu, GpuLink, HostLink, Nic, Slot
-from treadle.topologies.readers.imported import Finding, LinkSpeeds
+from treadle.topologies.readers.boxes.networks import fabric_of
+from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceText
 
 MAX_TREE_LINES = 4096
 GB_PER_S = 10**9
@@ -53,6 +54,39 @@ class _Node:
     speed: Fraction = Fraction(0)
     more: str = ""
     links: list[tuple[str, str, str, Fraction, int]] = field(default_factory=list)
+
+
+_MESSAGE = re.compile(r"([\w.\-]{1,255}:\d{1,10}(?::\d{1,10})?) \[-?\d{1,6}\] NCCL INFO ?(.*)")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def read(source: SourceText, options: ImportOptions) -> Imported:
+    """The fabric of boxes like that of the first whole system tree in a log.
+
+    Raises
+    ------
+    FormatError
+        If the log has no such tree, the tree is malformed, or the options do not say all.
+    """
+    trees: dict[str, list[tuple[int, str]]] = {}
+    for number, text in enumerate(source.text.split("\n"), start=1):
+        match = _MESSAGE.search(_COLOURS.sub("", text[:_LONGEST]).rstrip("\r"))
+        if match is None:
+            continue
+        process, message = match[1], match[2].rstrip()
+        if message.startswith("=== System"):
+            trees[process] = []
+        elif process in trees and message.startswith("======"):
+            box = read_system(trees[process], links=options.links or LinkSpeeds.NOMINAL, source=source.name)
+            return fabric_of(source, box, options, "nccl-log")
+        elif process in trees:
+            trees[process].append((number, message))
+    how = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH prints it"
+    raise source.error(f"its system tree is cut off; {how}" if trees else f"has no system tree; {how}")
+
+
+_LONGEST = 8192
+"""Characters of a line that are looked at."""
 
 
 def read_system(
