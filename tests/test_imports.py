@@ -23,6 +23,8 @@ from treadle.topologies.readers.reader import topology_formats
 
 BASE = {
     "treadle.errors",
+    "treadle.brief",
+    "treadle.checking",
     "treadle.arrays",
     "treadle.lazy",
     "treadle.refusal",

@@ -1,4 +1,36 @@
-"""Treadle: provably optimal, verified collective-communication schedules for any network fabric."""
+"""Treadle: provably optimal, verified collective-communication schedules for any network fabric.
+
+Fabrics
+    parse                a fabric from a catalogue expression such as "dgx_a100:2", or from a file
+    import_topology      a fabric from a file of others, and what was recognised in it
+    from_networkx        a fabric from a graph of networkx
+    Topology             the value: compute nodes, switches, links
+    TopologyBuilder      makes one, node by node and link by link
+    design               the best fabrics of a size and degree, and the best for a workload
+
+Plans
+    solve                a verified schedule for a collective on a fabric
+    bound                the exact optimum alone, with its witness
+    compare              schedulers, and schedules of others, side by side
+    repair               a new plan after links or nodes failed
+    harden               a plan for each single failure, beforehand
+    verify               every violation of a plan, or none
+    load_plan            a plan from its file
+    save_plan            writes a plan's file
+    Collective           the value: what is to be done, among which ranks
+    CollectiveKind       allgather, allreduce, alltoall and the others
+
+Numbers and files
+    simulate             predicted times of a plan on its fabric
+    run                  moves real data by a plan, checks and times it
+    diagnose             why a measured bandwidth is low
+    lower                a plan as text for a runtime
+
+Extending
+    scheduler            registers a scheduler
+    Format               the record of a format that plans are written as
+    register_format      registers one
+"""
 
 from __future__ import annotations
 
@@ -10,6 +42,7 @@ if TYPE_CHECKING:
     from treadle.planning import Format as Format
     from treadle.planning import bound as bound
     from treadle.planning import compare as compare
+    from treadle.planning import design as design
     from treadle.planning import diagnose as diagnose
     from treadle.planning import harden as harden
     from treadle.planning import import_topology as import_topology
@@ -18,6 +51,7 @@ if TYPE_CHECKING:
     from treadle.planning import repair as repair
     from treadle.planning import run as run
     from treadle.planning import scheduler as scheduler
+    from treadle.planning import simulate as simulate
     from treadle.planning import solve as solve
     from treadle.planning import verify as verify
     from treadle.schedules.collective import Collective as Collective
@@ -37,6 +71,7 @@ else:
                 "Format",
                 "bound",
                 "compare",
+                "design",
                 "diagnose",
                 "harden",
                 "import_topology",
@@ -45,6 +80,7 @@ else:
                 "repair",
                 "run",
                 "scheduler",
+                "simulate",
                 "solve",
                 "verify",
             ),

@@ -12,6 +12,8 @@ def load_lazily(
 ) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
     """``__all__``, ``__getattr__`` and ``__dir__`` (PEP 562) of a package whose names live in its modules.
 
+    ``dir`` tells these names and the subpackages that were imported, and nothing that a package needs itself.
+
     Reading a plan need not load the solvers, nor a command what other commands need. Type checkers read the
     same names from imports under ``TYPE_CHECKING``.
 
@@ -41,6 +43,8 @@ def load_lazily(
     def tell() -> list[str]:
         from sys import modules
 
-        return sorted({*home_of, *vars(modules[package])})
+        inside = {f"{package}.{name}" for name in vars(modules[package])} & modules.keys()
+        own = {name for name in vars(modules[package]) if name.startswith("__")}
+        return sorted({*home_of, *own, *(name.rpartition(".")[2] for name in inside)})
 
     return sorted(home_of), find, tell

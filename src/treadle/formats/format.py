@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import treadle.formats
+from treadle.checking import checked
 from treadle.errors import ScheduleError
 from treadle.formats.judgement import Check, Judgement, Terms
 from treadle.formats.text_options import TextOptions, given_options, spelt
@@ -163,6 +164,7 @@ def _function(given: Callable[..., Any] | str) -> Callable[..., Any]:
 _registered: dict[str, Format] = {}
 
 
+@checked()
 def register_format(record: Format) -> Format:
     """Add a format to the table for as long as the process runs.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Unpack
 
+from treadle.checking import checked
 from treadle.errors import FormatError
 from treadle.topologies.readers.imported import (
     Imported,
@@ -18,6 +19,7 @@ from treadle.topologies.readers.reader import read_topology
 from treadle.units import parse_bandwidth, parse_decimal_size
 
 
+@checked()
 def import_topology(
     path: str | Path, *, format: str | None = None, **keywords: Unpack[ImportKeywords]
 ) -> Imported:

@@ -13,6 +13,7 @@ from typing import TypedDict
 
 from treadle.errors import FormatError, ScheduleError, TopologyError
 from treadle.planning.demand_files import read_demands
+from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.spelling import spelt_alike, unknown
@@ -75,9 +76,10 @@ def busbw_values(key: str, algbw: Fraction, collective: Collective) -> dict[str,
     }
 
 
-def resolve_topology(topology: Topology | str, *, file_format: str | None = None) -> Topology:
-    """A fabric as it is, or that of a catalogue expression or file; FormatError, TopologyError otherwise."""
-    return topology if isinstance(topology, Topology) else parse(topology, format=file_format)
+def resolve_topology(topology: FabricLike, *, file_format: str | None = None) -> Topology:
+    """A fabric from whatever is taken as one (`as_fabric`); FormatError, TopologyError otherwise."""
+    found = as_fabric(topology)
+    return found if isinstance(found, Topology) else parse(found, format=file_format)
 
 
 def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
@@ -99,7 +101,7 @@ def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
 
 
 def pose(
-    topology: Topology | str,
+    topology: FabricLike,
     collective: Collective | CollectiveKind | str,
     *,
     ranks: Sequence[int] | str | None = None,
@@ -113,8 +115,8 @@ def pose(
 
     Parameters
     ----------
-    topology : Topology or str
-        A value, a catalogue expression (``dgx_a100:2``) or a path to a file.
+    topology : Topology, str, Path, networkx.Graph, plan or result
+        A value, a catalogue expression (``dgx_a100:2``), a file, a graph, or what has a fabric.
     collective : Collective, CollectiveKind or str
         A Collective is taken as it is, and all other parameters but `file_format` must then be left out.
     ranks : sequence of int, or str, optional

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from treadle.checking import checked
 from treadle.errors import FormatError
 from treadle.spelling import did_you_mean, spelt_alike
 from treadle.topologies.readers.imported import Imported, ImportOptions, spelt
@@ -37,6 +38,7 @@ _TYPE_WORDS: Mapping[type, str] = MappingProxyType(
 )
 
 
+@checked()
 def parse(text: str, *, format: str | None = None, options: ImportOptions | None = None) -> Topology:
     """The fabric that `text` names: a catalogue expression, or the path of a file.
 

@@ -9,7 +9,7 @@ import pytest
 
 from samples.table import table_restored
 from treadle import scheduler
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.planning import (
     AlltoallOptions,
     Form,
@@ -56,7 +56,7 @@ def test_options_of_another_form_are_refused() -> None:
 
 def test_keywords_and_names_that_there_are_not_are_refused() -> None:
     unknown: dict[str, Any] = {"max_tree": 3}
-    with pytest.raises(TypeError, match="unexpected keyword argument 'max_tree'"):
+    with pytest.raises(TreadleError, match="there is no option 'max_tree'; did you mean max_trees"):
         solve("ring:4", "allgather", **unknown)
     for option, said in ((TreeOptions(packer="gravity"), "packer"), (TreeOptions(form="round"), "form")):
         with pytest.raises(FormatError, match=f"unknown {said} "):

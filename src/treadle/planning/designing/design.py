@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from treadle._version import __version__
+from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.build import build
 from treadle.finder.evaluate import GroupFigures, call_seconds, cheapest_sequence, group_figures
@@ -141,6 +142,7 @@ class DesignResult:
         )
 
 
+@checked()
 def design(
     nodes: int,
     degree: int,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from treadle.checking import checked
 from treadle.errors import ScheduleError, TopologyError
+from treadle.planning.fabrics_and_plans import FabricLike, PlanLike, as_plan
 from treadle.planning.problem import resolve_topology
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
 from treadle.schedules.plan import Plan
@@ -72,13 +74,14 @@ class UnverifiedPlanError(ScheduleError):
         self.result = result
 
 
-def verify(plan: Plan, topology: Topology | str | None = None) -> VerifyResult:
+@checked()
+def verify(plan: PlanLike, topology: FabricLike | None = None) -> VerifyResult:
     """Check a plan's schedules and claims.
 
     Parameters
     ----------
-    plan : Plan
-    topology : Topology or str, optional
+    plan : Plan, str, Path or result with a plan
+    topology : Topology, str, Path, networkx.Graph, plan or result, optional
         The fabric to check against, matched by the names of nodes and the ends of links; default the one
         inside the plan. Compute nodes that the plan's fabric lacks are taken as absent, as `pose` does with
         those outside its ranks.
@@ -92,6 +95,7 @@ def verify(plan: Plan, topology: Topology | str | None = None) -> VerifyResult:
     FormatError, TopologyError
         If `topology` cannot be read. A fabric that does not have what the plan uses is a violation.
     """
+    plan = as_plan(plan, "verify: plan")
     if topology is None:
         return VerifyResult(plan.topology, topology_hash(plan.topology), True, verify_plan(plan))
     fabric = resolve_topology(topology)

@@ -8,11 +8,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Unpack
 
+from treadle.checking import checked
 from treadle.diagnosis.log import Log, ResultTable, TableRow
 from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, used_nics
 from treadle.diagnosis.log_reader import read_log
 from treadle.diagnosis.suspect import Case, Suspect, suspects
 from treadle.errors import InfeasibleError
+from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.importing import import_options
 from treadle.planning.measuring.log_fabric import LogFabric, fabric_of_log
 from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit, place_of
@@ -144,10 +146,11 @@ class Diagnosis:
     missing: str
 
 
+@checked()
 def diagnose(
     log: str | Path | Log,
     *,
-    topology: Topology | Path | str | None = None,
+    topology: FabricLike | None = None,
     collective: CollectiveKind | str | None = None,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
@@ -185,24 +188,23 @@ def diagnose(
     (0.82, ())
     """
     watch = Stopwatch(progress)
+    fabric_given = None if topology is None else as_fabric(topology, "diagnose: topology")
     with watch.stage("log"):
         read = log if isinstance(log, Log) else read_log(log)
     kind = None if collective is None else resolve_kind(collective)
     with watch.stage("fabric"):
-        fabric = _fabric(read, topology, keywords)
+        fabric = _fabric(read, fabric_given, keywords)
     with watch.stage("bounds"):
         limit = Watch(progress, seconds_left(time_limit_s))
         return _Examination(read, fabric, kind, limit).diagnosis()
 
 
-def _fabric(
-    log: Log, topology: Topology | Path | str | None, keywords: ImportKeywords
-) -> LogFabric | Refusal:
+def _fabric(log: Log, topology: Topology | str | None, keywords: ImportKeywords) -> LogFabric | Refusal:
     if topology is None:
         return fabric_of_log(log, import_options(**keywords))
     if isinstance(topology, Topology):
         return LogFabric(topology)
-    return LogFabric(parse_imported(str(topology), options=import_options(**keywords)).topology)
+    return LogFabric(parse_imported(topology, options=import_options(**keywords)).topology)
 
 
 class _Examination:

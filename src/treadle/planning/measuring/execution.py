@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Unpack
 
+from treadle.checking import checked, left_alone
 from treadle.errors import MemoryLimitError
+from treadle.planning.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_size, as_sizes
 from treadle.planning.judging.point_to_point import Shortfall, shortfall
 from treadle.planning.judging.verification import require_verified
 from treadle.program.any_schedule import lower as lower_schedule
@@ -118,9 +120,10 @@ _MEASURES = {
 }
 
 
+@checked(sizes=left_alone, slice_bytes=as_size)
 def run(
-    plan: Plan,
-    sizes: Sequence[int],
+    plan: PlanLike,
+    sizes: SizesLike,
     *,
     runtime: RuntimeName | str = RuntimeName.IN_PROCESS,
     in_place: bool = False,
@@ -158,6 +161,7 @@ def run(
     -----
     Times are those of copying memory on this host; they say nothing about the modelled fabric.
     """
+    plan, sizes = as_plan(plan, "run: plan"), as_sizes(sizes, "run: sizes")
     reporter = is_reporter(runtime)
     require_verified(plan)
     if RuntimeName(runtime).is_started_here:

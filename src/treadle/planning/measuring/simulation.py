@@ -8,13 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from treadle.checking import checked, left_alone
+from treadle.planning.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_sizes
 from treadle.planning.judging.placed_schedules import PlacedSchedule
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.execution import program_of
 from treadle.planning.problem import Problem
 from treadle.program.program import Program
 from treadle.schedules.collective import busbw_factor
-from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
@@ -109,9 +110,10 @@ class SimulationRun:
     last: Simulation
 
 
+@checked(sizes=left_alone)
 def simulate(
-    plan: Plan | PlacedSchedule,
-    sizes: Sequence[int],
+    plan: PlanLike | PlacedSchedule,
+    sizes: SizesLike,
     *,
     options: SimulationOptions | None = None,
     auto_slices: bool = True,
@@ -122,9 +124,9 @@ def simulate(
 
     Parameters
     ----------
-    plan : Plan or PlacedSchedule
+    plan : Plan, str, Path, result with a plan, or PlacedSchedule
         Ours, or somebody's on a fabric.
-    sizes : sequence of int
+    sizes : sequence of int or str
         Bytes of the larger per-rank buffer, at least one.
     options : SimulationOptions, optional
         The model of the network.
@@ -146,6 +148,8 @@ def simulate(
     The simulation is of the modelled fabric: links, switches and host caps as the topology has them, and
     in-network copies and sums where the plan relies on them.
     """
+    plan = plan if isinstance(plan, PlacedSchedule) else as_plan(plan, "simulate: plan")
+    sizes = as_sizes(sizes, "simulate: sizes")
     options = options or SimulationOptions()
     if isinstance(plan, PlacedSchedule):
         subject = SimulatedSubject(plan.problem, plan.program, plan.schedule, plan.optimal_algbw)

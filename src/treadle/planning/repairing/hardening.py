@@ -8,7 +8,9 @@ from enum import StrEnum
 from fractions import Fraction
 from time import monotonic
 
+from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.planning.fabrics_and_plans import PlanLike, as_plan
 from treadle.planning.repairing.repair import RepairResult, check_witness, repair
 from treadle.schedules.plan import Plan
 from treadle.synthesis.parallel import map_blocks, runs_apart
@@ -94,8 +96,9 @@ def single_failures(topology: Topology, which: Failures) -> tuple[Failure, ...]:
     return tuple(found)
 
 
+@checked()
 def harden(
-    plan: Plan,
+    plan: PlanLike,
     *,
     which: Failures | str = Failures.CABLES,
     trim: bool = False,
@@ -132,6 +135,7 @@ def harden(
     >>> [(row.failure.name, float(row.loss)) for row in rows][:2]
     [('n0--n1', 0.5), ('n1--n2', 0.5)]
     """
+    plan = as_plan(plan, "harden: plan")
     watch = Watch(progress, None if time_limit_s is None else monotonic() + time_limit_s)
     check_witness(plan)
     failures = single_failures(plan.topology, Failures(which))

@@ -12,7 +12,9 @@ from typing import cast
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
+from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
+from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.planning.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
 from treadle.planning.solving.asked_options import asked_options
 from treadle.planning.solving.schedulers import algorithm_names, find_scheduler, is_scheduler
@@ -65,6 +67,11 @@ class RepairResult:
     contest: Contest | None = None
 
     @property
+    def plan(self) -> Plan:
+        """The new plan."""
+        return self.solved.plan
+
+    @property
     def new(self) -> Plan:
         """The plan that replaces the old one."""
         return self.solved.plan
@@ -100,8 +107,9 @@ class RepairResult:
         return _kinds(self.old), _kinds(self.new)
 
 
+@checked(size_bytes=as_size)
 def repair(
-    plan: Plan,
+    plan: PlanLike,
     *,
     links: Sequence[str] = (),
     nodes: Sequence[str] = (),
@@ -158,6 +166,7 @@ def repair(
     >>> result.solved.is_optimal, float(result.optimum_loss)
     (True, 0.0769...)
     """
+    plan = as_plan(plan, "repair: plan")
     start, watch = process_time(), Stopwatch(progress)
     with watch.stage("failures"):
         check_witness(plan)

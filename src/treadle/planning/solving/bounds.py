@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+from treadle.checking import checked, unexpected
 from treadle.errors import FormatError, ScheduleError
+from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import Problem, ProblemOptions, model_of, pose
 from treadle.planning.solving.alltoall import alltoall_rate, rate_by_method
 from treadle.planning.stages import Stopwatch, seconds_left
@@ -74,8 +76,16 @@ class BoundResult:
         return self.bound.algbw
 
 
+def _as_method(value: Any, place: str) -> Any:
+    """What `bound` takes as a method, whose type is loaded where one is asked for."""
+    if value is None or isinstance(value, str):
+        return value
+    raise unexpected(place, "a RateMethod or its name", value)
+
+
+@checked(method=_as_method)
 def bound(
-    topology: Topology | str,
+    topology: FabricLike,
     collective: Collective | CollectiveKind | str,
     *,
     method: RateMethod | str | None = None,

@@ -8,7 +8,9 @@ from fractions import Fraction
 from time import monotonic, process_time, time
 from typing import Unpack
 
+from treadle.checking import checked, left_alone
 from treadle.errors import TreadleError
+from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedule
 from treadle.planning.measuring.congestion import Congestion, congestion
 from treadle.planning.measuring.simulation import SimulatedRow, SimulatedSubject, simulated
@@ -122,13 +124,14 @@ class Comparison:
     sizes: tuple[int, ...] = ()
 
 
+@checked(sizes=left_alone)
 def compare(
-    topology: Topology | str,
+    topology: FabricLike,
     collective: Collective | CollectiveKind | str,
     *,
     algorithms: Sequence[str] | None = None,
     beside: Sequence[ForeignSchedule] = (),
-    sizes: Sequence[int] = (),
+    sizes: SizesLike = (),
     trim: bool = False,
     seed: int = 0,
     time_limit_s: float | None = None,
@@ -147,7 +150,7 @@ def compare(
     beside : sequence of Plan, schedule, Path or str
         Schedules that are there already: values, plans and files of others; see
         `treadle.planning.judging.placed_schedules.place_schedule`.
-    sizes : sequence of int
+    sizes : sequence of int or str
         Bytes of the larger per-rank buffer at which each is simulated.
     trim : bool
         Where nodes are not Eulerian, let ForestColl leave surplus bandwidth unused; baselines need no such
@@ -168,12 +171,13 @@ def compare(
     Each scheduler is a task of its own where workers are processes (`planning.workers`). In threads they
     would share an interpreter, and CPU seconds could not be told apart.
     """
+    at = tuple(as_sizes(sizes, "compare: sizes"))
     named = [find_scheduler(name) for name in algorithms or ()]
     problem = pose(topology, collective, **problem_options)
     brought = [place_schedule(one, problem) for one in beside]
     bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
     watch = Watch(progress, seconds_left(time_limit_s))
-    asked = _Asked(bound, tuple(sizes), bool(sizes or beside))
+    asked = _Asked(bound, at, bool(at or beside))
     chosen = named or _fitting(problem)
     if algorithms is not None and not named:
         chosen = []

@@ -14,6 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from treadle.checking import checked
 from treadle.errors import FormatError
 from treadle.planning.problem import Problem
 from treadle.plug_ins import find_plug_ins
@@ -138,6 +139,7 @@ _OURS = (
 )
 
 
+@checked()
 def scheduler(
     name: str,
     *,

@@ -8,7 +8,9 @@ from fractions import Fraction
 from typing import Unpack, cast
 
 from treadle._version import __version__
+from treadle.checking import checked
 from treadle.errors import ScheduleError
+from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.solving.asked_options import record_asked
 from treadle.planning.solving.bounds import Bound
@@ -28,7 +30,6 @@ from treadle.synthesis.scheduler_options import (
     TreeOptions,
 )
 from treadle.synthesis.trees import PackingAttempt, Pruning, prune_for_switches
-from treadle.topologies.topology import Topology
 from treadle.verification.routes.round_check import verify_timed_routes
 from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.schedules import verify as verify_schedule
@@ -129,8 +130,9 @@ class SolveKeywords(ProblemOptions, OptionKeywords):
     """Keyword arguments of `solve` that say what, and how."""
 
 
+@checked()
 def solve(
-    topology: Topology | str,
+    topology: FabricLike,
     collective: Collective | CollectiveKind | str,
     *,
     algorithm: str | None = None,
@@ -216,12 +218,9 @@ def solve(
 
 
 def _apart(keywords: SolveKeywords) -> tuple[ProblemOptions, OptionKeywords]:
-    """The keywords of the problem, and those of schedulers; TypeError for any other."""
+    """The keywords of the problem, and those of schedulers."""
     posed = {name: value for name, value in keywords.items() if name in ProblemOptions.__annotations__}
     asked = {name: value for name, value in keywords.items() if name in OptionKeywords.__annotations__}
-    for name in keywords:
-        if name not in posed and name not in asked:
-            raise TypeError(f"solve() got an unexpected keyword argument {name!r}")
     return cast(ProblemOptions, posed), cast(OptionKeywords, asked)
 
 

@@ -8,6 +8,7 @@ from typing import Unpack
 
 import numpy as np
 
+from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.format import Format, find_format
 from treadle.formats.judgement import Planned, Terms
@@ -17,6 +18,7 @@ from treadle.formats.request import Asked, TextRequest
 from treadle.formats.selection.chunk_counts import facts_of
 from treadle.formats.selection.served import Selector, served
 from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextKeywords, TextOptions, check_chunks
+from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.planning.judging.point_to_point import shortfall
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.writing.friendlier import friendlier_trees
@@ -41,8 +43,9 @@ __all__ = [
 ]
 
 
+@checked(size_bytes=as_size, pipeline_bytes=as_size)
 def lower(
-    plan: Plan,
+    plan: PlanLike,
     *,
     to: TargetFormat | str = TargetFormat.MSCCL_XML,
     profile: Profile | str | None = None,
@@ -77,6 +80,7 @@ def lower(
     InfeasibleError
         If the format cannot express the schedule within the runtime's limits.
     """
+    plan = as_plan(plan, "lower: plan")
     record = find_format(str(to))
     asked = TextOptions(
         profile=None if profile is None else _profile(profile),

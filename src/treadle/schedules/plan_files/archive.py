@@ -36,6 +36,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.atomic import write_bytes
+from treadle.checking import checked
 from treadle.errors import FormatError, MemoryLimitError, TreadleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -81,6 +82,7 @@ _UNREADABLE = (
 _LONGEST_REASON = 200
 
 
+@checked()
 def save_plan(path: str | Path, plan: Plan) -> None:
     """Write a plan file, whole or not at all; FormatError if it cannot be written."""
     write_bytes(path, dump_plan(plan, source=str(path)))
@@ -129,6 +131,7 @@ def dump_plan(plan: Plan, *, source: str = "plan") -> bytes:
     return buffer.getvalue()
 
 
+@checked()
 def load_plan(path: str | Path, *, max_memory_bytes: int = MAX_MEMORY) -> Plan:
     """Read a plan file.
 

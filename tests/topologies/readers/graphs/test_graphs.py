@@ -17,7 +17,7 @@ import treadle
 from samples.readers.reader_texts import EDGES, GB, GRAPHML, MATRIX
 from samples.strategies import dressed_topologies
 from treadle.cli.main import main
-from treadle.errors import FormatError, MissingDependencyError, TopologyError
+from treadle.errors import FormatError, MissingDependencyError, TopologyError, TreadleError
 from treadle.planning import bound, import_topology
 from treadle.topologies import Topology, dgx_h100, from_networkx, parse, ring
 from treadle.topologies.exports import edge_list_text, graphml_text
@@ -123,7 +123,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"bandwidth": 1, "latency_ns": 0.5}, None, "expected a whole number"),
         ({}, 0, "bandwidth: expected 25GB/s or bytes/s, found 0"),
         ({}, "25", "has no unit"),
-        ({}, 2.5, "bandwidth: expected 25GB/s or bytes/s, found 2.5"),
+        ({}, 2.5, "bandwidth: expected an integer or a text, found 2.5"),
     ],
 )
 def test_wrong_edges_are_named(attributes: dict[str, Any], bandwidth: Any, says: str) -> None:
@@ -156,7 +156,7 @@ def test_wrong_nodes_are_named(nodes: dict[Any, dict[str, Any]], says: str) -> N
 
 
 def test_what_is_no_graph_is_refused() -> None:
-    with pytest.raises(TopologyError, match="expected a graph of networkx, found list"):
+    with pytest.raises(TreadleError, match="graph: expected a graph of networkx, found a list"):
         from_networkx([])  # type: ignore[arg-type]
 
 

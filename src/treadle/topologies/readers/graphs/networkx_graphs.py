@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from treadle.checking import checked, left_alone, unexpected
 from treadle.errors import MissingDependencyError, TopologyError, TreadleError
 from treadle.topologies.readers.graphs.attributed import AttributedGraph, GraphEdge
 from treadle.topologies.topology import Topology
@@ -22,6 +23,7 @@ def is_networkx_graph(value: object) -> bool:
     )
 
 
+@checked(graph=left_alone)
 def from_networkx(
     graph: networkx.Graph, *, bandwidth: int | str | None = None, name: str | None = None
 ) -> Topology:
@@ -57,7 +59,7 @@ def from_networkx(
     <Topology Petersen Graph: 10 compute, 0 switches, 30 links>
     """
     if not is_networkx_graph(graph):
-        raise TopologyError(f"from_networkx: expected a graph of networkx, found {type(graph).__name__}")
+        raise unexpected("from_networkx: graph", "a graph of networkx", graph)
 
     def error(message: str, line: int | None) -> TreadleError:
         del line

@@ -1,0 +1,106 @@
+"""What people pass for a fabric, a plan and sizes, and what functions make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from treadle.checking import unexpected
+from treadle.schedules.plan import Plan
+from treadle.topologies.readers.graphs.networkx_graphs import from_networkx, is_networkx_graph
+from treadle.topologies.topology import Topology
+
+
+class HasTopology(Protocol):
+    """Results, plans and imported files: whatever has a fabric."""
+
+    @property
+    def topology(self) -> Any:
+        """The fabric, or a function that gives it."""
+
+
+class HasPlan(Protocol):
+    """Results that have a plan."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+
+
+FabricLike = Topology | HasTopology | Path | str
+"""What is taken as a fabric: a catalogue expression, a path, what has one, and a graph of networkx."""
+PlanLike = Plan | HasPlan | Path | str
+"""What is taken as a plan: one, the path of its file, or the result that has one."""
+SizesLike = Iterable[int | str] | int | str
+"""Bytes, texts such as ``1K``, ranges such as ``1K..64M``, or several."""
+
+
+def as_fabric(value: Any, place: str = "topology") -> Topology | str:
+    """A fabric, or the text that names one; TreadleError for what is neither.
+
+    A Path is a file, also where the catalogue has its name. A graph of networkx needs a bandwidth at each
+    edge; `from_networkx` takes one for all.
+    """
+    if isinstance(value, Topology | str):
+        return value
+    if isinstance(value, Path):
+        return f"./{value}" if value.parent == Path() else str(value)
+    if is_networkx_graph(value):
+        return from_networkx(value)
+    found = getattr(value, "topology", None)
+    if found is None and isinstance(getattr(value, "plan", None), Plan):
+        found = value.plan.topology
+    found = found() if callable(found) and not isinstance(value, type) else found
+    if isinstance(found, Topology):
+        return found
+    expected = "a Topology, a catalogue expression or path, a graph of networkx, or a plan or result"
+    raise unexpected(place, expected, value)
+
+
+def as_plan(value: Any, place: str = "plan") -> Plan:
+    """A plan, that of a result, or that of a file; TreadleError for what is none."""
+    if isinstance(value, Plan):
+        return value
+    if isinstance(value, str | Path):
+        from treadle.schedules.plan_files.archive import load_plan
+
+        return load_plan(value)
+    found = getattr(value, "plan", None)
+    if isinstance(found, Plan):
+        return found
+    raise unexpected(place, "a Plan, the path of a plan file, or a result with a plan", value)
+
+
+def as_sizes(value: Any, place: str) -> list[int]:
+    """Sizes in bytes from numbers of bytes, texts with a unit and ranges of them, or several of these."""
+    from treadle.runtime.measured_sizes import parse_sizes
+
+    if isinstance(value, str):
+        return parse_sizes(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return [int(value)]
+    expected = "bytes, a text such as 64MB or 1K..1G, or a sequence of these"
+    if not isinstance(value, Iterable) or isinstance(value, bytes | dict):
+        raise unexpected(place, expected, value)
+    found: list[int] = []
+    for one in value:
+        if not isinstance(one, str | int | np.integer) or isinstance(one, bool):
+            raise unexpected(place, expected, one)
+        found += as_sizes(one, place)
+    return found
+
+
+def as_size(value: Any, place: str) -> int | None:
+    """One size in bytes from a number of bytes or a text with a unit; None stays."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        from treadle.units import parse_size
+
+        return parse_size(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value)
+    raise unexpected(place, "bytes, or a text such as 64MB", value)

@@ -1,0 +1,225 @@
+"""What public functions take: whatever is meant as a fabric, a plan or a size, and one line for all else."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import networkx
+import pytest
+
+import treadle
+from treadle.checking import checked, is_of, unread_hints, words_of
+from treadle.errors import FormatError, TopologyError, TreadleError
+from treadle.finder.workload import Network, allreduce_of
+from treadle.planning.fabrics_and_plans import as_fabric, as_plan, as_sizes
+from treadle.topologies import dump_topology, ring
+
+FUNCTIONS = {
+    name: getattr(treadle, name)
+    for name in treadle.__all__
+    if inspect.isfunction(getattr(treadle, name)) or inspect.isbuiltin(getattr(treadle, name))
+}
+
+
+class Stranger:
+    """A type that no function expects."""
+
+
+NETWORK = Network(10**-6, 25 * 10**9)
+PLAN = treadle.solve("ring:4", "allgather")
+GOOD: dict[str, dict[str, Any]] = {
+    "bound": {"topology": "ring:4", "collective": "allgather"},
+    "compare": {"topology": "ring:4", "collective": "allgather"},
+    "design": {"nodes": 8, "degree": 2, "network": NETWORK, "workload": allreduce_of(2**20)},
+    "diagnose": {"log": "x"},
+    "from_networkx": {"graph": networkx.path_graph(2)},
+    "harden": {"plan": PLAN},
+    "import_topology": {"path": "x"},
+    "load_plan": {"path": "x"},
+    "lower": {"plan": PLAN},
+    "parse": {"text": "ring:4"},
+    "register_format": {"record": None},
+    "repair": {"plan": PLAN},
+    "run": {"plan": PLAN, "sizes": "1K"},
+    "save_plan": {"path": "x", "plan": PLAN.plan},
+    "scheduler": {"name": "x", "form": "trees", "collectives": ["allgather"]},
+    "simulate": {"plan": PLAN, "sizes": "1K"},
+    "solve": {"topology": "ring:4", "collective": "allgather"},
+    "verify": {"plan": PLAN},
+}
+"""Arguments of each public function that it needs."""
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """All names that a function takes, those of its options included."""
+    names: list[str] = []
+    hints = vars(inspect.getmodule(function))
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            names.append(name)
+            continue
+        (table,) = typing.get_args(eval(parameter.annotation, hints))
+        names += typing.get_type_hints(table)
+    return names
+
+
+def test_all_public_functions_are_here() -> None:
+    assert set(GOOD) == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(one, name) for one in FUNCTIONS for name in parameters(FUNCTIONS[one])]
+)
+def test_a_wrong_type_is_an_error_of_one_line_that_names_the_parameter(function: str, name: str) -> None:
+    """An object of a type that nobody expects, at each parameter of each function in turn."""
+    call = FUNCTIONS[function]
+    arguments = {**GOOD[function], name: Stranger()}
+    with pytest.raises(TreadleError) as caught:
+        list(call(**arguments))  # of a generator the first step
+    message = str(caught.value)
+    assert "expected " in message
+    assert "found a Stranger" in message
+    assert name in message
+    assert "\n" not in message
+    assert len(message) < 200
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_annotation_can_be_read(function: str) -> None:
+    left = {"bound": ["method"], "from_networkx": ["graph"]}
+    assert unread_hints(FUNCTIONS[function]) == left.get(function, [])
+
+
+@pytest.mark.parametrize("function", ["solve", "bound", "compare", "lower", "run", "diagnose"])
+def test_an_option_that_there_is_not_is_named(function: str) -> None:
+    with pytest.raises(TreadleError, match=f"{function}: there is no option 'colour'"):
+        FUNCTIONS[function](**GOOD[function], colour="red")
+
+
+def fabrics(folder: Path) -> list[object]:
+    """Everything that means a ring of four."""
+    path = folder / "ring"
+    path.write_text(dump_topology(ring(4)))
+    return [
+        "ring:4",
+        str(path),
+        path,
+        ring(4),
+        ring(4).to_networkx(),
+        PLAN,
+        PLAN.plan,
+        treadle.bound("ring:4", "allgather"),
+        treadle.import_topology(path),
+        treadle.verify(PLAN),
+    ]
+
+
+def test_whatever_is_meant_as_a_fabric_is_one(tmp_path: Path) -> None:
+    for fabric in fabrics(tmp_path):
+        found: Any = fabric
+        assert treadle.bound(found, "allgather").topology == ring(4), fabric
+        assert treadle.verify(PLAN, found).is_ok
+    assert treadle.compare(PLAN, "allgather", algorithms=["ring"], sizes="1K").sizes == (1024,)
+
+
+def test_a_path_is_a_file_where_the_catalogue_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("petersen_line").write_text(dump_topology(ring(5)))
+    assert treadle.bound(Path("petersen_line"), "allgather").topology == ring(5)
+    assert len(treadle.bound("petersen_line:", "allgather").topology.compute_nodes) == 15
+
+
+def test_a_graph_without_bandwidths_says_how_to_give_them() -> None:
+    with pytest.raises(TopologyError, match="say it by bandwidth="):
+        treadle.bound(networkx.path_graph(3), "allgather")
+
+
+def test_whatever_is_meant_as_a_plan_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "ring.plan"
+    treadle.save_plan(path, PLAN.plan)
+    for plan in (PLAN, PLAN.plan, path, str(path)):
+        assert treadle.verify(plan).is_ok
+        assert treadle.simulate(plan, "1K").rows[0].size_bytes == 1024
+        assert treadle.run(plan, 1024, iterations=1, warmup=0).wrong == 0
+        assert treadle.lower(plan).text
+        assert treadle.verify(treadle.repair(plan, links=["n0--n1"])).is_ok
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("1K", [1024]),
+        (1024, [1024]),
+        ([1024, "1M"], [1024, 2**20]),
+        ("1K..4K", [1024, 2048, 4096]),
+        (("1K,3K", 5), [1024, 3072, 5]),
+        (range(8, 10), [8, 9]),
+    ],
+)
+def test_sizes_are_numbers_or_texts(given: Any, expected: list[int]) -> None:
+    assert as_sizes(given, "sizes") == expected
+
+
+@pytest.mark.parametrize("given", [None, 1.5, True, [None], {"a": 1}, b"1K"])
+def test_what_is_no_size_is_refused(given: Any) -> None:
+    with pytest.raises(TreadleError, match=r"sizes: expected bytes, a text such as 64MB or 1K\.\.1G"):
+        as_sizes(given, "sizes")
+
+
+def test_single_sizes_have_units_too() -> None:
+    texts = [treadle.lower(PLAN, to="mscclpp-json", pipeline_bytes=size).text for size in ("1MB", 2**20)]
+    assert texts[0] == texts[1]
+    with pytest.raises(FormatError, match="1 apple"):
+        treadle.lower(PLAN, to="mscclpp-json", pipeline_bytes="1 apple")
+
+
+def test_numbers_are_not_truth_values() -> None:
+    @checked()
+    def weigh(amount: int, share: float = 1.0, deep: bool = False, names: tuple[str, ...] = ()) -> int:
+        del share, deep, names
+        return amount
+
+    assert weigh(3, 2, True, ("a",)) == 3
+    for wrong in ({"amount": True}, {"amount": 1, "share": "x"}, {"amount": 1, "deep": 1}, {"amount": 2.0}):
+        with pytest.raises(TreadleError, match="weigh: "):
+            weigh(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(TreadleError, match="names: expected a sequence, of each a text, found 'ab'"):
+        weigh(1, names="ab")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("hint", "fitting", "words"),
+    [
+        (int | str | None, [1, "a", None], "an integer or a text"),
+        (dict[str, int], [{}, {"a": 1}], "a mapping"),
+        (tuple[int, str], [(1, "a")], "a sequence, of each an integer"),
+        (Callable[[int], int], [print], "a function"),
+        (typing.Literal["a", "b"], ["a"], "'a' or 'b'"),
+        (list[int], [[1, 2], (), range(3)], "a sequence, of each an integer"),
+    ],
+)
+def test_annotations_in_words(hint: Any, fitting: list[Any], words: str) -> None:
+    assert all(is_of(value, hint) for value in fitting)
+    assert not is_of(Stranger(), hint)
+    assert words_of(hint) == words
+
+
+def test_what_is_neither_fabric_nor_plan() -> None:
+    for convert in (as_fabric, as_plan):
+        for wrong in (None, 3, [], Stranger(), Stranger):
+            with pytest.raises(TreadleError, match="expected a"):
+                convert(wrong)
+
+
+def test_public_names_are_told_with_a_line_each() -> None:
+    documented = [line.split()[0] for line in (treadle.__doc__ or "").splitlines() if line.startswith("    ")]
+    public = [name for name in treadle.__all__ if not name.startswith("_")]
+    assert sorted(documented) == sorted(public)
+    assert {name for name in dir(treadle) if not name.startswith("_")} >= set(public)
+    assert not {"TYPE_CHECKING", "annotations", "load_lazily"} & set(dir(treadle))
