@@ -91,6 +91,17 @@ _OURS = (
         comparing=Comparing.NAMED,  # it may take hours
     ),
     Scheduler(
+        "te-ccl",
+        ScheduleForm.STEPS,
+        (CollectiveKind.ALLGATHER,),
+        f"{_HERE}.step_candidates:te_ccl",
+        needs=(no_switches, no_forwarders, equal_shards),
+        options=("chunks", "seed"),
+        source="Liu et al., TE-CCL (SIGCOMM 2024): its integer program, on HiGHS",
+        comparing=Comparing.NAMED,  # it takes a minute where nothing is asked for
+        is_peer=True,
+    ),
+    Scheduler(
         "tsmcf",
         ScheduleForm.ALLTOALL_STEPS,
         _ALLTOALL,

@@ -15,6 +15,7 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.allreduce_witness import LengthWitness
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.simulation_options import default_alpha_ns
+from treadle.synthesis.peers.teccl_gather import GAP, teccl_gather
 from treadle.synthesis.scheduler_options import SizeRequest
 from treadle.synthesis.steps.bfb import bfb_schedule, heterogeneous_value, schedule_for_size
 from treadle.topologies.topology import Topology
@@ -88,6 +89,21 @@ def exact(
     """A schedule of these steps, rounds and chunks, or a proof that there is none; see `exact_schedule`."""
     request = ExactRequest(chunks or 2, rounds, steps, symmetric, seed)
     return exact_schedule(Problem(topology, collective), request, watch.deadline)
+
+
+def te_ccl(
+    topology: Topology,
+    collective: Collective,
+    *,
+    chunks: int | None = None,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
+) -> Built:
+    """TE-CCL's integer program; see `teccl_gather`."""
+    found = teccl_gather(topology, collective, chunks=chunks or 1, seed=seed, watch=watch)
+    notes = (f"the value of its program is within {found.gap:.0%} of the best",) if found.gap > GAP else ()
+    is_late = found.is_late and watch.deadline is not None
+    return Built(found.schedule, notes=notes, is_late=is_late)
 
 
 def bound_beside(problem: Problem, schedule: StepSchedule, watch: Watch = UNWATCHED) -> Bound:

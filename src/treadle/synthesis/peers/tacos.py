@@ -103,7 +103,7 @@ def tacos(
         for trial in range(TRIALS):
             if best is not None and watch.is_late:
                 break
-            found = _trial(fabric, count, draw, watch if best is None else watch.unlimited)
+            found = random_schedule(fabric, count, draw, watch if best is None else watch.unlimited)
             if best is None or found[-1][2] < best[-1][2]:
                 best = found
             watch.unlimited.beat("random schedules", trial + 1, TRIALS)
@@ -113,7 +113,7 @@ def tacos(
     return both_ways("tacos", topology, collective, spread)
 
 
-def _trial(topology: Topology, chunks: int, draw: random.Random, watch: Watch) -> list[_Send]:
+def random_schedule(topology: Topology, chunks: int, draw: random.Random, watch: Watch) -> list[_Send]:
     """One random schedule; sends of a step stand together, the last step's last."""
     n = topology.n_nodes
     slots = (topology.bandwidths // topology.bandwidths.min()).tolist()

@@ -1,0 +1,216 @@
+"""TE-CCL's program of an all-to-all: a linear program over epochs, whose demands want to be met early.
+
+Nothing is copied, so parts of chunks flow: what comes to a node goes on in the next epoch, waits, or is read
+if the node asked for it. Reads count 1 / (k + 1) in epoch k. Source: Liu et al., Rethinking Machine Learning
+Collective Communication as a Multi-Commodity Flow Problem (TE-CCL, SIGCOMM 2024).
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+import highspy
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow, least_steps
+from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange
+from treadle.synthesis.scheduler import Comparing, no_switches, scheduler
+from treadle.synthesis.steps.baselines.both_ways import all_nodes_in_order
+from treadle.topologies.distances import distance_matrix
+from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
+
+MAX_VARIABLES = 2**18
+"""Of one program; a second of simplex or so for each 10,000."""
+MAX_EPOCHS = 4096
+
+
+@scheduler(
+    "te-ccl-alltoall",
+    form="alltoall-steps",
+    collectives=["alltoall"],
+    needs=(no_switches, all_nodes_in_order),
+    options=("chunks", "steps"),
+    source="Liu et al., TE-CCL (SIGCOMM 2024): its linear program, on HiGHS",
+    comparing=Comparing.NAMED,  # minutes for tens of ranks
+    is_peer=True,
+)
+def teccl_exchange(
+    topology: Topology,
+    collective: Collective,
+    *,
+    chunks: int | None = None,
+    steps: int | None = None,
+    watch: Watch = UNWATCHED,
+) -> ExchangeSchedule:
+    """Flows that meet demands as early as possible, in whole chunks.
+
+    Parameters
+    ----------
+    topology : Topology
+        Compute nodes only.
+    collective : Collective
+        An all-to-all.
+    chunks : int, optional
+        Per shard: an epoch is as long as the slowest link takes for a chunk of the largest demand. Default 1.
+        The schedule cuts chunks further where parts of them flow.
+    steps : int, optional
+        Epochs; default the fewest in which all demands can be met.
+    watch : Watch
+
+    Raises
+    ------
+    InfeasibleError
+        If so many epochs do not meet all demands, or a rank cannot be reached.
+    ScheduleError
+        If the program would be too large.
+    TimeLimitError
+        If the deadline passed.
+
+    Notes
+    -----
+    As published but for these: all that comes from a source is one commodity, told apart by where it is read,
+    which leaves the optimum as it is; latencies and switches are left out.
+
+    Examples
+    --------
+    >>> from treadle.schedules.collective import CollectiveKind, on_all_ranks
+    >>> from treadle.topologies import parse
+    >>> cube = parse("hypercube(3)")
+    >>> teccl_exchange(cube, on_all_ranks(cube, CollectiveKind.ALLTOALL)).n_steps
+    4
+    """
+    parts = 1 if chunks is None else chunks
+    least = max(least_steps(topology, collective), _least_epochs(topology, collective, parts))
+    if steps is not None and steps < least:
+        raise InfeasibleError(f"te-ccl-alltoall: {steps} epochs, expected at least {least} (--steps)")
+    epochs = least if steps is None else steps
+    while True:
+        if epochs > MAX_EPOCHS:
+            raise ScheduleError(f"te-ccl-alltoall: more than {MAX_EPOCHS} epochs; expected fewer chunks")
+        watch.beat("linear program", 0, 0)
+        program = _ExchangeProgram(topology, collective, parts, epochs)
+        flow = program.solve(watch)
+        if flow is not None:
+            return chunked_exchange(topology, collective, flow, watch=watch).schedule
+        if steps is not None:
+            raise InfeasibleError(f"te-ccl-alltoall: {steps} epochs do not meet all demands (--steps)")
+        epochs += 1
+
+
+def _least_epochs(topology: Topology, collective: Collective, chunks: int) -> int:
+    """Epochs that the hops of all demands fill, were all links full all the time."""
+    distance = distance_matrix(topology).astype(np.int64)
+    demands = collective.pair_demands.between
+    hops = int((distance * demands).sum()) * chunks
+    slots = int(_slots(topology).sum()) * int(demands.max())
+    return -(-hops // slots)
+
+
+def _slots(topology: Topology) -> Int64Array:
+    """Chunks that each link carries in an epoch; none for links from a node to itself."""
+    slots = topology.bandwidths // topology.bandwidths.min()
+    return np.asarray(np.where(topology.tails == topology.heads, 0, slots), dtype=np.int64)
+
+
+class _ExchangeProgram:
+    """Columns: flows (s, e, k), then what waits (s, n, k) to epoch k + 1, then reads (s, n, k)."""
+
+    def __init__(self, topology: Topology, collective: Collective, chunks: int, epochs: int) -> None:
+        self.topology, self.epochs = topology, epochs
+        n = topology.n_nodes
+        self.demands = collective.pair_demands.between
+        self.unit = float(self.demands.max()) / chunks
+        distance = distance_matrix(topology)
+        step = np.arange(epochs)[:, None, None]
+        usable = topology.tails != topology.heads
+        into_source = topology.heads[None, :] == np.arange(n)[:, None]
+        self.flows = np.nonzero((distance[:, topology.tails] <= step) & (usable & ~into_source))
+        away = ~np.eye(n, dtype=np.bool_)
+        self.places = (distance <= step + 1) & away  # where something of s can be at the end of an epoch
+        self.waits = np.nonzero(self.places[:-1])
+        self.reads = np.nonzero(self.places & (self.demands > 0)[None])
+        counts = [len(self.flows[0]), len(self.waits[0]), len(self.reads[0])]
+        self.first_wait, self.first_read, self.n_columns = np.cumsum(counts).tolist()
+        if self.n_columns > MAX_VARIABLES:
+            raise ScheduleError(
+                f"te-ccl-alltoall: {topology.name} in {epochs} epochs has {self.n_columns} variables, at "
+                f"most {MAX_VARIABLES} are practical; use fewer chunks, or --algorithm pipelined"
+            )
+
+    def solve(self, watch: Watch) -> TimeSteppedFlow | None:
+        """The flow; None if so many epochs are too few."""
+        make_solver: Any = highspy.Highs  # its constructor has no type annotations
+        solver = make_solver()
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("threads", 1)
+        if watch.deadline is not None:
+            left = watch.deadline - monotonic()
+            if left <= 0:
+                raise TimeLimitError("linear program")
+            solver.setOptionValue("time_limit", left)
+        solver.passModel(self._model())
+        solver.run()
+        status = solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kTimeLimit:
+            raise TimeLimitError("linear program")
+        if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+            return None
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise ScheduleError(f"te-ccl-alltoall: the solver ended with {status.name}, expected an optimum")
+        values = np.maximum(np.array(solver.getSolution().col_value[: self.first_wait]), 0.0)
+        by_step = np.zeros((self.epochs, self.topology.n_nodes, self.topology.n_links))
+        by_step[self.flows] = values * self.unit
+        seconds = self.unit / float(self.topology.bandwidths.min())
+        return TimeSteppedFlow(by_step, np.full(self.epochs, seconds), True)
+
+    def _model(self) -> Any:
+        number = np.full(self.places.shape, -1, dtype=np.int64)
+        number[self.places] = np.arange(int(self.places.sum()))
+        epoch, source, link = self.flows
+        tails, heads = self.topology.tails[link], self.topology.heads[link]
+        flow = np.arange(len(link))
+        # what was at a node at the end of an epoch goes on in the next one, waits, or has been read
+        later = np.flatnonzero((epoch > 0) & (tails != source))
+        wait = self.first_wait + np.arange(len(self.waits[0]))
+        entries = [
+            (number[epoch, source, heads], flow, np.ones(len(flow))),
+            (number[epoch[later] - 1, source[later], tails[later]], flow[later], -np.ones(len(later))),
+            (number[self.waits], wait, -np.ones(len(wait))),
+            (number[self.waits[0] + 1, self.waits[1], self.waits[2]], wait, np.ones(len(wait))),
+        ]
+        read = self.first_read + np.arange(len(self.reads[0]))
+        entries.append((number[self.reads], read, -np.ones(len(read))))
+        n_places = int(self.places.sum())
+        pairs, pair_row = np.unique(
+            self.reads[1] * self.topology.n_nodes + self.reads[2], return_inverse=True
+        )
+        entries.append((n_places + pair_row, read, np.ones(len(read))))
+        loads, load_row = np.unique(epoch * self.topology.n_links + link, return_inverse=True)
+        entries.append((n_places + len(pairs) + load_row, flow, np.ones(len(flow))))
+        wanted = self.demands.ravel()[pairs] / self.unit
+        slots = _slots(self.topology)[loads % self.topology.n_links].astype(float)
+        none = np.zeros(n_places)
+        rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+        model: Any = highspy.HighsLp()
+        model.num_col_, model.num_row_ = self.n_columns, n_places + len(pairs) + len(loads)
+        model.sense_ = highspy.ObjSense.kMaximize
+        cost = np.zeros(self.n_columns)
+        cost[read] = 1.0 / (self.reads[0] + 1)
+        model.col_cost_ = cost
+        model.col_lower_ = np.zeros(self.n_columns)
+        model.col_upper_ = np.full(self.n_columns, highspy.kHighsInf)
+        model.row_lower_ = np.concatenate([none, wanted, np.full(len(loads), -highspy.kHighsInf)])
+        model.row_upper_ = np.concatenate([none, wanted, slots])
+        order = np.lexsort((rows, columns))
+        model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        counts = np.bincount(columns, minlength=self.n_columns)
+        model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        model.a_matrix_.index_ = rows[order].astype(np.int32)
+        model.a_matrix_.value_ = values[order]
+        return model

@@ -1,0 +1,246 @@
+"""TE-CCL's program of an allgather: flows with copies over a fabric laid out in epochs, integer and maximal.
+
+A chunk of a source either crosses a link in an epoch or does not; a node sends what its buffer had at the
+epoch's beginning, and copies as it likes; every demand that is met counts for all epochs that are left, by
+1 / (k + 1) in epoch k, so that the program wants all of them met early. Source: Liu et al., Rethinking
+Machine Learning Collective Communication as a Multi-Commodity Flow Problem (TE-CCL, SIGCOMM 2024).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, NamedTuple
+
+import highspy
+import numpy as np
+
+from treadle.arrays import Int32Array
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.steps.steps import StepSchedule, steps_from_sends
+from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.peers.tacos import random_schedule
+from treadle.synthesis.steps.baselines.both_ways import check_collective, check_connected
+from treadle.topologies.distances import distance_matrix
+from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, TimeLimitError, Watch
+
+MAX_FLOWS = 20_000
+"""Most whole-numbered variables: beyond them HiGHS seldom finds anything in minutes."""
+TIME_LIMIT_S = 60.0
+"""Where nothing is asked for."""
+GAP = 0.01
+"""A schedule this close to the best value is as good."""
+_HORIZONS = 8
+
+
+class GatherProgramResult(NamedTuple):
+    """A schedule of the program.
+
+    Parameters
+    ----------
+    schedule : StepSchedule
+    gap : float
+        How far its value may be from the best, as a share.
+    is_late : bool
+        Time ran out before the gap was small.
+    """
+
+    schedule: StepSchedule
+    gap: float
+    is_late: bool
+
+
+def teccl_gather(
+    topology: Topology, collective: Collective, *, chunks: int = 1, seed: int = 0, watch: Watch = UNWATCHED
+) -> GatherProgramResult:
+    """Solve the program by HiGHS.
+
+    Parameters
+    ----------
+    topology : Topology
+        Compute nodes only.
+    collective : Collective
+        An allgather of all nodes, in order.
+    chunks : int
+        Per shard.
+    seed : int
+        Of the greedy schedules that say how many epochs are enough.
+    watch : Watch
+        Without a deadline a minute is taken.
+
+    Raises
+    ------
+    ScheduleError
+        If the program would be too large.
+    TimeLimitError
+        If time ran out before there was any schedule.
+
+    Notes
+    -----
+    As published but for these: an epoch is as long as the slowest link takes for a chunk, and latencies are
+    left out, so that every epoch is a step here; switches are left out; the number of epochs is what the best
+    of eight of TACOS's random schedules takes, which is enough. Flows and buffers that no path reaches by
+    then are left out, which changes nothing. Gurobi and its tuning are HiGHS's defaults here.
+    """
+    check_collective("te-ccl", topology, collective, (CollectiveKind.ALLGATHER,))
+    check_connected(topology)
+    n = topology.n_nodes
+    least = n * (n - 1) * chunks  # each chunk crosses some link to each node
+    if not chunks >= 1 or least > MAX_FLOWS:
+        raise _refusal(topology, chunks)
+    draw = random.Random(seed)
+    deadline = monotonic() + TIME_LIMIT_S if watch.deadline is None else watch.deadline
+    epochs = min(random_schedule(topology, chunks, draw, watch)[-1][2] + 1 for _ in range(_HORIZONS))
+    flows = _flows(topology, chunks, epochs)
+    if len(flows.link) > MAX_FLOWS:
+        raise _refusal(topology, chunks)
+    watch.announce("integer program")
+    return _solved(topology, flows, chunks, epochs, deadline)
+
+
+def _refusal(topology: Topology, chunks: int) -> ScheduleError:
+    return ScheduleError(
+        f"te-ccl: the program of {topology.name} with {str(chunks)[:20]} chunks a shard has more than "
+        f"{MAX_FLOWS} whole-numbered variables; expected a smaller fabric"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Flows:
+    """Columns of flows: chunk (of all), link and epoch, and where buffers are known to be empty."""
+
+    chunk: Int32Array
+    link: Int32Array
+    epoch: Int32Array
+    distance: Int32Array
+
+
+def _flows(topology: Topology, chunks: int, epochs: int) -> _Flows:
+    """Every chunk over every link in every epoch, where it can be at the tail and is of use at the head."""
+    distance = distance_matrix(topology)
+    usable = np.flatnonzero(topology.tails != topology.heads)
+    epoch, chunk, place = np.meshgrid(
+        np.arange(epochs), np.arange(topology.n_nodes * chunks), np.arange(len(usable)), indexing="ij"
+    )
+    link = usable[place]
+    source = chunk // chunks
+    kept = (distance[source, topology.tails[link]] <= epoch) & (topology.heads[link] != source)
+    return _Flows(
+        chunk[kept].astype(np.int32), link[kept].astype(np.int32), epoch[kept].astype(np.int32), distance
+    )
+
+
+def _solved(
+    topology: Topology, flows: _Flows, chunks: int, epochs: int, deadline: float
+) -> GatherProgramResult:
+    n, total = topology.n_nodes, topology.n_nodes * chunks
+    n_flows = len(flows.link)
+    # buffers of nodes at the beginning of epochs 1 .. K; a chunk's own node always has it
+    buffer = np.full((epochs + 1, total, n), -1, dtype=np.int64)
+    for k in range(1, epochs + 1):
+        for chunk in range(total):
+            near = np.flatnonzero(flows.distance[chunk // chunks] <= k)
+            for node in near.tolist():
+                if node != chunk // chunks:
+                    buffer[k, chunk, node] = 0
+    places = np.argwhere(buffer == 0)
+    buffer[tuple(places.T)] = n_flows + np.arange(len(places))
+    make_solver: Any = highspy.Highs  # its constructor has no type annotations
+    solver = make_solver()
+    left = deadline - monotonic()
+    if left <= 0:
+        raise TimeLimitError("integer program")
+    for option, value in (
+        ("output_flag", False),
+        ("threads", 1),
+        ("mip_rel_gap", GAP),
+        ("time_limit", left),
+    ):
+        solver.setOptionValue(option, value)
+    solver.passModel(_model(topology, flows, buffer, places, epochs))
+    solver.run()
+    status, info = solver.getModelStatus(), solver.getInfo()
+    has_schedule = info.primal_solution_status == int(highspy.SolutionStatus.kSolutionStatusFeasible)
+    if not has_schedule:
+        raise TimeLimitError("integer program")
+    values = np.array(solver.getSolution().col_value)[:n_flows] > 0.5
+    schedule = _schedule(topology, flows, values, chunks)
+    is_late = status == highspy.HighsModelStatus.kTimeLimit
+    return GatherProgramResult(schedule, float(info.mip_gap), is_late)
+
+
+def _model(
+    topology: Topology, flows: _Flows, buffer: np.ndarray[Any, Any], places: np.ndarray[Any, Any], epochs: int
+) -> Any:
+    """Rows: a node sends what it has; it has what it had and what has come; links carry what they can."""
+    n_flows, n_columns = len(flows.link), len(flows.link) + len(places)
+    tails, heads = topology.tails[flows.link], topology.heads[flows.link]
+    column = np.arange(n_flows)
+    at_tail = buffer[flows.epoch, flows.chunk, tails]
+    sending = np.flatnonzero(at_tail >= 0)  # the chunk's own node needs no leave
+    n_sends = len(sending)
+    entries = [
+        (np.arange(n_sends), column[sending], np.ones(n_sends)),
+        (np.arange(n_sends), at_tail[sending], -np.ones(n_sends)),
+    ]
+    # what a node has at the beginning of epoch k: no more than before and what came in epoch k - 1
+    row_of = np.full(buffer.shape, -1, dtype=np.int64)
+    row_of[tuple(places.T)] = n_sends + np.arange(len(places))
+    own = buffer[tuple(places.T)]
+    before = buffer[places[:, 0] - 1, places[:, 1], places[:, 2]]
+    held = np.flatnonzero(before >= 0)
+    into = row_of[flows.epoch + 1, flows.chunk, heads]
+    entries += [
+        (row_of[tuple(places.T)], own, np.ones(len(places))),
+        (row_of[tuple(places[held].T)], before[held], -np.ones(len(held))),
+        (into, column, -np.ones(n_flows)),
+    ]
+    first_load = n_sends + len(places)
+    used, load_row = np.unique(
+        flows.epoch.astype(np.int64) * topology.n_links + flows.link, return_inverse=True
+    )
+    entries.append((first_load + load_row, column, np.ones(n_flows)))
+    slots = topology.bandwidths // topology.bandwidths.min()
+    rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    n_rows = first_load + len(used)
+    model: Any = highspy.HighsLp()
+    model.num_col_, model.num_row_ = n_columns, n_rows
+    model.sense_ = highspy.ObjSense.kMaximize
+    cost = np.zeros(n_columns)
+    cost[own] = 1.0 / places[:, 0]  # a demand that is met by the end of epoch k - 1 counts 1 / k there
+    lower = np.zeros(n_columns)
+    lower[own[places[:, 0] == epochs]] = 1.0
+    model.col_cost_, model.col_lower_, model.col_upper_ = cost, lower, np.ones(n_columns)
+    model.row_lower_ = np.full(n_rows, -highspy.kHighsInf)
+    model.row_upper_ = np.concatenate([np.zeros(first_load), slots[used % topology.n_links].astype(float)])
+    kinds = [highspy.HighsVarType.kInteger] * n_flows + [highspy.HighsVarType.kContinuous] * len(places)
+    model.integrality_ = kinds
+    order = np.lexsort((rows, columns))
+    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    counts = np.bincount(columns, minlength=n_columns)
+    model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    model.a_matrix_.index_ = rows[order].astype(np.int32)
+    model.a_matrix_.value_ = values[order]
+    return model
+
+
+def _schedule(topology: Topology, flows: _Flows, chosen: np.ndarray[Any, Any], chunks: int) -> StepSchedule:
+    """The flows that bring a chunk somewhere for the first time; the program may have more than it needs."""
+    holds = np.kron(np.eye(topology.n_nodes, dtype=np.bool_), np.ones(chunks, dtype=np.bool_))
+    sends: list[tuple[int, int, int, int, int]] = []
+    columns = np.flatnonzero(chosen)
+    for epoch in np.unique(flows.epoch[columns]).tolist():
+        arrived: set[tuple[int, int]] = set()
+        for column in columns[flows.epoch[columns] == epoch].tolist():
+            chunk, link = int(flows.chunk[column]), int(flows.link[column])
+            tail, head = int(topology.tails[link]), int(topology.heads[link])
+            if holds[tail, chunk] and not holds[head, chunk] and (head, chunk) not in arrived:
+                arrived.add((head, chunk))
+                sends.append((chunk // chunks, link, epoch, chunk % chunks, chunk % chunks + 1))
+        for place in arrived:
+            holds[place] = True
+    steps = steps_from_sends(Direction.BROADCAST, topology.n_nodes, chunks, sends)
+    return StepSchedule(CollectiveKind.ALLGATHER, broadcast=steps)
