@@ -75,7 +75,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="crossed-rails",
         looks_for="rings that change rails between boxes",
-        evidence="the [send] and the [receive] line of a hop",
+        evidence="the [send] and the [receive] line of a hop, the graph's NET/3 ... NET/2",
         is_always=False,
         find=crossed_rails,
     ),

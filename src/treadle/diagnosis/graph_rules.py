@@ -23,6 +23,8 @@ def graph_fell_back(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     if log.setting("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_GRAPH_FILE") is not None:
         return []  # that is why, and another suspect
     is_few = least is not None and least.collective <= _FEW_CHANNELS and least.nvls <= 0
+    if case.spans_hosts and 0 < case.used_nics <= _FEW_CHANNELS:
+        is_few = False  # so many serve one or two NICs
     if no_path is None and not (is_few and case.has_fast_links and case.gpus_per_host != 1):
         return []
     lines = [least.line] if is_few and least is not None else []

@@ -15,6 +15,7 @@ from treadle.diagnosis.log import (
     FoundNetwork,
     FoundPattern,
     NetworkHop,
+    RingEnds,
     SetVariable,
     SystemTree,
     UsedTransport,
@@ -43,6 +44,9 @@ _PATTERN = re.compile(
     r"Pattern (\d{1,2}), crossNic (\d{1,2}), nChannels (\d{1,4}), (?:bw|speed) (\d{1,6}(?:\.\d{1,9})?)"
     r"/(\d{1,6}(?:\.\d{1,9})?), type (\w{3})/(\w{3})"
 )
+_RING = "4"
+"""NCCL's number of the pattern of rings."""
+_RING_ENDS = re.compile(r"\s*\d{1,4} : (NET/[\w-]{1,40}) .{0,4000}GPU/[\w-]{1,40} (NET/[\w-]{1,40})")
 _CHANNELS = re.compile(
     r"(\d{1,4}) coll channels(?:, (?:\d{1,4}) collnet channels)?(?:, (\d{1,4}) nvls channels)?"
 )
@@ -87,6 +91,8 @@ class FactReader:
         self.networks: list[FoundNetwork] = []
         self.hops: list[NetworkHop] = []
         self.patterns: list[FoundPattern] = []
+        self.ring_ends: list[RingEnds] = []
+        self._after_ring: set[str] = set()
         self.channels: list[ChannelCount] = []
         self.settings: dict[tuple[str, str], SetVariable] = {}
         self.remarks: dict[str, LogLine] = {}
@@ -102,6 +108,7 @@ class FactReader:
             ("Using", self._using),
             ("NET/OFI Selected", self._ofi),
             ("Pattern ", self._pattern),
+            (" : NET/", self._ends),
             ("coll channels", self._channels),
             ("NCCL_", self._setting),
             ("anks ", self._size),
@@ -225,12 +232,21 @@ class FactReader:
     def _pattern(self, message: LogMessage, text: str) -> None:
         match = _PATTERN.search(text)
         if match is not None:
+            if match[1] == _RING and len(self._after_ring) < _MOST_RANKS:
+                self._after_ring.add(message.process)
+            else:
+                self._after_ring.discard(message.process)
             number, crosses, channels = int(match[1]), int(match[2]), int(match[3])
             speeds = float(match[4]), float(match[5])
             _keep(
                 self.patterns,
                 FoundPattern(message.line, number, crosses, channels, *speeds, match[6], match[7]),
             )
+
+    def _ends(self, message: LogMessage, text: str) -> None:
+        match = _RING_ENDS.fullmatch(text) if message.process in self._after_ring else None
+        if match is not None:
+            _keep(self.ring_ends, RingEnds(message.line, match[1], match[2]))
 
     def _channels(self, message: LogMessage, text: str) -> None:
         match = _CHANNELS.search(text)

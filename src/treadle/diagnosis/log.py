@@ -130,6 +130,15 @@ class FoundPattern:
 
 
 @dataclass(frozen=True)
+class RingEnds:
+    """A ring that NCCL's search found in a box: by which NIC data comes, and by which it goes."""
+
+    line: LogLine
+    enters: str
+    leaves: str
+
+
+@dataclass(frozen=True)
 class ChannelCount:
     """How many channels NCCL uses for collectives, and how many of NVLink SHARP (-1: not said)."""
 
@@ -196,12 +205,17 @@ class Log:
     transports: tuple[UsedTransport, ...] = ()
     hops: tuple[NetworkHop, ...] = ()
     patterns: tuple[FoundPattern, ...] = ()
+    ring_ends: tuple[RingEnds, ...] = ()
     channels: tuple[ChannelCount, ...] = ()
     settings: tuple[SetVariable, ...] = ()
     trees: tuple[SystemTree, ...] = ()
     remarks: Mapping[str, LogLine] = field(default_factory=dict)
     warnings: tuple[LogLine, ...] = ()
     n_warnings: int = 0
+
+    def __repr__(self) -> str:
+        where = self.source if len(self.source) <= 80 else f"...{self.source[-77:]}"
+        return f"<Log {where}: {self.n_lines} lines, {len(self.tables)} tables, {len(self.hosts)} hosts>"
 
     def setting(self, *names: str) -> SetVariable | None:
         """The first of these variables that is set."""

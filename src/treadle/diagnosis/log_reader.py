@@ -53,6 +53,7 @@ def read_log(path: Path | str) -> Log:
         transports=facts.transports,
         hops=tuple(facts.hops),
         patterns=tuple(facts.patterns),
+        ring_ends=tuple(facts.ring_ends),
         channels=tuple(facts.channels),
         settings=tuple(facts.settings.values()),
         trees=facts.trees,

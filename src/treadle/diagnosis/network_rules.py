@@ -5,6 +5,8 @@ from __future__ import annotations
 from treadle.diagnosis.log import NetworkHop
 from treadle.diagnosis.suspect import MOST_LINES, Case, Suspect
 
+_MANY_GPUS = 4
+"""So many GPUs of a box that share a NIC are worth a question."""
 _FAR = ("PHB", "SYS")
 """Types of paths between GPU and network card that lead through a CPU."""
 
@@ -32,7 +34,7 @@ def _narrowed(case: Case) -> list[Suspect]:
     setting = case.log.setting("NCCL_IB_HCA")
     if setting is None or setting.value.startswith("^") or not (case.is_low and case.spans_hosts):
         return []
-    if not 0 < case.used_nics * 2 <= case.gpus_per_host:
+    if not 0 < case.used_nics * _MANY_GPUS <= case.gpus_per_host:
         return []
     nics = f"{case.used_nics} NIC{'s' if case.used_nics != 1 else ''}"
     text = f"{setting.name}={setting.value[:40]} leaves NCCL {nics} for {case.gpus_per_host} GPUs of a box"
@@ -100,7 +102,7 @@ def crossed_rails(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     both = [(sent[key], received[key]) for key in sent if key in received]
     crossing = [(one, other) for one, other in both if one.nic != other.nic]
     if not crossing:
-        return []
+        return [] if both else _crossed_graphs(case)
     one, other = crossing[0]
     text = (
         f"{len(crossing)} of {len(both)} hops between boxes change rails: channel {one.channel} sends by NIC "
@@ -111,6 +113,24 @@ def crossed_rails(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     if setting is not None and setting.value != "0":
         lines.append(setting.line)
     remedy = "set NCCL_CROSS_NIC=0, and see that NICs have the same order in all boxes"
+    return [Suspect("crossed-rails", text, tuple(lines), remedy)]
+
+
+def _crossed_graphs(case: Case) -> list[Suspect]:
+    """Where no hop is shown from both ends: rings that leave a box by another NIC than they came by."""
+    rings = case.log.ring_ends
+    crossing = [one for one in rings if one.enters != one.leaves]
+    if not crossing or not case.spans_hosts:
+        return []
+    text = (
+        f"{len(crossing)} of {len(rings)} rings leave a box by another NIC than they came by: "
+        f"{crossing[0].enters}, {crossing[0].leaves}"
+    )
+    lines = [crossing[0].line]
+    setting = case.log.setting("NCCL_CROSS_NIC")
+    if setting is not None and setting.value != "0":
+        lines.append(setting.line)
+    remedy = "on rails set NCCL_CROSS_NIC=0, so that rings stay on theirs"
     return [Suspect("crossed-rails", text, tuple(lines), remedy)]
 
 

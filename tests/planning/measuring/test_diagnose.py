@@ -12,7 +12,7 @@ from samples.logs.nccl_logs import curve, info, ranks, rows, system_tree, table
 from treadle.planning.measuring.diagnose import Diagnosis, diagnose
 from treadle.planning.measuring.yardstick_words import BindingPlace
 from treadle.schedules.collective import CollectiveKind
-from treadle.topologies import Topology, dgx_h100, gb200_nvl72, mi300x
+from treadle.topologies import Topology, dgx_h100, gb200_nvl72, mi300x, rail_optimized
 
 SAMPLES = ROOT.parent / "shared" / "samples"
 ALLREDUCE = CollectiveKind.ALLREDUCE
@@ -209,13 +209,41 @@ def test_rails_that_rings_cross(tmp_path: Path) -> None:
         info("Channel 01/0 : 6[6] -> 9[1] [receive] via NET/IB/1/GDRDMA", host=1, device=1),
     ]
     log = [*ranks(2, 8), *hops, *table(ALLREDUCE, 16, curve(20))]
-    from treadle.topologies import rail_optimized
-
     found = examined(tmp_path, log, rail_optimized(2))
     assert "crossed-rails" in names(found)
     suspect = next(one for one in found.suspects if one.name == "crossed-rails")
     assert suspect.text.startswith("1 of 2 hops")
     assert "crossed-rails" not in names(examined(tmp_path, log, nvswitch_boxes(2)))
+
+
+def test_rings_that_leave_by_another_card(tmp_path: Path) -> None:
+    graph = [
+        info("Pattern 4, crossNic 1, nChannels 2, bw 24.000000/24.000000, type NVL/PIX, sameChannels 0"),
+        info(" 0 : NET/3 GPU/0 GPU/1 NET/2"),
+        info(" 1 : NET/2 GPU/1 GPU/0 NET/2"),
+        info("Pattern 1, crossNic 0, nChannels 2, bw 24.000000/24.000000, type NVL/PIX, sameChannels 0"),
+        info(" 0 : NET/0 GPU/0 GPU/1 NET/1"),
+    ]
+    log = [*ranks(2, 8), *graph, *table(ALLREDUCE, 16, curve(20))]
+    found = examined(tmp_path, log, rail_optimized(2))
+    suspect = next(one for one in found.suspects if one.name == "crossed-rails")
+    assert suspect.text.startswith("1 of 2 rings")
+    assert "crossed-rails" not in names(examined(tmp_path, log, nvswitch_boxes(2)))
+
+
+def test_few_channels_are_enough_for_one_card(tmp_path: Path) -> None:
+    few = info("2 coll channels, 0 nvls channels, 2 p2p channels")
+    log = [*ranks(2, 8), few, *direct(), *table(ALLREDUCE, 16, curve(15))]
+    assert "graph-search" not in names(examined(tmp_path, log, nvswitch_boxes(2, nics=1)))
+
+
+def test_values_show_themselves_in_a_line(tmp_path: Path) -> None:
+    found = examined(
+        tmp_path, [*ranks(2, 8), *direct(4), *table(ALLREDUCE, 16, curve(50))], nvswitch_boxes(2)
+    )
+    assert repr(found) == ("<Diagnosis allreduce 50 GB/s busbw, 50% of ring, 27% of optimum; suspects: acs>")
+    assert "nccl.log: " in repr(found.log)
+    assert len(repr(found.log)) < 200
 
 
 def test_sizes_that_are_too_small(tmp_path: Path) -> None:

@@ -117,6 +117,14 @@ def test_hosts_of_the_log_say_what_a_box_is() -> None:
     assert boxes.of_node[-1] == NETWORK
     assert with_sums(rack, boxes, nvls=True, sharp=False) is not None
     assert rank_boxes(parse("ring:4")) == (0, 0, 0, 0)
+    assert rank_boxes(parse("ring:4"), ["a", "b", "a", "b"]) == (0, 1, 0, 1)
+
+
+def test_ranks_dealt_out_over_hosts_leave_the_boxes_as_they_are() -> None:
+    """mpirun --map-by node: rank 0 is on the first host, rank 1 on the second."""
+    fabric = nvswitch_boxes(2)
+    assert rank_boxes(fabric, ["a", "b"] * 8) == (0,) * 8 + (1,) * 8
+    assert ring(fabric, ["a", "b"] * 8) == 100
 
 
 def test_switches_belong_to_the_nearest_box() -> None:

@@ -145,6 +145,15 @@ class Diagnosis:
     fabric_nics: int
     missing: str
 
+    def __repr__(self) -> str:
+        words = [
+            f"{one.collective} {one.peak.busbw:g} GB/s busbw"
+            + "".join(f", {yard.share:.0%} of {yard.name}" for yard in one.yardsticks if not yard.is_whole)
+            for one in self.judgements[:1]
+        ]
+        names = ", ".join(dict.fromkeys(one.name for one in self.suspects)) or "none"
+        return f"<Diagnosis {'; '.join(words) or 'without a figure'}; suspects: {names}>"[:200]
+
 
 @checked()
 def diagnose(
@@ -380,7 +389,7 @@ class _Examination:
             n_hosts=n_hosts,
             gpus_per_host=n_ranks // n_hosts if n_hosts else 0,
             fabric_nics=self._fabric_nics,
-            used_nics=used_nics(log) if self._fabric_nics else 0,
+            used_nics=used_nics(log),
             has_fast_links=shows_fast_links(log)
             or (topology is not None and boxes is not None and has_fast_links(topology, boxes)),
             is_one_switch=given

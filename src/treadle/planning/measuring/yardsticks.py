@@ -7,6 +7,7 @@ most the least cut that parts boxes, each taken as one; the maintainers of NCCL 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -77,11 +78,14 @@ def rank_boxes(topology: Topology, hosts: Sequence[str] = ()) -> tuple[int, ...]
     ----------
     topology : Topology
     hosts : sequence of str, optional
-        Host of each rank. Without them ranks whose names have the same part before the last dot share a box,
-        and ranks of plain names are all in one.
+        Host of each rank in the log. Where they are as many and as large as the groups of ranks whose names
+        have the same part before the last dot, those groups are the boxes, whatever the order of ranks;
+        without hosts too. Else a box is a host, or all ranks if nothing tells.
     """
     names = [topology.node_names[node] for node in topology.compute_nodes.tolist()]
-    words = list(hosts) or [name.rpartition(".")[0] for name in names]
+    groups = [name.rpartition(".")[0] for name in names]
+    is_same = sorted(Counter(groups).values()) == sorted(Counter(hosts).values())
+    words = groups if is_same or not hosts else hosts
     numbers: dict[str, int] = {}
     return tuple(numbers.setdefault(word, len(numbers)) for word in words)
 
