@@ -99,6 +99,21 @@ def test_rings_pass_boxes_once_and_gpus_over_the_boxes_own_links() -> None:
     fabric = nvswitch_boxes(2, nvlink=100 * GB, nics=8)
     assert least_cut(fabric).busbw == 125 * GB
     assert ring(fabric) == 100
+    assert ring(nvswitch_boxes(2, nvlink=60 * GB)) == 60, (
+        "GPUs that share a PCIe switch could use that as well"
+    )
+
+
+def test_gpus_without_links_of_their_own_use_pcie() -> None:
+    builder = TopologyBuilder("PCIe alone")
+    gpus = [builder.compute(f"box{number // 2}.gpu{number % 2}") for number in range(4)]
+    bridges = [builder.switch(f"box{box}.pcie0") for box in range(2)]
+    top = builder.switch("ib0")
+    for number, gpu in enumerate(gpus):
+        builder.duplex(gpu, bridges[number // 2], 12 * GB)
+    for bridge in bridges:
+        builder.duplex(bridge, top, 25 * GB)
+    assert ring(builder.build()) == 12
 
 
 def test_gpus_that_meet_in_the_network_only_have_the_least_cut() -> None:
