@@ -34,6 +34,7 @@ def test_a_plan_over_sizes(plan: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert [row[0] for row in rows] == ["1KB", "2KB", "4KB"]
     assert "critical path of 4KB:" in out
     assert "latency" in out
+    assert "bound       2.67 GB/s (8/3) algbw, 2 GB/s busbw; %opt is algbw over it" in out
 
 
 def test_json_is_exact(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:

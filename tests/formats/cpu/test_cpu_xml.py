@@ -202,6 +202,34 @@ def test_a_circle_of_waiting_is_found() -> None:
     assert interpret_cpu_xml(swapped).violations == ()
 
 
+def test_a_receive_over_memory_in_use_is_found() -> None:
+    """Into what is being sent, into what is being received, and into the input out of place."""
+    rank = '<rank id="{0}" i="{0}-{0}" o="0-1" s="0-1" slots="0">{1}</rank>'
+    body = (
+        '<copy buf="i" dbuf="o" chunk="{0}" cnt="1"/><send peer="{1}" buf="i" chunk="{0}" cnt="1"/>'
+        '<recv peer="{1}" buf="o" chunk="{1}" cnt="1"/><sync/>'
+    )
+    head = (
+        '<cpu name="x" collective="allgather" ranks="2" chunks="2" root="-1" inplace="0" minBytes="0" '
+        'maxBytes="0">'
+    )
+
+    def found(zero: str) -> str:
+        ranks = rank.format(0, zero) + rank.format(1, body.format(1, 0))
+        return " ".join(interpret_cpu_xml(f"{head}{ranks}</cpu>").violations)
+
+    fine = body.format(0, 1)
+    assert found(fine) == ""
+    own = '<recv peer="1" buf="o" chunk="1" cnt="1"/>'
+    assert own in fine
+    over_sent = fine.replace('buf="i" chunk="0" cnt="1"/><recv', 'buf="o" chunk="0" cnt="1"/><recv')
+    over_sent = over_sent.replace(own, '<recv peer="1" buf="o" chunk="0" cnt="1"/>')
+    assert "touches memory of a transfer under way" in found(over_sent)
+    assert "writes the input out of place" in found(
+        fine.replace(own, own.replace('"o" chunk="1"', '"i" chunk="0"'))
+    )
+
+
 def test_the_wrong_collective_is_noticed() -> None:
     text = emit_cpu_xml(small())
     for name in ("allgather", "reduce-scatter", "alltoall"):

@@ -197,3 +197,8 @@ def test_bad_arguments_are_refused() -> None:
         punctured(path(3), nodes=3)
     with pytest.raises(TopologyError, match="not strongly connected to begin with"):
         punctured(from_arcs("pair", [0], [1], n=2), links=1)
+
+
+def test_a_jellyfish_of_odd_degrees_and_nodes_is_refused() -> None:
+    with pytest.raises(TopologyError, match=r"n \* d must be even, found 5 \* 3; a link has two ends"):
+        jellyfish(5, 3)
