@@ -186,4 +186,4 @@ def _near_groups(
 def _pcie_finding(name: str, model: GpuModel) -> Finding:
     if not model.gt_per_s:
         return Finding("PCIe: no less than what the NICs take, which the matrix does not say")
-    return Finding(f"PCIe: {DEFAULT_LANES} lanes of {model.gt_per_s} GT/s to each GPU, as a {name} has")
+    return Finding(f"PCIe: {DEFAULT_LANES} lanes of {model.gt_per_s} GT/s to each GPU, as of {name}")

@@ -16,7 +16,7 @@ _ASTRA = {
 }
 _INFRA_YAML = re.compile(r"^(?:infrastructure\s*:|instances\s*:\s*$)", re.MULTILINE)
 _INFRA_JSON = re.compile(r'\s*\{.{0,4000}?"(?:infrastructure|instances|components)"\s*:', re.DOTALL)
-_SLURM_CONF = re.compile(r"^\s*(?:SwitchName|BlockName)\s*=", re.MULTILINE | re.IGNORECASE)
+_SLURM_CONF = re.compile(r"^[ \t]{0,99}(?:SwitchName|BlockName)\s*=", re.MULTILINE | re.IGNORECASE)
 _SLURM_YAML = re.compile(r"^-\s+topology\s*:", re.MULTILINE)
 _PLATFORM = re.compile(r"<platform\b")
 
