@@ -59,7 +59,7 @@ def test_what_only_some_heed_is_told_with_them(capsys: pytest.CaptureFixture[str
     for one in schedulers(plug_ins=False):
         assert main(["algorithms", one.name]) == 0
         out = capsys.readouterr().out
-        assert out.startswith(f"{one.name} ({one.form})")
+        assert out.startswith(f"{one.name} ({one.form}")
         told |= {word.rstrip(":") for word in out.split() if word.startswith("--")}
         for option in one.heeded:
             assert f"\n  {flag_of(option)}" in out

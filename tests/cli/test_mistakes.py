@@ -80,7 +80,7 @@ MISTAKES = """
 2 | run ring.plan --iterations 0 | --iterations '0': expected at least 1
 2 | simulate ring.plan --forwarding cutthrough | did you mean cut-through?
 2 | simulate ring.plan --slices many | expected a number or auto
-2 | topology show fabric.json --format yaml | is unknown; expected one of:
+2 | topology show fabric.json --format yaml | unknown format 'yaml'
 2 | bound ring:4 allgather --jobs 0 | at least 1
 2 | bound ring:4 allgather --unit GB | unit 'GB': expected one such as GB/s
 2 | bound ring:4 alltoall --gap much | --gap 'much': expected a number
@@ -113,8 +113,8 @@ MISTAKES = """
 2 | compare ring:4 allgather --algorithms ring,bfbb | did you mean bfb?
 2 | algorithms forest-call | did you mean forestcoll?
 2 | lower ring.plan --to msccl -o x | unknown format 'msccl'; did you mean msccl-xml
-2 | solve ring:4 allgather --packer heigth-first | height-first
-2 | bound ring:4 alltoall --method simplex | expected one of link-mcf
+2 | solve ring:4 allgather --packer heigth-first | did you mean height-first?
+2 | bound ring:4 alltoall --method fleisher | unknown method 'fleisher'; did you mean fleischer?
 2 | solve ring:4 broadcast --root nobody | nobody
 2 | solve ring:4 broadcast --root 9 | 9
 2 | solve ring:4 allgather --ranks gpu99 | no compute node of ring(4) has that name

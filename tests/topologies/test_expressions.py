@@ -186,7 +186,7 @@ def test_paths_are_read_and_catalogue_names_win(tmp_path, monkeypatch):
     assert parse("ring:4") == ring(4)
     assert parse("./torus(2).json") == ring(7)
     assert parse("ring", format="json") == ring(6)
-    with pytest.raises(FormatError, match=r"expected one of: .*json"):
+    with pytest.raises(FormatError, match=r"Expected one of .*json"):
         parse("ring", format="yaml")
 
 

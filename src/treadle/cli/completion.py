@@ -33,7 +33,9 @@ _treadle_completion() {
     found=("${(@f)$(COMP_LINE="${words[1,CURRENT]}" _TREADLE_COMPLETE=zsh treadle 2>/dev/null)}")
     compadd -Q -S '' -- ${found:#}
 }
-compdef _treadle_completion treadle
+if [[ "${funcstack[1]}" == "_treadle" ]]; then _treadle_completion "$@"
+else compdef _treadle_completion treadle
+fi
 """
 _FISH = """\
 complete --command treadle --no-files --arguments \\

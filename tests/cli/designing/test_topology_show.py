@@ -153,7 +153,10 @@ def test_list_is_filtered_by_name_group_or_summary(capsys: pytest.CaptureFixture
     assert {entry["group"] for entry in by_group} == {"distance-regular graphs"}
     by_summary = json.loads(listed(capsys, "INFINIBAND", "--json"))["catalogue"]
     assert "dgx_h100" in {entry["name"] for entry in by_summary}
-    assert json.loads(listed(capsys, "no such thing", "--json")) == {"catalogue": []}
+    assert json.loads(listed(capsys, "no such thing", "--json")) == {
+        "schema": "topology-list/1",
+        "catalogue": [],
+    }
     assert "nothing in the catalogue matches 'no such thing'" in listed(capsys, "no such thing")
 
 

@@ -75,5 +75,5 @@ def test_options_are_checked(keywords, says: str) -> None:
 
 
 def test_an_unknown_format_names_those_that_are_known(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"format .jsn. is unknown; expected one of: .*json"):
+    with pytest.raises(FormatError, match=r"unknown format .jsn.; did you mean json\? Expected .*json"):
         read_topology(tmp_path / "x", format="jsn")

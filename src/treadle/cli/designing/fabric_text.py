@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from treadle.cli.quantities import Rates
 from treadle.planning import DistanceFacts, FabricFacts, SizeBounds
+from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.topologies import Topology, has_uniform_links
 
 _SHOWN = 12
@@ -67,7 +68,9 @@ def _schedule_lines(facts: FabricFacts, rates: Rates) -> Iterator[str]:
     yield "breadth-first broadcast"
     for name, value in (("allgather", gather), ("reduce-scatter", scatter)):
         if value.node_bandwidth is None:
-            cost = f"algbw {rates(1 / value.seconds_per_byte)}"
+            algbw = 1 / value.seconds_per_byte
+            scaled = algbw * busbw_factor(CollectiveKind(name), value.n_ranks)
+            cost = f"algbw {rates(algbw)}, busbw {rates(scaled)}"
         else:
             best = Fraction(value.n_ranks - 1, value.n_ranks)
             optimal = "bandwidth-optimal" if value.is_bw_optimal else f"at least {best}"

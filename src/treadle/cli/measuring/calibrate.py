@@ -19,7 +19,7 @@ from treadle.planning.measuring.calibration import (
     calibration_lines,
     calibration_summary,
 )
-from treadle.planning.problem import pose
+from treadle.planning.problem import pose, resolve_kind
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.files import save_topology
 from treadle.topologies.topology import MAX_BANDWIDTH
@@ -40,7 +40,9 @@ def command(
     degree: Annotated[
         int, typer.Option(min=1, help="Links that share the bandwidth of a node.", metavar="D")
     ] = 1,
-    collective: Annotated[CollectiveKind | None, typer.Option(help="Where the file does not say.")] = None,
+    collective: Annotated[
+        str | None, typer.Option(help="Where the file does not say.", metavar="COLLECTIVE")
+    ] = None,
     ranks: Annotated[int | None, typer.Option(min=2, max=2**20, help="Where the file does not say.")] = None,
     fabric: Annotated[
         str | None,
@@ -56,7 +58,8 @@ def command(
     output = Output(json, quiet)
     if (fabric is None) != (fabric_file is None):
         raise FormatError("--fabric and --fabric-output go together")
-    result = calibrate(measured, collective=collective, n_ranks=ranks, steps=steps)
+    kind = None if collective is None else resolve_kind(collective)
+    result = calibrate(measured, collective=kind, n_ranks=ranks, steps=steps)
     summary = calibration_summary(result, degree)
     if fabric is not None and fabric_file is not None:
         _write_fabric(fabric, fabric_file, result)

@@ -32,7 +32,6 @@ from treadle.cli.status import USAGE, fail
 from treadle.diagnosis.log_figures import nvls_line
 from treadle.planning.measuring.diagnose import RING, Diagnosis, JudgedTable, Yardstick, diagnose
 from treadle.planning.measuring.diagnosis_summary import diagnosis_summary
-from treadle.schedules.collective import CollectiveKind
 from treadle.units import format_size
 
 if TYPE_CHECKING:
@@ -54,7 +53,9 @@ def command(
             help="The fabric, rank by rank as in the log; default: from the system tree in the log.",
         ),
     ] = None,
-    collective: Annotated[CollectiveKind | None, typer.Option(help="Where the log does not say.")] = None,
+    collective: Annotated[
+        str | None, typer.Option(help="Where the log does not say.", metavar="COLLECTIVE")
+    ] = None,
     file_format: FormatOption = None,
     boxes: BoxesOption = None,
     network: NetworkOption = None,

@@ -24,7 +24,7 @@ from treadle.cli.output import (
     warn,
 )
 from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
-from treadle.cli.quantities import Rates, counted, parse_seconds
+from treadle.cli.quantities import Rates, busbw, counted, parse_seconds
 from treadle.cli.solving.problem_arguments import TrimOption
 from treadle.cli.solving.report import print_problem
 from treadle.cli.status import FAILED
@@ -35,7 +35,7 @@ from treadle.schedules.plan_files.archive import save_plan
 
 INDEX = "failures.json"
 """The file that says which plan is for which failure."""
-_HEADINGS = ("failure", "algbw", "optimum", "loss", "CPU s", "plan")
+_HEADINGS = ("failure", "algbw", "busbw", "optimum", "loss", "CPU s", "plan")
 
 
 def command(
@@ -107,11 +107,12 @@ def _written(rows: Iterator[HardenedRow], folder: Path | None) -> Iterator[tuple
 
 def _cells(output: Output, row: HardenedRow, path: str) -> tuple[str, ...]:
     if row.result is None or row.loss is None:
-        return row.failure.name, "-", "-", "-", "-", "-"
+        return row.failure.name, "-", "-", "-", "-", "-", "-"
     new = row.result.new
     optimum = "-" if new.optimal_algbw is None else output.rates(new.optimal_algbw)
     seconds = f"{row.result.seconds['total']:.2f}"
-    return row.failure.name, output.rates(new.algbw), optimum, f"{float(row.loss):.1%}", seconds, path or "-"
+    rates = (output.rates(new.algbw), output.rates(busbw(new.algbw, new.collective)))
+    return row.failure.name, *rates, optimum, f"{float(row.loss):.1%}", seconds, path or "-"
 
 
 def _print_worst(output: Output, summaries: list[dict[str, object]], unserved: int) -> None:

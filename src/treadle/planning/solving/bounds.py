@@ -17,6 +17,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import Witness
+from treadle.spelling import spelt_alike, unknown
 from treadle.synthesis import alltoall
 from treadle.synthesis import trees as forestcoll
 from treadle.synthesis.trees import allreduce
@@ -161,10 +162,10 @@ def bound(
 def _method(name: RateMethod | str) -> RateMethod:
     from treadle.synthesis.alltoall.rate.methods import RateMethod  # brings solvers that few bounds need
 
-    try:
-        return RateMethod(name)
-    except ValueError:
-        raise FormatError(f"method {name[:40]!r}: expected one of {', '.join(RateMethod)}") from None
+    meant = spelt_alike(name, RateMethod)
+    if meant is None:
+        raise FormatError(unknown("method", name, RateMethod))
+    return RateMethod(meant)
 
 
 MAX_RANKS_BY_FLOW = 1024

@@ -17,6 +17,7 @@ from treadle.planning.solving.factored_candidates import factored_forest
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
 from treadle.planning.solving.tree_choice import with_tree_choice
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.spelling import unknown
 from treadle.synthesis import trees as packing
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import Packer, allreduce
@@ -97,7 +98,7 @@ def _request(
 ) -> ForestRequest:
     """What was asked for, in the types of the trade."""
     if packer is not None and packer not in tuple(Packer):
-        raise FormatError(f"unknown packer {packer[:40]!r}; expected one of {', '.join(Packer)}")
+        raise FormatError(unknown("packer", packer, Packer))
     if form not in tuple(Form):
         raise FormatError(f"unknown form {form[:40]!r}; expected one of {', '.join(Form)}")
     budget = tree_budget(trees=trees, max_trees=max_trees, exact=exact)

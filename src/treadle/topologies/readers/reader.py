@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import treadle.topologies.readers
 from treadle.errors import FormatError, TopologyError
+from treadle.spelling import spelt_alike, unknown
 from treadle.topologies.files import read_text
 from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText, spelt
 
@@ -119,8 +120,11 @@ def read_topology(
         message names the option that does.
     """
     name, table = str(path), _table()
-    if format is not None and format not in table:
-        raise FormatError(f"format {format[:40]!r} is unknown; expected one of: {', '.join(table)}")
+    if format is not None:
+        meant = spelt_alike(format, table)
+        if meant is None:
+            raise FormatError(unknown("format", format, table))
+        format = meant
     _refuse_what_is_no_text(name)
     most = max(record.max_bytes for record in table.values())
     text = read_text(name, most).removeprefix(_BYTE_ORDER_MARK)
