@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 from treadle.cli.designing.names import describe_links, describe_nodes
+from treadle.cli.main import main
 from treadle.cli.quantities import Rates, busbw, parse_integers, parse_seconds
 from treadle.errors import FormatError
-from treadle.planning import pose
+from treadle.planning import bound, pose
+from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.topologies import parse
 
 
@@ -108,3 +113,31 @@ def test_busbw_is_that_of_nccl_tests(kind: str, factor: Fraction) -> None:
     collective = pose("ring:4", kind).collective
     assert busbw(Fraction(8), collective) == 8 * factor
     assert Rates().both(Fraction(8), collective) == f"8 B/s asymptotic algbw, {8 * factor} B/s busbw"
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_busbw_stands_beside_algbw_wherever_a_rate_is_printed(
+    kind: CollectiveKind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fabric, plan = 'ring(4, bandwidth="1GB/s")', str(tmp_path / "plan")
+    algorithm = "pairwise" if kind is CollectiveKind.ALLTOALL else "ring"
+    scaled = Rates()(busbw(bound(fabric, kind).bound.algbw, pose(fabric, kind).collective))
+    for argv in (
+        ["bound", fabric, kind.value],
+        ["solve", fabric, kind.value, "-o", plan],
+        ["compare", fabric, kind.value, "--algorithms", algorithm],
+        ["run", plan, "--size", "1K", "--iterations", "1"],
+        ["simulate", plan, "--size", "1K"],
+        ["verify", plan],
+    ):
+        assert main(argv) == 0
+        out = capsys.readouterr().out
+        assert re.search(rf"busbw {re.escape(scaled)}|{re.escape(scaled)} busbw", out) or argv[0] == "compare"
+        assert "busbw" in out
+        assert main([*argv, "--json"]) == 0
+        values = json.loads(capsys.readouterr().out)
+        for name in ("", "optimal_"):
+            if f"{name}algbw_exact" in values:
+                algbw, scaled_exact = (Fraction(values[f"{name}{one}_exact"]) for one in ("algbw", "busbw"))
+                assert scaled_exact == algbw * busbw_factor(kind, 4)
+        assert "optimal_busbw_exact" in values

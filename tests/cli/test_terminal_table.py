@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import pty
 import re
+import struct
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
+from child_processes import search_path, started
 from engines import missing_engines
 from places import ROOT
 from treadle.cli.main import main
@@ -174,3 +181,24 @@ def _words(text: str) -> set[str]:
 def _is_cpu_time(word: str) -> bool:
     """Seconds in two decimals, which differ from run to run."""
     return bool(re.fullmatch(r"\d\.\d\d", word))
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_real_terminal_is_measured(columns: int) -> None:
+    """Through a pseudo-terminal of that size, with nothing in the environment that says so."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    words = [sys.executable, "-m", "treadle", *COMMANDS["compare"]]
+    said = b""
+    with started(words, stdout=theirs, env={**environment, "PYTHONPATH": search_path()}) as process:
+        os.close(theirs)
+        with contextlib.suppress(OSError):  # the other end is closed: all has been said
+            while part := os.read(ours, 65536):
+                said += part
+        assert process.wait(60) == 0
+    os.close(ours)
+    lines = said.decode().replace("\r", "").splitlines()
+    assert len(lines) > 5
+    assert max(map(width_of, lines)) <= columns
+    assert ("left out for want of width" in said.decode()) == (columns < 120)

@@ -27,8 +27,11 @@ EXIT_STATUS = (
 
 
 def fail(message: str, status: int) -> int:
-    """Say what failed in one line and return the status."""
-    say(f"treadle: {' '.join(message.split())}\n")
+    """Say what failed in one line and return the status; what cannot be shown is escaped."""
+    text = " ".join(message.split())
+    if not text.isprintable():  # bytes of a name may be commands to the terminal
+        text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    say(f"treadle: {text}\n")
     return status
 
 

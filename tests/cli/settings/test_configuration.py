@@ -158,6 +158,17 @@ def test_files_that_are_refused(text: str, said: str, place: Path, line: Callabl
     assert said in line("bound", "ring:4", "allgather")
 
 
+def test_a_value_cannot_command_the_terminal(
+    place: Path, line: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(place, 'fabric = "ring:4\\u001b[2J"\n')
+    assert main(["config"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    said = line("bound", "allgather")
+    assert "\x1b" not in said
+    assert "\\x1b[2J" in said
+
+
 def test_what_a_command_does_not_heed_does_not_stop_it(place: Path) -> None:
     write(place, 'max-memory = "much"\n')
     assert main(["bound", "ring:4", "allgather", "-q"]) == 0

@@ -20,7 +20,7 @@ def command(json: JsonOption = False, quiet: QuietOption = False) -> int:
     for one in chosen.values():
         one.check()
     rows = [
-        (one.key, found.value, found.origin)
+        (one.key, found.value if found.value.isprintable() else ascii(found.value), found.origin)
         if (found := chosen.get(one.key)) is not None
         else (one.key, "-", f"{one.variable}: {one.meaning}")
         for one in SETTINGS
