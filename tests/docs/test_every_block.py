@@ -30,6 +30,7 @@ ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("docs/import.md", "sh"): ("tests/docs/test_import_page.py", 3),
     ("docs/import.md", "output"): ("tests/docs/test_import_page.py", 2),
     ("docs/import.md", "python"): ("tests/docs/test_import_page.py", 1),
+    ("docs/python.md", "python"): ("tests/docs/test_python_page.py", None),
     ("docs/plug-ins.md", ""): ("tests/docs/test_plug_ins_page.py", 1),
     ("docs/plug-ins.md", "python"): ("tests/docs/test_plug_ins_page.py", 2),
     ("docs/plug-ins.md", "toml"): ("tests/docs/test_plug_ins_page.py", 1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from treadle.brief import brief
 from treadle.diagnosis.log_lines import LogLine
 from treadle.schedules.collective import CollectiveKind
 
@@ -44,6 +45,7 @@ class ListedRank:
     model: str
 
 
+@brief("test", "rows", "root", "ranks")
 @dataclass(frozen=True)
 class ResultTable:
     """A table of nccl-tests.
@@ -165,6 +167,7 @@ class SystemTree:
     is_whole: bool
 
 
+@brief("source", "n_lines", "n_ranks", "tables", "warnings")
 @dataclass(frozen=True)
 class Log:
     """All that a log says.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from treadle.brief import brief
 from treadle.diagnosis.log import Log, ResultTable
 from treadle.diagnosis.log_lines import LogLine
 
@@ -12,6 +13,7 @@ MOST_LINES = 4
 """Of evidence that a suspect carries."""
 
 
+@brief("name", "text", "lines")
 @dataclass(frozen=True)
 class Suspect:
     """Something that makes, or may make, a collective slow.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+from treadle.brief import brief
 from treadle.finder.build import build
 from treadle.finder.construction import Base, ScheduleMethod, expression, is_breadth_first, notation
 from treadle.finder.predict import Performance
@@ -58,6 +59,7 @@ class FlowRate:
     gap: float
 
 
+@brief("candidate", "distances", "flow")
 @dataclass(frozen=True)
 class Option:
     """A fabric that may be chosen, with exact figures.

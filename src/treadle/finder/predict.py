@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 
+from treadle.brief import brief
 from treadle.errors import InfeasibleError, TopologyError
 
 
+@brief("nodes", "degree", "steps", "t_b", "diameter")
 @dataclass(frozen=True, slots=True)
 class Performance:
     """Figures of a regular graph with an allgather schedule, measured or predicted.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd, isqrt
 
+from treadle.brief import brief
 from treadle.finder.construction import (
     Construction,
     DegreeExpansion,
@@ -32,6 +33,7 @@ Bases = Callable[[int, int], Iterable["FabricCandidate"]]
 """bases(nodes, degree): every known base of that size."""
 
 
+@brief("construction", "is_reverse_symmetric")
 @dataclass(frozen=True, slots=True)
 class FabricCandidate:
     """A fabric and its schedules, by predicted figures.

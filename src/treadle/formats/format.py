@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import treadle.formats
+from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import ScheduleError
 from treadle.formats.judgement import Check, Judgement, Terms
@@ -40,6 +41,7 @@ PROGRAM_OPTIONS = frozenset({"in_place", "channels", "instances", "name"})
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
+@brief("name", "title", "extension", "check", "collectives")
 @dataclass(frozen=True, kw_only=True)
 class Format:
     """One format.

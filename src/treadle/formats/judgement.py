@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from treadle.brief import brief
 from treadle.errors import FormatError
 from treadle.schedules.collective import Collective
 from treadle.schedules.schedule import Schedule
@@ -78,6 +79,7 @@ class Terms:
     planned: Planned | None = None
 
 
+@brief("check", "collective", "n_ranks", "n_chunks", "violations")
 @dataclass(frozen=True)
 class Judgement:
     """What a judge found, and what it did to find it.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from treadle.brief import brief
 
+
+@brief("runtime", "environment", "check")
 @dataclass(frozen=True)
 class Loading:
     """What a runtime needs to load a file, and what it then shows.

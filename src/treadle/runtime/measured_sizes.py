@@ -12,6 +12,7 @@ from typing import Unpack
 
 import numpy as np
 
+from treadle.brief import brief
 from treadle.errors import FormatError
 from treadle.program.program import Buffer, Program
 from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern, poison
@@ -26,6 +27,7 @@ _DASHED = re.compile(r"[0-9.]+ *[A-Za-z]+ *- *[0-9.]+ *[A-Za-z]+")
 _POWER_OF_1024 = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
+@brief("size_bytes", "algbw_bytes_per_s", "busbw_bytes_per_s", "time_s", "wrong", "iterations")
 @dataclass(frozen=True)
 class SweepRow:
     """One line of the table.

@@ -9,6 +9,7 @@ from math import gcd
 
 import numpy as np
 
+from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.demands import Demands, uniform_demands
 from treadle.topologies.topology import Topology
@@ -53,6 +54,7 @@ def busbw_factor(kind: CollectiveKind, n_ranks: int) -> Fraction:
     return Fraction(1)
 
 
+@brief("kind", "n_ranks", "root", "weights", "forwarders")
 @dataclass(frozen=True)
 class Collective:
     """A collective on some compute nodes of a fabric.

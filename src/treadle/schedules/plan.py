@@ -9,6 +9,7 @@ from itertools import pairwise
 from math import isfinite
 from types import MappingProxyType
 
+from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, check_membership
 from treadle.schedules.schedule import Schedule
@@ -23,6 +24,7 @@ _MAX_ALGBW = 2**100
 """Beyond any fabric (bytes/s) and within a float."""
 
 
+@brief("min_bytes", "max_bytes", "schedule")
 @dataclass(frozen=True)
 class PlanEntry:
     """A schedule and the sizes that it serves.
@@ -48,6 +50,7 @@ class PlanEntry:
             )
 
 
+@brief("collective", "topology", "algorithm", "algbw", "entries")
 @dataclass(frozen=True)
 class Plan:
     """Schedules of one collective on one fabric, and what is claimed of them.

@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from treadle.arrays import exact_sum
+from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -32,6 +33,7 @@ class Witness(Protocol):
         ...
 
 
+@brief("nodes")
 @dataclass(frozen=True)
 class CutWitness:
     """A set S of nodes that leaves out some rank: the throughput bottleneck cut.

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array
+from treadle.brief import brief
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import TaskGraph
 
 
+@brief("graph", "size_bytes", "is_exact")
 @dataclass(frozen=True, eq=False)
 class Simulation:
     """A program's course on a fabric at one size.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.topologies.topology import Topology
 
@@ -60,6 +61,7 @@ class Sharing(StrEnum):
     """All at once, with max-min fair rates, as fluids that flow over all links of their paths at a time."""
 
 
+@brief("slices", "alpha_ns", "latency_model", "forwarding", "sharing")
 @dataclass(frozen=True)
 class SimulationOptions:
     """The model.

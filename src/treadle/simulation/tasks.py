@@ -8,6 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
+from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.order import describe, is_receive, match_messages
@@ -28,6 +29,7 @@ class Follows(IntEnum):
     """From a message's last link to its receive."""
 
 
+@brief("topology", "resource_bytes_per_s", "chunks")
 @dataclass(frozen=True, eq=False)
 class TaskGraph:
     """What a program asks of a fabric, whatever its size.

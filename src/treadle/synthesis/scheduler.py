@@ -15,6 +15,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
+from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -39,6 +40,7 @@ class Comparing(StrEnum):
     NAMED = "when named"
 
 
+@brief("name", "form", "collectives", "options", "origin")
 @dataclass(frozen=True)
 class Scheduler:
     """A way to make a schedule.

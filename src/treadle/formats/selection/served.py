@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from treadle.brief import brief
 from treadle.schedules.collective import CollectiveKind
 from treadle.units import format_size
 
@@ -118,6 +119,7 @@ def served_sizes(
     return tuple(size for size in sizes if serves(facts, selector, size, element_bytes))
 
 
+@brief("selector", "sizes", "rule")
 @dataclass(frozen=True)
 class Served:
     """The sizes that a text serves, and the rule behind them.

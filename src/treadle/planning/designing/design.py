@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from treadle._version import __version__
+from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.build import build
@@ -30,6 +31,7 @@ from treadle.planning.solving.candidate import Candidate as Proposal
 from treadle.planning.solving.solve import judged
 from treadle.planning.solving.step_candidates import bound_beside
 from treadle.planning.stages import Stopwatch
+from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
@@ -45,6 +47,7 @@ _MAX_GROUP_PAIRS = 2**20
 """Ordered pairs of nodes within groups up to which trees are built for them: some ten seconds a fabric."""
 
 
+@brief("seconds", "allreduce_s", "alltoall_bound_s", "alltoall_s")
 @dataclass(frozen=True)
 class DesignRow:
     """A fabric of the frontier.
@@ -88,8 +91,9 @@ class Reconfiguration:
     changes: int
 
 
+@brief("nodes", "degree", "rows", "best", "shown_bytes", "seconds")
 @dataclass(frozen=True)
-class DesignResult:
+class DesignResult(Tabular):
     """What the finder says.
 
     Parameters
@@ -124,6 +128,25 @@ class DesignResult:
     reconfiguration: Reconfiguration | None
     seconds: Mapping[str, float]
     efforts: tuple[Effort, ...] = ()
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each fabric of the frontier."""
+        return [
+            plain_row(
+                {
+                    "fabric": row.option.expression,
+                    "steps": row.option.candidate.steps,
+                    "t_b": row.option.candidate.t_b_both / 2,
+                    "diameter": row.option.diameter,
+                    "time_s": row.seconds,
+                    "allreduce_s": row.allreduce_s,
+                    "alltoall_bound_s": row.alltoall_bound_s,
+                    "alltoall_s": row.alltoall_s,
+                    "is_best": row is self.best,
+                }
+            )
+            for row in self.rows
+        ]
 
     def is_fresh(self, row: DesignRow) -> bool:
         """Whether a row's graph was found by the search asked for: the library has none as good."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from treadle.brief import brief
 from treadle.synthesis.steps.bfb import BfbValue
 from treadle.synthesis.steps.bfb.in_links import MAX_NODES
 from treadle.topologies import (
@@ -123,6 +124,7 @@ class SizeBounds:
     pair_rate: Fraction | None
 
 
+@brief("n_ranks", "degrees", "bounds", "distances")
 @dataclass(frozen=True)
 class FabricFacts:
     """What `describe_fabric` finds out. None: it does not apply, or `omissions` says why it is not known.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.judgement import Judgement, Terms
 from treadle.formats.schedule_source import ScheduleSource, schedule_sources, told_source
@@ -44,6 +45,7 @@ ForeignSchedule = Plan | Schedule | Path | str
 """What can stand beside our schedulers: a plan, a schedule of ours, or a file."""
 
 
+@brief("name", "form", "collective", "topology", "notes")
 @dataclass(frozen=True, eq=False)
 class PlacedSchedule:
     """Somebody's schedule on a fabric.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import ScheduleError, TopologyError
 from treadle.planning.fabrics_and_plans import FabricLike, PlanLike, as_plan
@@ -17,6 +18,7 @@ from treadle.verification.schedules import verify_plan
 from treadle.verification.violations import Report, Violation, ViolationKind
 
 
+@brief("topology", "is_ok", "is_embedded", "reports", "n_absent")
 @dataclass(frozen=True)
 class VerifyResult:
     """What the verifier says of a plan.

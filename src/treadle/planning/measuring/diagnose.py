@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Unpack
 
+from treadle.brief import brief
 from treadle.checking import checked
 from treadle.diagnosis.log import Log, ResultTable, TableRow
 from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, used_nics
@@ -52,6 +53,7 @@ HEALTHY_ALLTOALL = 0.6
 """Of an all-to-all's optimum, which no ring comes near."""
 
 
+@brief("name", "share", "place")
 @dataclass(frozen=True)
 class Yardstick:
     """What a figure is held against.
@@ -76,6 +78,7 @@ class Yardstick:
     is_whole: bool = False
 
 
+@brief("collective", "n_ranks", "topology", "yardsticks", "above")
 @dataclass(frozen=True)
 class JudgedTable:
     """A table of the log beside the fabric.
@@ -111,6 +114,7 @@ class JudgedTable:
         return next((one for one in self.yardsticks if one.name == name and not one.is_whole), None)
 
 
+@brief("log", "topology", "judgements", "suspects", "missing")
 @dataclass(frozen=True)
 class Diagnosis:
     """What a log and a fabric say together.

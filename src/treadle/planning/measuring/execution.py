@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Unpack
 
+from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import MemoryLimitError
 from treadle.planning.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_size, as_sizes
 from treadle.planning.judging.point_to_point import Shortfall, shortfall
 from treadle.planning.judging.verification import require_verified
+from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.program.any_schedule import lower as lower_schedule
 from treadle.program.program import Program
 from treadle.runtime.data import ElementType, Reduction
@@ -50,8 +52,9 @@ class RuntimeName(StrEnum):
         return self is not RuntimeName.MPI
 
 
+@brief("rows", "wrong")
 @dataclass(frozen=True)
-class RunResult:
+class RunResult(Tabular):
     """What was measured on this host.
 
     Parameters
@@ -67,6 +70,11 @@ class RunResult:
     rows: tuple[SweepRow, ...]
     is_reporter: bool
     shortfall: Shortfall | None = None
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each size, as nccl-tests prints them."""
+        names = [field.name for field in fields(SweepRow)]
+        return [plain_row({name: getattr(row, name) for name in names}) for row in self.rows]
 
     @property
     def wrong(self) -> int:

@@ -8,12 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.planning.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_sizes
 from treadle.planning.judging.placed_schedules import PlacedSchedule
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.execution import program_of
 from treadle.planning.problem import Problem
+from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.program.program import Program
 from treadle.schedules.collective import busbw_factor
 from treadle.schedules.schedule import Schedule
@@ -53,6 +55,7 @@ __all__ = [
 ]
 
 
+@brief("size_bytes", "algbw_bytes_per_s", "busbw_bytes_per_s", "slices", "efficiency")
 @dataclass(frozen=True)
 class SimulatedRow:
     """One size.
@@ -95,8 +98,9 @@ class SimulatedRow:
     slice_limit: SliceLimit | None = None
 
 
+@brief("last.graph.topology", "rows")
 @dataclass(frozen=True)
-class SimulationRun:
+class SimulationRun(Tabular):
     """Rows by size, and the whole simulation of the last size.
 
     Parameters
@@ -108,6 +112,24 @@ class SimulationRun:
 
     rows: tuple[SimulatedRow, ...]
     last: Simulation
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each size."""
+        return [
+            plain_row(
+                {
+                    "size_bytes": row.size_bytes,
+                    "slices": row.slices,
+                    "time_s": row.time,
+                    "algbw_bytes_per_s": row.algbw_bytes_per_s,
+                    "busbw_bytes_per_s": row.busbw_bytes_per_s,
+                    "share_of_bound": row.efficiency,
+                    "busiest": row.busiest,
+                    "utilisation": row.utilisation,
+                }
+            )
+            for row in self.rows
+        ]
 
 
 @checked(sizes=left_alone)

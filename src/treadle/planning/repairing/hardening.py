@@ -8,6 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 from time import monotonic
 
+from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan
@@ -44,6 +45,7 @@ class Failure:
     is_node: bool
 
 
+@brief("failure", "refusal", "is_late")
 @dataclass(frozen=True)
 class HardenedRow:
     """What one failure leaves.

@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
+from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
@@ -36,6 +37,7 @@ _SHOWN = 3
 _DEAR = Fraction(1, 4)
 
 
+@brief("new.collective", "new.topology", "new.algbw", "links", "nodes", "lost_ranks", "seconds")
 @dataclass(frozen=True)
 class RepairResult:
     """A plan for what is left of a fabric, beside the one it replaces.

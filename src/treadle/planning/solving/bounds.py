@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Unpack
 
+from treadle.brief import brief
 from treadle.checking import checked, unexpected
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning.fabrics_and_plans import FabricLike
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.allreduce import AllreduceBound
 
 
+@brief("algbw", "witness", "is_tight", "model")
 @dataclass(frozen=True)
 class Bound:
     """An upper bound on algbw and what proves it.
@@ -51,6 +53,7 @@ class Bound:
     model: str = ""
 
 
+@brief("collective", "topology", "algbw", "bound")
 @dataclass(frozen=True)
 class BoundResult:
     """The most that any schedule can reach.

@@ -8,6 +8,7 @@ from fractions import Fraction
 from time import monotonic, process_time, time
 from typing import Unpack
 
+from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import TreadleError
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
@@ -19,6 +20,7 @@ from treadle.planning.solving.bounds import Bound, find_bound
 from treadle.planning.solving.generation import generate
 from treadle.planning.solving.schedulers import find_scheduler, schedulers
 from treadle.planning.stages import seconds_left
+from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.program.any_schedule import lower
 from treadle.program.program import Program
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -40,6 +42,7 @@ _MOST_TASKS = 2**17
 """Of one trial of a number of slices: many schedules are simulated."""
 
 
+@brief("congestion", "sizes", "refusal")
 @dataclass(frozen=True)
 class RowMeasures:
     """A schedule's messages on the fabric.
@@ -59,6 +62,7 @@ class RowMeasures:
     refusal: str = ""
 
 
+@brief("algorithm", "algbw", "trees", "refusal", "seconds")
 @dataclass(frozen=True)
 class ComparisonRow:
     """One scheduler's result.
@@ -102,8 +106,9 @@ class ComparisonRow:
         return self.report.algbw if self.report is not None and self.report.is_ok else None
 
 
+@brief("collective", "topology", "rows", "sizes")
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular):
     """All schedulers on one problem.
 
     Parameters
@@ -122,6 +127,31 @@ class Comparison:
     bound: Bound
     rows: tuple[ComparisonRow, ...]
     sizes: tuple[int, ...] = ()
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each scheduler, or for each of them and each size that was simulated."""
+        rows: list[dict[str, Cell]] = []
+        for row in self.rows:
+            own: dict[str, object] = {
+                "algorithm": row.algorithm,
+                "algbw_bytes_per_s": row.algbw,
+                "share_of_bound": None if row.algbw is None else row.algbw / self.bound.algbw,
+                "trees": row.trees,
+                "seconds": row.seconds,
+                "refusal": row.refusal,
+            }
+            if not self.sizes:
+                rows.append(plain_row(own))
+                continue
+            simulated = row.measured.sizes if row.measured is not None else ()
+            for at in simulated or (None,):
+                figures = {
+                    "size_bytes": None if at is None else at.size_bytes,
+                    "time_s": None if at is None else at.time,
+                    "simulated_algbw_bytes_per_s": None if at is None else at.algbw_bytes_per_s,
+                }
+                rows.append(plain_row(own | figures))
+        return rows
 
 
 @checked(sizes=left_alone)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Unpack, cast
 
 from treadle._version import __version__
+from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import ScheduleError
 from treadle.planning.fabrics_and_plans import FabricLike
@@ -57,6 +58,16 @@ class RejectedError(ScheduleError):
         self.report = report
 
 
+@brief(
+    "plan.collective",
+    "plan.topology",
+    "plan.algorithm",
+    "algbw",
+    "is_optimal",
+    "trees_per_root",
+    "notes",
+    "seconds",
+)
 @dataclass(frozen=True)
 class SolveResult:
     """A plan and what was learnt while making it.

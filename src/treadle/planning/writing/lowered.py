@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
+from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.formats.judgement import Check, Judgement
 from treadle.formats.loading import Loading
@@ -46,6 +47,7 @@ class FriendlierTrees:
     loss: Fraction
 
 
+@brief("dialect", "files", "n_operations", "n_chunks", "cautions")
 @dataclass(frozen=True)
 class Lowered:
     """Files for a runtime.

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from treadle.arrays import Int64Array, frozen
+from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
@@ -32,6 +33,7 @@ def _no_hosts() -> Int64Array:
     return frozen(np.zeros((0, 2)), np.int64)
 
 
+@brief("lengths", "hosts")
 @dataclass(frozen=True, eq=False)
 class DistanceWitness:
     """Link lengths l that bound an all-to-all: strong duality of the maximum concurrent flow.

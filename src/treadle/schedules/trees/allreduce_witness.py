@@ -12,6 +12,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from treadle.arrays import BoolArray
+from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.shortest_connection import AskedGroup, asked_groups, shortest_connection
@@ -26,6 +27,7 @@ _MAX_SCALE_BITS = 2**13
 """Of a common denominator: one fraction may have 1000 digits, and bounds can still be printed."""
 
 
+@brief("lengths")
 @dataclass(frozen=True)
 class LengthWitness:
     """Link lengths l that make every pair of trees long.

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from treadle.arrays import FrozenArrays, Int32Array, Int64Array, offsets_of
+from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.roles import Roles, roles_in
@@ -104,6 +105,7 @@ class TreeSchedule(Protocol):
         """r(v), shape (N,), of all forests."""
 
 
+@brief("direction", "tree_root")
 @dataclass(frozen=True, eq=False)
 class Forest(FrozenArrays):
     """Spanning trees of N ranks in one direction; the explicit form.
@@ -334,6 +336,7 @@ def check_phases(kind: CollectiveKind, reduce: Trees | None, broadcast: Trees | 
         raise ScheduleError(f"{kind}: in-trees and out-trees differ in trees per root")
 
 
+@brief("kind")
 @dataclass(frozen=True)
 class ForestSchedule:
     """A collective as forests: out-trees, in-trees, or in-trees followed by out-trees (allreduce).

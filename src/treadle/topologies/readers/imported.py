@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypedDict
 
+from treadle.brief import brief
 from treadle.errors import FormatError
 from treadle.topologies.topology import Topology
 
@@ -112,6 +113,7 @@ class Finding:
         return f"{self.place}: {self.text}" if self.place else self.text
 
 
+@brief("topology", "format", "recognised", "defaulted", "warnings")
 @dataclass(frozen=True)
 class Imported:
     """A fabric that a file describes.

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.brief import brief
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
@@ -27,6 +28,7 @@ _NEAR = 1e-6
 _BINDING = 1e-3
 
 
+@brief("collective", "topology", "rate", "upper", "method", "seconds", "is_late")
 @dataclass(frozen=True, eq=False)
 class RateResult:
     """The optimum of an all-to-all between two certified sides.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from treadle.brief import brief
 from treadle.synthesis.trees.packers.tree_packing import Packing
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 
@@ -26,6 +27,7 @@ class Packer(StrEnum):
     LOCAL_SEARCH = "local-search"
 
 
+@brief("packer", "outcome")
 @dataclass(frozen=True)
 class PackingAttempt:
     """What one packer came to.

@@ -1,0 +1,201 @@
+"""What Python shows of results: short reprs with the key figures, and tables as CSV and data frames."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treadle
+from samples.readers.reader_texts import ASTRA
+from treadle.brief import MOST_CHARACTERS, brief, figure
+from treadle.errors import MissingDependencyError
+from treadle.finder.workload import Network, allreduce_of
+from treadle.planning import all_formats, describe_fabric, program_of, schedulers
+from treadle.planning.tabular import Tabular, plain
+
+LOG = """# nThread 1 nGpus 8 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
+#       size         count      type   redop    root     time   algbw   busbw #wrong
+   1073741824     268435456     float     sum      -1   5000.0  214.7  375.8      0
+"""
+
+
+def results(folder: Path) -> Iterator[object]:
+    """Results of every public function, small and large."""
+    for fabric, kind, options in (
+        ("dgx_a100:2", "allgather", {}),
+        ("dgx_a100:2", "allreduce", {}),
+        ("torus:4,4", "alltoall", {}),
+        ("torus:3,3", "reduce-scatter", {"algorithm": "bfb"}),
+        ("dgx_h100:32", "allgather", {}),
+    ):
+        solved = treadle.solve(fabric, kind, **options)
+        yield solved
+        yield treadle.bound(fabric, kind)
+        yield treadle.verify(solved)
+        if solved.plan.collective.n_ranks < 64:
+            yield treadle.simulate(solved, "1K..4K")
+            yield treadle.run(solved, "1K", iterations=1, warmup=0)
+            yield program_of(solved.plan, 1024)
+    ring = treadle.solve("ring:4", "allgather")
+    yield treadle.lower(ring)
+    yield treadle.compare("ring:4", "allgather", algorithms=["ring", "multitree"], sizes="1K")
+    yield treadle.repair(ring, links=["n0--n1"])
+    yield from treadle.harden(ring)
+    yield treadle.design(16, 4, network=Network(1e-6, 25 * 10**9), workload=allreduce_of(2**20))
+    path = folder / "network.yml"
+    path.write_text(ASTRA)
+    yield treadle.import_topology(path)
+    log = folder / "log"
+    log.write_text(LOG)
+    yield treadle.diagnose(log, topology="dgx_h100:1", collective="allreduce")
+    yield describe_fabric(treadle.parse("torus:4,4"))
+    yield from schedulers()
+    yield from all_formats()
+
+
+def values(value: object, seen: dict[int, object]) -> Iterator[object]:
+    """All values of ours that hang together with one."""
+    if id(value) in seen:
+        return
+    seen[id(value)] = value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield value
+        for field in dataclasses.fields(value):
+            yield from values(getattr(value, field.name), seen)
+    elif isinstance(value, list | tuple):
+        for one in value[:50]:
+            yield from values(one, seen)
+    elif isinstance(value, dict):
+        for one in list(value.values())[:50]:
+            yield from values(one, seen)
+
+
+def test_reprs_are_short(tmp_path: Path) -> None:
+    seen: dict[int, object] = {}
+    kinds: set[str] = set()
+    for result in results(tmp_path):
+        for value in values(result, seen):
+            kinds.add(type(value).__name__)
+            text = repr(value)
+            assert len(text) <= MOST_CHARACTERS, text
+            assert text.count("\n") <= 2, text
+    assert len(kinds) > 60
+    assert kinds >= {
+        "Plan",
+        "SolveResult",
+        "BoundResult",
+        "Comparison",
+        "Diagnosis",
+        "Lowered",
+        "DesignResult",
+    }
+
+
+def test_reprs_tell_the_key_figures() -> None:
+    solved = treadle.solve("dgx_a100:2", "allgather", exact=True)
+    assert repr(solved).startswith(
+        "<SolveResult allgather of 16 ranks, dgx_a100(2), forestcoll, 346.67 GB/s algbw, optimal, "
+    )
+    assert repr(solved.plan) == (
+        "<Plan allgather of 16 ranks, dgx_a100(2), forestcoll, 346.67 GB/s algbw, 1 entry>"
+    )
+    assert repr(treadle.verify(solved)) == "<VerifyResult dgx_a100(2), ok, embedded, 1 report>"
+    bound = treadle.bound("ring:4", "allgather")
+    assert repr(bound) == "<BoundResult allgather of 4 ranks, ring(4), 2.67 B/s algbw, Bound>"
+
+
+def test_long_reprs_end_in_time() -> None:
+    @brief("name", "text", "note", "more", "rest")
+    @dataclasses.dataclass
+    class Long:
+        name: str = "a" * 100
+        text: str = "b" * 100
+        note: str = "c\nd" * 100
+        more: str = "e" * 100
+        rest: str = "f" * 100
+
+    text = repr(Long())
+    assert len(text) <= MOST_CHARACTERS
+    assert text.endswith(", ...>")
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("size_bytes", 2**20, "1MB size"),
+        ("bandwidth_bytes_per_s", 25 * 10**9, "25 GB/s bandwidth"),
+        ("time_s", 0.5, "0.5 s time"),
+        ("is_ok", False, "not ok"),
+        ("is_late", False, ""),
+        ("rows", [1], "1 row"),
+        ("entries", (), ""),
+        ("n_absent", 0, ""),
+        ("share", float("nan"), "share nan"),
+        ("seconds", {"total": 1.5}, "1.5 CPU s"),
+        ("bound", None, ""),
+    ],
+)
+def test_figures_in_words(name: str, value: Any, expected: str) -> None:
+    assert figure(name, value) == expected
+
+
+def tables() -> list[Tabular]:
+    plan = treadle.solve("ring:4", "allgather")
+    return [
+        treadle.compare("ring:4", "allgather", algorithms=["ring", "multitree"]),
+        treadle.compare("ring:4", "allgather", algorithms=["ring", "double-binary-tree"], sizes="1K,1M"),
+        treadle.simulate(plan, "1K..4K"),
+        treadle.run(plan, "1K,2K", iterations=1, warmup=0),
+        treadle.design(16, 4, network=Network(1e-6, 25 * 10**9), workload=allreduce_of(2**20)),
+    ]
+
+
+def test_tables_are_csv_and_frames(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    for table in tables():
+        records = table.records()
+        assert records
+        assert all(list(row) == list(records[0]) for row in records)
+        path = tmp_path / "table.csv"
+        text = table.to_csv(path)
+        assert path.read_text() == text
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert [list(row) for row in rows] == [list(row) for row in records]
+        for row, record in zip(rows, records, strict=True):
+            for name, value in record.items():
+                assert row[name] == ("" if value is None else str(value))
+        frame = table.to_pandas()
+        assert isinstance(frame, pandas.DataFrame)
+        assert list(frame.columns) == list(records[0])
+        assert len(frame) == len(records)
+
+
+def test_tables_have_the_figures_of_their_results() -> None:
+    plan = treadle.solve("ring:4", "allgather")
+    simulated = treadle.simulate(plan, "1K..4K")
+    assert [row["size_bytes"] for row in simulated.records()] == [1024, 2048, 4096]
+    assert [row["time_s"] for row in simulated.records()] == [float(row.time) for row in simulated.rows]
+    compared = treadle.compare("ring:4", "allgather", algorithms=["ring"])
+    assert compared.records()[0]["algbw_bytes_per_s"] == float(compared.rows[0].algbw or 0)
+    assert compared.records()[0]["share_of_bound"] == 1.0
+
+
+def test_pandas_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'treadle\[pandas\]'"):
+        tables()[2].to_pandas()
+
+
+def test_cells_are_plain() -> None:
+    assert plain(None) is None
+    assert plain(True) is True
+    assert plain(3) == 3
+    assert type(plain(treadle.CollectiveKind.ALLGATHER)) is str
