@@ -7,13 +7,14 @@ import pytest
 
 from reference.program_check import check_program
 from samples.foreign import foreign_files
+from shortcuts.executed import execute
 from treadle.errors import ScheduleError
 from treadle.formats.judgement import Terms
 from treadle.formats.taccl.traffic import traffic as taccl_traffic
+from treadle.formats.teccl.judge import judge
 from treadle.formats.teccl.traffic import traffic as teccl_traffic
 from treadle.program.foreign.timed_sends import SendsFrame, TimedSend, program_of_sends
 from treadle.program.program import Program
-from treadle.runtime.in_process import execute
 from treadle.schedules.collective import CollectiveKind
 
 
@@ -62,6 +63,30 @@ def test_taccl_programs_do_what_their_collective_asks(made: foreign_files.Json) 
 )
 def test_teccl_programs_do_what_their_collective_asks(made: foreign_files.Json) -> None:
     check_data(teccl_traffic(foreign_files.as_bytes(made), Terms()).program)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "chunks"),
+    [
+        ("0.5", "0.5", 8),
+        ("0.333333", "0.666667", 12),
+        ("0.341935", "0.658065", 4000),
+        ("0.99995", "0.0001", 4),
+    ],
+)
+def test_volumes_of_a_solver_become_whole_parts(one: str, other: str, chunks: int) -> None:
+    """Simple fractions are taken as such, others rounded to thousandths; nothing is lost, nothing twice."""
+    sample = foreign_files.teccl_ring_alltoall()
+    for routes in sample["8-Chunk paths"].values():
+        for route, volume in zip(routes, (one, other), strict=False):
+            if len(routes) > 1:
+                route[:] = [[epoch, text.replace("volume 0.5", f"volume {volume}")] for epoch, text in route]
+    data = foreign_files.as_bytes(sample)
+    assert judge([data], Terms()).violations == ()
+    found = teccl_traffic(data, Terms())
+    assert found.program.n_chunks == chunks
+    assert any("rounded" in note for note in found.notes) == (chunks == 4000)
+    check_data(found.program, elements=1)
 
 
 def test_names_on_the_way_stay_with_their_sends() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import lcm
 from typing import Any
 
@@ -19,8 +20,12 @@ MAX_TEXT = 256 * 2**20
 """Largest text read, characters."""
 MAX_HOPS = 10**6
 """Most hops of all flows and paths."""
-MAX_UNITS = 10**4
-"""Most equal parts of a chunk, and most chunks of a GPU."""
+MAX_UNITS = 1000
+"""Most equal parts of a chunk; solvers' volumes that are no such parts are rounded to them."""
+_MOST_VOLUME = 10**4
+_SIMPLE = 64
+_NEAR = Fraction(1, 10**4)
+"""A volume so near to a fraction of a small denominator is meant to be it."""
 _HOP = (
     r"(\d{1,7})->(\d{1,7})(?: with volume ([0-9.eE+-]{1,30}))? in epoch (\d{1,10})"
     r"(?: via switches (\d{1,7}(?: ?-> ?\d{1,7}){0,20}))?"
@@ -69,11 +74,18 @@ class TecclFile:
     flows: tuple[TecclFlow, ...]
     demands: tuple[TecclDemand, ...]
 
-    @property
+    @cached_property
     def units(self) -> int:
-        """Equal parts of a chunk that all volumes are whole numbers of."""
-        volumes = (hop.volume for demand in self.demands for path in demand.paths for hop in path)
-        return lcm(*{volume.denominator for volume in volumes}) if self.is_alltoall else 1
+        """Equal parts of a chunk that all volumes are whole numbers of; `MAX_UNITS` where that is more."""
+        if not self.is_alltoall:
+            return 1
+        parts = 1
+        for volume in {path[0].volume for demand in self.demands for path in demand.paths}:
+            simple = volume.limit_denominator(_SIMPLE)
+            parts = lcm(parts, simple.denominator)
+            if abs(simple - volume) > _NEAR or parts > MAX_UNITS:
+                return MAX_UNITS
+        return parts
 
 
 def parse_teccl_json(text: str, source: str) -> TecclFile:
@@ -123,11 +135,11 @@ def _hop(groups: tuple[str | None, ...], source: str) -> TecclHop:
     tail, head, volume, epoch, via = groups
     try:
         # the solver's volumes are floats; they are simple fractions of a chunk where it is done
-        share = Fraction(1) if volume is None else Fraction(volume).limit_denominator(MAX_UNITS)
+        share = Fraction(1) if volume is None else Fraction(volume).limit_denominator(10**6)
     except (ValueError, ZeroDivisionError):
         raise FormatError(f"volume {volume!r}: expected a number", source=source) from None
-    if not 0 < share <= MAX_UNITS:
-        raise FormatError(f"volume {volume}: expected more than 0 and at most {MAX_UNITS}", source=source)
+    if not 0 <= share <= _MOST_VOLUME:
+        raise FormatError(f"volume {volume}: expected 0 to {_MOST_VOLUME}", source=source)
     names = tuple(name.strip() for name in via.split("->")) if via else ()
     return TecclHop(int(tail or 0), int(head or 0), int(epoch or 0), names, share)
 
@@ -188,7 +200,3 @@ def _check(file: TecclFile, source: str) -> None:
         asked = {(demand.source, demand.chunk) for demand in file.demands}
         if len(file.demands) != len(asked) * (n - 1):
             raise FormatError("its demands are those of no allgather", source=source)
-    if file.units > MAX_UNITS:
-        raise FormatError(
-            f"volumes are parts of 1/{file.units}, expected 1/{MAX_UNITS} at most", source=source
-        )

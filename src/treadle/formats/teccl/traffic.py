@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from fractions import Fraction
 
 from treadle.errors import FormatError
 from treadle.formats.judgement import Terms, decoded
-from treadle.formats.teccl.reader import TecclFile, parse_teccl_json
+from treadle.formats.teccl.reader import MAX_UNITS, TecclFile, parse_teccl_json
 from treadle.program.foreign.timed_sends import SendsFrame, TimedSend, program_of_sends
 from treadle.program.foreign.traffic import Traffic
 from treadle.schedules.collective import CollectiveKind
@@ -21,8 +22,10 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
     rank = {gpu: number for number, gpu in enumerate(file.gpus)}
     made = _exchange(file, rank, source) if file.is_alltoall else _gather(file, rank, source)
     frame, sends = made
-    notes = ("epochs give the order of its sends; when they start the simulation says",)
-    return program_of_sends(frame, sends, notes=notes)
+    notes = ["epochs give the order of its sends; when they start the simulation says"]
+    if file.units == MAX_UNITS:
+        notes.append(f"volumes are rounded to {MAX_UNITS} parts of a chunk")
+    return program_of_sends(frame, sends, notes=tuple(notes))
 
 
 def _gather(file: TecclFile, rank: dict[int, int], source: str) -> tuple[SendsFrame, list[TimedSend]]:
@@ -61,14 +64,27 @@ def _exchange(file: TecclFile, rank: dict[int, int], source: str) -> tuple[Sends
         pair = rank[demand.source] * n + rank[demand.target]
         place = sorted(numbers[demand.source, demand.target]).index(demand.chunk)
         first = pair * shard + place * units
-        for path in demand.paths:
-            count = int(path[0].volume * units)
+        shares = [path[0].volume for path in demand.paths]
+        for path, count in zip(demand.paths, _whole(shares, units), strict=True):
+            if not count:
+                continue
             sends += [
                 TimedSend(hop.epoch, rank[hop.tail], rank[hop.head], first, count, way=hop.via)
                 for hop in path
             ]
             first += count
     return SendsFrame(CollectiveKind.ALLTOALL, n, n * shard, range(0, n * n * shard + 1, shard)), sends
+
+
+def _whole(shares: list[Fraction], units: int) -> list[int]:
+    """Shares of a chunk in whole units that add up to it; what rounding leaves goes to the largest rests."""
+    total = max(Fraction(1), sum(shares, Fraction(0)))  # a little more than all of it, where solvers round
+    shares = [share / total for share in shares]
+    counts = [int(share * units) for share in shares]
+    rests = sorted(range(len(shares)), key=lambda place: counts[place] - shares[place] * units)
+    for place in rests[: max(0, units - sum(counts))]:
+        counts[place] += 1
+    return counts
 
 
 def _check_chunks(count: int, source: str) -> None:

@@ -229,7 +229,12 @@ class _Asked:
 def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
     """The row of a schedule that was there already."""
     report = placed.report
-    measured = _measured(placed.problem, placed.schedule, placed.program, asked) if report.is_ok else None
+    measured = None
+    if report.is_ok:
+        try:
+            measured = _measured(placed.problem, placed.schedule, placed.program, asked)
+        except TreadleError as error:
+            measured = RowMeasures(refusal=str(error))
     return ComparisonRow(
         placed.name, report, placed.trees, 0.0, form=placed.form, measured=measured, notes=placed.notes
     )

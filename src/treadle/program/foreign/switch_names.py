@@ -17,6 +17,8 @@ from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
 
 _MOST_TRIALS = 10**5
+_MOST_CANDIDATES = 10**6
+"""Names times nodes; more are not looked for."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ def find_switches(
     if all(name in known for name in names):
         return SwitchNames({name: known[name] for name in names}, True)
     links = set(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
+    if len(names) * len(inner) > _MOST_CANDIDATES:
+        return SwitchNames({}, False)
     pairs = _pairs(collective, used)
     candidates: dict[str, set[int]] = {name: set(inner) for name in names}
     _strike_out(candidates, pairs, links)
@@ -113,11 +117,13 @@ def _first_choice(
     order = sorted(names, key=lambda name: (len(candidates[name]), name))
     chosen: dict[str, int] = {}
     trials = 0
+    of_name: dict[str, list[tuple[_End, _End]]] = {name: [] for name in names}
+    for pair in pairs:
+        for end in {end for end in pair if isinstance(end, str)}:
+            of_name[end].append(pair)
 
     def fits(name: str, node: int) -> bool:
-        for one, other in pairs:
-            if name not in (one, other):
-                continue
+        for one, other in of_name[name]:
             tail = node if one == name else chosen.get(one) if isinstance(one, str) else one
             head = node if other == name else chosen.get(other) if isinstance(other, str) else other
             if tail is not None and head is not None and (tail, head) not in links:
