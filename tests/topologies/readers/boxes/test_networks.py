@@ -82,6 +82,8 @@ def test_names_say_what_they_are(box: Path) -> None:
     assert fabric(box, 2, "rail").name == "box, 2 boxes, rail"
     assert planning.import_topology(box).topology.name == "box"
     assert planning.import_topology(box, boxes=1, network="rail").topology.name == "box"
+    found = planning.import_topology(box, boxes=2, network="rail", links="library", pcie="full").topology
+    assert found.name == "box, 2 boxes, rail, library's speeds, all of PCIe"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ out by hand from vendors' documents: per GPU the links' bandwidth, per box the N
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -27,6 +29,7 @@ P4D: Sample = ("nccl_topo_aws_p4d_a100.xml", {"nic_bandwidth": 25 * GB // 2})
 OCI: Sample = ("nccl_topo_oci_h100_dump.xml", {})
 MI300X: Sample = ("rccl_topo_8p_940.xml", {})
 MI250: Sample = ("rccl_topo_mi250_16p1h.xml", {})
+H200: Sample = ("nvsmi_topo_m_h200_8gpu_10nic.txt", {"gpu": "h200", "nic_bandwidth": 50 * GB})
 MI100: Sample = ("rccl_topo_4p3l.xml", {})
 
 pytestmark = pytest.mark.skipif(not FOREIGN_SAMPLES.is_dir(), reason="no samples beside the checkout")
@@ -51,6 +54,7 @@ def algbw(topology: Topology, collective: str) -> Fraction:
         (OCI, "3600/7", "528"),
         (MI300X, "512", "531.2"),
         (MI250, "2400/7", "5296/15"),
+        (H200, "3600/7", "1600/3"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -80,6 +84,22 @@ def test_speeds_of_the_librarys_table(sample: Sample, one_box: Fraction, two_box
     for boxes, figure in (({}, one_box), ({"boxes": 2, "network": "rail"}, two_boxes)):
         fabric = imported(name, links="library", **options, **boxes).topology
         assert algbw(fabric, "allgather") == figure
+
+
+TREES = [(P5, 8), (NDV4, 221), (NDV5, 2), (P4D, 1), (OCI, 22), (MI300X, 83), (MI250, 331), (H200, 2)]
+
+
+@pytest.mark.parametrize(
+    ("sample", "trees"), TREES, ids=lambda value: value[0] if isinstance(value, tuple) else ""
+)
+def test_two_boxes_take_few_exact_trees(sample: Sample, trees: int) -> None:
+    """Rounded bandwidths: 331 at most, where unrounded ones would take hundreds of millions."""
+    name, options = sample
+    fabric = imported(name, **options, boxes=2, network="rail").topology
+    result = planning.solve(fabric, "allgather", exact=True)
+    assert result.report.is_ok
+    assert result.report.is_optimal
+    assert result.trees_per_root == trees <= 331
 
 
 def test_four_gpus_whose_nics_are_far() -> None:
@@ -112,6 +132,78 @@ def test_sixteen_boxes_are_worth_the_preset() -> None:
 def test_one_box_is_the_preset(sample: Sample, preset: str) -> None:
     name, options = sample
     assert imported(name, **options).topology == parse(preset)
+
+
+def test_tables_without_speeds_ask_for_the_model() -> None:
+    for name, model, gather in (
+        ("rocmsmi_showtopo_4gpu_xgmi.txt", "mi100", 184),
+        ("rocmsmi_showtopo_4gpu_xgmi.txt", "mi300x", 256),
+        ("nvsmi_topo_m_v100_8gpu_4nic.txt", "v100", Fraction(1200, 7)),
+    ):
+        with pytest.raises(FormatError, match="name their model by --gpu"):
+            imported(name)
+        fabric = imported(name, gpu=model).topology
+        assert algbw(fabric, "allgather") == gather
+        assert algbw(fabric, "allreduce") == Fraction(gather) / 2
+    cube = imported("nvsmi_topo_m_v100_8gpu_4nic.txt", gpu="v100").topology
+    assert find_isomorphism(cube, parse("dgx1_v100()")) is not None
+
+
+def test_near_nics_of_a_matrix() -> None:
+    found = imported(H200[0], **H200[1], boxes=2, network="rail")
+    assert len(found.recognised["pairs"].split(";")) == 8
+    assert [warning.place for warning in found.warnings] == ["mlx5_1", "NIC2"]
+
+
+def test_a_dgx2_of_hwloc() -> None:
+    found = imported("hwloc_nvidia_dgx2.xml")
+    assert algbw(found.topology, "allgather") == 160
+    assert algbw(found.topology, "allreduce") == 80
+    assert found.recognised["switches"] == "12 NVSwitches, as one"
+    assert "12 NVSwitches reach different GPUs" in found.warnings[0].text
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("nccl_topo_azure_ncv4_a100.xml", {}, "links of GPU 0001:00:00.0 lead to itself"),
+        ("nccl_topo_aws_g5_nogpu.xml", {}, "holds no GPU"),
+        ("nccl_topo_azure_ndv2_v100.xml", {}, "has no links of GPU 0001:00:00.0; name their model by --gpu"),
+        ("nccl_topo_azure_ndv2_v100.xml", {"gpu": "v100"}, "boxes of 8 v100 are not all wired alike"),
+        (P5[0], {}, "has no links of GPU 0000:4f:00.0 (sm 90); name their model by --gpu"),
+        (P5[0], {"gpu": "a100"}, "--gpu a100: GPU 0000:4f:00.0 is of another kind, sm 90"),
+        (NDV4[0], {}, "has no links of GPU 0001:00:00.0"),
+        (
+            NDV4[0],
+            {"gpu": "a100", "boxes": 2, "network": "rail"},
+            "is not in the file; say it by --nic-bandw",
+        ),
+        (
+            P4D[0],
+            {"boxes": 2, "network": "rail"},
+            "NIC 0000:10:1b.0 is not in the file; say it by --nic-band",
+        ),
+    ],
+)
+def test_what_a_file_does_not_say_is_asked(name: str, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(FormatError, match=re.escape(says)):
+        imported(name, **options)
+
+
+def test_a_box_whose_sixth_gpu_lost_its_links_is_refused(tmp_path: Path) -> None:
+    lines = (FOREIGN_SAMPLES / OCI[0]).read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if 'rank="5"' in line)
+    lost = [line for number, line in enumerate(lines) if not (start < number < start + 5)]
+    (tmp_path / "lost.xml").write_text("\n".join(lost))
+    with pytest.raises(FormatError, match=r"GPU 0000:a8:00\.0 has no NVLinks, other GPUs have"):
+        planning.import_topology(tmp_path / "lost.xml")
+
+
+def test_the_whole_pcie_tree_inflates_a_box() -> None:
+    """As NCCL's graph has it: A100 378.87 and MI300X 584.02 unrounded, of 31.508 and 63.015 GB/s a GPU."""
+    a100 = imported(NDV4[0], gpu="a100", pcie="full").topology
+    assert algbw(a100, "allgather") == Fraction(8, 7) * Fraction("331.5")
+    assert algbw(imported(MI300X[0], pcie="full").topology, "allgather") == 584
 
 
 def test_one_box_of_mi250_is_the_preset_in_another_order() -> None:

@@ -20,6 +20,7 @@ from treadle.topologies.readers.imported import (
     Finding,
     Imported,
     ImportOptions,
+    LinkSpeeds,
     PcieDetail,
     SourceText,
 )
@@ -88,7 +89,7 @@ def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str)
     elif boxes > 1:
         tree = near_tree(box, speeds)
     parts = _Parts(box, speeds, tree, is_full)
-    topology = _build(source, parts, boxes, options.network or "")
+    topology = _build(source, parts, options, boxes)
     recognised = recognise(box, speeds, tree, boxes, options.network if boxes > 1 else None)
     return Imported(topology, format, recognised, tuple(defaulted), tuple(warnings))
 
@@ -193,13 +194,24 @@ def _host_findings(box: Box) -> list[Finding]:
     return [Finding(f"between CPUs: {shown} each way, as the libraries take it")]
 
 
-def _build(source: SourceText, parts: _Parts, boxes: int, network: str) -> Topology:
+def _name(source: SourceText, options: ImportOptions, boxes: int) -> str:
+    """The file's name, and the options that make another fabric of the same box."""
+    words = [source.stem]
+    if boxes > 1:
+        words += [f"{boxes} boxes", options.network or ""]
+    if options.links is LinkSpeeds.LIBRARY:
+        words.append("library's speeds")
+    if options.pcie is PcieDetail.FULL:
+        words.append("all of PCIe")
+    return ", ".join(words)
+
+
+def _build(source: SourceText, parts: _Parts, options: ImportOptions, boxes: int) -> Topology:
     """Boxes first, then their PCIe trees and NICs, then the network."""
-    box, speeds = parts.box, parts.speeds
+    box, speeds, network = parts.box, parts.speeds, options.network or ""
     nodes = len(box.gpus) + len(parts.tree) + len(box.bridges) + len(speeds) + 1
     check_size(source.stem, boxes * nodes + 1, boxes * 2 * (nodes + len(box.links) + len(box.host_links)))
-    words = [source.stem, *([f"{boxes} boxes", network] if boxes > 1 else [])]
-    builder = TopologyBuilder(", ".join(words))
+    builder = TopologyBuilder(_name(source, options, boxes))
     for number in range(boxes):
         _add_gpus(builder, f"box{number}", box)
     ports = [_add_tree(builder, f"box{number}", parts) for number in range(boxes)]
