@@ -41,7 +41,7 @@ class Cable:
 def cables(topology: Topology) -> tuple[Cable, ...]:
     """A cable for each pair of opposite links, and one for each link without a partner.
 
-    Ports are dealt out in the order of the links: first those of duplex cables, which take the same port in
+    Ports are assigned in the order of the links: first those of duplex cables, which take the same port in
     both directions; then a node's k-th lone link out and its k-th lone link in share a port (transmit and
     receive side). A self-loop joins the two sides of one port.
     """

@@ -29,7 +29,7 @@ class TextOptions:
     in_place : bool
         Whether the text serves calls whose input and output are one memory, or the others.
     channels : int
-        Streams between two ranks that the trees are dealt out to.
+        Streams between two ranks that the trees are assigned to.
     instances : int
         Copies of the schedule side by side, each on its part of every shard.
     name : str, optional

@@ -35,7 +35,7 @@ def lower(
         Verified by the caller.
     channels : int
         Independent streams between two ranks (steps: of each link; routes: in each layer) that the data are
-        dealt out to.
+        assigned to.
     in_place : bool
         INPUT and OUTPUT are one memory.
     merge : bool

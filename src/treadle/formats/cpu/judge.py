@@ -268,11 +268,11 @@ class _Machine:
             "reduce": (all_whole, only_root),
         }[kind]
         return all(
-            has == wanted if wanted is not None else self._is_dealt_out(has)
+            has == wanted if wanted is not None else self._is_divided(has)
             for has, wanted in zip((inputs, outputs), asked, strict=True)
         )
 
-    def _is_dealt_out(self, buffers: list[tuple[range, ...]]) -> bool:
+    def _is_divided(self, buffers: list[tuple[range, ...]]) -> bool:
         """Whether each chunk is in one rank's buffer."""
         spans = sorted((span.start, span.stop) for spans in buffers for span in spans)
         return _is_disjoint(spans) and _union(spans) == [(0, self.text.n_chunks)]

@@ -1,4 +1,4 @@
-"""A program's operations dealt out to channels, thread blocks and steps of the MSCCL runtimes."""
+"""A program's operations assigned to channels, thread blocks and steps of the MSCCL runtimes."""
 
 from __future__ import annotations
 

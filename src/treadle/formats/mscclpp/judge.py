@@ -113,7 +113,7 @@ def _shapes(plan: ExecutionPlan) -> list[str]:
         if sizes["i"] * ratio[0] != sizes["o"] * ratio[1] or not sizes["i"]:
             found.append(f"{sizes['i']} input and {sizes['o']} output chunks do not fit {plan.collective}")
         if plan.collective == "alltoall" and sizes["i"] % n:
-            found.append(f"{sizes['i']} input chunks cannot be dealt out to {n} ranks")
+            found.append(f"{sizes['i']} input chunks cannot be divided among {n} ranks")
     for rank, peers in enumerate(plan.peers):
         for kind, ends in peers.items():
             for peer, count in Counter(ends).items():

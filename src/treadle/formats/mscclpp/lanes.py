@@ -1,4 +1,4 @@
-"""A program dealt out to lanes: parts that share no chunk, one thread block each at every rank."""
+"""A program divided into lanes: parts that share no chunk, one thread block each at every rank."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def chunk_groups(program: Program) -> list[list[int]]:
 def deal_lanes(
     program: Program, groups: Sequence[Sequence[int]], room: int, most: int, *, alike: bool = False
 ) -> list[list[int]]:
-    """Groups dealt out to lanes evenly, at most `room` operations of a rank in each.
+    """Groups assigned to lanes evenly, at most `room` operations of a rank in each.
 
     There are `PARALLEL` lanes, or fewer if there are fewer groups, or more if they don't hold all. `alike`: a
     lane's groups move the same amounts, as pipelines ask.

@@ -37,7 +37,7 @@ def lower_routes(
     schedule : RouteSchedule or TimedRoutes
         Verified by the caller; what lowering finds missing on its way it refuses.
     channels : int
-        Independent streams between two ranks in each layer: a pair's routes are dealt out to so many.
+        Independent streams between two ranks in each layer: a pair's routes are assigned to so many.
     in_place : bool
         Must be False: an all-to-all sends other data than it receives.
     merge : bool

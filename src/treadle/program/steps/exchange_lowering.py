@@ -69,7 +69,7 @@ def lower_exchange(
     schedule : ExchangeSchedule
         Verified by the caller; what lowering finds missing on its way it refuses.
     channels : int
-        Independent streams of each link: the shards are dealt out to so many.
+        Independent streams of each link: the shards are assigned to so many in turn.
     in_place : bool
         Must be False: an all-to-all sends other data than it receives.
     merge : bool

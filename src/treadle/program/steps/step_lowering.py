@@ -36,7 +36,7 @@ def lower_steps(
     schedule : StepSchedule
         Verified by the caller; what lowering finds missing on its way it refuses.
     channels : int
-        Independent streams of each link: the shards are dealt out to so many.
+        Independent streams of each link: the shards are assigned to so many in turn.
     in_place : bool
         INPUT and OUTPUT are one memory.
     merge : bool

@@ -67,7 +67,7 @@ def lower(
         Make the list of this rank only, from its roles in the trees; all other ranks' lists are empty. Time
         and memory are those of the roles. The parts of all ranks, made apart, fit together.
     channels : int
-        Independent streams between two ranks: the trees of a root are dealt out to so many channels.
+        Independent streams between two ranks: the trees of a root are assigned to so many channels in turn.
     in_place : bool
         INPUT and OUTPUT are one memory.
     merge : bool

@@ -57,7 +57,7 @@ class Transfers:
 
 
 def all_transfers(topology: Topology, schedule: TreeSchedule, channels: int) -> Transfers:
-    """The transfers of all ranks; trees are dealt out to channels whole.
+    """The transfers of all ranks; trees are assigned to channels whole.
 
     Raises
     ------

@@ -97,6 +97,7 @@ def resolution(
         widths[inside[topology.tails] & ~after[topology.heads]].sum() for inside, after in pairwise(layers)
     )
     crossing = demands[source, ~layers[-1][ranks]].sum()
+    # at a rate of narrow / crossing all demands together would not fill a link of this width
     most = (1 + 1e-9) * float(narrow) / unit * float(demands.sum()) / float(crossing)
     return Resolution(unit, most if n_steps is None else _PLENTY * n_steps * most)
 

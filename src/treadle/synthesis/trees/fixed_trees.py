@@ -58,6 +58,7 @@ def exact_scale(problem: Instance, best: Optimum) -> FixedTreesOptimum:
     Source: the second proposition of B.5.1.
     """
     divisor = int(np.gcd.reduce(problem.bandwidths))
+    # x* = p/q: U b and U x* are whole just if U is a multiple of q / gcd(p, all b)
     common = np.gcd(best.rate.numerator, divisor)
     scale = Fraction(best.rate.denominator, int(common))
     trees = scale * best.rate
@@ -119,6 +120,7 @@ def best_first(
     heap: list[tuple[Fraction, int, int, FixedTreesOptimum | None]] = [
         (-one.algbw, one.trees, next(order), one) for one in known
     ]
+    # an entry without a result stands by its bound: if it comes up first, it is worth solving
     heap += [(-total * trees / scale_bound(best, trees, cuts), trees, next(order), None) for trees in numbers]
     heapify(heap)
     while heap:

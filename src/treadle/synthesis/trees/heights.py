@@ -43,6 +43,7 @@ def lowest_height(problem: Instance, multiplicities: Int64Array, capacities: Int
         return 0
     roots = problem.terminals[multiplicities > 0]
     if n > _MANY_RANKS:
+        # any roots give a valid bound: of very many ranks some are enough
         roots = roots[:: -(-len(roots) // _FEW_ROOTS)]
     farthest = height_bound(problem.n_nodes, problem.tails, problem.heads, problem.terminals, roots)
     narrow = 2 if farthest < 2 and _has_narrow_root(problem, multiplicities, capacities) else 1
@@ -73,6 +74,7 @@ def _bound_of_sets(problem: Instance, multiplicities: Int64Array, capacities: In
     is_rank = np.zeros(problem.n_nodes, dtype=np.int64)
     is_rank[problem.terminals] = 1
     total, bound = int(multiplicities.sum()), 1
+    # what is left without the slower links falls into sets that are joined faster inside than outside
     for threshold in np.unique(problem.bandwidths)[:-1]:
         component = _components(problem, problem.bandwidths > threshold)
         ranks = np.bincount(component, weights=is_rank)
@@ -119,6 +121,7 @@ def _others_behind(problem: Instance, rank_of: Int64Array, rank: Int64Array, hea
     through = np.flatnonzero(rank_of[head] < 0)
     others = np.ones(len(rank), dtype=np.int64)
     if len(relays) ** 2 * n > _MOST_RELAY_STEPS:
+        # too many relays to follow: at most all others are behind one, which keeps the bound valid
         others[through] = n - 1
         return others
     relay_of = np.full(problem.n_nodes, -1, dtype=np.int64)

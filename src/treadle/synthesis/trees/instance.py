@@ -131,7 +131,7 @@ def find_violated_cut(
     -------
     tuple of (sink that fails, nodes of S) or None
         Sinks are counted in an order of their own, which depends on nothing but tails and heads.
-        One maximum flow per terminal, each got from the last by moving the sink (Theorem 23, Theorem 25);
+        One maximum flow per terminal decides (Theorem 23), each got from the last by moving the sink;
         none if all nodes are terminals, links are many, and trees of shortest paths fit.
     """
     factor = rate.numerator * multiplicity
@@ -146,6 +146,7 @@ def find_violated_cut(
     fabric = RootedFabric(problem.n_nodes, problem.terminals, problem.weights, arcs)
 
     def search(control: Int64Array) -> tuple[int, Int32Array]:
+        # trees of shortest paths that fit prove that no cut is violated, sooner than flows do
         small = not first and largest < UNIT_LIMIT
         if small and _trees_fit(problem, capacities * rate.denominator, factor, control):
             return -1, problem.terminals[:0]

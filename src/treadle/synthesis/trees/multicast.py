@@ -70,6 +70,7 @@ def _pruned_tree(topology: Topology, forest: Forest, spec: TreeSpec, capable: Bo
         ((links, units),) = spec.paths[rank]
         steps = links if outward else links[::-1]
         nodes = [int(near[link]) for link in steps]
+        # what a capable switch has seen need not come from the parent again: the edge begins there
         start = max((i for i, node in enumerate(nodes) if node in reached), default=0)
         reached.update(node for node in nodes[start:] if capable[node])
         kept = steps[start:]

@@ -148,6 +148,7 @@ def _parts(fabric: _Oriented, spec: TreeSpec, switches: Sequence[_Switch], room:
     """The tree with operations at the switches, in parts where these serve some units only."""
     for place, switch in enumerate(switches):
         sends = fabric.sends(spec, switch)
+        # an operation crosses a link of each member and the asker's; sends cross two links each
         if 2 * len(sends) <= len(switch.members) + 1:
             continue
         order = {rank: i for i, rank in enumerate((spec.root, *breadth_first(spec)))}

@@ -152,6 +152,7 @@ def synthesise(
         return _from_whole(problem, collective, budget, packer, (found,), clock, watch)
     if packer:
         return found
+    # where there are no switches to remove, a forest of the whole is quick, and often lower than its pieces'
     whole: Synthesis | None = None
     if not len(problem.relays) and len(problem.terminals) <= FEW_RANKS:
         with suppress(TimeLimitError):
@@ -311,6 +312,7 @@ def _joined(scatter: Synthesis, gather: Synthesis) -> Synthesis:
     reduce, broadcast = equalised(scatter.schedule.reduce, gather.schedule.broadcast)
     return Synthesis(
         schedule=ForestSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast),
+        # one phase runs after the other, so their times per byte add up
         algbw=1 / (1 / scatter.algbw + 1 / gather.algbw),
         optimum=gather.optimum,
         trees_per_root=int(reduce.root_multiplicity[0]),

@@ -215,6 +215,7 @@ def _next_scale(problem: Instance, fixed: FixedTreesOptimum, watch: Watch) -> Tr
     scales = [scale for scale in islice(_breakpoints(problem, fixed.scale), _MOST_SCALES) if scale < whole]
 
     best, low, high = (whole, floor_capacities(problem.bandwidths, whole)), 0, len(scales)
+    # room that serves one scale serves every larger one: a search by halves
     while low < high:
         middle = (low + high) // 2
         floors = floor_capacities(problem.bandwidths, scales[middle])

@@ -58,6 +58,7 @@ def capacities_within(
     if len(limits) > MOST_LINKS or int(limits.max()) >= _SAFE:
         return None
     program = IntegerProgram()
+    # the largest total: the more capacity there is, the fewer cuts have to be learnt
     for limit in limits.tolist():
         program.add_column(1, limit)
     _add_balance(program, problem)
@@ -197,6 +198,7 @@ def _fastest(problems: Sequence[Instance], watch: Watch) -> tuple[Int64Array, in
             break
         values = solved[0]
         found, scale = _as_integers(problems[0], values[:rate], unit)
+        # a little below what floats say, or their rounding would violate cuts for ever
         asked = Fraction(values[rate] * (1 - _CLOSE)).limit_denominator(_LARGEST_SCALE) * unit * scale
         violated = [
             (problem, cut[1])

@@ -1,7 +1,7 @@
 """Check of the trees of an outermost piece that a formula gives: why they span, and which units they use.
 
 *Relay trees.* A block with m deliveries given away makes D = n - 1 - m >= 1 itself, the rest is made by
-its relays: n - 1 in all, dealt one to each other child. Relay i is served by the root if i <= D, else by
+its relays: n - 1 in all, one to each other child. Relay i is served by the root if i <= D, else by
 relay i - 1, which makes at least one delivery and comes earlier. So every child has one supplier that has the
 data. Deliveries of a child are numbered without gaps, own ones first; blocks arrive at a child numbered
 without gaps. So it is enough that the numbers of exit and entry units are those of deliveries and arrivals.

@@ -42,7 +42,7 @@ _BLOCK = 2**18  # paths walked at once
     form="routes",
     collectives=("alltoall",),
     options=("chunks",),
-    source="equal-weight shortest paths: the all-to-all paper, section 5.2",
+    source="equal-weight shortest paths: the all-to-all paper, section 5.3",
 )
 def ewsp_routes(topology: Topology, collective: Collective, *, chunks: int | None = None) -> RouteSchedule:
     """Equal shares of all shortest paths, in layers without deadlock; `equal_weight_shortest_paths`."""
@@ -82,7 +82,7 @@ def equal_weight_shortest_paths(
 
     Notes
     -----
-    Source: the all-to-all paper, section 5.2. Differs from an even split at every node
+    Source: the all-to-all paper, section 5.3. Differs from an even split at every node
     (`split_over_shortest_paths`) where branches have different numbers of paths behind them.
 
     Examples

@@ -54,6 +54,7 @@ def _confirmed(topology: Topology, depth: int) -> list[Int64Array]:
         if proposal.shape == (topology.n_nodes,) and proposal.tobytes() not in seen:
             seen.add(proposal.tobytes())
             try:
+                # compared link by link: a wrong proposal costs time only
                 link_map(topology, topology, proposal.astype(np.int32))
             except TreadleError:
                 continue

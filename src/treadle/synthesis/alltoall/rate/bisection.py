@@ -193,6 +193,7 @@ class _CutSearch:
         if self._is_balanced:
             ratio[~self._has_halves(bits[:, self._is_rank].sum(axis=1))] = np.inf
         if np.isfinite(ratio).any():
+            # floats only choose: `cut_rate` decides exactly between those that they cannot tell apart
             yield from bits[ratio <= ratio.min() * (1 + 1e-9)][:64]
 
     def starts(self, count: int, rng: np.random.Generator) -> Iterator[BoolArray]:
@@ -238,6 +239,8 @@ class _CutSearch:
         best = start = float(self._ratio(*(np.array(part.total) for part in state)))
         kept = None
         for _ in range(len(mask)):
+            # the best move, even if it makes things worse: the way to a better set may lead through worse
+            # ones
             ratio = self._ratio(*(part.after(inside) for part in state))
             ratio[locked | ~self._movable(inside)] = np.inf
             node = int(np.argmin(ratio))

@@ -135,6 +135,7 @@ def _master(instance: FlowInstance, unit: float) -> FlowProgram:
     )
     costs = np.zeros(1 + s * k)
     costs[0] = 1.0
+    # a node may keep more than it is due: that harms nobody, and spares equations
     lower = np.concatenate([np.full(k, -np.inf), np.zeros(s * n)])
     upper = np.concatenate([instance.bandwidths / unit, np.full(s * n, np.inf)])
     return FlowProgram(costs, lower, upper, entries, maximise=True)

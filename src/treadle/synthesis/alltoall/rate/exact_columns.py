@@ -167,6 +167,7 @@ class ColumnProgram:
         trees = self._finder.trees(lengths[self._symmetry.link_orbit])
         costs = np.array([float(cost) for cost in self._costs(trees)]) * unit
         values = duals[self._symmetry.n_orbits :]
+        # shorter than what its group is paid: such a column raises F
         wanted = costs < values - _TOLERANCE * values.max() / max(1, len(values))
         return self._add(trees, wanted.tolist())
 
@@ -238,6 +239,7 @@ class ColumnProgram:
             part * room * length
             for part, room, length in zip(self._divisors.tolist(), self._room, whole, strict=True)
         )
+        # the lengths prove F <= volume / needed; if that is above F, some column is still missing
         if volume > needed * vertex.primal[0]:
             values = vertex.dual[orbits:]
             unit = Fraction(divisor, scale)
@@ -252,6 +254,7 @@ class ColumnProgram:
         totals = [Fraction(0)] * self._n_groups
         for column, share in zip(self._columns, shares, strict=True):
             totals[column.group] += share
+        # a group may get more than F, which rows of at least F allow: cut down to just F
         shares = [share / totals[column.group] for column, share in zip(self._columns, shares, strict=True)]
         denominator = lcm(*(share.denominator for share in shares))
         units: tuple[dict[int, int], ...] = tuple({} for _ in range(self._symmetry.n_sources))

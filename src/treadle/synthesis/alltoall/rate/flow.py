@@ -107,6 +107,7 @@ def check_flow(
             f"expected {wanted[source, node]:.9g}"
         )
     loads = by_source.sum(axis=0)
+    # what rounding took from a demand is taken from the certified rate
     served = (stays[wanted > 0] / wanted[wanted > 0]).min()
     return float(min(1.0, served) / (loads / topology.bandwidths).max())
 

@@ -152,6 +152,7 @@ def orbits(n: int, maps: Sequence[NDArray[np.integer]]) -> Int64Array:
         before = label.copy()
         for given in maps:
             power = np.asarray(given, dtype=np.int64)
+            # powers of two of a permutation lead round a whole cycle in a logarithm of its length
             for _ in range(max(n - 1, 1).bit_length()):
                 label = np.minimum(label, label[power])
                 power = power[power]
@@ -197,6 +198,7 @@ def find_symmetry(instance: FlowInstance, *, work_limit: int = DEFAULT_WORK) -> 
             if found is not None:
                 break
         if found is None:
+            # a node without an image, or whose search gave up: after a few of them others rarely have one
             misses += 1
         else:
             maps.append(found)

@@ -74,6 +74,7 @@ def limited_by_hosts(found: RateResult, topology: Topology) -> RateResult:
     exact: Fraction | None = found.exact
     if limit is None or limit >= found.upper:
         witness = found.witness
+    # the links carry more than the host lets in: its cap alone is the optimum
     elif found.rate >= float(limit) or (exact is not None and exact >= limit):
         exact = limit
     upper = found.upper if limit is None else min(found.upper, limit)

@@ -132,6 +132,7 @@ def _program(instance: FlowInstance, source: Int64Array, target: Int64Array) -> 
     column = 1 + pair * k + link
     tail, head = instance.tails[link].astype(np.int64), instance.heads[link].astype(np.int64)
     start, end = instance.sources[source].astype(np.int64)[pair], target[pair]
+    # what comes back to its source, or leaves its target again, serves nothing
     useful = (head != start) & (tail != end)
     # Row of a node of a pair: what arrives and is not passed on, at least 0, or F * demand at the target.
     row = k + pair * n

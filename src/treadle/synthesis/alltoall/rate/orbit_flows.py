@@ -58,6 +58,7 @@ def averaging_labels(
     yield labels
     images = _images(instance, symmetry)
     work = [(row, number) for row in range(instance.n_sources) for number in range(len(images))]
+    # in random order a few of Schreier's generators mostly generate the whole stabiliser
     order = np.random.default_rng(0).permutation(len(work)).tolist()
     for first in range(0, len(order), _BATCH):
         for row, number in (work[place] for place in order[first : first + _BATCH]):

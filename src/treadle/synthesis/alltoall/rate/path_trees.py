@@ -63,6 +63,7 @@ class PathTreeFinder:
             Of the instance's links.
         """
         scale = self._n + 1
+        # one more for each hop, which n hops cannot make up for a length: ties go to the fewest hops
         own = lengths[self._order] * scale + 1
         count = len(self._sources)
         distance = np.full((count, self._n), _FAR)
@@ -76,6 +77,7 @@ class PathTreeFinder:
                 break
             distance[:, self._heads] = np.where(better, nearest, distance[:, self._heads])
         if len(own):
+            # only now the last links, the first of those that fit: trees do not depend on the order of rounds
             tight = distance[:, self._tails] + own == np.repeat(
                 distance[:, self._heads], self._widths, axis=1
             )

@@ -92,6 +92,7 @@ def pdhg_rate(
             f"{instance.topology.name}: flows of {len(rows)} sources over {len(links)} links do not fit; "
             f"expected at most {_MOST_CELLS} cells; fewer ranks, or a fabric with more symmetry"
         )
+    # near 1 on average, as the method's step sizes suppose
     unit = float(instance.demands[instance.demands > 0].mean())
     demand = instance.demands[rows] / unit
     resolved = resolution(instance.topology, instance.collective, wide=_WIDE)
@@ -184,6 +185,7 @@ def _transferred(instance: FlowInstance, start: RateResult) -> tuple[FloatArray,
     lengths[new] = start.witness.lengths[match[new]]
     if not np.nansum(lengths):
         return flow, np.zeros(0)
+    # links that were not there before: as dear as the others on average, neither shunned nor sought
     lengths[np.isnan(lengths)] = np.nanmean(lengths)
     return frozen(flow, np.float64), frozen(lengths, np.float64)
 

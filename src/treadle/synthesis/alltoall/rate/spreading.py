@@ -44,6 +44,7 @@ def spread_flow(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArra
             zip(instance.senders.tolist(), symmetry.sender_orbit.tolist(), strict=True)
         ):
             by_source[rank, moves[row]] = averaged[orbit]
+        # part of the stabiliser may be enough: what counts is that the loads are even
         if (by_source.sum(axis=0) <= even * (1 + _EVEN)).all():
             break
     return by_source

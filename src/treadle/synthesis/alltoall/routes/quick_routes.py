@@ -47,7 +47,7 @@ def up_down_routes(
     Notes
     -----
     Routing up and then down from a root never deadlocks (Autonet: Schroeder et al., 1991). Here every layer
-    has a root of its own, and a pair takes the shortest path of all layers. Pairs are dealt into parts that
+    has a root of its own, and a pair takes the shortest path of all layers. Pairs are divided into parts that
     are routed one after another, at lengths that grow with what the links carry already, as in SSSP.
     """
     orders = up_down_orders(topology, max_layers)

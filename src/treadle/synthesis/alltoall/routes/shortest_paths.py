@@ -30,7 +30,7 @@ def split_over_shortest_paths(
         An all-to-all.
     max_chunks : int
         Limit of chunks per unit of demand. Where even splits need no more, they are exact; otherwise a unit
-        has so many chunks, and what does not divide is dealt out in turn.
+        has so many chunks, and what does not divide goes round in turn.
 
     Returns
     -------

@@ -240,7 +240,7 @@ def _best_split(
     load_s = np.bincount(place, weights=amount) / topology.bandwidths[link]
     row = np.empty(n_columns, dtype=np.int64)
     row[column] = rows[found.pair]
-    # so that the largest load is about 1
+    # so that the largest load is about 1: the solver's tolerances are absolute
     scale = float(np.bincount(link, weights=load_s).max())
     lp = _LeastLoad(int(rows.max()) + 1, m)
     lp.add(row, key // m, link, load_s / scale)
@@ -303,6 +303,7 @@ class _LeastLoad:
     def solve(self) -> tuple[Float64Array, float, Float64Array]:
         """Values of the columns, T, and the duals of the links at the first optimum."""
         duals, time = self._run()[1:]
+        # T stays what it is, as far as floats tell, while the total is made least
         self._solver.changeColBounds(0, 0.0, time * (1 + 1e-9))
         count = len(self._total)
         self._solver.changeColsCost(

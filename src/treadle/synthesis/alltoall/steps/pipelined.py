@@ -197,6 +197,7 @@ class _Queue:
         amount = self._size * self._weight
         self._limits = _limits(topology, parts, amount, self._weight, rounds)
         links = self._limits[0]
+        # a link's even share of a step: what it carries in all, over the rounds
         shares = -(-np.add.reduceat(amount[links.order], links.starts) // rounds)
         self._even = replace(links, capacity=np.maximum(shares, 1))
         self.left = parts.total

@@ -124,6 +124,7 @@ class Ways:
                 yield suffix
                 return
             links = into[node]
+            # pairs begin with different links, or all would take the first of equally fast paths
             turn = (source + target) % len(links)
             for link in links[turn:] + links[:turn]:
                 yield from back(int(tails[link]), (link, *suffix))

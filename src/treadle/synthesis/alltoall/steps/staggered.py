@@ -77,6 +77,7 @@ def staggered(
     highs: list[Int64Array] = []
     for number in range(rounds):
         watch.beat("steps", number, rounds)
+        # the same rule says where each round ends and the next begins, so nothing is lost to rounding
         low, high = ((size * turn + shift) // rounds for turn in (number, number + 1))
         row = np.flatnonzero(high > low)
         start = parts.low[parts.path[row]]

@@ -78,8 +78,8 @@ def chunked_exchange(
     Notes
     -----
     From the target at the end, back over the fullest arcs (links and waiting) to the source, the narrowest
-    of them being the path's share; a path that comes to a node twice waits there instead. Remainders are
-    dealt to the paths with the largest ones.
+    of them being the path's share; a path that comes to a node twice waits there instead. Remainders go
+    to the paths with the largest ones.
     """
     if chunks is not None and not 1 <= chunks <= MAX_CHUNKS:
         raise ScheduleError(f"chunks: {chunks} per shard, expected 1 to 2**24")
@@ -157,6 +157,7 @@ class _TimedPeeler:
         found: list[tuple[list[Hop], float]] = []
         left = demand
         while left > _DUST * demand:
+            # fullest arcs first: few paths then carry most of the demand
             walk = self._walk_back(target)
             amount = left
             for step, link, node in walk:

@@ -252,6 +252,7 @@ def bfb_broadcast(topology: Topology, root: int) -> Steps:
     chunks = lcm(*(int(q) for q in fewest))
     if chunks > MAX_CHUNKS:
         raise ScheduleError(f"{topology.name}: the broadcast needs {chunks} chunks, at most {MAX_CHUNKS}")
+    # more links would not make the step shorter: its slowest node has no more than these
     used = np.flatnonzero(place < fewest[step])
     used = used[np.argsort(step[used], kind="stable")]
     share = chunks // fewest[step[used]]

@@ -233,6 +233,7 @@ def _least_time(
         cuts = _find_cuts(problem, step, *capacities(problem, time))
         if not cuts:
             return time
+        # every cut proves its time for the whole step: the latest of these bounds is still one
         later = max(time_of_cut(problem, links, jobs) for links, jobs in cuts)
         assert later > time
         time = later
@@ -247,6 +248,7 @@ def _find_cuts(problem: _Problem, step: int, capacity: list[int], units: int) ->
             f"{instance.topology.name}: latencies, bandwidths and size need more than 128 bits in exact "
             f"arithmetic; round them"
         )
+    # what could carry every job is no cut: clipped, so that sums stay within 128 bits
     clipped = WideArray.of([min(c, enough) for c in capacity])
     status, found, failure = run_watched(
         "bfb cuts",
@@ -281,6 +283,7 @@ def _time_of_cut(problem: _Problem, links: list[int], jobs: int) -> Fraction:
         amount += Fraction(problem.latency_ns[e], _NANO) * problem.bandwidth[e]
         bandwidth += problem.bandwidth[e]
         time = amount / bandwidth
+        # links whose latency is not below T carry nothing: T is right once no link left out would help
         if i + 1 == len(order) or time <= Fraction(problem.latency_ns[order[i + 1]], _NANO):
             break
     return time

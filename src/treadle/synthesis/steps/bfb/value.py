@@ -67,7 +67,7 @@ class BfbValue:
 
     @property
     def is_bw_optimal(self) -> bool:
-        """Whether T_B is the least that any allgather can have, (N - 1)/N * M/B (Definition 8)."""
+        """Whether T_B is the least that any allgather can have, (N - 1)/N * M/B (Definition 11)."""
         return self.node_bandwidth is not None and self.t_b == Fraction(self.n_ranks - 1, self.n_ranks)
 
 

@@ -81,6 +81,7 @@ def whole_shares(topology: Topology, network: PairNetwork, shares: LinkShares) -
     links = [_per_link(topology, network, pairs) for pairs in (shares.broadcast, shares.reduce)]
     values = [*shares.root_rates, *links[0], *links[1], *shares.parts]
     scale = lcm(*(value.denominator for value in values))
+    # the largest size that divides all shares makes the fewest trees
     divisor = gcd(*(int(value * scale) for value in values))
     roots, broadcast, reduce = (
         [int(value * scale) // divisor for value in part] for part in (shares.root_rates, *links)
@@ -135,6 +136,7 @@ def _pack(
 ) -> Forest:
     """Pack into the links that have capacity, and number their links as `topology` does."""
     links: Int64Array = np.flatnonzero(np.array(capacities, dtype=np.int64) > 0)
+    # switches without any capacity are left out: the fabric's constructor refuses them
     used = topology.is_compute.copy()
     used[topology.tails[links]] = True
     used[topology.heads[links]] = True

@@ -50,6 +50,7 @@ class CutFamily:
         self, lp: GrowingLp, network: PairNetwork, roots: Mapping[int, int], nodes: frozenset[int]
     ) -> bool:
         """Add the row of S = `nodes`; False if it is there already."""
+        # a group counts as inside just when all of its members are: then its operations are no way out of S
         nodes = network.with_whole_groups(nodes)
         if nodes in self.rows:
             return False
@@ -101,6 +102,7 @@ def maximise_over_cuts(
         is rounded from floats, and its dual still proves a bound.
     """
     for family in families:
+        # cuts around single ranks bound every root: without them the first program has no optimum
         for done, rank in enumerate(network.ranks):
             watch.beat("cuts of ranks", done, len(network.ranks))
             if rank in roots:

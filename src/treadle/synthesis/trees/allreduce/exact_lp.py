@@ -194,6 +194,7 @@ def solve_exactly(matrix: Sequence[Mapping[int, int]], rhs: Sequence[int]) -> li
     -----
     Elimination modulo one large prime (sparsest row first), rational reconstruction, exact check.
     """
+    # a system may be singular modulo one prime by accident, or its numbers too long for it: then a larger one
     for prime in _PRIMES:
         residues = _solve_modulo(matrix, rhs, prime)
         if residues is None:
@@ -225,6 +226,7 @@ def _solve_modulo(matrix: Sequence[Mapping[int, int]], rhs: Sequence[int], prime
     waiting = set(range(len(rows)))
     pivots: list[tuple[int, int]] = []
     while waiting:
+        # the shortest row, and in it the rarest column: that fills in least
         i = min(waiting, key=lambda i: (len(rows[i]), i))
         if not rows[i]:
             return None
@@ -282,6 +284,7 @@ def _reconstruct(residue: int, prime: int) -> Fraction | None:
         return Fraction(residue)
     if prime - residue <= limit:
         return Fraction(residue - prime)
+    # Euclid's algorithm, left halfway: the first remainder within the limit is the numerator
     a, b, s, t = prime, residue, 0, 1
     while b > limit:
         quotient = a // b

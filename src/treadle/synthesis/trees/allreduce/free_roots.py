@@ -66,5 +66,6 @@ def solve_free_roots(
     vertex, is_exact = maximise_over_cuts(lp, network, families, roots, watch=watch)
     if not is_exact:
         return None
+    # the program had all of every link, and each family gets half
     rates = tuple(vertex.primal[roots[rank]] / 2 if rank in roots else Fraction(0) for rank in network.ranks)
     return FreeRoots(sum(rates, Fraction(0)), rates)

@@ -137,6 +137,7 @@ class OperatingTreeFinder:
         for group in groups:
             outward = [edge for edge in edges if edge[0] == group.node]
             inward = [edge for edge in edges if edge[1] == group.node]
+            # an operation that serves one member is a plain path through the switch
             if len(outward) == 1:
                 joined = inward[0][0], outward[0][1], inward[0][2] + outward[0][2]
                 edges = [edge for edge in edges if edge not in (inward[0], outward[0])] + [joined]
@@ -170,6 +171,7 @@ def minimum_arborescence(cost: _Numbers, root: int, nowhere: Number) -> list[int
     """
     n = len(cost)
     cost = cost.copy()
+    # dearer than no arc at all, so that no node is entered from itself
     np.fill_diagonal(cost, 2 * nowhere)
     best: NDArray[np.int64] = cost.argmin(axis=0).astype(np.int64)
     least = cost[best, np.arange(n)]

@@ -136,6 +136,7 @@ class _RootedMaster:
     def add_starts(self) -> None:
         """A tree of either side at every rank."""
         lengths = [1.0 / b for b in self._network.capacity]
+        # dearer than any tree: only the wanted rank can be its root
         many = 2 * sum(lengths) * (len(lengths) + 1)
         for root in range(len(self._network.ranks)):
             weights = [0.0 if rank == root else many for rank in range(len(self._network.ranks))]
@@ -149,6 +150,7 @@ class _RootedMaster:
         for side in self._sides:
             sign = 1 if side.stores else -1
             weights = [sign * potential for potential in potentials]
+            # only out-trees count in the total; in-trees are worth what their roots' potentials say
             limit = 1.0 if side.stores else 0.0
             for tree in side.shortest(lengths, weights):
                 root = self._network.ranks.index(tree.root or 0)

@@ -140,8 +140,10 @@ def violated_cuts(
         watch.beat("allreduce cuts", done, len(sinks))
         before = residual.room.copy()
         if residual.push(origin, sink, total) < total - tolerance:
+            # two cuts of one flow: the nearest to where it starts and the nearest to the sink, both violated
             found[frozenset(residual.reachable(origin) - {source})] = None
             found[nodes - residual.reachable(sink, 1)] = None
+            # undone: the next sink is fed from the last one that received everything
             residual.room = before
         else:
             origin = sink

@@ -56,6 +56,7 @@ def trees_to_schedule(
     specs: dict[Direction, list[TreeSpec]] = {direction: [] for direction in Direction}
     for (tree, _), amount in zip(trees, units, strict=True):
         neighbours = _neighbours(network, tree)
+        # data go to the root and back again, so that its distance to the farthest rank counts twice
         root = _centre(neighbours, rank_of) if tree.root is None else tree.root
         parent, paths = _orient(neighbours, rank_of, root)
         for direction in Direction:
@@ -234,6 +235,7 @@ def _neighbours(network: PairNetwork, tree: FabricTree) -> Neighbours:
 
 def _centre(neighbours: Neighbours, rank_of: Mapping[int, int]) -> int:
     """The middle rank of a longest path between ranks."""
+    # in a tree what is farthest from anywhere is an end of some longest path
     far = _path_to_farthest(neighbours, next(iter(rank_of)), rank_of)[-1]
     path = _path_to_farthest(neighbours, far, rank_of)
     return path[len(path) // 2]

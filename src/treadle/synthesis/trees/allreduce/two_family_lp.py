@@ -126,6 +126,7 @@ def solve_two_family_lp(
     prices = tuple(max(Fraction(0), vertex.dual[row]) for row in capacity_rows)
     if mirrored:
         (cuts, potentials), capacity = parts[0], capacities[0]
+        # the mirrored program stands for both families: half of every dual belongs to each
         half = [(nodes, p / 2) for nodes, p in cuts], [(node, f / 2) for node, f in potentials]
         parts = [half, (half[0], [(node, -f) for node, f in half[1]])]
         capacities.append(tuple(capacity[r] for r in network.reverse))

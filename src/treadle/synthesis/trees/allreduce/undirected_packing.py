@@ -108,6 +108,7 @@ def _price_in_floats(
 ) -> None:
     """Add trees until none is shorter than 1 by much, or the target is reached, as far as floats tell."""
     n_ranks = len(search.network.ranks)
+    # disturbed lengths give trees that differ: duals of a poor pool would lead nowhere
     for spread in (0.02, 0.1, 0.5):
         starts = max(4, n_ranks // 4)
         for start in range(starts):
@@ -141,6 +142,7 @@ def _price_exactly(search: _TreeMaster, target: Fraction | None, watch: Watch) -
         per_pair = search.lengths_of(vertex)
         scale = lcm(*(length.denominator for length in per_pair))
         whole = [int(length * scale) for length in per_pair]
+        # lengths are whole now: shorter than 1 is at most scale - 1
         if not search.add(search.candidates(whole, 0), whole, scale - 1):
             return search.packing(vertex, is_priced=search.is_exhaustive)
         search.solve()

@@ -71,6 +71,7 @@ class WholeProgram:
             broadcast = self._families[0][1]
             other = broadcast[opposite] if self._is_mirrored else self._families[1][1][e]
             rows.append(self._program.add_row({broadcast[e]: 1, other: 1}, upper=0))
+            # an even solution has the sum of these, the lower of each two, as large as can be
             lower = self._program.add_column(0)  # the lower of the two
             for column in (broadcast[e], other):
                 self._program.add_row({lower: 1, column: -1}, upper=0)
@@ -125,6 +126,7 @@ class WholeProgram:
 
         Roots are spread over the ranks as evenly as they can be.
         """
+        # even roots first: trees of few roots are higher; twice as many of one where cuts ask for it
         most = ceil(trees / len(self._roots))
         while True:
             self._aim(most, trees)

@@ -208,6 +208,7 @@ class _ScaleSearch:
             weights = np.zeros(len(self._ladder.widths))
             for members, price in zip(self._members, prices, strict=True):
                 np.add.at(weights, members, price)
+            # prices of this scale are feasible duals of every other: they bound its number of trees as well
             bound = np.floor(self._floors @ weights + _TOLERANCE * (1 + value))
             self._most = np.minimum(self._most, bound)
             self._limit(place, float(np.floor(value + _TOLERANCE * (1 + value))))
@@ -225,7 +226,7 @@ class _ScaleSearch:
 def _laid_out(
     topology: Topology, network: PairNetwork, scale: Fraction, found: tuple[list[int], list[int], list[int]]
 ) -> WholeTrees:
-    """The capacities of pairs dealt out to their parallel links, one after the other."""
+    """The capacities of pairs divided among their parallel links, one after the other."""
     roots, broadcast, reduce = found
     shares = [0] * topology.n_links, [0] * topology.n_links
     for members, *parts in zip(network.links, broadcast, reduce, strict=True):

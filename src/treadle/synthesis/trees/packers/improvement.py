@@ -63,6 +63,7 @@ def lower_forest(
     multiplicities = forest.root_multiplicity
     if height <= lowest_height(problem, multiplicities, capacities):
         return forest, packer, attempts
+    # a forest routed low from the start beats one made lower, and takes less time
     low = route_low(problem, capacities, multiplicities, below=height, watch=watch)
     if isinstance(low, PackingAttempt):
         graph, packing = from_forest(problem, forest)
@@ -111,6 +112,7 @@ def route_low(
     reason = ""
     if not len(problem.relays):
         reason = "the fabric has no switches"
+    # where borders of sets bind, ways chosen rank by rank overload them: height-first does not see sets
     elif np.all(entering[problem.terminals] > total - multiplicities):
         reason = "some set of several ranks is tight, and no single rank"
     if reason and not asked:

@@ -129,9 +129,11 @@ def largest_unit(
     """
     common = int(np.gcd.reduce(multiplicities))
     total = int(multiplicities.sum())
+    # trees in bundles of a unit are fewer; of the largest unit that no floor hurts, fewest
     for unit in divisors(common)[:-1]:
         capacities = graph.capacities // unit
         entering = np.bincount(graph.heads, weights=capacities, minlength=problem.n_nodes)[problem.terminals]
+        # cuts around single ranks cost next to nothing, and most units fail there
         if np.any(entering < (total - multiplicities) // unit):
             continue
         logical = Instance(
@@ -252,6 +254,7 @@ def _match(
     lowest: int,
     watch: Watch,
 ) -> Matched:
+    # all trees of a root begin as one, so roots count and not trees
     cells = int(np.count_nonzero(graph.multiplicities)) * graph.n_nodes
     if name is Packer.BREADTH_FIRST:
         return match_vertices(

@@ -59,8 +59,9 @@ def pack_shortest_trees(
     -----
     For a root, a node may have any parent that is one hop nearer to the root: whatever the nodes choose, each
     for itself and for each unit by itself, the result is a spanning tree. So every node is a transport
-    problem of its own, in which the units of the roots are dealt to its in-arcs. It is solved exactly, roots
-    whole where they can be. This is breadth-first-broadcast (dissertation, chapter 3) with trees for loads.
+    problem of its own, in which the units of the roots are assigned to its in-arcs. It is solved exactly,
+    roots whole where they can be. This is breadth-first-broadcast (dissertation, chapter 3) with trees for
+    loads.
     """
     units = graph.multiplicities // unit
     assert not np.any(graph.multiplicities % unit), "the unit must divide every multiplicity"

@@ -152,6 +152,7 @@ def from_forest(problem: Instance, forest: Forest) -> tuple[LogicalGraph, Packin
     units = turned.path_units()
     path_offset, path_links = turned.all_paths()
     used = np.flatnonzero(units)
+    # paths with the same ends are one arc of the logical graph, with their units added up
     ends = np.stack([problem.tails[first], problem.heads[last]])[:, used]
     order = np.lexsort(ends[::-1])
     paths, ends = used[order], ends[:, order]

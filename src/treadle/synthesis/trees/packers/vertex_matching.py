@@ -161,6 +161,7 @@ def match_vertices(
         return _failed(f"{len(roots)} trees of {n} nodes are too many")
     attempts = [(roots, units[roots])]
     if len(roots) < total <= FEW_CELLS // n:
+        # trees of a root in one are quicker, but may not split where they would have to
         attempts.append((np.repeat(roots, units[roots]), np.ones(total, dtype=np.int64)))
     arcs = Arcs(graph.tails, graph.heads, graph.capacities // unit)
     found = _failed("no attempt")

@@ -67,6 +67,7 @@ def _mark(side: Int32Array, rows: Crossings, place: Int64Array) -> None:
     for link, child in zip(place[rows.link].tolist(), rows.child.tolist(), strict=True):
         members[link].add(child)
     for link, found in members.items():
+        # units of a link that several members share may lead to any of them: then none is known
         if len(found) == 1:
             side[link] = found.pop()
 
@@ -74,7 +75,7 @@ def _mark(side: Int32Array, rows: Crossings, place: Int64Array) -> None:
 def aligned_rows(
     forest: Forest, gateways: Gateways, entrances: Crossings
 ) -> tuple[Int32Array, Int64Array, Int32Array, Int32Array]:
-    """Deal each pair's paths out anew: rows of root, units, parent and path, shapes (s,) and (s, n).
+    """Assign each pair's paths to its trees anew: rows of root, units, parent, path; shapes (s,), (s, n).
 
     Parameters
     ----------
@@ -116,6 +117,7 @@ def _root_labels(gateways: Gateways, entrances: Crossings, child: int) -> list[t
     found = [(units, member) for member, units in enumerate(natives) if units]
     rows = np.flatnonzero(entrances.child == child)
     rows = rows[np.argsort(entrances.root_unit[rows])]
+    # a rank has no members, so its native units, those below the first that enters, lead to nobody's side
     if not found and len(rows):
         found = [(int(entrances.root_unit[rows[0]]), NOBODY)] if entrances.root_unit[rows[0]] else []
     for row in rows.tolist():

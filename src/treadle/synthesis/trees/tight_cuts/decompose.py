@@ -146,6 +146,7 @@ def _two_phases(
         gather = _lowered(one, gather, watch)
         scatter = _lowered(other, scatter, watch)
     schedule = FactoredSchedule(CollectiveKind.ALLREDUCE, reduce=scatter.forest, broadcast=gather.forest)
+    # one half runs after the other, so their times per byte add up
     algbw = 1 / (1 / scatter.algbw + 1 / gather.algbw)
     exact = lcm(gather.exact_trees, scatter.exact_trees)
     return FactoredSynthesis(schedule, algbw, gather.optimum, gather.trees, exact, (scatter, gather))

@@ -97,6 +97,7 @@ class Family:
         own = np.bincount(self.innermost, minlength=self.n_sets)
         inner = np.bincount(self.outer[1:], minlength=self.n_sets)
         single = (own == 0) & (inner == 1)
+        # set 0 is the whole fabric, whatever it holds
         single[0] = False
         return self.without(single) if single.any() else self
 

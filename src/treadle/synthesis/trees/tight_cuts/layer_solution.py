@@ -153,6 +153,7 @@ def _solve_kinds(
     kind = int(cutting.kind[0])
     local = cutting.kinds[kind]
     is_direct = not local.n_relays  # then no closed form applies
+    # condition C is tested in every piece before any is solved: a violated cut changes the family
     refused = _refused(problem, family, cutting, [*inner, 0] if is_direct else inner, watch.unlimited)
     if refused is not None:
         return refused
@@ -246,6 +247,7 @@ def _infeasible(
     local = cutting.kinds[int(cutting.kind[number])]
     inside = np.zeros(local.n_nodes, dtype=bool)
     inside[violated] = True
+    # what was contracted lies on one side as a whole, so the same links cross this cut in the fabric
     nodes: list[NDArray[np.signedinteger]] = []
     if local.has_outside and inside[local.outside]:
         nodes.append(np.flatnonzero(family.ancestors[family.depth[number]] != number))
@@ -255,6 +257,7 @@ def _infeasible(
     nodes.extend(family.members(int(~code)) for code in codes[codes < 0])
     relays = cutting.relays[cutting.relay_offset[number] : cutting.relay_offset[number + 1]]
     nodes.append(relays[inside[local.n_children : local.n_children + local.n_relays]])
+    # pieces of a kind were trimmed alike; of the outermost one it is the borders of its children that were
     blamed = cutting.kind == cutting.kind[number] if number else family.outer == 0
     return InfeasiblePiece(
         np.concatenate(nodes).astype(np.int32),

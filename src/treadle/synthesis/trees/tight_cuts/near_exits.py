@@ -49,6 +49,7 @@ def near_exits(piece: Piece, deliveries: int) -> tuple[Int64Array, int] | None:
     if not isinstance(trees, TableTrees) or n > _MOST_CHILDREN or np.all(piece.native * deliveries == have):
         return None
     before = np.cumsum(trees.units) - trees.units
+    # a root's first units are its native trees; those after them came in and leave by no exit
     rest = piece.native[trees.root] - (before - before[np.searchsorted(trees.root, trees.root)])
     native = np.flatnonzero(rest > 0)
     units = np.minimum(trees.units, rest)[native]
@@ -76,6 +77,7 @@ def assigned(need: list[int], have: list[int], depth: Int64Array) -> list[dict[i
     need, have = need.copy(), have.copy()
     flow: list[dict[int, int]] = [{} for _ in need]
     users: list[set[int]] = [set() for _ in have]
+    # augmenting paths never give up what is assigned, so each limit ends with a maximum flow within it
     for limit in np.unique(depth).tolist():
         near = [np.flatnonzero(row <= limit).tolist() for row in depth]
         for taker in range(len(need)):
@@ -120,6 +122,7 @@ def _augment(
 def _path(taker: int, near: list[list[int]], have: list[int], users: list[set[int]]) -> list[tuple[int, int]]:
     """Takers and the suppliers they turn to: each taker but the first one leaves the supplier before."""
     came: dict[int, tuple[int, int]] = {}  # supplier -> taker, and the supplier that this one leaves
+    # breadth first: the shortest path makes the fewest takers change their suppliers
     queue = deque([(taker, -1)])
     seen = {taker}
     while queue:

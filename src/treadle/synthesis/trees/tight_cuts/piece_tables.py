@@ -26,7 +26,7 @@ from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
 
 _MOST_ALIGNED = 2**18
-"""Trees times children up to which paths are dealt out anew, in Python."""
+"""Trees times children up to which paths are assigned anew, in Python."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ def solve_table(
     used = np.zeros(len(piece.tails), dtype=np.int64)
     is_exit = graph.heads == piece.outside if piece.has_outside else np.zeros(len(graph.heads), dtype=bool)
     is_entrance = graph.tails == piece.outside if piece.has_outside else is_exit
+    # units of links go to what leaves, then to what enters, and only then to the trees inside
     exits = _crossings(graph, np.flatnonzero(is_exit), used, entering=False, native=piece.native)
     entrances = _crossings(graph, np.flatnonzero(is_entrance), used, entering=True, native=piece.native)
     entered = np.bincount(entrances.child, weights=entrances.units, minlength=piece.n_children)
@@ -178,6 +179,7 @@ def _crossings(
     if entering and len(child):
         starts_child = np.concatenate([[True], child[1:] != child[:-1]])
         before = np.cumsum(units) - units
+        # unit trees that enter are numbered after the native ones of their child
         unit = before - np.maximum.accumulate(np.where(starts_child, before, 0)) + native[child]
     rows = np.lexsort((offset, border))
     return Crossings(

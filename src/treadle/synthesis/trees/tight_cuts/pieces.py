@@ -208,6 +208,7 @@ def _incidences(
     live = np.flatnonzero((capacities > 0) & (problem.tails != problem.heads))
     tails, heads = problem.tails[live], problem.heads[live]
     pieces, links, locals_of_tail, locals_of_head = [], [], [], []
+    # a link lies in the deepest piece that holds both of its ends, and in each whose border it crosses
     for depth in range(depths):
         at_tail, at_head = ancestors[depth, tails], ancestors[depth, heads]
         below = ancestors[depth + 1] if depth + 1 < depths else np.full(problem.n_nodes, -1, dtype=np.int32)

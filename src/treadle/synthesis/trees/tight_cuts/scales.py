@@ -99,6 +99,7 @@ def scale_for(classes: list[CutClass], trees: int, rate: Fraction) -> Fraction:
     """The least U >= trees / rate with which floor(U b) holds `trees` per unit of weight in these cuts."""
     scale = trees / rate
     while True:
+        # each cut's own least U is a lower bound, so U never rises past the least that serves all cuts
         higher = max(least_scale(one.entering, trees * one.demand, scale) for one in classes)
         if higher == scale:
             return scale

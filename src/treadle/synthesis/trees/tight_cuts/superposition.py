@@ -51,6 +51,7 @@ def single_rate(problem: Instance) -> Fraction:
     ingress = np.bincount(
         problem.heads[carries], weights=problem.bandwidths[carries].astype(float), minlength=problem.n_nodes
     )
+    # floats only choose the rank: its bandwidth is added up exactly
     node = problem.terminals[int(np.argmin(ingress[problem.terminals]))]
     total = int(problem.bandwidths[carries & (problem.heads == node)].sum())
     return Fraction(total, max(1, int(problem.weights.sum() - problem.weights.min())))

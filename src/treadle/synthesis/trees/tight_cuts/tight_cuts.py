@@ -180,6 +180,7 @@ def _attempts(
         if not isinstance(built, InfeasiblePiece):
             return built
         cuts = [(each, cut_against(problem, each.nodes)) for each in built.all]
+        # a cut below the rate believed in bounds the fabric itself: all scales were too high
         worse = [cut for _, cut in cuts if cut is not None and cut.rate < tightest.rate]
         if worse:
             return replace(known, cuts=(*known.cuts, *worse))
@@ -188,9 +189,11 @@ def _attempts(
             continue  # the floors are at fault: more trees make them finer
         if floored:
             return replace(known, cuts=(*known.cuts, *floored))
+        # the fabric has enough capacity in this cut, so it was trimming that broke it
         guarded = [cut for _, cut in cuts if cut is not None and cut not in known.guarded]
         if guarded:
             return replace(known, guarded=(*known.guarded, *guarded))
+        # guarded and violated again: the sets of that piece cannot all be tight
         dropped = np.zeros(known.family.n_sets, dtype=bool)
         for each, _ in cuts:
             dropped[each.blamed] = True

@@ -123,12 +123,14 @@ def _trimmed(
         tail, head = row[problem.tails], row[problem.heads]
         shared = state.paired & (tail >= 0) & (head >= 0) & (tail != head)
         sets = np.flatnonzero(family.depth == depth)
+        # of two sets that share a pair of links each would lower the other's: one at a time
         for group in [sets] if not shared.any() else [sets[i : i + 1] for i in range(len(sets))]:
             chosen = np.zeros(family.n_sets + 1, dtype=bool)
             chosen[group] = True
             links = np.flatnonzero(chosen[head] & (head != tail))  # head -1 is the last, never chosen
             _trim_group(state, head[links], links, depth)
             good = chosen & ~np.append(state.failed, True)
+            # a set that is tight now keeps what enters it; mates stay with it, since a relay has to balance
             state.fixed[(tail != head) & (good[head] | (state.paired & good[tail]))] = True
     return Trimmed(state.capacities, state.failed)
 
@@ -169,6 +171,7 @@ class _State:
     def spared(self, links: Int64Array, lowered: Int64Array, depth: int) -> Int64Array:
         """What links may be lowered by if no other cut is to lack units: each shares what it can spare."""
         lowered = lowered.copy()
+        # a mate is lowered with its link, and is a link of other cuts
         back = self.paired[links]
         heads = np.concatenate([self.problem.heads[links], self.problem.tails[links[back]]])
         tails = np.concatenate([self.problem.tails[links], self.problem.heads[links[back]]])
@@ -263,6 +266,7 @@ def _mates(problem: Instance, capacities: Int64Array) -> Int64Array:
     backward = np.bincount(group[~onward], minlength=len(start))
     place = np.flatnonzero(onward)
     group = group[place]
+    # in a group backward links come first: the k-th onward one goes with the k-th of them
     other = place - backward[group]
     matched = other < start[group] + backward[group]
     one, other = links[place[matched]], links[other[matched]]

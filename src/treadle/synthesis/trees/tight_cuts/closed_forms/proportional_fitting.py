@@ -35,7 +35,7 @@ def fitted_table(out: Int64Array, into: Int64Array, watch: Watch = UNWATCHED) ->
     Notes
     -----
     Source: docs/algorithms/decomposition.md, section 6. Iterative proportional fitting, without the
-    diagonal; what the floors leave is dealt row by row to the columns that lack most (Gale and Ryser), and
+    diagonal; what the floors leave goes row by row to the columns that lack most (Gale and Ryser), and
     alternating paths mend what the diagonal spoils.
     """
     n = len(out)

@@ -80,6 +80,8 @@ class Dendrogram:
             np.minimum(self.start[one], self.start[other]),
             np.maximum(self.start[one], self.start[other]),
         )
+        # two runs of 2^level places cover all that lies between, and may overlap: the latest merge counts
+        # once
         level = np.frexp(high - low)[1] - 1
         found = np.empty(len(one), dtype=np.int64)
         for number, span in enumerate(spans):
