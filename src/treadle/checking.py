@@ -73,11 +73,6 @@ def unexpected(place: str, expected: str, value: object) -> TreadleError:
     return TreadleError(f"{place}: expected {expected}, found {_found(value)}")
 
 
-def unread_hints(function: Callable[..., Any]) -> list[str]:
-    """Parameters of a checked function whose annotation cannot be read where it stands; for tests."""
-    return [name for name, hint in _hints(inspect.unwrap(function)).items() if hint is _UNREAD]
-
-
 _UNREAD = object()
 
 
