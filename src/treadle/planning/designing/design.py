@@ -13,10 +13,7 @@ from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.finder.build import build
 from treadle.finder.evaluate import GroupFigures, call_seconds, cheapest_sequence, group_figures
-from treadle.finder.measure import (
-    LARGEST_MEASURED,
-    Option,
-)
+from treadle.finder.measure import LARGEST_MEASURED, Option
 from treadle.finder.search import Finder
 from treadle.finder.searches.fresh import Effort, search_now
 from treadle.finder.workload import Call, Exchange, Network, Workload
