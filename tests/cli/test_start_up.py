@@ -31,7 +31,6 @@ def test_help_and_version_load_no_library(option: str) -> None:
         "cli",
         "errors",
         "lazy",
-        "spelling",
     }
 
 

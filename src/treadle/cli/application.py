@@ -14,7 +14,6 @@ from typer.main import get_command
 
 import treadle
 from treadle.cli.command import Command
-from treadle.cli.completion import VARIABLE, complete, set_up
 from treadle.cli.status import (
     EXIT_STATUS,
     INFEASIBLE,
@@ -31,7 +30,6 @@ from treadle.cli.status import (
     say,
     unprintable,
 )
-from treadle.cli.usage import usage_message
 from treadle.errors import InfeasibleError, MemoryLimitError, MissingDependencyError, TreadleError
 
 
@@ -148,16 +146,23 @@ def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status; see `treadle.cli.main.main`."""
     status = 0
     try:
-        if VARIABLE in os.environ:
-            status = complete(os.environ, SUMMARIES, load_command)
-        elif (answer := set_up(arguments, os.environ)) is not None:
-            status = answer
-        else:
-            status = _run(arguments)
+        answer = _answer_shell(arguments)
+        status = _run(arguments) if answer is None else answer
         flush()  # here, where it still has an answer that it cannot be written
     except UnprintableError as error:
         return unprintable(error, status)
     return status
+
+
+def _answer_shell(arguments: Sequence[str]) -> int | None:
+    """What a shell asks for that completes a line, or is to learn it; None for other arguments."""
+    if "_TREADLE_COMPLETE" not in os.environ and not any("-completion" in word for word in arguments[:1]):
+        return None
+    from treadle.cli.completion import VARIABLE, complete, set_up  # here: no other command needs it
+
+    if VARIABLE in os.environ:
+        return complete(os.environ, SUMMARIES, load_command)
+    return set_up(arguments, os.environ)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -198,6 +203,8 @@ def _said(error: TreadleError) -> str:
 
 
 def _usage(error: Any) -> int:
+    from treadle.cli.usage import usage_message  # here, because most commands are right
+
     message = usage_message(error, lambda group: load_command(group).commands)
     if message.startswith("Usage:"):
         say(f"{message}\n")

@@ -12,8 +12,6 @@ from typer import BadParameter, TyperException
 from typer.core import TyperArgument, TyperOption
 
 from treadle.cli.fabric_arguments import OPTIONS_OF_FILES, FabricCommand
-from treadle.cli.terminal_table import wrapped
-from treadle.cli.usage import is_fabric, refuse_swapped
 from treadle.errors import TreadleError
 
 if TYPE_CHECKING:
@@ -42,6 +40,7 @@ class Command(FabricCommand):
         """Read the arguments into `ctx`; what is left over."""
         # loaded here and below: the program's own help and version do without
         from treadle.cli.settings.configuration import chosen_settings
+        from treadle.cli.usage import refuse_swapped
 
         words: dict[str, Any] = {}
         try:
@@ -70,6 +69,8 @@ class Command(FabricCommand):
 
     def _lacks_fabric(self, ctx: Any, words: Mapping[str, Any]) -> bool:
         """Whether the place of the fabric is empty, or the collective stands there."""
+        from treadle.cli.usage import is_fabric
+
         places = [one.name for one in self.get_params(ctx) if isinstance(one, TyperArgument)]
         if not places or places[0] not in ("topology", "plan"):
             return False
@@ -143,6 +144,8 @@ class Command(FabricCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments and options, and below them what else the command has to tell."""
+        from treadle.cli.terminal_table import wrapped
+
         rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for one in self.get_params(ctx):
             if (record := one.get_help_record(ctx)) is not None:
@@ -163,6 +166,8 @@ class Command(FabricCommand):
 
 def _rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     """Names, and beside them what they are; a name that is long has a line of its own."""
+    from treadle.cli.terminal_table import wrapped
+
     column = 4 + min(_NAME_WIDTH, max(len(name) for name, _ in rows))
     lines: list[str] = []
     for name, said in rows:
