@@ -176,8 +176,13 @@ def test_what_a_command_does_not_heed_does_not_stop_it(place: Path) -> None:
     assert main(["bound", "--help"]) == 0
 
 
-def test_choices_name_the_file(place: Path, line: Callable[..., str]) -> None:
+def test_choices_name_the_file(
+    place: Path, line: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(place, '[cost-model]\nforwarding = "store-and-go"\n')
+    monkeypatch.setenv("TREADLE_PROFILE", "azur")
+    said = line("lower", "nowhere.plan")
+    assert "--profile 'azur' (from TREADLE_PROFILE); did you mean azure? Expected one of azure" in said
     said = line("simulate", "ring:4", "allgather")
     assert "--forwarding 'store-and-go' (from treadle.toml); did you mean store-and-forward?" in said
 

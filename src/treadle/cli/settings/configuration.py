@@ -89,15 +89,6 @@ def _positive(text: str) -> None:
         raise FormatError(f"{text[:40]!r}: expected a number of at least 1")
 
 
-def _choice(*known: str) -> Callable[[str], None]:
-    def check(text: str) -> None:
-        if text not in known:
-            hint = did_you_mean(text, known)
-            raise FormatError(f"{text[:40]!r}{hint or ';'} expected one of {', '.join(known)}")
-
-    return check
-
-
 _SIMULATION = frozenset({"simulate"})
 SETTINGS = (
     Setting("fabric", "TREADLE_FABRIC", "TOPOLOGY, where a command is given none"),
@@ -118,7 +109,6 @@ SETTINGS = (
         "dialect of MSCCL XML, as lower --profile",
         "profile",
         frozenset({"lower"}),
-        _choice("azure", "rccl", "legacy"),
     ),
     Setting(f"{_TABLE}.alpha", "TREADLE_ALPHA", "as simulate --alpha", "alpha", _SIMULATION, parse_time_ns),
     Setting(
