@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from treadle.planning.judging.verification import VerifyResult as VerifyResult
     from treadle.planning.judging.verification import verify as verify
     from treadle.planning.measuring.congestion import congestion as congestion
-    from treadle.planning.measuring.diagnose import Diagnosis as Diagnosis
     from treadle.planning.measuring.diagnose import diagnose as diagnose
+    from treadle.planning.measuring.diagnosed import Diagnosis as Diagnosis
     from treadle.planning.measuring.execution import ElementType as ElementType
     from treadle.planning.measuring.execution import Reduction as Reduction
     from treadle.planning.measuring.execution import RunResult as RunResult
@@ -131,7 +131,8 @@ else:
             "treadle.planning.designing.design": ("DesignResult", "DesignRow", "design", "design_plan"),
             "treadle.planning.solving.exact_synthesis": ("DEFAULT_TIME_LIMIT_S", "exact_front"),
             "treadle.planning.measuring.congestion": ("congestion",),
-            "treadle.planning.measuring.diagnose": ("Diagnosis", "diagnose"),
+            "treadle.planning.measuring.diagnose": ("diagnose",),
+            "treadle.planning.measuring.diagnosed": ("Diagnosis",),
             "treadle.planning.measuring.execution": (
                 "ElementType",
                 "Reduction",

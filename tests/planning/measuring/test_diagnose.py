@@ -9,10 +9,12 @@ import pytest
 from places import ROOT
 from samples.logs.gpu_boxes import GB, lone_gpus, nvswitch_boxes, v100_boxes
 from samples.logs.nccl_logs import curve, info, ranks, rows, system_tree, table
-from treadle.planning.measuring.diagnose import Diagnosis, diagnose
+from treadle.planning.measuring.diagnose import diagnose
+from treadle.planning.measuring.diagnosed import Diagnosis
 from treadle.planning.measuring.yardstick_words import BindingPlace
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import Topology, dgx_h100, gb200_nvl72, mi300x, rail_optimized
+from treadle.watch import TimeLimitError
 
 SAMPLES = ROOT.parent / "shared" / "samples"
 ALLREDUCE = CollectiveKind.ALLREDUCE
@@ -333,6 +335,20 @@ def test_other_collectives(tmp_path: Path, kind: CollectiveKind) -> None:
     if kind is not CollectiveKind.ALLTOALL:
         expected |= {"ring": (448, 50)}
     assert shares(found) == expected
+
+
+def test_what_takes_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object, **__: object) -> None:
+        raise TimeLimitError
+
+    log = [*ranks(2, 8), *direct(4), *table(ALLREDUCE, 16, curve(50))]
+    monkeypatch.setattr("treadle.planning.measuring.diagnose.optimum", late)
+    found = examined(tmp_path, log, nvswitch_boxes(2))
+    assert shares(found) == {"ring": (100, 50)}
+    assert found.late == ("optimum",)
+    monkeypatch.setattr("treadle.planning.measuring.diagnose.ring_limit", late)
+    found = examined(tmp_path, log, nvswitch_boxes(2))
+    assert "--time-limit" in found.unjudged[0][1]
 
 
 def test_several_tables_are_judged_one_by_one(tmp_path: Path) -> None:

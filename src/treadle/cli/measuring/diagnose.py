@@ -26,11 +26,12 @@ from treadle.cli.fabric_arguments import (
     read_fabric,
     tell_warnings,
 )
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption, late
 from treadle.cli.quantities import Rates, counted, parse_seconds
 from treadle.cli.status import USAGE, fail
 from treadle.diagnosis.log_figures import nvls_line
-from treadle.planning.measuring.diagnose import RING, Diagnosis, JudgedTable, Yardstick, diagnose
+from treadle.planning.measuring.diagnose import diagnose
+from treadle.planning.measuring.diagnosed import IN_NETWORK, OPTIMUM, RING, Diagnosis, JudgedTable, Yardstick
 from treadle.planning.measuring.diagnosis_summary import diagnosis_summary
 from treadle.units import format_size
 
@@ -106,6 +107,8 @@ def command(
     _Report(output).print(found)
     output.result(diagnosis_summary(found))
     reason = found.missing or (found.unjudged[0][1] if found.unjudged and not found.judgements else "")
+    if found.late:
+        return late(f"not known: {', '.join(found.late)}; allow more (--time-limit)")
     return fail(f"{log}: {reason}", USAGE) if reason else 0
 
 
@@ -200,8 +203,8 @@ class _Report:
         scope = "" if not is_part else ", all NICs" if yardstick.is_whole else ", NICs in use"
         what = {
             RING: "what rings carry",
-            "optimum": "the optimum, exact",
-            "in-network": "the optimum with sums in the switches",
+            OPTIMUM: "the optimum, exact",
+            IN_NETWORK: "the optimum with sums in the switches",
         }[yardstick.name]
         bandwidth = self._rates(yardstick.limit.busbw)
         self._say(yardstick.name, f"{bandwidth:>12} {yardstick.share:>5.0%}  of {what}{scope}")

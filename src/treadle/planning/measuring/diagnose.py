@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Unpack
 
-from treadle.brief import brief
 from treadle.checking import checked
-from treadle.diagnosis.log import Log, ResultTable, TableRow
+from treadle.diagnosis.log import Log, ResultTable
 from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, used_nics
 from treadle.diagnosis.log_reader import read_log
-from treadle.diagnosis.suspect import Case, Suspect, suspects
+from treadle.diagnosis.suspect import Case, suspects
 from treadle.errors import InfeasibleError
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
 from treadle.planning.importing import import_options
+from treadle.planning.measuring.diagnosed import (
+    IN_NETWORK,
+    OPTIMUM,
+    RING,
+    Diagnosis,
+    JudgedTable,
+    Yardstick,
+)
 from treadle.planning.measuring.log_fabric import LogFabric, fabric_of_log
 from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit, place_of
 from treadle.planning.measuring.yardsticks import (
@@ -37,11 +43,9 @@ from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.expressions import parse_imported
-from treadle.topologies.readers.imported import Imported, ImportKeywords
+from treadle.topologies.readers.imported import ImportKeywords
 from treadle.topologies.topology import Topology
 from treadle.watch import Progress, TimeLimitError, Watch
-
-RING, OPTIMUM, IN_NETWORK = "ring", "optimum", "in-network"
 
 HEALTHY_SHARES = {BindingPlace.NICS: 0.85, BindingPlace.PCIE: 0.85, BindingPlace.NETWORK: 0.85}
 """Shares of the ring that a healthy system reaches, by where that binds: 86% and more in public cases."""
@@ -51,112 +55,6 @@ HEALTHY_IN_NETWORK = 0.6
 """Of the in-network optimum: NVLink SHARP is known to reach 480 of 700 GB/s (69%) on eight H100."""
 HEALTHY_ALLTOALL = 0.6
 """Of an all-to-all's optimum, which no ring comes near."""
-
-
-@brief("name", "share", "place")
-@dataclass(frozen=True)
-class Yardstick:
-    """What a figure is held against.
-
-    Parameters
-    ----------
-    name : str
-        ``ring``, ``optimum`` or ``in-network``.
-    limit : Limit
-    share : float
-        Measured busbw over the limit's.
-    place : BindingPlace
-        Where the limit binds.
-    is_whole : bool
-        Of the whole fabric, where NCCL uses fewer of its NICs than there are.
-    """
-
-    name: str
-    limit: Limit
-    share: float
-    place: BindingPlace
-    is_whole: bool = False
-
-
-@brief("collective", "n_ranks", "topology", "yardsticks", "above")
-@dataclass(frozen=True)
-class JudgedTable:
-    """A table of the log beside the fabric.
-
-    Parameters
-    ----------
-    table : ResultTable
-    collective : CollectiveKind
-    n_ranks : int
-    peak : TableRow
-        The row with the highest busbw.
-    topology : Topology
-        As NCCL uses it: with the NICs that it uses.
-    yardsticks : tuple of Yardstick
-        Ring, optimum and, where it applies, the in-network optimum; those of the whole fabric last.
-    above : str
-        What is said of a figure above the optimum; "" for others.
-    is_low : bool
-        Less than a healthy system reaches.
-    """
-
-    table: ResultTable
-    collective: CollectiveKind
-    n_ranks: int
-    peak: TableRow
-    topology: Topology
-    yardsticks: tuple[Yardstick, ...]
-    above: str
-    is_low: bool
-
-    def yardstick(self, name: str) -> Yardstick | None:
-        """The yardstick of that name, of the NICs in use."""
-        return next((one for one in self.yardsticks if one.name == name and not one.is_whole), None)
-
-
-@brief("log", "topology", "judgements", "suspects", "missing")
-@dataclass(frozen=True)
-class Diagnosis:
-    """What a log and a fabric say together.
-
-    Parameters
-    ----------
-    log : Log
-    topology : Topology, optional
-        The whole fabric; None if it is not known.
-    imported : Imported, optional
-        What was recognised in the log's system tree, where the fabric comes from that.
-    assumed : tuple of str
-        What was taken for granted of a fabric that comes from the log.
-    judgements : tuple of JudgedTable
-    unjudged : tuple of (ResultTable, str)
-        Tables without a judgement, and why.
-    suspects : tuple of Suspect
-    used_nics, fabric_nics : int
-        Of a box; 0 if not known.
-    missing : str
-        Why there is no fabric, and which option gives it; "" if there is one or nothing to judge.
-    """
-
-    log: Log
-    topology: Topology | None
-    imported: Imported | None
-    assumed: tuple[str, ...]
-    judgements: tuple[JudgedTable, ...]
-    unjudged: tuple[tuple[ResultTable, str], ...]
-    suspects: tuple[Suspect, ...]
-    used_nics: int
-    fabric_nics: int
-    missing: str
-
-    def __repr__(self) -> str:
-        words = [
-            f"{one.collective} {one.peak.busbw:g} GB/s busbw"
-            + "".join(f", {yard.share:.0%} of {yard.name}" for yard in one.yardsticks if not yard.is_whole)
-            for one in self.judgements[:1]
-        ]
-        names = ", ".join(dict.fromkeys(one.name for one in self.suspects)) or "none"
-        return f"<Diagnosis {'; '.join(words) or 'without a figure'}; suspects: {names}>"[:200]
 
 
 @checked()
@@ -231,6 +129,7 @@ class _Examination:
         self._fabric_nics = self._used_nics = 0
         self._cases: list[Case] = []
         self._limits: dict[tuple[object, ...], Limit] = {}
+        self._late: dict[str, None] = {}
 
     def diagnosis(self) -> Diagnosis:
         """All of it."""
@@ -257,6 +156,7 @@ class _Examination:
             suspects=suspects(case),
             used_nics=self._used_nics,
             fabric_nics=self._fabric_nics,
+            late=tuple(self._late),
             missing=str(fabric) if isinstance(fabric, Refusal) and self._log.tables else "",
         )
 
@@ -287,12 +187,10 @@ class _Examination:
             return self._judge(table, kind, topology, hosts)
         except InfeasibleError as error:
             return Refusal(str(error))
-        except TimeLimitError:
-            return Refusal("the time limit was reached; allow more (--time-limit)")
 
     def _judge(
         self, table: ResultTable, kind: CollectiveKind, topology: Topology, hosts: Sequence[str]
-    ) -> JudgedTable:
+    ) -> JudgedTable | Refusal:
         of_rank = rank_boxes(topology, hosts)
         boxes = find_boxes(topology, of_rank)
         self._fabric_nics = least_nics(topology, boxes)
@@ -306,6 +204,8 @@ class _Examination:
         except InfeasibleError:  # with fewer NICs not all GPUs are reached: NCCL must use more
             used = topology
             yardsticks = self._yardsticks(used, of_rank, table, kind, is_whole=False)
+        if not yardsticks:
+            return Refusal("the time limit was reached; allow more (--time-limit)")
         if used is not topology:
             yardsticks += self._yardsticks(topology, of_rank, table, kind, is_whole=True)
         above = _above(yardsticks)
@@ -337,29 +237,38 @@ class _Examination:
         if root is not None and root >= len(topology.compute_nodes):
             root = 0
         key = (tuple(of_rank), is_whole)
-        found: list[tuple[str, Limit]] = []
+        finders: list[tuple[str, Callable[[], Limit]]] = []
         if kind is not CollectiveKind.ALLTOALL:
-            ring = self._known((RING, *key), lambda: ring_limit(plain, boxes, watch=self._watch))
-            found.append((RING, ring))
-        best = self._known(
-            (OPTIMUM, kind, root, *key), lambda: optimum(plain, kind, root=root, watch=self._watch)
-        )
-        found.append((OPTIMUM, best))
-        if kind is CollectiveKind.ALLREDUCE:
-            capable = self._capable(topology, boxes, is_above=measured > best.busbw)
+            finders.append((RING, lambda: ring_limit(plain, boxes, watch=self._watch)))
+        finders.append((OPTIMUM, lambda: optimum(plain, kind, root=root, watch=self._watch)))
+        found: list[tuple[str, Limit]] = []
+        for name, find in finders:
+            self._add(found, name, find, (kind, root, *key))
+        if kind is CollectiveKind.ALLREDUCE and found:
+            capable = self._capable(topology, boxes, is_above=measured > found[-1][1].busbw)
             if capable is not None:
-                sums = self._known((IN_NETWORK, *key), lambda: optimum(capable, kind, watch=self._watch))
-                found.append((IN_NETWORK, sums))
+                more = (kind, *key)
+                self._add(found, IN_NETWORK, lambda: optimum(capable, kind, watch=self._watch), more)
         return tuple(
             Yardstick(name, limit, float(measured / limit.busbw), place_of(topology, boxes, limit), is_whole)
             for name, limit in found
         )
 
-    def _known(self, key: tuple[object, ...], find: Callable[[], Limit]) -> Limit:
-        """A limit that is found once for all tables."""
-        if key not in self._limits:
-            self._limits[key] = find()
-        return self._limits[key]
+    def _add(
+        self,
+        found: list[tuple[str, Limit]],
+        name: str,
+        find: Callable[[], Limit],
+        key: tuple[object, ...],
+    ) -> None:
+        """A limit, found once for all tables; none if time runs out."""
+        if (name, *key) not in self._limits:
+            try:
+                self._limits[name, *key] = find()
+            except TimeLimitError:
+                self._late[name] = None
+                return
+        found.append((name, self._limits[name, *key]))
 
     def _capable(self, topology: Topology, boxes: Boxes, *, is_above: bool) -> Topology | None:
         """The fabric with switches that sum, if it or the log says so or nothing else explains a figure."""
@@ -407,7 +316,7 @@ class _Examination:
 def _above(yardsticks: Sequence[Yardstick]) -> str:
     """What a figure above the optimum means."""
     shares = {one.name: one.share for one in yardsticks if not one.is_whole}
-    if shares[OPTIMUM] <= 1:
+    if shares.get(OPTIMUM, 0) <= 1:
         return ""
     if IN_NETWORK not in shares:
         return "above the optimum: the real fabric is faster than the one that was given"

@@ -10,7 +10,7 @@ from treadle.planning.summary import exact_text
 
 if TYPE_CHECKING:
     from treadle.diagnosis.suspect import Suspect
-    from treadle.planning.measuring.diagnose import Diagnosis, JudgedTable, Yardstick
+    from treadle.planning.measuring.diagnosed import Diagnosis, JudgedTable, Yardstick
     from treadle.topologies.topology import Topology
 
 MOST_LINKS = 64
@@ -44,6 +44,8 @@ def diagnosis_summary(found: Diagnosis) -> dict[str, object]:
         values["doubts"] = [str(one) for one in found.imported.warnings]
     if found.fabric_nics:
         values |= {"nics_used": found.used_nics, "nics_of_fabric": found.fabric_nics}
+    if found.late:
+        values["late"] = list(found.late)
     if found.missing:
         values["missing"] = found.missing
     return values

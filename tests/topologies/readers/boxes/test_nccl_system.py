@@ -80,6 +80,10 @@ def test_later_versions_put_the_system_before_each_id() -> None:
     assert [gpu.bus_id for gpu in box.gpus] == [gpu.bus_id for gpu in plain.gpus]
     assert [nic.bandwidth for nic in box.nics] == [nic.bandwidth for nic in plain.nics]
     assert box.links == plain.links
+    lines = system_tree(system="0-")
+    place = next(place for place, line in enumerate(lines) if "NET[" in line)
+    lines.insert(place + 1, lines[place].partition("NET/")[0] + "GIN/0-0")
+    assert read(lines).nics == box.nics
 
 
 def test_pairs_of_gpus_and_cards_with_two_ports() -> None:

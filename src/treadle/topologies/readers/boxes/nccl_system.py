@@ -154,6 +154,8 @@ def _nodes(lines: Sequence[tuple[int, str]], source: str) -> list[_Node]:
                 source=source,
                 line=number,
             )
+        if match["link"] == "NET" and kind != "NET":
+            continue  # the same port under another name, for transfers that GPUs start
         holder.links.append((match["link"], more if kind == "NET" else kind, identity, speed, number))
     return nodes
 
