@@ -216,10 +216,6 @@ class Log:
     warnings: tuple[LogLine, ...] = ()
     n_warnings: int = 0
 
-    def __repr__(self) -> str:
-        where = self.source if len(self.source) <= 80 else f"...{self.source[-77:]}"
-        return f"<Log {where}: {self.n_lines} lines, {len(self.tables)} tables, {len(self.hosts)} hosts>"
-
     def setting(self, *names: str) -> SetVariable | None:
         """The first of these variables that is set."""
         return next((one for name in names for one in self.settings if one.name == name), None)
