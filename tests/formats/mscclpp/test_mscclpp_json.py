@@ -381,3 +381,22 @@ def test_deadlock_and_left_over_signals_are_named() -> None:
 
     assert "waits for ever" in violations("rlxwait")
     assert "nobody waits for" in violations("rlxsignal")
+
+
+def test_a_wait_for_more_signals_than_come_never_ends() -> None:
+    """A plan that names one channel twice in a wait wants two signals of it."""
+    plan = json.loads((places.GOLDEN / "allreduce_star3.mscclpp.json").read_text())
+    waits = [
+        operation
+        for gpu in plan["gpus"]
+        for block in gpu["threadblocks"]
+        for operation in block["ops"]
+        if operation["name"] == "wait"
+    ]
+    assert waits
+    for wait in waits:
+        kept = wait["channel_ids"]
+        wait["channel_ids"] = [*kept, kept[0]]
+        found = interpret_mscclpp_json(json.dumps(plan)).violations
+        assert any("waits for ever" in fault or "twice" in fault for fault in found)
+        wait["channel_ids"] = kept

@@ -285,10 +285,7 @@ class _Machine:
                 self._signal(block, (block.rank, kind, number), relaxed=name != "signal")
         elif name in ("wait", "rlxwait"):
             queues = [self.signals[block.rank, *channel] for channel in operation.channels]
-            if not all(queues):
-                return False
-            for queue in queues:
-                block.hear(queue.popleft())
+            return block.hear_all(queues)
         elif name == "flush":
             pass  # the executor waits for as many channels as it has outputs: none
         elif name == "barrier":
@@ -303,11 +300,7 @@ class _Machine:
             for queue in queues:
                 queue.append((dict(block.known), set(block.there)))
             return True
-        if not all(queues):
-            return False
-        for queue in queues:
-            block.hear(queue.popleft())
-        return True
+        return block.hear_all(queues)
 
     def _meet(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
         """Blocks go on when as many as the barrier names have come; they then know what all know."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 
 from treadle.formats.mscclpp.reader import MscclppOperation
 
@@ -32,6 +33,15 @@ class BlockAtWork:
         """A signal's clock, and who is there, come in; other threads know nothing of it yet."""
         merge(self.heard, news[0])
         self.heard_there |= news[1]
+
+    def hear_all(self, queues: Sequence[deque[tuple[Clock, set[int]]]]) -> bool:
+        """Take a signal out of each queue; False, and nothing is taken, if one has too few."""
+        wanted = Counter(map(id, queues))  # a plan may name a queue twice
+        if any(len(queue) < wanted[id(queue)] for queue in queues):
+            return False
+        for queue in queues:
+            self.hear(queue.popleft())
+        return True
 
 
 def merge(into: Clock, other: Clock) -> None:

@@ -8,7 +8,7 @@ program's, so buffers are not told apart, and what the plan does with data is it
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -138,7 +138,8 @@ class _Play:
         return True
 
     def _hear(self, worker: _Worker, queues: list[deque[_News]]) -> bool:
-        if not all(queues):
+        wanted = Counter(map(id, queues))  # a plan may name a queue twice
+        if any(len(queue) < wanted[id(queue)] for queue in queues):
             return False
         for queue in queues:
             worker.learn(queue.popleft())
