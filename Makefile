@@ -121,7 +121,7 @@ mutants: $(VENV)/.test-tools
 
 bench: $(VENV)/.test-tools
 	$(PY) benchmarks/forestcoll.py
-	$(PY) benchmarks/figure_4_14.py
+	$(TREADLE) reproduce figure-4.14 --full
 
 clean:
 	rm -rf $(VENV) $(VENV)-lowest build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,7 +1,6 @@
-"""Breadth-first broadcast: CPU seconds of values, schedules and checks, and the dissertation's curves.
+"""Breadth-first broadcast: CPU seconds of values, schedules and checks.
 
     .venv/bin/python benchmarks/bfb.py                       # the tables, about twenty seconds
-    .venv/bin/python benchmarks/bfb.py --figure-a7 FOLDER    # figure_a7.csv and .png, N <= 2000: minutes
     .venv/bin/python benchmarks/bfb.py --twisted-tori        # all with N <= 10^4
 
 CPU seconds of this process; the core uses one thread. "paper s" quotes Table 3.6 of the dissertation (wall
@@ -11,13 +10,10 @@ time, linear programs in parallel).
 from __future__ import annotations
 
 import argparse
-import csv
 import resource
 import sys
 import time
 from collections.abc import Callable
-from fractions import Fraction
-from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
@@ -28,7 +24,6 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.steps.bfb import bfb_allgather, bfb_value, orbit_value
 from treadle.topologies import parse
 from treadle.topologies.catalogue.cayley import cayley_graph
-from treadle.topologies.moore import moore_steps
 from treadle.verification.steps.step_check import verify_steps
 
 CASES = (
@@ -44,8 +39,6 @@ ORBITS = (
     'abelian_cayley("100000", 223, 99777, 224, 99776)',
     'abelian_cayley("46x46x47", 97290, 2162, 2115, 47, 46, 1)',
 )
-MOST_NODES = 2000
-DEGREES = (2, 4, 8, 16)
 
 Result = TypeVar("Result")
 
@@ -103,33 +96,6 @@ def values_table() -> Table:
     return table
 
 
-def figure_a7(folder: Path) -> None:
-    """T_B / T_B* and T_L of generalized Kautz graphs; stops at one that breaks the figure's claims."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    folder.mkdir(parents=True, exist_ok=True)
-    figure, axes = pyplot.subplots()
-    with (folder / "figure_a7.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["d", "n", "t_l", "t_l_optimum", "t_b_exact", "ratio"])
-        for d in DEGREES:
-            curve = []
-            for n in range(d + 1, MOST_NODES + 1):
-                value = bfb_value(parse(f"generalized_kautz({d}, {n})"))
-                ratio, fewest = value.t_b / Fraction(n - 1, n), moore_steps(n, d)
-                if ratio > 2 or value.diameter > fewest + 1:
-                    sys.exit(f"generalized_kautz({d}, {n}): ratio {ratio}, {value.diameter} steps")
-                curve.append((n, float(ratio)))
-                writer.writerow([d, n, value.diameter, fewest, value.t_b, float(ratio)])
-            axes.plot(*zip(*curve, strict=True), label=f"d = {d}", linewidth=0.6)
-    axes.set(xlabel="N", ylabel="T_B / T_B*")
-    axes.legend()
-    figure.savefig(folder / "figure_a7.png", dpi=150)
-
-
 def twisted_tori(limit: int = 10_000) -> int:
     """Checks that every twisted torus up to `limit` nodes is BW-optimal; returns how many there are."""
     count = 0
@@ -147,14 +113,10 @@ def twisted_tori(limit: int = 10_000) -> int:
 def main() -> None:
     """Print the tables, or draw what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--figure-a7", type=Path, metavar="FOLDER")
     parser.add_argument("--twisted-tori", action="store_true")
     arguments = parser.parse_args()
     console = Console(width=130)
-    if arguments.figure_a7:
-        _, seconds = timed(lambda: figure_a7(arguments.figure_a7))
-        console.print(f"figure A.7: ratio at most 2 and T_L at most T_L* + 1 throughout; {seconds:.0f} s CPU")
-    elif arguments.twisted_tori:
+    if arguments.twisted_tori:
         count, seconds = timed(twisted_tori)
         console.print(f"{count} twisted tori, all BW-optimal; {seconds:.1f} s CPU")
     else:

@@ -5,10 +5,21 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from curve_settings import AG, AR, BEST, BEST_TOPOLOGIES, GIB, MIB, RS, Results, Setting, testbed_panel
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from treadle.reproduction.curve_settings import (
+    AG,
+    AR,
+    BEST,
+    BEST_TOPOLOGIES,
+    GIB,
+    MIB,
+    RS,
+    CurveSetting,
+    Results,
+    testbed_panel,
+)
 from treadle.units import format_size
 
 FAMILIES = ("ForestColl", "ring", "MultiTree", "Blink", "double", "BFB", "traditional", "RH&D", "Shifted")
@@ -29,7 +40,7 @@ def style(label: str) -> dict[str, Any]:
     return {"color": f"C{family}", "linestyle": line, "zorder": 4 if line == ":" else 3 - 0.1 * family}
 
 
-def picture(setting: Setting, results: Results) -> bytes:
+def picture(setting: CurveSetting, results: Results) -> bytes:
     """Algbw against size, and below it over that of the first curve; a column for each panel; PNG."""
     columns = len(setting.panels)
     figure = Figure(figsize=(max(3.7 * columns, 6.5), 6), dpi=DPI, layout="constrained")
@@ -57,7 +68,7 @@ def picture(setting: Setting, results: Results) -> bytes:
     return _png(figure)
 
 
-def picture_by_nodes(setting: Setting, results: Results) -> bytes:
+def picture_by_nodes(setting: CurveSetting, results: Results) -> bytes:
     """Figures 3.6 and A.1: times against the number of nodes, a row for each collective."""
     figure = Figure(figsize=(10, 7.5), dpi=DPI, layout="constrained")
     axes = figure.subplots(3, len(setting.sizes), sharex=True)

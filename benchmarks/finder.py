@@ -1,6 +1,7 @@
 """The topology finder over all sizes: search time, figure A.4's winners, figure 3.7's curves, table A.1.
 
-Run ``python benchmarks/finder.py [--nodes 2000] [--out FOLDER] [--published]``. Writes CSV files, and
+Run ``python benchmarks/finder.py [--nodes 2000] [--out FOLDER] [--published]``. `treadle reproduce` has what
+the texts say of both figures. Writes CSV files, and
 pictures where matplotlib is installed. ``--published`` leaves out the Cayley digraphs of our own search.
 """
 
@@ -10,39 +11,26 @@ import argparse
 import csv
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from math import isqrt
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from published_formulas import best_chunk_count, double_binary_tree_time_s, published_tree_time_s
-
-from treadle.finder.base_formulas import least_circulant_diameter
-from treadle.finder.construction import (
-    Base,
-    Construction,
-    DegreeExpansion,
-    LineGraph,
-    Parallel,
-    Power,
-    Product,
-    WithReverse,
-    notation,
-)
-from treadle.finder.search import FabricCandidate, Finder
+from treadle.finder.construction import notation
+from treadle.finder.search import Finder
 from treadle.finder.tables import Tables, shipped_tables
-from treadle.topologies.catalogue.circulants import circulant
-from treadle.topologies.catalogue.graphs import torus
-from treadle.topologies.catalogue.kautz import generalized_kautz
-from treadle.topologies.catalogue.rings import double_binary_tree, shifted_ring
-from treadle.topologies.distances import all_to_all_bound
-from treadle.topologies.moore import all_to_all_limit, bandwidth_optimum, moore_steps
-from treadle.topologies.topology import Topology
+from treadle.reproduction.finder_figures import (
+    ALL_TO_ALL,
+    ALLREDUCE,
+    all_to_all_row,
+    allreduce_row,
+    allreduce_us,
+    bound_us,
+    side,
+    summary_letters,
+    winners,
+)
 
-ALPHA_S = 10e-6
-BYTES_PER_S = 12.5e9
 SIZES = {"1MB": 2**20, "100MB": 100 * 2**20}
 DEGREES = (2, 4, 8, 16)
 TABLE_A1 = (32, 64, 128, 256, 512, 1024)
@@ -51,16 +39,6 @@ TABLE_A1 = (32, 64, 128, 256, 512, 1024)
 def finder(tables: Tables, *, bidirectional: bool = False) -> Finder:
     """A finder with nothing computed yet."""
     return Finder(tables.bases, bidirectional=bidirectional)
-
-
-def allreduce_us(candidate: FabricCandidate, size: int) -> float:
-    """2 (T_L + T_B) of table 3.4, microseconds."""
-    return 1e6 * (2 * candidate.steps * ALPHA_S + float(candidate.t_b_both) * size / BYTES_PER_S)
-
-
-def bound_us(n: int, size: int) -> float:
-    """The theoretical bound at d = 4."""
-    return 1e6 * 2 * (moore_steps(n, 4) * ALPHA_S + float(bandwidth_optimum(n)) * size / BYTES_PER_S)
 
 
 def print_search_times(tables: Tables, nodes: int) -> None:
@@ -80,40 +58,6 @@ def print_table_a1(tables: Tables) -> None:
         for candidate in search.frontier(n, 4):
             name = notation(candidate.construction)
             print(f"N={n:5} {candidate.steps:3} {float(candidate.t_b_both / 2):.4f}  {name}")
-
-
-def winners(search: Finder, nodes: int, size: int) -> Iterator[tuple[int, FabricCandidate]]:
-    """The fastest candidate at d = 4 for every N."""
-    for n in range(2, nodes + 1):
-        yield n, min(search.frontier(n, 4), key=lambda c: allreduce_us(c, size))
-
-
-def summary_letters(construction: Construction) -> str:
-    """Which expansions are in it, as figure A.4 labels them: R, L, D, P, C, or the family of a bare base."""
-    if isinstance(construction, Parallel):
-        return summary_letters(construction.of)
-    if isinstance(construction, Base):
-        return construction.family
-    found = _letters(construction)
-    return "".join(letter for letter in "RLDPC" if letter in found)
-
-
-def _letters(construction: Construction) -> set[str]:
-    match construction:
-        case Base():
-            return set()
-        case Parallel(of, _):
-            return _letters(of)
-        case Product(factors):
-            return {"C"}.union(*map(_letters, factors))
-        case LineGraph(of, _):
-            return {"L"} | _letters(of)
-        case DegreeExpansion(of, _):
-            return {"D"} | _letters(of)
-        case Power(of, _):
-            return {"P"} | _letters(of)
-        case WithReverse(of):
-            return {"R"} | _letters(of)
 
 
 def write_figure_a4(tables: Tables, nodes: int, out: Path) -> None:
@@ -168,99 +112,6 @@ def write_figure_3_7(tables: Tables, nodes: int, out: Path) -> None:
         path = out / f"figure_3_7_{kind}.csv"
         write_csv(path, ("n", *(f"{name}_us" for name in names)), rows)
         draw(path.with_suffix(".png"), partial(plot_3_7, kind=kind, names=names, rows=rows))
-    print_claims(reduced, exchanged)
-
-
-ALLREDUCE = (
-    "best",
-    "shifted_ring",
-    "shifted_bfb_ring",
-    "double_binary_tree_published",
-    "double_binary_tree_pipelined",
-    "double_binary_tree_whole",
-    "torus_traditional",
-    "torus_bfb",
-    "bound",
-)
-ALL_TO_ALL = ("generalized_kautz", "circulant", "shifted_ring", "double_binary_tree", "torus", "bound")
-
-
-def side(n: int) -> int:
-    """Of the square torus with n nodes; 0 where there is none."""
-    root = isqrt(n)
-    return root if root * root == n and root > 2 else 0
-
-
-def allreduce_row(search: Finder, n: int, size: int) -> list[float | None]:
-    """Microseconds of every curve, None where it has no point."""
-    link = {"alpha_s": ALPHA_S, "bandwidth_bytes_per_s": BYTES_PER_S / 4, "size_bytes": size}
-    transfer = float(bandwidth_optimum(n)) * size / BYTES_PER_S
-
-    def optimal(steps: int) -> float:
-        return 2e6 * (steps * ALPHA_S + transfer)
-
-    return [
-        min(allreduce_us(candidate, size) for candidate in search.frontier(n, 4)),
-        optimal(n - 1),
-        optimal(n // 2),
-        1e6 * published_tree_time_s(n, ALPHA_S, size / BYTES_PER_S),
-        1e6 * double_binary_tree_time_s(n, best_chunk_count(n, **link), **link),
-        1e6 * double_binary_tree_time_s(n, 1, **link),
-        optimal(2 * (side(n) - 1)) if side(n) else None,
-        optimal(2 * (side(n) // 2)) if side(n) else None,
-        bound_us(n, size),
-    ]
-
-
-def all_to_all_row(n: int, size: int) -> list[float | None]:
-    """Microseconds of every curve for `size` bytes out of each node, None where it has no point."""
-    jump = least_circulant_diameter(n)
-
-    def by_distances(topology: Topology, sources: Sequence[int] | None = None) -> float:
-        return exchange_us(n, float(all_to_all_bound(topology, sources=sources)), size)
-
-    ring, trees = shifted_ring(n), double_binary_tree(n)
-    return [
-        by_distances(generalized_kautz(4, n)),
-        by_distances(circulant(n, jump, jump + 1), [0]),
-        max(by_distances(ring, [0]), by_prefixes(ring, size)),
-        max(by_distances(trees), by_prefixes(trees, size)),
-        by_distances(torus(side(n), side(n)), [0]) if side(n) else None,
-        exchange_us(n, float(all_to_all_limit(n, 4)), size),
-    ]
-
-
-def exchange_us(n: int, rate: float, size: int) -> float:
-    """Time of size / n bytes per pair at a rate in link bandwidths."""
-    return 1e6 * size / n / (rate * BYTES_PER_S / 4)
-
-
-def by_prefixes(topology: Topology, size: int) -> float:
-    """The slowest cut between nodes 0 to i and the others, microseconds."""
-    n = topology.n_nodes
-    crossing = np.zeros((2, n), dtype=np.int64)
-    for way, (ends, others) in enumerate(
-        ((topology.tails, topology.heads), (topology.heads, topology.tails))
-    ):
-        is_up = ends < others
-        np.add.at(crossing[way], ends[is_up], 1)
-        np.subtract.at(crossing[way], others[is_up], 1)
-    below = np.arange(1, n)
-    links = np.cumsum(crossing, axis=1).min(axis=0)[: n - 1]
-    return exchange_us(n, float((links / (below * (n - below))).min()), size)
-
-
-def print_claims(reduced: Sequence[Sequence[Any]], exchanged: Sequence[Sequence[Any]]) -> None:
-    """The ratios of section 3.8.3's text, means over N from 900 to 1000."""
-    for kind, names, rows in (("allreduce", ALLREDUCE, reduced), ("all-to-all", ALL_TO_ALL, exchanged)):
-        late = [row for row in rows if 900 <= row[0] <= 1000]
-        for ours in range(1, 2 if kind == "allreduce" else 3):
-            ratios = []
-            for column in range(ours + 1, len(names) + 1):
-                found = [row[column] / row[ours] for row in late if row[column] is not None]
-                if found:
-                    ratios.append(f"{names[column - 1]} {sum(found) / len(found):.3f}")
-            print(f"{kind}, times that of {names[ours - 1]}, N from 900 to 1000: {', '.join(ratios)}")
 
 
 def plot_3_7(axes: Any, kind: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

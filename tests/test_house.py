@@ -13,6 +13,7 @@ from places import ROOT
 from treadle.cli.application import _ROOM
 from treadle.formats.format import own_formats
 from treadle.planning.solving.schedulers import schedulers
+from treadle.reproduction.exhibits import EXHIBITS
 from treadle.topologies.readers.reader import topology_formats
 
 MOST_FILES = 22
@@ -156,6 +157,7 @@ def test_every_public_function_is_used() -> None:
     calls = [record.function for record in schedulers(plug_ins=False)]
     calls += [call for record in own_formats() for call in (record.write, record.read, record.judge)]
     calls += [record.read for record in topology_formats()]
+    calls += [exhibit.function for exhibit in EXHIBITS]
     tables |= set(re.findall(r'"(treadle[\w.]*):(\w+)"', (ROOT / "pyproject.toml").read_text("utf-8")))
     for call in calls:
         if isinstance(call, str):

@@ -19,6 +19,7 @@ from harness.syntax import PACKAGE, module_name, modules, nodes_of
 from treadle.cli.application import _ROOM
 from treadle.formats.format import Format, own_formats
 from treadle.planning.solving.schedulers import schedulers
+from treadle.reproduction.exhibits import EXHIBITS
 from treadle.topologies.readers.reader import topology_formats
 
 BASE = {
@@ -62,8 +63,27 @@ ALLOWED = {
         "planning",
         "testbed",
     },
+    "reproduction": {
+        "topologies",
+        "schedules",
+        "synthesis",
+        "finder",
+        "verification",
+        "simulation",
+        "planning",
+        "reproduction",
+    },
     "torch": {"topologies", "schedules", "program", "runtime", "planning", "torch"},
-    "cli": {"topologies", "schedules", "verification", "finder", "diagnosis", "planning", "cli"},
+    "cli": {
+        "topologies",
+        "schedules",
+        "verification",
+        "finder",
+        "diagnosis",
+        "planning",
+        "reproduction",
+        "cli",
+    },
 }
 VALUES = ("treadle.topologies.topology", "treadle.schedules")
 """What the verifier may import: types and what they are made of. No module of these writes or reads files."""
@@ -235,6 +255,7 @@ def loaded_by_name() -> set[str]:
     functions = [record.function for record in schedulers(plug_ins=False)]
     functions += [call for record in own_formats() for call in (record.write, record.read, record.judge)]
     functions += [record.read for record in topology_formats()]
+    functions += [exhibit.function for exhibit in EXHIBITS if exhibit.function]
     tables = {
         call.partition(":")[0] if isinstance(call, str) else call.__module__
         for call in functions

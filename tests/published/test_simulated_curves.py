@@ -6,37 +6,22 @@ which the papers' analysis gives, and what the simulator says at a few sizes; se
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-import places
+from treadle.reproduction import curve_settings, simulated_curves
+from treadle.reproduction.printed import printed_exhibits
 
 KB, MB, GB = 2**10, 2**20, 2**30
 FC, ONE_TREE = "ForestColl", "ForestColl, 1 tree a root"
 
 
-def benchmark(name: str) -> ModuleType:
-    """A script of benchmarks/, with its neighbours on the path while it is imported."""
-    folder = str(places.ROOT / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(folder)
-
-
-CURVES, SETTINGS = benchmark("simulated_curves"), benchmark("curve_settings")
-
-
 def place_of(setting: str, panel: str) -> tuple[Any, Any]:
-    machine = next(one for one in SETTINGS.SETTINGS if one.name == setting)
+    machine = next(one for one in curve_settings.SETTINGS if one.name == setting)
     return machine, next(one for one in machine.panels if one.title == panel)
 
 
@@ -44,13 +29,13 @@ def place_of(setting: str, panel: str) -> tuple[Any, Any]:
 def measured(setting: str, panel: str, label: str, sizes: tuple[int, ...]) -> Any:
     machine, part = place_of(setting, panel)
     curve = next(one for one in part.curves if one.label == label)
-    return CURVES.measure(replace(machine, sizes=sizes), part, curve)
+    return simulated_curves.measure(replace(machine, sizes=sizes), part, curve)
 
 
 def limit(setting: str, panel: str, label: str) -> Fraction:
     machine, part = place_of(setting, panel)
     curve = next(one for one in part.curves if one.label == label)
-    return Fraction(CURVES.plan_of(curve, part.collective, machine.cap).algbw)
+    return Fraction(simulated_curves.plan_of(curve, part.collective, machine.cap).algbw)
 
 
 def speedup(setting: str, panel: str, labels: tuple[str, str], size: int) -> float:
@@ -156,9 +141,9 @@ def test_small_messages_favour_low_trees() -> None:
 def test_switches_that_add_up() -> None:
     """Figure 4.12's boxes, two of them: in the limit allgathers gain nothing (4.5.6), allreduces do."""
     _, allgather = place_of("h100-boxes", "2x8")
-    plans = [CURVES.plan_of(curve, "allgather") for curve in allgather.curves[:3]]
+    plans = [simulated_curves.plan_of(curve, "allgather") for curve in allgather.curves[:3]]
     assert {plan.algbw for plan in plans} == {Fraction(1600 * 10**9, 3)}
-    plain, sharp = (CURVES.plan_of(allgather.curves[place], "allreduce").algbw for place in (0, 2))
+    plain, sharp = (simulated_curves.plan_of(allgather.curves[place], "allreduce").algbw for place in (0, 2))
     assert sharp / plain == Fraction(3, 2)
 
 
@@ -192,8 +177,10 @@ def test_tori_with_slow_hosts() -> None:
 
 
 def test_every_claim_names_curves_of_its_panel() -> None:
-    for claim in SETTINGS.CLAIMS:
+    for claim in curve_settings.CLAIMS:
         machine, panel = place_of(claim.setting, claim.panel)
-        assert {claim.ours, claim.other} <= {curve.label for curve in panel.curves}
-        sizes = [size for key in claim.published for size in (key if isinstance(key, tuple) else (key,))]
+        assert {claim.ours, *claim.other.split(" or ")} <= {curve.label for curve in panel.curves}
+        sizes = [size for key in claim.sizes for size in (key if isinstance(key, tuple) else (key,))]
         assert set(sizes) <= set(machine.sizes)
+        printed = printed_exhibits()[claim.exhibit].figures
+        assert any(claim.label(size) in printed for size in claim.sizes), claim

@@ -66,6 +66,7 @@ SUMMARIES = {
     "model.",
     "diagnose": "Explain a measured busbw: % of rings, of the optimum, and what in the log makes it slow.",
     "calibrate": "Fit latency and bandwidth of the alpha-beta model to measured times.",
+    "reproduce": "Compute a table or figure of the papers anew and set it beside what is printed.",
     "compare": "Show schedulers side by side, each schedule verified, beside the optimum.",
     "algorithms": "List all schedulers, those of plug-ins too: form, collectives, needs, options, source.",
     "pareto": "Show all Pareto-optimal schedules of a small fabric in steps and rounds per chunk (extra: "
@@ -83,7 +84,7 @@ _ROOMS = {
     "solving": ("solve", "bound", "repair", "harden", "compare", "algorithms", "pareto", "routes"),
     "judging": ("verify", "lower"),
     "designing": ("design", "topology"),
-    "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate"),
+    "measuring": ("run", "simulate", "testbed", "diagnose", "calibrate", "reproduce"),
     "settings": ("config", "schema"),
 }
 _ROOM = {command: room for room, commands in _ROOMS.items() for command in commands}

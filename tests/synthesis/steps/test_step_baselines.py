@@ -7,7 +7,6 @@ from math import gcd
 
 import numpy as np
 import pytest
-from benchmarks.published_formulas import best_chunk_count, double_binary_tree_time_s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from samples.strategies import digraphs
 from samples.table import BASELINES, STEP_BASELINES
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import algorithm_names, solve
+from treadle.reproduction.published_formulas import best_chunk_count, double_binary_tree_time_s
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import algbw, bandwidth_time
 from treadle.schedules.steps.steps import StepSchedule

@@ -1,10 +1,12 @@
-"""The papers' settings, schedules and published ratios for `simulated_curves.py`."""
+"""The papers' machines, schedules and claims, for `simulated_curves`; what was measured is in `printed`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+
+from treadle.units import format_size
 
 MIB, GIB = 2**20, 2**30
 SIZES = tuple(2**power for power in range(10, 31))
@@ -38,7 +40,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Setting:
+class CurveSetting:
     """A machine of the papers.
 
     `overhead_ns` is added to every time; `cap` is bytes/s into and out of every host, 0: none.
@@ -53,16 +55,51 @@ class Setting:
     sizes: tuple[int, ...] = SIZES
 
 
+Sizes = int | tuple[int, int]
+"""A size, or a range over which the text gives a mean."""
+
+
 @dataclass(frozen=True)
 class Claim:
-    """Published ratios of `other`'s time to `ours`'; a size is a range where the text gives a mean."""
+    """Ratios of `other`'s time to `ours`' that a table or a figure's text gives.
 
+    Parameters
+    ----------
+    exhibit : str
+        Whose figures they are.
+    source : str
+        Its name on pages.
+    setting, panel, ours : str
+    other : str
+        A curve, or several with ``or`` between them: the fastest at each size.
+    sizes : tuple
+    """
+
+    exhibit: str
     source: str
     setting: str
     panel: str
     ours: str
     other: str
-    published: Mapping[int | tuple[int, int], str]
+    sizes: tuple[Sizes, ...]
+
+    def label(self, sizes: Sizes) -> str:
+        """Of the printed figure."""
+        return f"{self._name}, {size_words(sizes)}"
+
+    @property
+    def label_of_limit(self) -> str:
+        """Of the ratio as the size grows, by the costs of the schedules."""
+        return f"{self._name}, limit"
+
+    @property
+    def _name(self) -> str:
+        return f"{self.setting}, {self.panel}: {self.ours} / {self.other}"
+
+
+def size_words(sizes: Sizes) -> str:
+    """As people write them."""
+    return "-".join(map(format_size, sizes)) + " mean" if isinstance(sizes, tuple) else format_size(sizes)
 
 
 @dataclass(frozen=True)
@@ -179,29 +216,29 @@ TESTBED_ALPHA_NS, TESTBED_OVERHEAD_NS = 13_330, 21_600
 """Fitted in A.1.2."""
 
 SETTINGS = (
-    Setting("a100", "2 DGX A100 boxes, 8+8 GPUs", _box_panels("dgx_a100_flat(2)")),
-    Setting("mi250-16", "2 MI250 boxes, 16+16 GPUs", _box_panels("mi250(2)")),
-    Setting("mi250-8", "2 MI250 boxes, 8+8 GPUs", _box_panels("mi250(2, 8)")),
-    Setting(
+    CurveSetting("a100", "2 DGX A100 boxes, 8+8 GPUs", _box_panels("dgx_a100_flat(2)")),
+    CurveSetting("mi250-16", "2 MI250 boxes, 16+16 GPUs", _box_panels("mi250(2)")),
+    CurveSetting("mi250-8", "2 MI250 boxes, 8+8 GPUs", _box_panels("mi250(2, 8)")),
+    CurveSetting(
         "h100-16",
         "16 DGX H100 boxes, 16x8 GPUs",
         tuple(_h100(16, kind, kind) for kind in (AG, RS, AR)),
         sizes=SIZES[::2],
     ),
-    Setting(
+    CurveSetting(
         "h100-boxes",
         "1 to 16 DGX H100 boxes, allgather",
         tuple(_h100(boxes, AG, f"{boxes}x8") for boxes in (1, 2, 4, 8, 16)),
         sizes=SIZES[::2],
     ),
-    Setting(
+    CurveSetting(
         "testbed-12",
         "12 nodes of degree 4",
         tuple(testbed_panel(12, kind, kind) for kind in (AG, RS, AR)),
         alpha_ns=TESTBED_ALPHA_NS,
         overhead_ns=TESTBED_OVERHEAD_NS,
     ),
-    Setting(
+    CurveSetting(
         "testbed",
         "5 to 12 nodes of degree 4",
         tuple(testbed_panel(n, kind, f"{kind}, N={n}") for kind in (AR, RS, AG) for n in BEST_TOPOLOGIES),
@@ -209,14 +246,14 @@ SETTINGS = (
         overhead_ns=TESTBED_OVERHEAD_NS,
         sizes=(2**10, MIB, GIB),
     ),
-    Setting(
+    CurveSetting(
         "cubes",
         "hypercube and twisted hypercube, 8 nodes",
         (_cubes(AR),),
         TESTBED_ALPHA_NS,
         TESTBED_OVERHEAD_NS,
     ),
-    Setting(
+    CurveSetting(
         "tori",
         "tori with 25 Gbit/s links and 100 Gbit/s hosts, allreduce",
         tuple(_torus(dims) for dims in ("3, 3, 2", "3, 3, 3", "3, 3, 3, 2")),
@@ -225,48 +262,56 @@ SETTINGS = (
 )
 
 
-def _per_size(texts: str) -> dict[int | tuple[int, int], str]:
-    """Published ratios at the sizes of the preprint's tables 2 and 3."""
-    return dict(zip((MIB, 16 * MIB, 128 * MIB, GIB), texts.split(), strict=True))
-
-
+AT = (MIB, 16 * MIB, 128 * MIB, GIB)
+"""Sizes of the preprint's tables."""
+MEAN = (MIB, GIB)
 LARGE, SMALL = (128 * MIB, GIB), (2**10, 64 * MIB)
-TABLE_2, TABLE_3 = "preprint, table 2", "preprint, table 3"
 FC, ONE_TREE = "ForestColl", "ForestColl, 1 tree a root"
 RING, DBT, BLINK = "ring", "double binary tree", "Blink+switch"
-BEST, FIG_4, FIG_3 = "OurBestTopo, BFB", "fig. 4.12(a), text", "3.8.3, text"
-PHASES = "double binary tree, in phases"
+EITHER = f"{RING} or {DBT}"
+BEST, PHASES = "OurBestTopo, BFB", "double binary tree, in phases"
+WHOLE_RHD, SLICED_RHD = "RH&D, hypercube, whole messages", "RH&D, hypercube, sliced"
+
+_TABLE_2 = ("preprint-table-2", "preprint, table 2")
+_TABLE_3 = ("preprint-table-3", "preprint, table 3")
+_FIGURE_10 = ("figure-4.10", "fig. 4.10, text")
+_FIGURE_11 = ("figure-4.11", "fig. 4.11, text")
+_FIGURE_12 = ("figure-4.12", "fig. 4.12(a), text")
+_FIGURE_3_6 = ("figure-3.6", "3.8.3, text")
+_FIGURE_A_2 = ("figure-A.2", "A.1.1")
+
 CLAIMS = (
-    Claim(TABLE_3, "a100", AG, FC, RING, _per_size("4.1 2.5 1.3 1.3")),
-    Claim(TABLE_3, "a100", RS, FC, RING, _per_size("2.9 1.9 1.2 1.3")),
-    Claim(TABLE_3, "a100", AR, FC, RING, _per_size("3.3 2.0 1.4 1.3")),
-    Claim(TABLE_3, "a100", AR, FC, DBT, _per_size("1.3 1.2 1.5 1.3")),
-    Claim(TABLE_2, "mi250-16", AG, FC, RING, _per_size("3.1 2.0 1.4 1.1")),
-    Claim(TABLE_2, "mi250-16", RS, FC, RING, _per_size("3.3 1.9 1.3 1.1")),
-    Claim(TABLE_2, "mi250-16", AR, FC, BLINK, _per_size("1.0 1.3 1.3 1.2")),
-    Claim(TABLE_2, "mi250-16", AR, FC, DBT, _per_size("1.1 1.3 1.2 1.0")),
-    Claim(TABLE_2, "mi250-16", AR, FC, RING, _per_size("3.4 2.3 1.4 1.1")),
-    Claim(TABLE_2, "mi250-8", AG, FC, RING, _per_size("5.3 2.2 2.5 2.7")),
-    Claim(TABLE_2, "mi250-8", RS, FC, RING, _per_size("5.5 2.0 2.2 2.4")),
-    Claim(TABLE_2, "mi250-8", AR, FC, BLINK, _per_size("1.4 1.3 1.4 1.4")),
-    Claim(TABLE_2, "mi250-8", AR, FC, DBT, _per_size("1.2 1.5 1.6 1.7")),
-    Claim(TABLE_2, "mi250-8", AR, FC, RING, _per_size("6.1 2.4 2.6 2.7")),
-    Claim(FIG_4, "h100-16", AG, FC, RING, {GIB: "1.32"}),
-    Claim(FIG_4, "h100-16", RS, FC, RING, {GIB: "1.14"}),
-    Claim(FIG_4, "h100-16", AR, FC, RING, {GIB: "1.25"}),
-    Claim(FIG_4, "h100-16", AR, FC, DBT, {GIB: "1.25"}),
-    Claim("fig. 4.12(b), text", "h100-boxes", "1x8", FC, RING, {GIB: "similar"}),
-    Claim(FIG_3, "testbed-12", AR, BEST, "ShiftedRing", {2**10: "4.0", MIB: "2.0", GIB: "1.0"}),
-    Claim(FIG_3, "testbed-12", AR, "ShiftedBFBRing", "ShiftedRing", {2**10: "1.7", MIB: "1.5"}),
-    Claim(FIG_3, "testbed-12", AR, BEST, DBT, {2**10: "1.25", MIB: "1.8", GIB: "2.0"}),
-    Claim(FIG_3, "testbed-12", AR, BEST, PHASES, {2**10: "1.25", MIB: "1.8", GIB: "2.0"}),
-    Claim("A.1.1", "cubes", AR, "BFB, twisted", "BFB, hypercube", {2**10: "1.25"}),
-    Claim("A.1.1", "cubes", AR, "BFB, hypercube", "RH&D, hypercube, whole messages", {GIB: "2.5"}),
-    Claim("A.1.1", "cubes", AR, "BFB, hypercube", "RH&D, hypercube, sliced", {GIB: "2.5"}),
-    Claim("A.1.1", "cubes", AR, "BFB, hypercube", "ring, hypercube", {GIB: "above 1"}),
+    *(Claim(*_TABLE_3, "a100", kind, FC, RING, AT) for kind in (AG, RS, AR)),
+    Claim(*_TABLE_3, "a100", AR, FC, DBT, AT),
+    *(Claim(*_TABLE_2, "mi250-16", kind, FC, RING, AT) for kind in (AG, RS)),
+    *(Claim(*_TABLE_2, "mi250-16", AR, FC, other, AT) for other in (BLINK, DBT, RING)),
+    *(Claim(*_TABLE_2, "mi250-8", kind, FC, RING, AT) for kind in (AG, RS)),
+    *(Claim(*_TABLE_2, "mi250-8", AR, FC, other, AT) for other in (BLINK, DBT, RING)),
+    *(Claim(*_FIGURE_10, "mi250-16", kind, FC, RING, (MEAN,)) for kind in (AG, RS)),
+    Claim(*_FIGURE_10, "mi250-16", AR, FC, BLINK, (GIB, MEAN)),
+    Claim(*_FIGURE_10, "mi250-16", AR, FC, EITHER, (MEAN,)),
+    *(Claim(*_FIGURE_10, "mi250-8", kind, FC, RING, (GIB, MEAN)) for kind in (AG, RS)),
+    Claim(*_FIGURE_10, "mi250-8", AR, FC, BLINK, (GIB, MEAN)),
+    Claim(*_FIGURE_10, "mi250-8", AR, FC, EITHER, (GIB, MEAN)),
+    *(Claim(*_FIGURE_11, "a100", kind, FC, RING, (GIB, MEAN)) for kind in (AG, RS)),
+    Claim(*_FIGURE_11, "a100", AR, FC, EITHER, (GIB, MEAN)),
+    *(Claim(*_FIGURE_12, "h100-16", kind, FC, RING, (GIB,)) for kind in (AG, RS, AR)),
+    Claim(*_FIGURE_12, "h100-16", AR, FC, DBT, (GIB,)),
+    Claim("figure-4.12", "fig. 4.12(b), text", "h100-boxes", "1x8", FC, RING, (GIB,)),
+    Claim(*_FIGURE_3_6, "testbed-12", AR, BEST, "ShiftedRing", (2**10, MIB, GIB)),
+    Claim(*_FIGURE_3_6, "testbed-12", AR, "ShiftedBFBRing", "ShiftedRing", (2**10, MIB)),
+    Claim(*_FIGURE_3_6, "testbed-12", AR, BEST, DBT, (2**10, MIB, GIB)),
+    Claim(*_FIGURE_3_6, "testbed-12", AR, BEST, PHASES, (2**10, MIB, GIB)),
+    Claim(*_FIGURE_A_2, "cubes", AR, "BFB, twisted", "BFB, hypercube", (2**10,)),
     *(
-        Claim("3.8.5, fig. 3.11", "tori", dims, "BFB", f"traditional torus{how}", {LARGE: text, SMALL: "3.1"})
-        for dims, text in (("3 x 3 x 2", "1.29"), ("3 x 3 x 3", "1.0"), ("3 x 3 x 3 x 2", "1.42"))
+        Claim(*_FIGURE_A_2, "cubes", AR, "BFB, hypercube", other, (GIB,))
+        for other in (WHOLE_RHD, SLICED_RHD, "ring, hypercube")
+    ),
+    *(
+        Claim(
+            "figure-3.11", "3.8.5, fig. 3.11", "tori", dims, "BFB", f"traditional torus{how}", (LARGE, SMALL)
+        )
+        for dims in ("3 x 3 x 2", "3 x 3 x 3", "3 x 3 x 3 x 2")
         for how in ("", ", whole messages")
     ),
 )

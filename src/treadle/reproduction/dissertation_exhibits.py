@@ -1,0 +1,351 @@
+"""The tables and figures of the dissertation: chapters 3 and 4, appendices A and B."""
+
+from __future__ import annotations
+
+from treadle.reproduction.exhibit import Exhibit, FigureBasis
+
+_HERE = "treadle.reproduction"
+_BOXES, _EXPANSIONS = f"{_HERE}.box_tables", f"{_HERE}.expansion_tables"
+_GRAPHS, _FINDER = f"{_HERE}.graph_tables", f"{_HERE}.finder_figures"
+_CURVES, _TIMES = f"{_HERE}.simulated_curves", f"{_HERE}.generation_times"
+
+_HOW = "cut-through, links in slice order, best of 1 to 64 slices"
+SIMULATOR = f"message simulator (pipelined latencies of 10 us, {_HOW})"
+_TESTBED = f"message simulator (pipelined latencies of 13.33 us, {_HOW}; 21.6 us more, links of 79/4 Gbit/s)"
+_SECONDS = "CPU seconds (one thread of this machine)"
+_WORDS, _LATER = FigureBasis.NO_FIGURES, FigureBasis.WITH_TRAINING
+_TRAINING = "training is not modelled yet"
+
+
+def _computed(
+    name: str,
+    what: str,
+    function: str,
+    command: str = "",
+    *,
+    quick_s: float = 0.1,
+    full_s: float = 0,
+    left_out: str = "",
+    model: str = "",
+) -> Exhibit:
+    return Exhibit(
+        name,
+        _source(name),
+        what,
+        FigureBasis.COMPUTED,
+        function,
+        model,
+        command,
+        quick_s,
+        full_s,
+        left_out,
+    )
+
+
+def _simulated(
+    name: str,
+    what: str,
+    function: str,
+    model: str,
+    *,
+    quick_s: float,
+    full_s: float = 0,
+    left_out: str = "",
+    command: str = "",
+) -> Exhibit:
+    return Exhibit(
+        name, _source(name), what, FigureBasis.SIMULATED, function, model, command, quick_s, full_s, left_out
+    )
+
+
+def _other(name: str, what: str, basis: FigureBasis, reason: str) -> Exhibit:
+    return Exhibit(name, _source(name), what, basis, reason=reason)
+
+
+def _source(name: str) -> str:
+    return f"dissertation, {name.replace('-', ' ')}"
+
+
+_CHAPTER_3 = (
+    _other("table-3.1", "notation", _WORDS, "a list of symbols"),
+    _computed(
+        "figure-3.1",
+        "the allgather of K2,2",
+        f"{_EXPANSIONS}:figure_3_1",
+        "treadle solve complete_bipartite:2,2 allgather --algorithm bfb",
+    ),
+    _other(
+        "table-3.2",
+        "low-hop against load-balanced graphs",
+        _WORDS,
+        "ticks; table-3.4 has figures",
+    ),
+    _computed(
+        "figure-3.2",
+        "K2,2 and its line graph",
+        f"{_EXPANSIONS}:figure_3_2",
+        "treadle topology show 'line_graph(complete_bipartite(2, 2))'",
+    ),
+    _computed(
+        "figure-3.3",
+        "line graphs of optimal bases of degree 4",
+        f"{_EXPANSIONS}:figure_3_3",
+        quick_s=0.1,
+        full_s=2.5,
+        left_out="L^3 and L^4, of up to 2304 nodes",
+    ),
+    _computed("figure-3.4", "a ring expanded to degree 2", f"{_EXPANSIONS}:figure_3_4"),
+    _computed("table-3.3", "what expansions preserve", f"{_EXPANSIONS}:table_3_3"),
+    _computed(
+        "table-3.4",
+        "Pareto-efficient topologies of 1024 nodes",
+        f"{_EXPANSIONS}:table_3_4",
+        "treadle design --nodes 1024 --degree 4",
+        quick_s=2,
+        full_s=27,
+        left_out="the all-to-all times, by certified flows",
+    ),
+    _other("figure-3.5", "a step of breadth-first broadcast", _WORDS, "an illustration"),
+    _computed(
+        "table-3.5",
+        "the best topologies of 5 to 12 nodes",
+        f"{_EXPANSIONS}:table_3_5",
+        "treadle solve hamming:2,3 allreduce --algorithm bfb",
+    ),
+    _simulated(
+        "figure-3.6",
+        "allreduce on the testbed",
+        f"{_CURVES}:figure_3_6",
+        _TESTBED,
+        quick_s=0.5,
+        full_s=1,
+        left_out="sizes below the largest",
+    ),
+    _computed(
+        "figure-3.7",
+        "allreduce and all-to-all at large N",
+        f"{_FINDER}:figure_3_7",
+        quick_s=2.5,
+        full_s=9,
+        left_out="flows on generalized Kautz graphs",
+        model="alpha-beta model (section 3.3.2; all-to-alls by bounds)",
+    ),
+    _other("figure-3.8", "data-parallel training on the testbed", _LATER, _TRAINING),
+    _other("figure-3.9", "simulated expert-parallel training", _LATER, _TRAINING),
+    _computed(
+        "table-3.6",
+        "time to generate schedules: BFB and SCCL",
+        f"{_TIMES}:table_3_6",
+        "treadle solve hypercube:10 allgather --algorithm bfb",
+        quick_s=1,
+        full_s=60,
+        left_out="exact synthesis on 8 to 16 nodes",
+        model=_SECONDS,
+    ),
+    _computed(
+        "figure-3.10",
+        "T_L and T_B of the schedules of table 3.6",
+        f"{_GRAPHS}:figure_3_10",
+        "treadle topology show hypercube:6",
+        quick_s=0.1,
+        full_s=1,
+        left_out="1024 and 2500 nodes",
+    ),
+    _simulated(
+        "figure-3.11",
+        "allreduce on tori of a supercomputer",
+        f"{_CURVES}:figure_3_11",
+        SIMULATOR.replace("10 us", "10 us, 25 Gbit/s links, hosts of 100 Gbit/s"),
+        quick_s=0.2,
+        full_s=37,
+        left_out="means over sizes",
+    ),
+)
+
+_CHAPTER_4 = (
+    _computed("figure-4.1", "bandwidths of DGX A100 and MI250", f"{_BOXES}:figure_4_1"),
+    _computed(
+        "figure-4.2",
+        "how often a ring crosses InfiniBand",
+        f"{_BOXES}:figure_4_2",
+        "treadle compare 'dgx_a100_flat(2)' allgather",
+        quick_s=0.5,
+    ),
+    _other("figure-4.3", "a tree on a switch topology", _WORDS, "an illustration"),
+    _other("figure-4.4", "relations between collectives", _WORDS, "an illustration"),
+    _computed("figure-4.5", "the bottleneck cut of two boxes", f"{_BOXES}:figure_4_5"),
+    _other(
+        "figure-4.6",
+        "the auxiliary network",
+        _WORDS,
+        "an illustration of figure-4.5's optimum",
+    ),
+    _other("figure-4.7", "switch node removal", _WORDS, "an illustration of figure-4.5's trees"),
+    _computed(
+        "figure-4.8",
+        "trees that use in-network multicast",
+        f"{_BOXES}:figure_4_8",
+        "treadle solve 'dgx_h100(2, nvls=True, sharp=True)' allgather --multicast",
+    ),
+    _computed(
+        "table-4.1",
+        "fixed numbers of trees, 2-box MI250",
+        f"{_BOXES}:table_4_1",
+        "treadle solve mi250:2 allgather --trees 5",
+        quick_s=3,
+    ),
+    _computed(
+        "figure-4.9",
+        "2-box MI250 in both settings",
+        f"{_BOXES}:figure_4_9",
+        "treadle solve 'mi250(2, 8)' allgather --exact",
+        quick_s=0.2,
+    ),
+    _simulated(
+        "figure-4.10",
+        "MI250: ForestColl, RCCL, Blink+Switch",
+        f"{_CURVES}:figure_4_10",
+        SIMULATOR,
+        quick_s=1.5,
+        full_s=24,
+        left_out="means over sizes, and 16+16 GPUs",
+        command="treadle compare mi250:2 allreduce",
+    ),
+    _simulated(
+        "figure-4.11",
+        "DGX A100: ForestColl and NCCL",
+        f"{_CURVES}:figure_4_11",
+        SIMULATOR,
+        quick_s=0.6,
+        full_s=2,
+        left_out="means over sizes",
+        command="treadle compare 'dgx_a100_flat(2)' allgather",
+    ),
+    _simulated(
+        "figure-4.12",
+        "DGX H100: ForestColl and NCCL",
+        f"{_CURVES}:figure_4_12",
+        SIMULATOR,
+        quick_s=0.2,
+        full_s=17,
+        left_out="simulations of 128 GPUs",
+        command="treadle bound dgx_h100:16 allgather",
+    ),
+    _other("figure-4.13", "FSDP training", _LATER, _TRAINING),
+    _computed(
+        "figure-4.14",
+        "schedule generation at large scale",
+        f"{_TIMES}:figure_4_14",
+        "treadle compare mi250:8 allgather",
+        quick_s=3,
+        full_s=31,
+        left_out="MultiTree and rings beyond 128 GPUs",
+        model=_SECONDS,
+    ),
+)
+
+_APPENDIX_A = (
+    _simulated(
+        "figure-A.1",
+        "reduce-scatter and allgather on the testbed",
+        f"{_CURVES}:figure_a_1",
+        _TESTBED,
+        quick_s=0.1,
+        full_s=0.5,
+        left_out="1 MB and 1 GB, and 5 and 8 nodes",
+    ),
+    _simulated(
+        "figure-A.2",
+        "cube and twisted cube",
+        f"{_CURVES}:figure_a_2",
+        _TESTBED.replace("79/4", "25"),
+        quick_s=0.5,
+    ),
+    _other(
+        "figure-A.3",
+        "regression of measured times",
+        FigureBasis.NOT_HERE,
+        "times of 12 servers with A100s; `treadle calibrate` makes such a fit of times that you measure",
+    ),
+    _computed(
+        "figure-A.4",
+        "the fastest construction for every N",
+        f"{_FINDER}:figure_a_4",
+        "treadle design --nodes 900 --degree 4",
+        quick_s=1,
+        full_s=4,
+        left_out="501 to 2000 nodes",
+        model="alpha-beta model (section 3.3.2)",
+    ),
+    _other("figure-A.5", "a training timeline", _LATER, _TRAINING),
+    _computed(
+        "figure-A.6",
+        "breadth-first broadcast on rings",
+        f"{_GRAPHS}:figure_a_6",
+        "treadle solve bi_ring:2,6 allgather --algorithm bfb",
+    ),
+    _computed(
+        "figure-A.7",
+        "generalized Kautz graphs beside the optimum",
+        f"{_GRAPHS}:figure_a_7",
+        "treadle topology show generalized_kautz:4,1000",
+        quick_s=1,
+        full_s=95,
+        left_out="241 to 2000 nodes",
+    ),
+    _computed("figure-A.8", "Diamond", f"{_GRAPHS}:figure_a_8", "treadle topology show 'diamond()'"),
+    _computed(
+        "figure-A.9",
+        "a modified de Bruijn graph",
+        f"{_GRAPHS}:figure_a_9",
+        "treadle topology show 'modified_de_bruijn(2, 3)'",
+    ),
+    _computed(
+        "table-A.1",
+        "Pareto-efficient topologies of 32 to 1024 nodes",
+        f"{_EXPANSIONS}:table_a_1",
+        "treadle design --nodes 256 --degree 4",
+        quick_s=2,
+        full_s=29,
+        left_out="all-to-all rates of 512 and 1024 nodes",
+    ),
+    _computed(
+        "table-A.2",
+        "distance-regular graphs of degree 4",
+        f"{_GRAPHS}:table_a_2",
+        "treadle topology show distance_regular:4,35",
+    ),
+    _computed("table-A.3", "properties of the base graphs", f"{_GRAPHS}:table_a_3"),
+)
+
+_APPENDIX_B = (
+    _other("table-B.1", "related work", _WORDS, "words; docs/related-work.md says what runs here"),
+    _computed(
+        "table-B.2",
+        "stages of generation for 1024 GPUs",
+        f"{_TIMES}:table_b_2",
+        "treadle solve 'dgx_a100_flat(128)' allgather",
+        quick_s=3,
+        model=_SECONDS,
+    ),
+    _computed("figure-B.1", "switches turned into rings", f"{_BOXES}:figure_b_1"),
+    _other(
+        "figure-B.2",
+        "stages of construction",
+        _WORDS,
+        "an illustration of figure-4.5's trees",
+    ),
+    _other(
+        "figure-B.3",
+        "the network for fixed k",
+        _WORDS,
+        "an illustration; table-4.1 has figures",
+    ),
+)
+
+_CHAPTER_5 = tuple(
+    _other(name, what, _LATER, "tensor-state search is not here yet")
+    for name, what in (("figure-5.1", "an FSDP sharding pattern"), ("figure-5.2", "a compute graph"))
+)
+
+DISSERTATION = (*_CHAPTER_3, *_CHAPTER_4, *_CHAPTER_5, *_APPENDIX_A, *_APPENDIX_B)

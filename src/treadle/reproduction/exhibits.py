@@ -1,0 +1,9 @@
+"""The table of all tables and figures, in the papers' order."""
+
+from __future__ import annotations
+
+from treadle.reproduction.dissertation_exhibits import DISSERTATION
+from treadle.reproduction.exhibit import Exhibit
+from treadle.reproduction.paper_exhibits import ALLTOALL, PREPRINT
+
+EXHIBITS: tuple[Exhibit, ...] = (*DISSERTATION, *PREPRINT, *ALLTOALL)

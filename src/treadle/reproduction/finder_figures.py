@@ -1,0 +1,215 @@
+"""The topology finder over all sizes: figures 3.7 and A.4 of the dissertation, by the alpha-beta model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import isqrt
+
+from treadle import planning
+from treadle.finder.base_formulas import least_circulant_diameter
+from treadle.finder.construction import (
+    Base,
+    Construction,
+    DegreeExpansion,
+    LineGraph,
+    Parallel,
+    Power,
+    Product,
+    WithReverse,
+)
+from treadle.finder.search import FabricCandidate, Finder
+from treadle.finder.tables import Tables, shipped_tables
+from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.expansion_tables import prefix_cut_rate
+from treadle.reproduction.published_formulas import (
+    best_chunk_count,
+    double_binary_tree_time_s,
+    published_tree_time_s,
+)
+from treadle.schedules.collective import CollectiveKind
+from treadle.topologies.catalogue.circulants import circulant
+from treadle.topologies.catalogue.graphs import torus
+from treadle.topologies.catalogue.kautz import generalized_kautz
+from treadle.topologies.catalogue.rings import double_binary_tree, shifted_ring
+from treadle.topologies.distances import all_to_all_bound
+from treadle.topologies.moore import all_to_all_limit, bandwidth_optimum, moore_steps
+from treadle.topologies.topology import Topology
+
+ALPHA_S = 10e-6
+BYTES_PER_S = 12.5e9
+MEGABYTE = 2**20
+LATE = range(900, 1001)
+"""The sizes that the text is about."""
+
+
+def allreduce_us(candidate: FabricCandidate, size: int) -> float:
+    """2 (T_L + T_B) of table 3.4, microseconds."""
+    return 1e6 * (2 * candidate.steps * ALPHA_S + float(candidate.t_b_both) * size / BYTES_PER_S)
+
+
+def bound_us(n: int, size: int) -> float:
+    """The theoretical bound at d = 4."""
+    return 1e6 * 2 * (moore_steps(n, 4) * ALPHA_S + float(bandwidth_optimum(n)) * size / BYTES_PER_S)
+
+
+def summary_letters(construction: Construction) -> str:
+    """Which expansions are in it, as figure A.4 labels them: R, L, D, P, C, or the family of a bare base."""
+    if isinstance(construction, Parallel):
+        return summary_letters(construction.of)
+    if isinstance(construction, Base):
+        return construction.family
+    found = _letters(construction)
+    return "".join(letter for letter in "RLDPC" if letter in found)
+
+
+def _letters(construction: Construction) -> set[str]:
+    match construction:
+        case Base():
+            return set()
+        case Parallel(of, _):
+            return _letters(of)
+        case Product(factors):
+            return {"C"}.union(*map(_letters, factors))
+        case LineGraph(of, _):
+            return {"L"} | _letters(of)
+        case DegreeExpansion(of, _):
+            return {"D"} | _letters(of)
+        case Power(of, _):
+            return {"P"} | _letters(of)
+        case WithReverse(of):
+            return {"R"} | _letters(of)
+
+
+def winners(search: Finder, nodes: int, size: int) -> Iterator[tuple[int, FabricCandidate]]:
+    """The fastest candidate at d = 4 for every N."""
+    for n in range(2, nodes + 1):
+        yield n, min(search.frontier(n, 4), key=lambda c: allreduce_us(c, size))
+
+
+ALLREDUCE = (
+    "best",
+    "shifted_ring",
+    "shifted_bfb_ring",
+    "double_binary_tree_published",
+    "double_binary_tree_pipelined",
+    "double_binary_tree_whole",
+    "torus_traditional",
+    "torus_bfb",
+    "bound",
+)
+ALL_TO_ALL = ("generalized_kautz", "circulant", "shifted_ring", "double_binary_tree", "torus", "bound")
+"""Curves of figure 3.7, in the order of the rows below."""
+
+
+def side(n: int) -> int:
+    """Of the square torus with n nodes; 0 where there is none."""
+    root = isqrt(n)
+    return root if root * root == n and root > 2 else 0
+
+
+def allreduce_row(search: Finder, n: int, size: int) -> list[float | None]:
+    """Microseconds of every curve, None where it has no point."""
+    link = {"alpha_s": ALPHA_S, "bandwidth_bytes_per_s": BYTES_PER_S / 4, "size_bytes": size}
+    transfer = float(bandwidth_optimum(n)) * size / BYTES_PER_S
+
+    def optimal(steps: int) -> float:
+        return 2e6 * (steps * ALPHA_S + transfer)
+
+    return [
+        min(allreduce_us(candidate, size) for candidate in search.frontier(n, 4)),
+        optimal(n - 1),
+        optimal(n // 2),
+        1e6 * published_tree_time_s(n, ALPHA_S, size / BYTES_PER_S),
+        1e6 * double_binary_tree_time_s(n, best_chunk_count(n, **link), **link),
+        1e6 * double_binary_tree_time_s(n, 1, **link),
+        optimal(2 * (side(n) - 1)) if side(n) else None,
+        optimal(2 * (side(n) // 2)) if side(n) else None,
+        bound_us(n, size),
+    ]
+
+
+def all_to_all_row(n: int, size: int) -> list[float | None]:
+    """Microseconds of every curve for `size` bytes out of each node, None where it has no point.
+
+    Lower bounds by distances and, for ShiftedRing and double binary trees, by cuts between nodes 0 to i and
+    the others: a multi-commodity flow may take longer.
+    """
+    jump = least_circulant_diameter(n)
+
+    def by_distances(topology: Topology, sources: Sequence[int] | None = None) -> float:
+        return exchange_us(n, float(all_to_all_bound(topology, sources=sources)), size)
+
+    def by_cuts(topology: Topology) -> float:
+        return exchange_us(n, prefix_cut_rate(topology), size)
+
+    ring, trees = shifted_ring(n), double_binary_tree(n)
+    return [
+        by_distances(generalized_kautz(4, n)),
+        by_distances(circulant(n, jump, jump + 1), [0]),
+        max(by_distances(ring, [0]), by_cuts(ring)),
+        max(by_distances(trees), by_cuts(trees)),
+        by_distances(torus(side(n), side(n)), [0]) if side(n) else None,
+        exchange_us(n, float(all_to_all_limit(n, 4)), size),
+    ]
+
+
+def exchange_us(n: int, rate: float, size: int) -> float:
+    """Time of size / n bytes per pair at a rate in link bandwidths."""
+    return 1e6 * size / n / (rate * BYTES_PER_S / 4)
+
+
+def mean_ratio(rows: Sequence[Sequence[float | None]], other: int, ours: int) -> float:
+    """Mean of one column over another, where both have a point."""
+    points = ((row[other], row[ours]) for row in rows)
+    ratios = [theirs / best for theirs, best in points if theirs is not None and best is not None]
+    return sum(ratios) / len(ratios)
+
+
+def figure_3_7(full: bool) -> Iterator[Ours]:
+    """What the text says of the curves from N = 900 to 1000."""
+    search = Finder(Tables(shipped_tables().figures).bases)
+    reduced = [allreduce_row(search, n, MEGABYTE) for n in LATE]
+    for name in ALLREDUCE[1:-1]:
+        yield Ours(f"allreduce: {name} / best", mean_ratio(reduced, ALLREDUCE.index(name), 0), "times")
+    exchanged = {n: all_to_all_row(n, MEGABYTE) for n in LATE}
+    parts = {"": list(LATE), ", even N": list(LATE[::2]), ", odd N": list(LATE[1::2])}
+    cases = [("shifted_ring", ""), ("double_binary_tree", ", even N"), ("double_binary_tree", ", odd N")]
+    for ours, others in (("circulant", [*cases, ("torus", "")]), ("generalized_kautz", cases)):
+        for other, part in others:
+            rows = [exchanged[n] for n in parts[part]]
+            found = mean_ratio(rows, ALL_TO_ALL.index(other), ALL_TO_ALL.index(ours))
+            yield Ours(f"all-to-all: {other} / {ours}{part}", found, "times")
+    above = max(mean_ratio([row], 0, ALL_TO_ALL.index("bound")) for row in exchanged.values())
+    yield Ours("all-to-all: generalized_kautz above the bound, by distances", 100 * (above - 1), "%")
+    if full:
+        flows = max(_flow_over_bound(n) for n in (900, 925, 950, 975, 1000))
+        yield Ours("all-to-all: generalized_kautz above the bound, by flows", 100 * (flows - 1), "%")
+
+
+def _flow_over_bound(n: int) -> float:
+    """Time of a certified flow over the lower bound."""
+    found = planning.bound(f"generalized_kautz(4, {n})", CollectiveKind.ALLTOALL).rate
+    assert found is not None, "an all-to-all has a rate"
+    return float(all_to_all_limit(n, 4)) * int(found.topology.bandwidths[0]) / found.rate
+
+
+def figure_a_4(full: bool) -> Iterator[Ours]:
+    """Which construction is the fastest at most sizes, and how far the best is above the bound."""
+    nodes = 2000 if full else 500
+    every = shipped_tables()
+    for title, tables in (("published bases", Tables(every.figures)), ("all bases", every)):
+        for size, label in ((MEGABYTE, "1 MB"), (100 * MEGABYTE, "100 MB")):
+            found = list(winners(Finder(tables.bases), nodes, size))
+            counts = Counter(summary_letters(best.construction) for _, best in found)
+            kinds = ", ".join(f"{kind} {count}" for kind, count in counts.most_common(4))
+            first = _first_single(counts)
+            place = f"{title}, {label}"
+            yield Ours(f"{place}: most popular graph", first, note=f"of N <= {nodes}: {kinds}")
+            above = [allreduce_us(best, size) / bound_us(n, size) - 1 for n, best in found]
+            yield Ours(f"{place}: mean above the bound", 100 * sum(above) / len(above), "%")
+
+
+def _first_single(counts: Counter[str]) -> str:
+    """The most frequent family that is no expansion."""
+    return next(kind for kind, _ in counts.most_common() if not set(kind) <= set("RLDPC"))

@@ -1,0 +1,170 @@
+"""Direct-connect graphs by themselves: tables A.2 and A.3, figures 3.10 and A.6 to A.9."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from treadle import planning
+from treadle.planning import FabricFacts, FactLimits
+from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.expansion_tables import allgather_of, bfb, exact
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.steps.step_cost import bandwidth_time, node_bandwidth
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.steps.bfb import bfb_value
+from treadle.topologies import Topology, moore_steps, parse
+
+TABLE_A2 = {
+    6: "Octahedron J(4,2)",
+    9: "Paley graph P9",
+    10: "K5,5-I",
+    14: "Distance-3 graph of Heawood graph",
+    15: "Line graph of Petersen graph",
+    16: "4-cube",
+    21: "Line graph of Heawood graph",
+    26: "Incidence graph of PG(2,3)",
+    32: "AG(2,4) minus a parallel class",
+    35: "Odd graph O4",
+    45: "Line graph of Tutte's 8-cage",
+    70: "Doubled odd graph D(O4)",
+    80: "Incidence graph of GQ(3,3)",
+    189: "Line graph of Tutte's 12-cage",
+    728: "Incidence graph of GH(3,3)",
+}
+"""By size; distance_regular(4, N) makes them."""
+_DEGREES = (2, 4, 8, 16)
+
+
+def table_a_2(_full: bool) -> Iterator[Ours]:
+    """Steps of the distance-regular graphs of degree 4, beside both Moore bounds."""
+    for n, name in TABLE_A2.items():
+        value = bfb_value(parse(f"distance_regular(4, {n})"))
+        yield Ours(f"{name}, N={n}: T_L", value.diameter, "alpha")
+        yield Ours(f"{name}, N={n}: T_L*", moore_steps(n, 4), "alpha")
+        yield Ours(f"{name}, N={n}: T_L**", moore_steps(n, 4, bidirectional=True), "alpha")
+        yield Ours(f"{name}, N={n}: bandwidth-optimal", _word(value.is_bw_optimal))
+
+
+TABLE_A3 = {
+    "K5": "complete(5)",
+    "K4,4": "complete_bipartite(4, 4)",
+    "H(2,3)": "hamming(2, 3)",
+    "K(4,1)": "kautz(4, 1)",
+    "Pi(4,21)": "generalized_kautz(4, 21)",
+    "C(12,{2,3})": "circulant(12, 2, 3)",
+    "directed circulant, d=4": "directed_circulant(6, 1, 2, 3, 4)",
+    "BiRing(4,8)": "bi_ring(4, 8)",
+    "UniRing(2,8)": "uni_ring(2, 8)",
+    "Diamond": "diamond()",
+    "DBJ(2,3)": "de_bruijn(2, 3)",
+    "DBJMod(2,3)": "modified_de_bruijn(2, 3)",
+    "DBJMod(2,4)": "modified_de_bruijn(2, 4)",
+    "DBJMod(3,2)": "modified_de_bruijn(3, 2)",
+    "DBJMod(4,2)": "modified_de_bruijn(4, 2)",
+    "DistReg(4,15)": "distance_regular(4, 15)",
+}
+_SHIPPED = ("Diamond", "DBJMod")
+"""Families whose schedules are not breadth-first."""
+
+
+def table_a_3(_full: bool) -> Iterator[Ours]:
+    """The properties of one graph of each family."""
+    for name, expression in TABLE_A3.items():
+        topology = parse(expression)
+        facts = planning.describe_fabric(topology)
+        base = exact(expression) if name.startswith(_SHIPPED) else bfb(expression)
+        _, found = allgather_of(base)
+        pairs = list(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
+        yield Ours(f"{name}: degree", found.degree)
+        yield Ours(f"{name}: size", topology.n_nodes)
+        yield Ours(f"{name}: reverse-symmetric", _symmetry(facts))
+        yield Ours(f"{name}: bandwidth-optimal", _word(found.is_bandwidth_optimal))
+        yield Ours(f"{name}: T_L", found.steps, "alpha")
+        yield Ours(
+            f"{name}: Moore-optimal", _word(found.steps == moore_steps(topology.n_nodes, found.degree))
+        )
+        yield Ours(f"{name}: self-loop", _word(any(tail == head for tail, head in pairs)))
+        yield Ours(f"{name}: multi-edge", _word(len(set(pairs)) < len(pairs)))
+
+
+def _symmetry(facts: FabricFacts) -> str:
+    return _word(facts.is_reverse_symmetric) if facts.is_reverse_symmetric is not None else "not decided"
+
+
+def _word(holds: bool) -> str:
+    return "yes" if holds else "no"
+
+
+def figure_3_10(full: bool) -> Iterator[Ours]:
+    """T_L and T_B of breadth-first broadcasts on cubes and square tori, beside what nothing can beat."""
+    for n in (2, 3, 4, 5, 6, *((10,) if full else ())):
+        yield from _beside_optimum(f"hypercube({n})")
+    for side in (2, 3, 4, 5, 6, *((50,) if full else ())):
+        yield from _beside_optimum(f"torus({side}, {side})")
+
+
+def _beside_optimum(expression: str) -> Iterator[Ours]:
+    topology = parse(expression)
+    n = topology.n_nodes
+    limits = FactLimits.lifted()
+    facts = planning.describe_fabric(topology, limits=limits)
+    assert facts.allgather is not None, "connected and small enough"
+    assert facts.distances is not None, "connected and small enough"
+    yield Ours(f"{expression}: T_L / diameter", Fraction(facts.allgather.diameter, facts.distances.diameter))
+    yield Ours(f"{expression}: T_B / T_B*", facts.allgather.t_b / Fraction(n - 1, n))
+
+
+def figure_a_6(_full: bool) -> Iterator[Ours]:
+    """Breadth-first broadcast on rings of odd and even size."""
+    for n in (5, 6, 9, 16):
+        found = planning.solve(f"bi_ring(2, {n})", CollectiveKind.ALLGATHER, algorithm="bfb")
+        schedule = found.plan.entries[-1].schedule
+        assert isinstance(schedule, StepSchedule), "breadth-first broadcast has steps"
+        topology = found.plan.topology
+        cost = bandwidth_time(topology, schedule) * node_bandwidth(topology)
+        yield Ours(f"N={n}: T_L", schedule.n_steps, "alpha")
+        yield Ours(f"N={n}: bandwidth-optimal", _word(cost == Fraction(n - 1, n)))
+
+
+def figure_a_7(full: bool) -> Iterator[Ours]:
+    """How far generalized Kautz graphs are from both optima, at worst, up to 2000 nodes."""
+    most = 2000 if full else 240
+    for d in _DEGREES:
+        sizes = range(d + 1, most + 1)
+        values = {n: bfb_value(parse(f"generalized_kautz({d}, {n})")) for n in sizes}
+        ratios = {n: value.t_b / Fraction(n - 1, n) for n, value in values.items()}
+        worst = max(ratios, key=lambda n: (ratios[n], -n))
+        late = max(value.diameter - moore_steps(n, d) for n, value in values.items())
+        yield Ours(f"d = {d}: largest T_B/T_B*", ratios[worst], note=f"at N = {worst}, of N <= {most}")
+        yield Ours(f"d = {d}: largest T_L - T_L*", late, "alpha")
+        mean = sum(ratios.values(), Fraction(0)) / len(ratios)
+        yield Ours(f"d = {d}: mean T_B/T_B*", float(mean))
+
+
+def figure_a_8(_full: bool) -> Iterator[Ours]:
+    """A graph that is what the text says of the Diamond topology."""
+    yield from _base("Diamond", "diamond()")
+
+
+def figure_a_9(_full: bool) -> Iterator[Ours]:
+    """A modified de Bruijn graph."""
+    yield from _base("DBJMod(2,3)", "modified_de_bruijn(2, 3)")
+    topology = parse("modified_de_bruijn(2, 3)")
+    yield Ours("DBJMod(2,3): self-loops", int(np.count_nonzero(topology.tails == topology.heads)))
+    yield Ours("DBJMod(2,3): 2-cycles", _two_cycles(topology))
+
+
+def _base(name: str, expression: str) -> Iterator[Ours]:
+    topology, found = allgather_of(exact(expression))
+    yield Ours(f"{name}: N", topology.n_nodes)
+    yield Ours(f"{name}: d", found.degree)
+    yield Ours(f"{name}: T_L", found.steps, "alpha")
+    yield Ours(f"{name}: bandwidth-optimal", _word(found.is_bandwidth_optimal))
+
+
+def _two_cycles(topology: Topology) -> int:
+    pairs = set(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
+    return sum((head, tail) in pairs for tail, head in pairs if tail < head)

@@ -1,0 +1,123 @@
+"""What the papers print, as data: a figure per label, its citation, and why ours differs where it does."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+from math import floor, log10
+from typing import Any
+
+from treadle.errors import FormatError
+
+_NUMBER = re.compile(r"(~|<=|<|>|up to )?(\d+(?:\.\d+)?)(?:e([+-]?\d+))?(\+)?")
+ROUGHLY = Fraction(1, 10)
+"""Share by which a figure may be off what is printed with ~, and with "up to"."""
+_SPARE = Fraction(1, 100)
+"""Of half a unit in the last printed place: 0.5005 is printed 0.500 or 0.501."""
+
+
+@dataclass(frozen=True)
+class PrintedFigure:
+    """A figure as it stands in the paper.
+
+    Parameters
+    ----------
+    text : str
+        A number in the row's unit, with ``~``, ``<``, ``>``, ``up to`` or a ``+`` at its end where the paper
+        is not more exact; anything else is compared word for word.
+    why : str
+        Why ours differs, or what is wrong with it; "" where they agree.
+    is_erratum : bool
+        The paper contradicts itself or what can be proved.
+    """
+
+    text: str
+    why: str = ""
+    is_erratum: bool = False
+
+    @property
+    def value(self) -> Fraction | None:
+        """The number; None if it is none."""
+        found = _NUMBER.fullmatch(self.text)
+        return None if found is None else Fraction(found[2]) * Fraction(10) ** int(found[3] or 0)
+
+    def agrees(self, ours: Fraction | float | str) -> bool:
+        """Whether a figure is the printed one as far as that is exact."""
+        found = _NUMBER.fullmatch(self.text)
+        if found is None or isinstance(ours, str):
+            return str(ours) == self.text
+        number, sign = Fraction(ours), (found[1] or found[4] or "").strip()
+        value = self.value
+        assert value is not None, "it is a number"
+        match sign:
+            case "~" | "up to":
+                return abs(number - value) <= ROUGHLY * value
+            case "<":
+                return number < value
+            case "<=":
+                return number <= value
+            case ">":
+                return number > value
+            case "+":
+                return number >= value * (1 - Fraction(1, 100))
+        places = len(found[2].partition(".")[2]) - int(found[3] or 0)
+        unit = Fraction(1, 10) ** places
+        return abs(number - value) <= unit / 2 * (1 + _SPARE)
+
+
+@dataclass(frozen=True)
+class PrintedExhibit:
+    """A table or figure as it stands in the paper.
+
+    Parameters
+    ----------
+    citation : str
+    figures : mapping of str to PrintedFigure
+        By the label of our row.
+    remarks : tuple of str
+        What has to be known to compare: variants, machines, errata.
+    """
+
+    citation: str
+    figures: Mapping[str, PrintedFigure] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+@cache
+def printed_exhibits() -> Mapping[str, PrintedExhibit]:
+    """All that is printed, by the name of the exhibit."""
+    text = (files("treadle.reproduction") / "data" / "printed.toml").read_text(encoding="utf-8")
+    return {name: _exhibit(name, table) for name, table in tomllib.loads(text).items()}
+
+
+def _exhibit(name: str, table: Mapping[str, Any]) -> PrintedExhibit:
+    unknown = table.keys() - {"citation", "figures", "why", "differs", "errata", "remarks"}
+    if unknown:
+        raise FormatError(f"printed.toml: {name}: unknown {', '.join(sorted(unknown))}")
+    texts, whys, errata = (table.get(key, {}) for key in ("figures", "why", "errata"))
+    nowhere = (whys.keys() | errata.keys()) - texts.keys()
+    if nowhere:
+        raise FormatError(f"printed.toml: {name}: no figure {', '.join(sorted(nowhere))}")
+    differs = table.get("differs", "")
+    figures = {
+        label: PrintedFigure(text, errata.get(label, whys.get(label, differs)), label in errata)
+        for label, text in texts.items()
+    }
+    return PrintedExhibit(table["citation"], figures, tuple(table.get("remarks", ())))
+
+
+def rounded(value: Fraction | float, digits: int = 5) -> str:
+    """A number with so many digits, as people write it."""
+    number = float(value)
+    if number == 0 or number != number:
+        return "0" if number == 0 else "-"
+    places = digits - 1 - floor(log10(abs(number)))
+    if abs(number) < 1e-3:
+        return f"{number:.{digits - 2}e}"
+    text = f"{number:.{max(0, places)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

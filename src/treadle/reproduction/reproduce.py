@@ -1,0 +1,180 @@
+"""Compute a table or figure and set it beside what is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fractions import Fraction
+from time import process_time
+from typing import Any
+
+from treadle.errors import FormatError
+from treadle.reproduction.exhibit import Exhibit, Ours
+from treadle.reproduction.exhibits import EXHIBITS
+from treadle.reproduction.printed import PrintedExhibit, PrintedFigure, printed_exhibits, rounded
+
+
+@dataclass(frozen=True)
+class ReproducedRow:
+    """A figure of ours and the printed one.
+
+    Parameters
+    ----------
+    ours : Ours
+    printed : PrintedFigure, optional
+        None where the paper prints none: curves have no numbers.
+    """
+
+    ours: Ours
+    printed: PrintedFigure | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours over theirs, where both are numbers."""
+        theirs = None if self.printed is None else self.printed.value
+        if not theirs or self.ours.value is None or isinstance(self.ours.value, str):
+            return None
+        return float(self.ours.value) / float(theirs)
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether they are the same to the digits that are printed; None without both."""
+        if self.printed is None or self.ours.value is None:
+            return None
+        return self.printed.agrees(self.ours.value)
+
+    @property
+    def why(self) -> str:
+        """Why they differ, if they do; and what else there is to say of this row."""
+        theirs = "" if self.printed is None or self.agrees else self.printed.why
+        return "; ".join(filter(None, (theirs, self.ours.note)))
+
+    @property
+    def difference(self) -> str:
+        """In a word or a ratio; "" where there is nothing to compare."""
+        if self.agrees is None:
+            return ""
+        if self.agrees:
+            return "same"
+        return "other" if self.ratio is None else f"x {rounded(self.ratio, 3)}"
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A table or figure, computed.
+
+    Parameters
+    ----------
+    exhibit : Exhibit
+    printed : PrintedExhibit
+    rows : tuple of ReproducedRow
+    is_full : bool
+        Nothing is left out.
+    seconds : float
+        CPU time.
+    """
+
+    exhibit: Exhibit
+    printed: PrintedExhibit
+    rows: tuple[ReproducedRow, ...]
+    is_full: bool
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """For machines; exact values as ``p/q``."""
+        return {
+            **exhibit_summary(self.exhibit),
+            "citation": self.printed.citation,
+            "full": self.is_full,
+            "rows": [_row_json(row) for row in self.rows],
+            "remarks": list(self.printed.remarks),
+            "seconds": self.seconds,
+        }
+
+
+def _row_json(row: ReproducedRow) -> dict[str, Any]:
+    value = row.ours.value
+    number: dict[str, Any] = {"ours": float(value) if isinstance(value, Fraction) else value}
+    if isinstance(value, Fraction):
+        number["ours_exact"] = str(value)
+    printed = row.printed
+    return {
+        "label": row.ours.label,
+        "unit": row.ours.unit,
+        **number,
+        "printed": None if printed is None else printed.text,
+        "ratio": row.ratio,
+        "agrees": row.agrees,
+        "erratum": printed is not None and printed.is_erratum,
+        "why": row.why,
+    }
+
+
+def exhibit_summary(exhibit: Exhibit) -> dict[str, Any]:
+    """A record for machines; keys that do not apply are absent."""
+    values = {
+        "name": exhibit.name,
+        "source": exhibit.source,
+        "what": exhibit.what,
+        "basis": exhibit.basis.value,
+        "model": exhibit.model,
+        "command": exhibit.command,
+        "quick_s": exhibit.quick_s,
+        "full_s": exhibit.full_s,
+        "left_out": exhibit.left_out,
+        "reason": exhibit.reason,
+    }
+    return {key: value for key, value in values.items() if value}
+
+
+def find_exhibit(name: str) -> Exhibit:
+    """The table or figure of that name.
+
+    Raises
+    ------
+    FormatError
+        If there is none; names those that are spelt alike.
+    """
+    wanted = name.lower().replace(" ", "-").replace("fig.-", "figure-").replace("fig-", "figure-")
+    for exhibit in EXHIBITS:
+        if exhibit.name.lower() == wanted:
+            return exhibit
+    alike = get_close_matches(wanted, [one.name.lower() for one in EXHIBITS], n=3)
+    near = [one.name for one in EXHIBITS if one.name.lower() in alike]
+    hint = f"did you mean {', '.join(near)}?" if near else "`treadle reproduce` lists them all"
+    raise FormatError(f"no table or figure {name[:40]!r}; {hint}")
+
+
+def reproduce(name: str, *, full: bool = False) -> Reproduced:
+    """Compute a table or figure of the papers and set it beside what is printed.
+
+    Parameters
+    ----------
+    name : str
+        ``table-4.1``, ``figure-A.7``, ``alltoall-figure-8``, ...
+    full : bool
+        Also what takes minutes.
+
+    Raises
+    ------
+    FormatError
+        If there is no such table or figure, or nothing to compute; then it says why.
+
+    Examples
+    --------
+    >>> reproduce("table-4.1").rows[0].agrees
+    True
+    """
+    exhibit = find_exhibit(name)
+    if not exhibit.is_here:
+        raise FormatError(f"{exhibit.name} ({exhibit.what}): {exhibit.basis}: {exhibit.reason}")
+    start = process_time()
+    ours = tuple(exhibit.load()(full or not exhibit.left_out))
+    seconds = process_time() - start
+    printed = printed_exhibits()[exhibit.same_as or exhibit.name]
+    return Reproduced(exhibit, printed, _beside(ours, printed), full or not exhibit.left_out, seconds)
+
+
+def _beside(ours: Iterable[Ours], printed: PrintedExhibit) -> tuple[ReproducedRow, ...]:
+    return tuple(ReproducedRow(one, printed.figures.get(one.label)) for one in ours)

@@ -1,0 +1,237 @@
+"""Times of the papers' schedules by the simulator, and the ratios that the papers measured beside them.
+
+Every size takes the best of 1 to 64 slices, unless a curve is of whole messages. What is printed was measured
+on real machines: directions and ratios are to be compared, not GB/s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from treadle import planning
+from treadle.reproduction.box_tables import blink_variants
+from treadle.reproduction.curve_settings import (
+    CLAIMS,
+    LINK,
+    MIB,
+    PHASES,
+    SETTINGS,
+    TREES,
+    Claim,
+    Curve,
+    CurveSetting,
+    Measured,
+    Panel,
+    Results,
+    Sizes,
+    size_words,
+    testbed_panel,
+)
+from treadle.reproduction.exhibit import Ours
+from treadle.reproduction.published_formulas import best_chunk_count, double_binary_tree_time_s
+from treadle.schedules.plan import Plan
+from treadle.simulation.result import Simulation
+from treadle.simulation.simulate import simulate_graph
+from treadle.simulation.simulated_sizes import MAX_AUTO_SLICES, MAX_AUTO_TASKS, best_slices
+from treadle.simulation.simulation_options import SimulationOptions
+from treadle.simulation.tasks import TaskGraph, task_graph
+from treadle.topologies import parse
+from treadle.topologies.topology import Topology
+
+MOST_TASKS = 2**22
+"""Messages of one simulation: about two seconds."""
+
+
+def topology_of(curve: Curve, cap: int) -> Topology:
+    """The fabric, with hosts as slow as the setting has them."""
+    fabric = parse(curve.fabric)
+    return replace(fabric, injection_bytes_per_s=np.full(fabric.n_nodes, cap)) if cap else fabric
+
+
+def plan_of(curve: Curve, collective: str, cap: int = 0) -> Plan:
+    """The verified plan of a curve."""
+    return planning.solve(
+        topology_of(curve, cap),
+        collective,
+        algorithm=curve.algorithm,
+        trees=curve.trees or None,
+        exact=curve.exact,
+        multicast=curve.multicast,
+        chunks=1 if curve.algorithm == TREES else None,
+    ).plan
+
+
+def measure(setting: CurveSetting, panel: Panel, curve: Curve) -> Measured:
+    """Simulate every size."""
+    plan = plan_of(curve, panel.collective, setting.cap)
+    # pipelined trees send M through every link; the plan's own chunks are for the simulator's slices to cut
+    asymptotic = Fraction(LINK) if curve.algorithm == TREES else plan.algbw
+    if curve.label == PHASES:
+        times = {size: (_tree_time_s(plan, size, setting.alpha_ns), 0) for size in setting.sizes}
+    else:
+        graph = task_graph(plan.topology, planning.program_of(plan, max(setting.sizes)))
+        options = SimulationOptions(alpha_ns=setting.alpha_ns, slices=curve.slices or 1)
+        found = [simulated(graph, size, options, cut=not curve.slices) for size in setting.sizes]
+        times = {run.size_bytes: (run.time_s, run.options.slices) for run in found}
+    overhead_s = setting.overhead_ns / 1e9
+    return Measured(
+        asymptotic,
+        {size: seconds + overhead_s for size, (seconds, _) in times.items()},
+        {size: slices for size, (_, slices) in times.items()},
+    )
+
+
+def simulated(graph: TaskGraph, size: int, options: SimulationOptions, *, cut: bool) -> Simulation:
+    """One size; with `cut` at the best number of slices, up to `MOST_TASKS` messages where thin ones help."""
+    if not cut:
+        return simulate_graph(graph, size, options)
+    best = best_slices(graph, size, options).simulation
+    slices = 2 * best.options.slices
+    if size < MIB or slices * graph.n_tasks <= MAX_AUTO_TASKS:
+        return best  # small, or thinner slices were tried
+    while slices <= MAX_AUTO_SLICES and slices * graph.n_tasks <= MOST_TASKS:
+        found = simulate_graph(graph, size, replace(options, slices=slices))
+        if found.time > best.time * Fraction(99, 100):
+            break
+        best, slices = found, 2 * slices
+    return best
+
+
+def _tree_time_s(plan: Plan, size: int, alpha_ns: int) -> float:
+    """Trees that broadcast after they have reduced, by the formula with the best number of chunks."""
+    ranks, alpha_s = plan.collective.n_ranks, alpha_ns / 1e9
+    model = {"size_bytes": size, "alpha_s": alpha_s, "bandwidth_bytes_per_s": LINK}
+    return double_binary_tree_time_s(ranks, best_chunk_count(ranks, **model), **model)
+
+
+def ratio(results: Results, claim: Claim, sizes: Sizes) -> float:
+    """Simulated time of the other curve to ours, at a size or as a mean over a range."""
+    ours, others = _both(results, claim)
+    low, high = sizes if isinstance(sizes, tuple) else (sizes, sizes)
+    chosen = [size for size in ours.seconds if low <= size <= high]
+    fastest = {size: min(other.seconds[size] for other in others) for size in chosen}
+    return sum(fastest[size] / ours.seconds[size] for size in chosen) / len(chosen)
+
+
+def cost_ratio(results: Results, claim: Claim) -> Fraction:
+    """The same as the size grows, by the costs of the schedules."""
+    ours, others = _both(results, claim)
+    return ours.asymptotic / max(other.asymptotic for other in others)
+
+
+def _both(results: Results, claim: Claim) -> tuple[Measured, list[Measured]]:
+    place = claim.setting, claim.panel
+    return results[*place, claim.ours], [results[*place, label] for label in claim.other.split(" or ")]
+
+
+def places(name: str) -> tuple[CurveSetting, dict[str, Panel]]:
+    """The setting of that name, and its panels by title."""
+    setting = next(one for one in SETTINGS if one.name == name)
+    return setting, {panel.title: panel for panel in setting.panels}
+
+
+def _claimed(exhibit: str, full: bool) -> Iterator[Ours]:
+    """Every ratio that is printed for a table or figure; in the quick form at the largest single size.
+
+    That leaves out the slow settings as well.
+    """
+    claims = [one for one in CLAIMS if one.exhibit == exhibit and (full or one.setting not in _SLOW)]
+    kept = {claim: claim.sizes if full else _quick_sizes(claim.sizes) for claim in claims}
+    results: dict[tuple[str, str, str], Measured] = {}
+    for claim, wanted in kept.items():
+        setting, panels = places(claim.setting)
+        alike = [one for one in claims if (one.setting, one.panel) == (claim.setting, claim.panel)]
+        sizes = _sizes_of([size for one in alike for size in kept[one]], setting)
+        for label in (claim.ours, *claim.other.split(" or ")) if wanted else ():
+            place = claim.setting, claim.panel, label
+            if place not in results:
+                curve = next(one for one in panels[claim.panel].curves if one.label == label)
+                results[place] = measure(replace(setting, sizes=sizes), panels[claim.panel], curve)
+        for size in wanted:
+            yield Ours(claim.label(size), ratio(results, claim, size), "times")
+        if wanted:
+            yield Ours(claim.label_of_limit, cost_ratio(results, claim), "times")
+
+
+_SLOW = ("mi250-16", "h100-16")
+
+
+def _quick_sizes(sizes: Sequence[Sizes]) -> tuple[Sizes, ...]:
+    return tuple(size for size in sizes if not isinstance(size, tuple))[-1:]
+
+
+def _sizes_of(wanted: Sequence[Sizes], setting: CurveSetting) -> tuple[int, ...]:
+    """The setting's sizes that any of these is about."""
+    ranges = [size if isinstance(size, tuple) else (size, size) for size in wanted]
+    return tuple(size for size in setting.sizes if any(low <= size <= high for low, high in ranges))
+
+
+def figure_3_6(full: bool) -> Iterator[Ours]:
+    """Twelve nodes of the testbed."""
+    yield from _claimed("figure-3.6", full)
+
+
+def figure_a_1(full: bool) -> Iterator[Ours]:
+    """Reduce-scatter and allgather on the testbed: rings beside our best fabric."""
+    setting, _ = places("testbed")
+    sizes = setting.sizes if full else setting.sizes[:1]
+    for kind in ("reduce-scatter", "allgather"):
+        for n in (5, 8, 12) if full else (12,):
+            panel = testbed_panel(n, kind, f"{kind}, N={n}")
+            found = [measure(replace(setting, sizes=sizes), panel, curve) for curve in panel.curves]
+            for curve, other in zip(panel.curves[1:], found[1:], strict=True):
+                for size in sizes:
+                    label = f"{panel.title}: {panel.curves[0].label} / {curve.label}, {size_words(size)}"
+                    yield Ours(label, other.seconds[size] / found[0].seconds[size], "times")
+
+
+def figure_a_2(full: bool) -> Iterator[Ours]:
+    """Cube and twisted cube of eight nodes."""
+    yield from _claimed("figure-A.2", full)
+
+
+def figure_3_11(full: bool) -> Iterator[Ours]:
+    """Tori with slow hosts; the text gives means over sizes, the quick form is about their limits."""
+    yield from _claimed("figure-3.11", full)
+    for name, panel in places("tori")[1].items():
+        cap = places("tori")[0].cap
+        best, traditional = (plan_of(curve, panel.collective, cap).algbw for curve in panel.curves[:2])
+        yield Ours(f"limit, {name}: BFB / traditional torus", best / traditional, "times")
+        yield Ours(f"limit, {name}: BFB", best / 10**9, "GB/s")
+
+
+def figure_4_10(full: bool) -> Iterator[Ours]:
+    """MI250 boxes: what the text says, and what single-root allreduces are worth in the limit."""
+    yield from _claimed("figure-4.10", full)
+    for title, fabric in (("8+8", "mi250(2, 8)"), *((("16+16", "mi250(2)"),) if full else ())):
+        for one in blink_variants(fabric):
+            yield replace(one, label=f"{title}, {one.label}")
+
+
+def figure_4_11(full: bool) -> Iterator[Ours]:
+    """A100 boxes."""
+    yield from _claimed("figure-4.11", full)
+
+
+def figure_4_12(full: bool) -> Iterator[Ours]:
+    """H100 boxes; the quick form simulates one box only."""
+    yield from _claimed("figure-4.12", full)
+    for boxes in (1, 2, 4, 8, 16):
+        best = planning.bound(f"dgx_h100({boxes})", "allgather").algbw
+        ring = planning.solve(f"dgx_h100({boxes})", "allgather", algorithm="ring").algbw
+        yield Ours(f"limit, {boxes}x8 allgather: optimum", best / 10**9, "GB/s")
+        yield Ours(f"limit, {boxes}x8 allgather: optimum / ring", best / ring, "times")
+
+
+def preprint_table_2(full: bool) -> Iterator[Ours]:
+    """MI250 boxes at four sizes."""
+    yield from _claimed("preprint-table-2", full)
+
+
+def preprint_table_3(full: bool) -> Iterator[Ours]:
+    """A100 boxes at four sizes."""
+    yield from _claimed("preprint-table-3", full)

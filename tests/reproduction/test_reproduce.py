@@ -1,0 +1,142 @@
+"""Every table and figure in its quick form, beside what is printed."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from treadle.errors import FormatError
+from treadle.reproduction.exhibit import Exhibit, FigureBasis, Ours
+from treadle.reproduction.exhibits import EXHIBITS
+from treadle.reproduction.printed import PrintedFigure, printed_exhibits, rounded
+from treadle.reproduction.reproduce import ReproducedRow, find_exhibit, reproduce
+
+RUN = [one for one in EXHIBITS if one.is_here and not one.same_as]
+ALIKE = {
+    *("figure-3.1", "figure-3.2", "figure-3.3", "figure-3.4", "table-3.3", "table-3.5", "figure-3.10"),
+    *("figure-4.1", "figure-4.2", "figure-4.5", "figure-4.8", "table-4.1", "figure-4.9", "figure-B.1"),
+    *("figure-A.4", "figure-A.6", "figure-A.7", "figure-A.8", "figure-A.9", "table-A.2", "table-A.3"),
+    *("alltoall-figure-2", "alltoall-figure-8"),
+}
+"""Where all that is printed is found again."""
+ERRATA = {
+    "table-3.4": {"ShiftedRing: 2(T_L+T_B)", "L^3(C(16,{3,4})): all-to-all"},
+    "figure-3.7": {"allreduce: double_binary_tree_published / best"},
+    "table-A.1": {"N=1024 L^3(C(16,{3,4})): MCF"},
+    "alltoall-figure-3": {"3D torus: f without the bottleneck, more than with it"},
+}
+
+
+@pytest.mark.parametrize("exhibit", RUN, ids=lambda one: one.name)
+def test_quick_forms(exhibit: Exhibit) -> None:
+    """Whatever differs is explained; errata differ indeed; labels do not repeat."""
+    found = reproduce(exhibit.name)
+    labels = [row.ours.label for row in found.rows]
+    assert len(labels) == len(set(labels))
+    assert found.is_full == (not exhibit.left_out)
+    compared = [row for row in found.rows if row.agrees is not None]
+    assert [row.ours.label for row in compared if not row.agrees and not row.why] == []
+    assert [row.ours.label for row in compared if row.agrees and row.printed and row.printed.is_erratum] == []
+    if exhibit.name in ALIKE:
+        assert compared
+        assert [row.ours.label for row in compared if not row.agrees] == []
+    if found.is_full:
+        assert set(found.printed.figures) <= set(labels)
+    for row in found.rows:
+        value = row.ours.value
+        assert value is None or isinstance(value, str) or value == value
+
+
+def test_errata_are_those_that_are_known() -> None:
+    printed = printed_exhibits()
+    found = {
+        name: {label for label, figure in exhibit.figures.items() if figure.is_erratum}
+        for name, exhibit in printed.items()
+    }
+    assert {name: labels for name, labels in found.items() if labels} == ERRATA
+
+
+def test_json_has_both_sides() -> None:
+    values = reproduce("figure-4.9").to_json()
+    assert values["basis"] == "computed"
+    first = values["rows"][0]
+    assert (first["label"], first["ours_exact"], first["printed"]) == ("16+16, optimum", "5312/15", "354")
+    assert first["agrees"] is True
+    assert first["ratio"] == pytest.approx(354.1333 / 354, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Table 4.1", "TABLE-4.1", "table-4.1"])
+def test_names_are_found_as_people_write_them(name: str) -> None:
+    assert find_exhibit(name).name == "table-4.1"
+
+
+def test_figures_too() -> None:
+    assert find_exhibit("fig. 4.14").name == find_exhibit("fig-4.14").name == "figure-4.14"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tabel-4.1", "did you mean table-4.1"),
+        ("quite another thing", "lists them all"),
+        ("figure-4.13", "with training"),
+        ("figure-A.3", "treadle calibrate"),
+        ("figure-4.3", "an illustration"),
+    ],
+)
+def test_what_cannot_be_computed_says_why(name: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        reproduce(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "ours", "agrees"),
+    [
+        ("1.332", Fraction(1332031, 10**6), True),
+        ("1.332", 1.3326, False),
+        ("1.000", Fraction(1, 1), True),
+        ("0.984", Fraction(63, 64), True),
+        ("5.71e-2", Fraction(2, 35), True),
+        ("5.71e-2", 0.0572, False),
+        ("~4.0", 4.3, True),
+        ("~4.0", 4.5, False),
+        ("<1", 0.9, True),
+        ("<1", 1.0, False),
+        ("<=2", Fraction(2), True),
+        (">1", 1.5, True),
+        (">1", 1, False),
+        ("1.5+", 2.0, True),
+        ("1.5+", 1.4, False),
+        ("up to 1.6", 1.54, True),
+        ("yes", "yes", True),
+        ("yes", "no", False),
+    ],
+)
+def test_figures_agree_as_far_as_they_are_printed(
+    text: str, ours: Fraction | float | str, agrees: bool
+) -> None:
+    row = ReproducedRow(Ours("it", ours), PrintedFigure(text, "because"))
+    assert row.agrees is agrees
+    assert row.why == ("" if agrees else "because")
+
+
+def test_ratios_need_two_numbers() -> None:
+    assert ReproducedRow(Ours("it", 3), PrintedFigure("2")).difference == "x 1.5"
+    assert ReproducedRow(Ours("it", None), PrintedFigure("2")).ratio is None
+    assert ReproducedRow(Ours("it", 3), None).difference == ""
+    assert ReproducedRow(Ours("it", "no"), PrintedFigure("yes")).difference == "other"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(Fraction(5312, 15), "354.13"), (0, "0"), (1, "1"), (0.00012345, "1.234e-04"), (20627.6083, "20628")],
+)
+def test_numbers_are_rounded_for_people(value: float, text: str) -> None:
+    assert rounded(value) == text
+
+
+def test_all_simulated_ones_name_their_model() -> None:
+    simulated = [one for one in EXHIBITS if one.basis is FigureBasis.SIMULATED]
+    assert len(simulated) > 8
+    assert all("message simulator" in one.model for one in simulated)
