@@ -26,6 +26,15 @@ def test_solve_takes_two_screens(capsys: pytest.CaptureFixture[str], monkeypatch
     assert all(len(line) <= 80 for line in lines)
 
 
+def test_summaries_of_commands_are_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = help_of(capsys, monkeypatch)
+    text = " ".join(" ".join(lines).split())
+    assert all(f"{name} {summary}" in text for name, summary in SUMMARIES.items())
+    assert all(len(line) <= 80 for line in lines)
+
+
 @pytest.mark.parametrize("name", SUMMARIES)
 def test_no_line_is_wider_than_a_terminal(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import treadle
-from treadle.cli.command import Command
+from treadle.cli.command import Command, help_rows
 from treadle.cli.status import (
     EXIT_STATUS,
     INFEASIBLE,
@@ -102,6 +102,11 @@ class _Commands(TyperGroup):
         """The command's name, the command with its options, and the other arguments."""
         name, stub, rest = super().resolve_command(ctx, args)
         return name, stub if name is None else load_command(name), rest
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Names, and whole summaries beside them."""
+        rows = [(name, self.commands[name].help or "") for name in self.list_commands(ctx)]
+        formatter.write("\n".join(["", "Commands:", *help_rows(rows, formatter.width), ""]))
 
 
 def _application() -> typer.Typer:

@@ -159,12 +159,12 @@ class Command(FabricCommand):
         more = self.sections() if self.sections is not None else ()
         for heading, several in (*rows.items(), *more):
             if several:
-                formatter.write("\n".join(["", f"{heading}:", *_rows(several, formatter.width), ""]))
+                formatter.write("\n".join(["", f"{heading}:", *help_rows(several, formatter.width), ""]))
             if several is rows["Options"] and self.takes_files:
                 formatter.write("\n".join(["", *wrapped(OPTIONS_OF_FILES, formatter.width), ""]))
 
 
-def _rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+def help_rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     """Names, and beside them what they are; a name that is long has a line of its own."""
     from treadle.cli.terminal_table import wrapped
 
