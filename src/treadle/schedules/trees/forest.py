@@ -232,6 +232,10 @@ class Forest(FrozenArrays):
         """Root, multiplicity and parents, shape (T, N), of all trees."""
         return self.tree_root, self.tree_multiplicity, self.parent
 
+    def edge_paths(self) -> tuple[Int64Array, Int32Array, Int64Array]:
+        """Offsets by edge, shape (T * N + 1,), row-major over (tree, rank); paths of edges and their units."""
+        return self.entry_offset, self.entry_path, self.entry_units
+
     def with_links(self, moved: Callable[[Int32Array], Int32Array]) -> Forest:
         """The same trees with their links renumbered."""
         return replace(self, path_links=moved(self.path_links))

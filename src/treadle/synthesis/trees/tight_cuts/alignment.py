@@ -90,13 +90,13 @@ def aligned_rows(
     changes. Trees are walked from their roots; of the pair's paths that are left one is taken that starts at
     the member of the set by which the tree came in, else at the member with most paths left.
     """
-    first = forest.path_links[forest.path_offset[:-1]] if forest.n_paths else forest.path_links
-    last = forest.path_links[forest.path_offset[1:] - 1] if forest.n_paths else forest.path_links
+    first, last = forest.path_ends()
+    root, multiplicity, parent = forest.tree_table()
     labels = [_root_labels(gateways, entrances, child) for child in range(forest.n_ranks)]
     status, found, paths = core.assign_border_paths(
         forest.n_ranks,
-        TreeRows(forest.tree_root, forest.tree_multiplicity, forest.parent.ravel()),
-        EdgePaths(forest.entry_offset, forest.entry_path, forest.entry_units),
+        TreeRows(root, multiplicity, parent.ravel()),
+        EdgePaths(*forest.edge_paths()),
         BorderMembers(
             start=gateways.leaves[first],
             end=gateways.enters[last],

@@ -222,17 +222,13 @@ def take_units(links: Int32Array, units: Int64Array, used: Int64Array) -> Int64A
 def table_of(forest: Forest, used: Int64Array) -> TableTrees:
     """A forest as rows of unit trees with one path an edge, each with capacity units of its own."""
     n = forest.n_ranks
-    path, units = forest.entry_path, forest.entry_units
-    lengths = np.diff(forest.path_offset)
-    first_link = forest.path_links[forest.path_offset[path]]
-    last_link = forest.path_links[forest.path_offset[path + 1] - 1]
-    first = take_units(first_link, units, used)
-    last = first.copy()
-    longer = lengths[path] > 1
-    last[longer] = take_units(last_link[longer], units[longer], used)
-    edge = np.repeat(np.arange(len(forest.entry_offset) - 1), np.diff(forest.entry_offset))
+    root, _, parent = forest.tree_table()
+    entry_offset, path, units = forest.edge_paths()
+    path_offset, path_links = forest.all_paths()
+    first, last = _first_and_last_units(forest, path, units, used)
+    edge = np.repeat(np.arange(len(entry_offset) - 1), np.diff(entry_offset))
     before = np.cumsum(units) - units
-    start = before - before[forest.entry_offset[edge]] if len(units) else before
+    start = before - before[entry_offset[edge]] if len(units) else before
     tree, begin, count = _rows(forest, edge // n, start)
     # entry of each (row, child): the last one of that edge that starts no later than the row
     values = np.unique(start)
@@ -240,21 +236,34 @@ def table_of(forest: Forest, used: Int64Array) -> TableTrees:
     row_edge = tree[:, None] * n + np.arange(n)
     wanted = row_edge * len(values) + (np.searchsorted(values, begin, side="right") - 1)[:, None]
     entry = np.searchsorted(keys, wanted, side="right") - 1
-    is_root = np.arange(n) == forest.tree_root[tree][:, None]
+    is_root = np.arange(n) == root[tree][:, None]
     entry = np.where(is_root, 0, entry)
     if not len(start):  # a child alone, of whose trees no edge is in this piece
         path, (first, last, start) = np.zeros(1, dtype=np.int32), np.zeros((3, 1), dtype=np.int64)
     shift = begin[:, None] - start[entry]
     return TableTrees(
-        root=forest.tree_root[tree],
+        root=root[tree],
         units=count,
-        parent=forest.parent[tree],
+        parent=parent[tree],
         path=np.where(is_root, -1, path[entry]).astype(np.int32),
         first=np.where(is_root, -1, first[entry] + shift),
         last=np.where(is_root, -1, last[entry] + shift),
-        path_offset=forest.path_offset,
-        path_table=forest.path_links,
+        path_offset=path_offset,
+        path_table=path_links,
     )
+
+
+def _first_and_last_units(
+    forest: Forest, path: Int32Array, units: Int64Array, used: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """The first of the capacity units that each row takes of its path's first link, and of its last one."""
+    first_link, last_link = (ends[path] for ends in forest.path_ends())
+    first = take_units(first_link, units, used)
+    last = first.copy()
+    # a path of one link has one and the same units at both of its ends
+    longer = np.diff(forest.all_paths()[0])[path] > 1
+    last[longer] = take_units(last_link[longer], units[longer], used)
+    return first, last
 
 
 def _table(
@@ -267,18 +276,10 @@ def _table(
 ) -> TableTrees:
     """Rows with one path an edge, each with capacity units of its own."""
     at = path >= 0
-    taken = path[at]
     each = np.broadcast_to(units[:, None], path.shape)[at]
-    starts = forest.path_links[forest.path_offset[taken]]
-    ends = forest.path_links[forest.path_offset[taken + 1] - 1]
-    longer = np.diff(forest.path_offset)[taken] > 1
-    first = np.full(path.shape, -1, dtype=np.int64)
-    first[at] = take_units(starts, each, used)
-    last = first[at].copy()
-    last[longer] = take_units(ends[longer], each[longer], used)
-    final = np.full(path.shape, -1, dtype=np.int64)
-    final[at] = last
-    return TableTrees(root, units, parent, path, first, final, forest.path_offset, forest.path_links)
+    first, last = np.full((2, *path.shape), -1, dtype=np.int64)
+    first[at], last[at] = _first_and_last_units(forest, path[at], each, used)
+    return TableTrees(root, units, parent, path, first, last, *forest.all_paths())
 
 
 def _rows(forest: Forest, tree: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
@@ -290,5 +291,6 @@ def _rows(forest: Forest, tree: Int64Array, start: Int64Array) -> tuple[Int64Arr
     fresh = np.ones(ordered.shape[1], dtype=bool)
     fresh[1:] = np.any(ordered[:, 1:] != ordered[:, :-1], axis=0)
     of, begin = ordered[:, fresh]
-    end = np.where(np.append(of[1:] == of[:-1], False), np.append(begin[1:], 0), forest.tree_multiplicity[of])
+    _, multiplicity, _ = forest.tree_table()
+    end = np.where(np.append(of[1:] == of[:-1], False), np.append(begin[1:], 0), multiplicity[of])
     return of, begin, end - begin
