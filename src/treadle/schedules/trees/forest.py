@@ -233,7 +233,7 @@ class Forest(FrozenArrays):
         return self.tree_root, self.tree_multiplicity, self.parent
 
     def edge_paths(self) -> tuple[Int64Array, Int32Array, Int64Array]:
-        """Offsets by edge, shape (T * N + 1,), row-major over (tree, rank); paths of edges and their units."""
+        """Offsets by edge, shape (T * N + 1,), row-major over (tree, rank); the edges' paths and units."""
         return self.entry_offset, self.entry_path, self.entry_units
 
     def with_links(self, moved: Callable[[Int32Array], Int32Array]) -> Forest:
