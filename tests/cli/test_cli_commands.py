@@ -171,6 +171,7 @@ def test_compare_shows_the_optimum_first(capsys: pytest.CaptureFixture[str]) -> 
     out = capsys.readouterr().out
     assert "61.5%" in out
     assert "multitree" not in out
+    assert "optimum     346.67 GB/s (1040/3) asymptotic algbw, 325 GB/s busbw, exact" in out
 
 
 def test_topology_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
