@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 
@@ -43,6 +44,11 @@ def test_what_is_written_is_the_plans(form: str) -> None:
     assert (found.check, found.violations, found.n_ranks) == (Check.COMPARED, (), 9)
     assert dict(found.counts)["route"] == planning.routes_of(plan()).schedule.n_paths
     assert JUDGES[form]([text(form).encode()], NO_PLAN).check is Check.PARSED
+
+
+def test_comments_in_xml_change_nothing() -> None:
+    content = text("xml")
+    assert judged("xml", re.sub(r"(<(?:route|hop)\b)", r"<!-- a note -->\1", content)).violations == ()
 
 
 DAMAGES = [

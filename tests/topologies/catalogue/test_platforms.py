@@ -266,3 +266,10 @@ def test_the_two_references_agree(fabric):
 def test_bad_arguments_are_refused_before_building(make, message):
     with pytest.raises(TopologyError, match=message):
         make()
+
+
+@pytest.mark.parametrize("make", [dgx_a100, dgx_h100, gb200_nvl72, mi250, mi300x])
+def test_switches_add_and_copy_only_where_that_is_asked_for(make) -> None:
+    fabric = make(2)
+    assert not fabric.multicast.any()
+    assert not fabric.aggregation.any()
