@@ -154,11 +154,11 @@ class _Report:
 
     def _fabric(self, found: Diagnosis) -> None:
         assert found.topology is not None
-        nics = ""
-        if found.fabric_nics:
-            used = f"{found.used_nics} of {found.fabric_nics}"
-            is_part = found.used_nics < found.fabric_nics
-            nics = f", {used if is_part else found.fabric_nics} NICs of a box{' used' if is_part else ''}"
+        nics, all_nics = "", found.fabric_nics
+        if found.used_nics < all_nics:
+            nics = f", {found.used_nics} of {all_nics} NICs of a box used"
+        elif all_nics:
+            nics = f", {counted(all_nics, 'NIC')} of a box"
         name = found.topology.name if found.imported is None else "from the system tree in the log"
         self._say("fabric", f"{name}: {counted(len(found.topology.compute_nodes), 'rank')}{nics}")
         for text in found.assumed:

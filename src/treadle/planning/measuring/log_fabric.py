@@ -59,10 +59,37 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Refusal:
         return count
     assumed = []
     if count > 1:
-        assumed.append(f"{count} boxes like that of {tree.host}")
+        assumed.append(f"{count} boxes like that of {tree.host}{_others(log, tree, box)}")
         if options.network is None:
             assumed.append("one switch between them without a bottleneck (--network says otherwise)")
     return _joined(log, box, _completed(log, options, count), tuple(assumed))
+
+
+def _others(log: Log, tree: SystemTree, box: Box) -> str:
+    """Which hosts show another box, in words."""
+    different = []
+    for other in log.trees:
+        if not other.is_whole or other.host == tree.host:
+            continue
+        try:
+            found = read_system([(line.number, text) for line, text in other.lines])
+        except TreadleError:
+            different.append(other.host)
+            continue
+        if _measures(found) != _measures(box):
+            different.append(other.host)
+    if not different:
+        return ""
+    more = f" and {len(different) - 1} more" if len(different) > 1 else ""
+    return f", but not of {different[0]}{more}"
+
+
+def _measures(box: Box) -> tuple[object, ...]:
+    """What boxes of one kind have in common, whatever their devices are called."""
+    links = sorted((link.gpu, link.other is None, link.other or 0, link.bandwidth) for link in box.links)
+    slots = [one.slot for one in box.gpus] + [one.slot for one in box.nics]
+    pcie = sorted(slot.bandwidth or 0 for slot in slots)
+    return len(box.gpus), links, pcie, sorted(nic.bandwidth or 0 for nic in box.nics)
 
 
 def _tree(log: Log) -> SystemTree | Refusal:
