@@ -70,7 +70,12 @@ OversubscriptionOption = Annotated[
     str | None, typer.Option("--oversubscription", help="Of a tree of switches, as 8:1.", metavar="R:1")
 ]
 ChunkSizeOption = Annotated[
-    str | None, typer.Option("--chunk-size", help="Of which a file has the costs, as 1MB.", metavar="SIZE")
+    str | None,
+    typer.Option(
+        "--chunk-size",
+        help="Of which a file has the costs, as 1MB (10**6 bytes; 1MiB is 2**20).",
+        metavar="SIZE",
+    ),
 ]
 
 OPTIONS_OF_FILES = (
@@ -78,7 +83,11 @@ OPTIONS_OF_FILES = (
     "here too."
 )
 """What help says in place of them."""
-_QUANTITIES = {"nic_bandwidth": "parse_bandwidth", "bandwidth": "parse_bandwidth", "chunk_size": "parse_size"}
+_QUANTITIES = {
+    "nic_bandwidth": "parse_bandwidth",
+    "bandwidth": "parse_bandwidth",
+    "chunk_size": "parse_decimal_size",
+}
 """Options that are typed with a unit, and what reads them."""
 
 

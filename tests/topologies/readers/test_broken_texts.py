@@ -127,6 +127,25 @@ def test_names_with_control_characters_are_refused(name: str) -> None:
                 read(name, text.replace(old, "\x1b[2J" + old))
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("slurm", "SwitchName=s Nodes=" + "a," * 100_000 + "b"),
+        ("slurm", "SwitchName=s Nodes=" + "a[1-60000]b[1-60000]"),
+        ("slurm", "".join(f"SwitchName=s{k} Nodes=n{k}\n" for k in range(40_000))),
+        ("edge-list", "a b 1B/s\n" * 270_000),
+        ("csv-matrix", "\n".join(["0," * 600] * 3)),
+        ("simgrid", "<platform>" + "<cluster/>" * 210_000 + "</platform>"),
+        ("astra-sim", "topology: [Ring]\nnpus_count: [99999]\nbandwidth: [1]\nlatency: [1]\n"),
+        ("graphml", "<graphml>" + "<key/>" * 210_000 + "</graphml>"),
+    ],
+)
+def test_fabrics_beyond_all_measure_are_refused_before_they_are_made(name: str, text: str) -> None:
+    """Whatever a short text names, no more of it is made than is read of any file."""
+    with pytest.raises(FormatError, match=r"at most|more than|the most|from 1 to 65536"):
+        read(name, text)
+
+
 def test_every_format_that_is_read_has_a_text_here() -> None:
     rooms = ("clusters", "graphs")
     ours = {record.name for record in topology_formats() if record.read.split(".")[3] in rooms}

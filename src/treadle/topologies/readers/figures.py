@@ -16,6 +16,8 @@ MAX_IMPORTED_LINKS = 2**18
 """As `MAX_IMPORTED_NODES`, of directed links."""
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,24}(?:\.[0-9]{0,24})?|\.[0-9]{1,24})(?:[eE][+-]?[0-9]{1,2})?")
+_PARTS = re.compile(r"((?:[^,\[]|\[[^\]]*\]|\[)*),")
+"""A name with what stands in its brackets, up to a comma."""
 _MIN_UNIT = 10**6
 """Bytes/s: common measures from here on lose at most a millionth when they are rounded."""
 _MAX_LATENCY_NS = 2**53
@@ -109,10 +111,15 @@ def expanded_hosts(source: SourceText, place: str, text: str, *, line: int | Non
 
 def _comma_parts(source: SourceText, place: str, text: str, line: int | None) -> list[str]:
     """Parts of a hostlist; commas in brackets do not part."""
-    parts = [part.strip() for part in re.split(r",(?![^\[]*\])", text)]
+    check_import_size(source, nodes=text.count(",") - sum(map(_commas, re.findall(r"\[[^\[\]]*\]", text))))
+    parts = [part.strip() for part in _PARTS.findall(text + ",")]
     if not all(parts):
         raise source.error(f"{place}: expected names with commas between, found {shown(text)}", line=line)
     return parts
+
+
+def _commas(text: str) -> int:
+    return text.count(",")
 
 
 def _spans(source: SourceText, place: str, text: str, line: int | None) -> list[tuple[int, int, int]]:

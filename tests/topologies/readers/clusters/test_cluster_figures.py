@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +23,7 @@ from samples.readers.reader_texts import (
     ib_text,
     platform_text,
 )
+from treadle.cli.main import main
 from treadle.errors import FormatError
 from treadle.planning import bound, import_topology
 from treadle.topologies import dgx1_v100
@@ -56,6 +58,17 @@ def test_taccl_box(tmp_path: Path) -> None:
     assert [str(finding) for finding in found.defaulted] == [
         "node_betas_list: 8 GPUs as in an NDv2, whose links TACCL's code holds"
     ]
+
+
+def test_the_command_line_takes_the_same_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A typed chunk of 1MB is 10**6 bytes, as the costs are microseconds per MB."""
+    path = tmp_path / "box.json"
+    path.write_text(TACCL)
+    assert main(["bound", str(path), "allgather", "--chunk-size", "1MB", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert Fraction(values["optimal_algbw_exact"]) == Fraction(8, 7) * 6 * (10**12 // 46)
+    assert main(["bound", str(path), "allgather"]) == 2
+    assert capsys.readouterr().err.endswith("say it by --chunk-size\n")
 
 
 @pytest.mark.parametrize(("boxes", "nodes"), [(2, 16), (3, 25)])
@@ -151,6 +164,15 @@ def test_slurm_levels_have_ratios_of_their_own(tmp_path: Path) -> None:
     }
     assert (speeds["a", "c"], speeds["c", "a"], speeds["c", "e"], speeds["d", "e"]) == (12, 12, 8, 3)
     assert [str(finding) for finding in found.warnings] == ["line 5: LinkSpeed has no unit and is not used"]
+
+
+def test_slurm_switches_without_nodes_are_left_out(tmp_path: Path) -> None:
+    more = "SwitchName=waiting\nSwitchName=above Switches=waiting\n"
+    text = TUX.replace("s[0-3]", "s[0-3],above") + more
+    found = imported(tmp_path, text, nic_bandwidth=50 * GB, oversubscription="1:1")
+    assert found.topology == imported(tmp_path, TUX, nic_bandwidth=50 * GB, oversubscription="1:1").topology
+    assert [str(finding) for finding in found.warnings] == ["2 switches without nodes are left out"]
+    assert "names no switch with nodes" in refusal(tmp_path, more)
 
 
 @pytest.mark.parametrize(
@@ -272,8 +294,6 @@ def test_infragraph_of_edges(tmp_path: Path) -> None:
 
 
 def test_infragraph_in_json_is_the_same(tmp_path: Path) -> None:
-    import json
-
     import yaml
 
     text = json.dumps(yaml.safe_load(INFRA))

@@ -110,7 +110,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("attributes", "bandwidth", "says"),
     [
-        ({}, None, "edge a to b has no bandwidth; say it by bandwidth="),
+        ({}, None, "edge 'a' to 'b' has no bandwidth; say it by bandwidth="),
         ({"weight": 2}, None, "has a weight, which is a multiple of a bandwidth; say it by bandwidth="),
         ({"bandwidth": 5, "weight": 2}, 1, "has both bandwidth and weight"),
         ({"bandwidth": "5"}, None, "has no unit"),
@@ -218,7 +218,7 @@ def test_edge_lists_take_their_direction_from_a_comment() -> None:
 @pytest.mark.parametrize(
     ("text", "options", "says"),
     [
-        ("a b\nb c\n", {}, "edge 'a' 'b' has no bandwidth; say it by --bandwidth"),
+        ("a b\nb c\n", {}, "edge 'a' to 'b' has no bandwidth; say it by --bandwidth"),
         ("a b 2\nb c 3\n", {}, "has a weight"),
         ("a b c d e\n", {}, "expected an edge, found"),
         ("# only\n", {}, "has no edge"),

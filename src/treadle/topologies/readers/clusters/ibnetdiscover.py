@@ -107,6 +107,8 @@ def _blocks(source: SourceText) -> dict[str, _Node]:
     block: _Node | None = None
     for line, text in enumerate(source.text.splitlines(), start=1):
         text = text.strip()
+        if not text or text[0] == "#":
+            continue
         head = _NODE.fullmatch(text)
         if head is not None:
             check_import_size(source, nodes=len(nodes))

@@ -10,8 +10,8 @@ Source: topology.conf(5) and topology.yaml(5) of Slurm.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -48,12 +48,24 @@ class _Switch:
 
 def read_conf(source: SourceText, options: ImportOptions) -> Imported:
     """The tree of a ``topology.conf``; FormatError if it is malformed or a speed was not given."""
-    return _tree(source, options, list(_conf_switches(source)), "slurm")
+    return _tree(source, options, _collected(source, _conf_switches(source)), "slurm")
 
 
 def read_yaml(source: SourceText, options: ImportOptions) -> Imported:
     """The default tree of a ``topology.yaml``; FormatError likewise."""
-    return _tree(source, options, list(_yaml_switches(source)), "slurm-yaml")
+    return _tree(source, options, _collected(source, _yaml_switches(source)), "slurm-yaml")
+
+
+def _collected(source: SourceText, switches: Iterable[_Switch]) -> list[_Switch]:
+    """The switches, each named once; FormatError as soon as there are too many."""
+    found: dict[str, _Switch] = {}
+    hosts = 0
+    for switch in switches:
+        if found.setdefault(switch.name, switch) is not switch:
+            raise source.error(f"switch {shown(switch.name)} stands here and elsewhere", line=switch.line)
+        hosts += len(switch.nodes)
+        check_import_size(source, nodes=len(found) + hosts)
+    return list(found.values())
 
 
 def _lines(source: SourceText) -> Iterator[tuple[int, str]]:
@@ -98,7 +110,7 @@ def _expanded(
         key: tuple(expanded_hosts(source, f"{place}{key}", values[key], line=line)) if values.get(key) else ()
         for key in ("switches", "nodes")
     }
-    if bool(below["switches"]) == bool(below["nodes"]) or len(names) > 1:
+    if (below["switches"] and below["nodes"]) or len(names) > 1:
         what = "expected one name and either switches or nodes below it"
         raise source.error(f"{place}switch {shown(values['switchname'])}: {what}", line=line)
     yield _Switch(
@@ -142,9 +154,22 @@ def _yaml_switches(source: SourceText) -> Iterator[_Switch]:
         )
 
 
-def _tree(source: SourceText, options: ImportOptions, rows: Sequence[_Switch], format: str) -> Imported:
+def _inhabited(rows: Sequence[_Switch]) -> list[_Switch]:
+    """Switches with nodes somewhere below; generated files have some that wait for theirs."""
+    kept = list(rows)
+    for _ in range(_MAX_LEVELS):
+        bare = {row.name for row in kept if not row.nodes and not row.switches}
+        if not bare:
+            return kept
+        below = [(row, tuple(child for child in row.switches if child not in bare)) for row in kept]
+        kept = [replace(row, switches=rest) for row, rest in below if row.name not in bare]
+    return kept
+
+
+def _tree(source: SourceText, options: ImportOptions, all_rows: Sequence[_Switch], format: str) -> Imported:
+    rows = _inhabited(all_rows)
     if not rows:
-        raise source.error("names no switch")
+        raise source.error("names no switch with nodes")
     by_name = {row.name: row for row in rows}
     above = _parents(source, rows, by_name)
     hosts = [(node, row.name) for row in rows for node in row.nodes]
@@ -175,7 +200,11 @@ def _tree(source: SourceText, options: ImportOptions, rows: Sequence[_Switch], f
         "rank order": "nodes in the order of the file",
     }
     return Imported(
-        builder.build(), format, MappingProxyType(found), _filled_in(ratios), tuple(_warnings(rows, above))
+        builder.build(),
+        format,
+        MappingProxyType(found),
+        _filled_in(ratios),
+        tuple(_warnings(all_rows, rows, above)),
     )
 
 
@@ -184,8 +213,6 @@ def _parents(source: SourceText, rows: Sequence[_Switch], by_name: dict[str, _Sw
     seen: set[str] = set()
     above: dict[str, str] = {}
     for row in rows:
-        if by_name[row.name] is not row:
-            raise source.error(f"switch {shown(row.name)} stands here and elsewhere", line=row.line)
         for node in row.nodes:
             if node in seen or node in by_name:
                 raise source.error(f"node {shown(node)} is named twice", line=row.line)
@@ -243,7 +270,11 @@ def _filled_in(ratios: list[Fraction]) -> tuple[Finding, ...]:
     return (Finding(f"downlinks over uplinks, from the leaves: {shares}", "uplinks"),) if ratios else ()
 
 
-def _warnings(rows: Sequence[_Switch], above: dict[str, str]) -> Iterator[Finding]:
+def _warnings(
+    all_rows: Sequence[_Switch], rows: Sequence[_Switch], above: dict[str, str]
+) -> Iterator[Finding]:
+    if len(rows) < len(all_rows):
+        yield Finding(f"{len(all_rows) - len(rows)} switches without nodes are left out")
     speeds = [row for row in rows if row.speed]
     if speeds:
         yield Finding("LinkSpeed has no unit and is not used", speeds[0].place.removesuffix(": "))

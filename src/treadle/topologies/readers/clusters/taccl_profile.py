@@ -42,7 +42,7 @@ _DOUBLE = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
 """Pairs of an NDv2 with two NVLinks."""
 _SINGLE = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
 """Pairs with one."""
-_MAX_GPUS = 512
+_MAX_GPUS = 128
 
 
 @dataclass

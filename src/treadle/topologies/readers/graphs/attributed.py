@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,16 +33,19 @@ _NUMBER = re.compile(r"[0-9]{1,24}(?:\.[0-9]{1,24})?(?:[eE][+-]?[0-9]{1,2})?")
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
-@dataclass(frozen=True)
-class GraphEdge:
-    """An edge; `place` names it in messages, `line` where it stands."""
+class GraphEdge(NamedTuple):
+    """An edge, and the line where it stands."""
 
     tail: str
     head: str
     attributes: Mapping[str, Any]
     both_ways: bool
-    place: str
     line: int | None = None
+
+    @property
+    def place(self) -> str:
+        """What messages call it."""
+        return f"edge {_shown(self.tail)} to {_shown(self.head)}"
 
 
 @dataclass
@@ -68,6 +71,7 @@ class AttributedGraph:
     nodes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     filled_in: int = 0
     """Edges that took `bandwidth`, or a multiple of it."""
+    _figures: dict[tuple[Any, ...], tuple[int, int, bool]] = field(default_factory=dict)
 
     def add_node(self, name: str, attributes: Mapping[str, Any], line: int | None = None) -> None:
         """A node; its name must be new."""
@@ -94,7 +98,7 @@ class AttributedGraph:
             for end in (edge.tail, edge.head):
                 if end not in self.nodes:
                     raise self.error(f"{edge.place}: there is no node {_shown(end)}", edge.line)
-            speed, latency = self._speed(edge), self._latency(edge)
+            speed, latency = self._known_figures(edge)
             if edge.both_ways and edge.tail != edge.head:
                 builder.duplex(edge.tail, edge.head, speed, latency)
             else:
@@ -102,6 +106,20 @@ class AttributedGraph:
         if sum(attributes.get("kind", "compute") == "compute" for attributes in self.nodes.values()) < 1:
             raise self.error("has no compute node", None)
         return builder.build()
+
+    def _known_figures(self, edge: GraphEdge) -> tuple[int, int]:
+        """Bytes/s and nanoseconds of an edge; those of equal attributes are found once."""
+        found = edge.attributes
+        try:
+            key = tuple([(type(found.get(key)), found.get(key)) for key in EDGE_KEYS])
+            if key not in self._figures:
+                before = self.filled_in
+                self._figures[key] = self._speed(edge), self._latency(edge), self.filled_in > before
+            elif self._figures[key][2]:
+                self.filled_in += 1
+            return self._figures[key][:2]
+        except TypeError:  # a value that nothing can be looked up by
+            return self._speed(edge), self._latency(edge)
 
     def _build_node(self, builder: TopologyBuilder, name: str, attributes: Mapping[str, Any]) -> None:
         kind = attributes.get("kind", "compute")

@@ -9,6 +9,7 @@ with blanks are JSON strings. Without either word an edge is a link each way.
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -17,7 +18,13 @@ from typing import Any
 
 from treadle.errors import TreadleError
 from treadle.topologies.readers.figures import shown
-from treadle.topologies.readers.graphs.attributed import EDGE_KEYS, NODE_KEYS, AttributedGraph, GraphEdge
+from treadle.topologies.readers.graphs.attributed import (
+    EDGE_KEYS,
+    MAX_GRAPH_LINKS,
+    NODE_KEYS,
+    AttributedGraph,
+    GraphEdge,
+)
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
 
 _WORD = r'(?:"(?:[^"\\]|\\.)*"|[^\s"\'{}\[\],=#<>]*[^\s"\'{}\[\],=#<>:])'
@@ -77,8 +84,10 @@ class _Lines:
         self.name = ""
 
     def edges(self) -> Iterator[GraphEdge]:
-        pairs: dict[tuple[str, str], int] = {}
-        for line, text in enumerate(self._source.text.splitlines(), start=1):
+        pairs: set[tuple[str, str]] = set()
+        count = 0
+        for line, whole in enumerate(io.StringIO(self._source.text), start=1):
+            text = whole.rstrip("\r\n")
             if _COMMENT.fullmatch(text):
                 self._take_comment(text, line, started=bool(pairs))
                 continue
@@ -92,11 +101,14 @@ class _Lines:
             if self.directed is None and (head, tail) in pairs and head != tail:
                 both = f"{shown(tail)} and {shown(head)} stand in both orders"
                 raise self._source.error(f"{both}; write # directed or # undirected first", line=line)
-            pairs[tail, head] = line
+            pairs.add((tail, head))
+            count += 1
             attributes = self._attributes(match, line)
-            yield GraphEdge(
-                tail, head, attributes, not self.directed, f"edge {shown(tail)} {shown(head)}", line
-            )
+            if count > MAX_GRAPH_LINKS:
+                raise self._source.error(
+                    f"more than {MAX_GRAPH_LINKS} edges, the most that are read", line=line
+                )
+            yield GraphEdge(tail, head, attributes, not self.directed, line)
 
     def _attributes(self, match: re.Match[str], line: int) -> dict[str, Any]:
         weight, speed, time, literal = match.groups()[2:]

@@ -75,8 +75,7 @@ class _GraphMl:
                 continue
             tail, head = self._word(child, "source"), self._word(child, "target")
             both_ways = not self._direction(child, "directed", "true" if directed else "false")
-            place = f"edge {tail[:40]!r} to {head[:40]!r}"
-            yield GraphEdge(tail, head, self._data(child, "edge"), both_ways, place, line_of(child))
+            yield GraphEdge(tail, head, self._data(child, "edge"), both_ways, line_of(child))
 
     def _direction(self, element: etree._Element, key: str, default: str) -> bool:
         value = element.get(key, default)

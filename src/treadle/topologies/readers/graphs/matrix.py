@@ -21,7 +21,7 @@ from treadle.topologies.readers.imported import Finding, Imported, ImportOptions
 _NUMBER = re.compile(r"[0-9.]+(?:[eE][+-]?[0-9]+)?")
 _SPEED = re.compile(r"[0-9.]+\s*[kKMGTP]?i?(?:B/s|bit/s|bps|b/s)")
 _NONE = {"", "0", "0.0", "0.", "x", "-"}
-MAX_COLUMNS = 4096
+MAX_COLUMNS = 512
 _MAX_CELL = 200
 
 
@@ -75,7 +75,7 @@ def _is_cell(text: str) -> bool:
 
 def _rows(source: SourceText) -> list[tuple[int, list[str]]]:
     """Line and cells of each row that holds anything."""
-    first = next((line for line in source.text.splitlines() if line.strip()), "")
+    first = next((line for line in io.StringIO(source.text) if line.strip()), "")
     if not _separator(first):
         raise source.error("expected rows of cells with commas, semicolons or tabs between")
     if first.count(_separator(first)) > MAX_COLUMNS:
@@ -122,14 +122,21 @@ def _names(
 
 
 def _edges(source: SourceText, names: list[str], cells: list[tuple[int, list[str]]]) -> Iterator[GraphEdge]:
+    known: dict[str, dict[str, str]] = {}
+    """Attributes by the text of a cell; most texts stand in many."""
     for k, (line, row) in enumerate(cells):
         for j, text in enumerate(row):
-            cell = text.strip()
-            if k == j or cell.lower() in _NONE:
-                continue
-            if len(cell) > _MAX_CELL or not _is_cell(cell):
-                raise source.error(
-                    f"column {j + 1}: expected a number or a bandwidth, found {shown(cell)}", line=line
-                )
-            key = "weight" if _NUMBER.fullmatch(cell) else "bandwidth"
-            yield GraphEdge(names[k], names[j], {key: cell}, False, f"column {j + 1}", line)
+            if text not in known:
+                known[text] = _attributes(source, text.strip(), line, j)
+            if k != j and known[text]:
+                yield GraphEdge(names[k], names[j], known[text], False, line)
+
+
+def _attributes(source: SourceText, cell: str, line: int, column: int) -> dict[str, str]:
+    """What a cell says of a link; nothing where there is none."""
+    if cell.lower() in _NONE:
+        return {}
+    if len(cell) > _MAX_CELL or not _is_cell(cell):
+        expected = f"expected a number or a bandwidth, found {shown(cell)}"
+        raise source.error(f"column {column + 1}: {expected}", line=line)
+    return {"weight" if _NUMBER.fullmatch(cell) else "bandwidth": cell}

@@ -85,9 +85,7 @@ def _edges(graph: networkx.Graph) -> Iterator[GraphEdge]:
             keyed.sort(key=lambda row: row[2])
         rows = [(tail, head, data) for tail, head, _, data in keyed]
     for tail, head, data in rows:
-        yield GraphEdge(
-            str(tail), str(head), data, not graph.is_directed(), f"edge {tail!s:.40} to {head!s:.40}"
-        )
+        yield GraphEdge(str(tail), str(head), data, not graph.is_directed())
 
 
 def to_networkx(topology: Topology) -> networkx.MultiDiGraph:
