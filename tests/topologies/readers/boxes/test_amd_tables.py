@@ -83,6 +83,11 @@ def test_gpus_of_amd_smi_are_ordered_by_bus_id(tmp_path: Path) -> None:
         ),
         (rocm_smi_tables(ALL).replace("GPU7   15", "GPU6   15"), {"gpu": "mi300x"}, "GPU6 has a second row"),
         (
+            rocm_smi_tables(ALL).replace("GPU7   15", "XPU7   15"),
+            {"gpu": "mi300x"},
+            "the table 'Weight between two GPUs' has no row of GPU7",
+        ),
+        (
             rocm_smi_tables(ALL).replace("GPU7   15", "GPU9   15"),
             {"gpu": "mi300x"},
             "row GPU9: expected a cell",

@@ -59,20 +59,33 @@ def test_halves_without_trunks_are_joined_and_that_is_said(tmp_path: Path) -> No
             ("[10de:1db5]", "[10de:ffff]"),
             "has links of GPU 0000:40:00.0, whose model is not known; name it by --gpu",
         ),
-        (
-            ("75000", "75001"),
-            "GPU 0000:40:00.0 has links of 75001 MB/s, which are not 1 to 6 links of a v100",
-        ),
+        (("75000", "75001"), "OSDev:300 and PCIDev:700 have 75001 MB/s one way only"),
         (('nbobjs="6"', 'nbobjs="7"'), "6 indexes and 36 values: expected 7 and 49"),
+        (
+            ("75000 75000 75000 75000 0 0", "75000 75000 75000 0 0 0"),
+            "OSDev:303 and PCIDev:700 have 75000 MB/s one way only",
+        ),
         (("OSDev:301", "OSDev:300"), "6 indexes and 36 values: expected 6 and 36"),
         (("OSDev:303", "OSDev:999"), "GPU 0000:43:00.0 has no NVLinks, other GPUs have"),
         (('name="NVLinkBandwidth"', 'name="Other"'), "has 4 GPUs and none of their NVLinks"),
+        (('name="nvml2"', 'name="x"'), "0000:42:00.0 is a board as the GPUs are, and has no GPU in it"),
+        (
+            ('type="OSDev" gp_index="302"', 'type="Bridge" gp_index="302"'),
+            "hangs from the PCI device 0000:42:00.0",
+        ),
         (("</topology>", ""), "malformed XML"),
     ],
 )
 def test_a_malformed_file_is_refused(tmp_path: Path, change: tuple[str, str], says: str) -> None:
     with pytest.raises(FormatError, match=re.escape(says)):
         imported(tmp_path, hwloc_xml().replace(*change, 1))
+
+
+def test_bandwidths_are_of_whole_links(tmp_path: Path) -> None:
+    with pytest.raises(
+        FormatError, match=r"GPU 0000:40:00\.0 has links of 75001 MB/s, which are not 1 to 6 links of a v100"
+    ):
+        imported(tmp_path, hwloc_xml().replace("75000", "75001"))
 
 
 def test_sockets_that_no_links_join_are_asked(tmp_path: Path) -> None:

@@ -204,6 +204,9 @@ def test_ports_of_a_card_share_its_lanes(tmp_path: Path) -> None:
          "links of GPU 0000:40:00.0 lead to itself"),
         ((SWITCH, '41:00.0" count="6" tclass="0x030200'),
          "GPU 0000:40:00.0 has 6 links to GPU 0000:41:00.0, which has 0 to it"),
+        (('tclass="0x068000"', 'tclass="switch"'), 'tclass="switch": expected a class such as 0x068000'),
+        ((' tclass="0x068000"', ""), "<nvlink> lacks the attribute tclass"),
+        (("</gpu>", '</gpu><pci busid="1:1.0"/>'), "<pci> hangs from the GPU 0000:40:00.0, which"),
         (("</pci>", ""), "malformed XML: "),
     ],
 )  # fmt: skip

@@ -47,7 +47,8 @@ def read_amd_smi(source: SourceText, options: ImportOptions) -> Imported:
 
 def _tables(source: SourceText, title: re.Pattern[str], gpu: re.Pattern[str]) -> dict[str, _Table]:
     """Square tables of GPUs by their titles."""
-    found: dict[str, _Table] = {}
+    found: dict[str, dict[tuple[str, str], tuple[str, int]]] = {}
+    headed: dict[str, list[str]] = {}
     name = ""
     columns: list[str] = []
     cells: dict[tuple[str, str], tuple[str, int]] = {}
@@ -60,7 +61,7 @@ def _tables(source: SourceText, title: re.Pattern[str], gpu: re.Pattern[str]) ->
                 raise source.error(f"the table {name!r} is there twice", line=number)
             found[name] = cells
         elif name and words and all(gpu.fullmatch(word) for word in words) and not columns:
-            columns = words
+            columns = headed[name] = words
             if len(set(columns)) < len(columns) or len(columns) > MAX_GPUS:
                 raise source.error(f"expected at most {MAX_GPUS} different GPUs as columns", line=number)
         elif columns and words and gpu.fullmatch(words[0]):
@@ -72,7 +73,11 @@ def _tables(source: SourceText, title: re.Pattern[str], gpu: re.Pattern[str]) ->
                 if (words[0], column) in cells:
                     raise source.error(f"{words[0]} has a second row", line=number)
                 cells[words[0], column] = word, number
-    return found
+    for name, columns in headed.items():
+        for column in columns:
+            if (column, column) not in found[name]:
+                raise source.error(f"the table {name!r} has no row of {column}")
+    return dict(found)
 
 
 def _box(

@@ -109,6 +109,10 @@ class _Reader:
         self.number_of: dict[str, int] = {}
         """GPUs by the indices that matrices use for them or their operating-system devices."""
         self.switches: set[str] = set()
+        self.boards: set[tuple[int, int]] = set()
+        """Vendors and devices of GPUs."""
+        self.displays: list[_Device] = []
+        """Devices of a GPU's class of which hwloc shows no GPU."""
         self.seen: set[str] = set()
 
     def run(self, root: etree._Element) -> None:
@@ -117,6 +121,10 @@ class _Reader:
             raise self.read.error(root, "found, expected <topology>")
         for element in _objects(root):
             self._object(element, None)
+        for one in self.displays:
+            if (one.vendor, one.device) in self.boards:
+                text = f"{one.bus_id} is a board as the GPUs are, and has no GPU in it (nvml, rsmi, ...)"
+                raise self.read.error(one.element, text)
 
     def _object(self, element: etree._Element, above: int | None) -> None:
         """An object and what is below it; recursion is bounded by the depth of the document."""
@@ -165,7 +173,10 @@ class _Reader:
         self._once(element, "pci_busid")
         slot = Slot(above=above, bandwidth=self._speed(element))
         found = _Device(element, slot, bus_id, match[1], int(match[2], 16), int(match[3], 16))
-        inside = [child for child in _objects(element) if child.get("type") == "OSDev"]
+        inside = list(_objects(element))
+        for child in inside:
+            if child.get("type") not in ("OSDev", "Misc"):
+                raise self.read.error(child, f"hangs from the PCI device {bus_id}, which is no bridge")
         for child in inside:
             self._once(child, "gp_index")
         found.names = [child.get("name", "") for child in inside]
@@ -176,8 +187,11 @@ class _Reader:
             for index in indices:
                 self.number_of[index] = len(self.gpus)
             self._gpu(found)
+            self.boards.add((found.vendor, found.device))
         elif found.pci_class.startswith("02"):
             self._nic(found)
+        elif found.pci_class.startswith(("03", "12")):
+            self.displays.append(found)
 
     def _gpu(self, found: _Device) -> None:
         if len(self.gpus) == MAX_DEVICES:
@@ -218,7 +232,11 @@ class _Reader:
                 one = self.number_of.get(end)
                 if one is None:
                     continue
-                for other_end, value in zip(ends, values[place], strict=True):
+                for column, (other_end, value) in enumerate(zip(ends, values[place], strict=True)):
+                    if value != values[column][place]:
+                        raise self.read.error(
+                            element, f"{end} and {other_end} have {value} MB/s one way only"
+                        )
                     self._add(element, counts, (one, end), other_end, value)
         return counts
 

@@ -40,6 +40,7 @@ from treadle.topologies.readers.imported import Finding, Imported, ImportOptions
 
 _BUS_ID = re.compile(r"([0-9a-f]{1,8}:)?[0-9a-f]{1,4}:[0-9a-f]{1,2}(\.[0-9a-f]{1,2})?")
 _GT_PER_S = re.compile(r"(2\.5|5|8|16|32|64)(?:\.0)? GT/s(?: PCIe)?")
+_CLASS = re.compile(r"0x[0-9a-f]{4,6}")
 _HEX = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _KNOWN = {"cpu", "pci", "gpu", "nic", "net", "nvlink", "xgmi", "c2c", "pcilink", "gin", "rma"}
 _MAX_CPUS = 256
@@ -222,7 +223,7 @@ class _Reader:
         if not _BUS_ID.fullmatch(bus_id):
             raise self.read.error(element, f'busid="{bus_id[:40]}": expected one such as 0000:4f:00.0')
         kind = element.get("class", "").casefold()
-        if kind and not _HEX.fullmatch(kind):
+        if kind and not _CLASS.fullmatch(kind):
             raise self.read.error(element, f'class="{kind[:40]}": expected one such as 0x030200')
         children = list(self._children(element))
         slot = Slot(above=above, bandwidth=self._bandwidth(element, bus_id))
@@ -230,6 +231,9 @@ class _Reader:
         nics = [child for child in children if child.tag == "nic"]
         if len(gpus) > 1:
             raise self.read.error(gpus[1], f"is the second of {bus_id}; one rank for each GPU is read")
+        inner = next((child for child in children if child.tag == "pci"), None)
+        if gpus and inner is not None:
+            raise self.read.error(inner, f"hangs from the GPU {bus_id}, which has no bridge")
         if gpus or (not nics and kind.startswith(("0x03", "0x12"))):
             name = f"GPU {bus_id}" if host == 0 else f"GPU {bus_id} of machine {host}"
             self._once(element, "busid", host, bus_id)
@@ -307,7 +311,10 @@ class _Reader:
                 if target in targets or len(targets) == MAX_LINKS:
                     raise self.read.error(link, f'target="{target[:40]}" is there twice, or one of too many')
                 targets.add(target)
-                found.links.append((target, link.get("tclass", "").casefold(), count, line_of(link)))
+                kind = self.read.word(link, "tclass").casefold()
+                if not _CLASS.fullmatch(kind):
+                    raise self.read.error(link, f'tclass="{kind[:40]}": expected a class such as 0x068000')
+                found.links.append((target, kind, count, line_of(link)))
         self.gpus.append(found)
 
     def _nic_name(self, element: etree._Element, name: str, host: int) -> str:
