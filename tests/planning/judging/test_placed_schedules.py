@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,12 +14,13 @@ import pytest
 import places
 from samples.foreign import foreign_files
 from treadle import planning
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.schedule_source import schedule_sources
 from treadle.planning.judging.placed_schedules import PlacedSchedule, place_file, place_schedule
 from treadle.planning.measuring.congestion import congestion, link_loads
 from treadle.planning.measuring.simulation import simulate
 from treadle.planning.problem import pose
+from treadle.program.program import Buffer, OperationKind
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.topologies import TopologyBuilder, parse
 from treadle.topologies.topology import Topology
@@ -249,3 +252,38 @@ def test_switches_asked_by_ranks_are_refused(tmp_path: Path) -> None:
     placed = place_file(path, "dgx_h100(1)")
     (violation,) = placed.report.violations
     assert "asks a switch" in violation.message
+
+
+def test_python_values_stand_beside_files() -> None:
+    problem = pose("hypercube(2)", "allgather")
+    found = planning.solve("hypercube(2)", "allgather", algorithm="bfb")
+    program = planning.program_of(found.plan, 2**20)
+    pathless = replace(program, path=np.full(program.n_operations, -1, dtype=np.int32))
+    rates = set()
+    for value in (found, found.plan, program, pathless):
+        placed = place_schedule(value, problem)
+        assert placed.report.violations == ()
+        rates.add(simulate(placed, [2**20], auto_slices=False).rows[0].time)
+    assert len(rates) == 1
+    rows = planning.compare("hypercube(2)", "allgather", algorithms=["ring"], beside=[found, program]).rows
+    assert {row.form for row in rows} == {"", "plan", "Program"}
+    alone = planning.compare("hypercube(2)", "allgather", algorithms=["ring"], beside=found).rows
+    assert len(alone) == 2
+    with pytest.raises(TreadleError, match="expected a Plan"):
+        place_schedule(17, problem)  # type: ignore[arg-type]
+
+
+def test_programs_are_judged_by_a_run_on_data() -> None:
+    problem = pose("hypercube(2)", "allgather")
+    program = planning.program_of(planning.solve("hypercube(2)", "allgather", algorithm="bfb").plan, 2**20)
+    target = program.target.copy()
+    target[np.flatnonzero(program.operation_kind == OperationKind.RECEIVE)[-1]] = Buffer.SCRATCH
+    for wrong, words in (
+        (replace(program, target=target), "elements are wrong after a run on data"),
+        (replace(program, path_links=program.path_links[::-1].copy()), "takes a path from|links that follow"),
+    ):
+        placed = place_schedule(wrong, problem)
+        assert not placed.report.is_ok
+        assert re.search(words, placed.report.violations[0].message), placed.report.violations[0].message
+    for other in (pose("hypercube(2)", "allreduce"), pose("hypercube(3)", "allgather")):
+        assert place_schedule(program, other).report.n_violations == 1

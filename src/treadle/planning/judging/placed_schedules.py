@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.judgement import Judgement, Terms
 from treadle.formats.schedule_source import ScheduleSource, schedule_sources, told_source
+from treadle.planning.fabrics_and_plans import HasPlan, as_plan
 from treadle.planning.judging.foreign_trees import forest_of_trees
 from treadle.planning.judging.texts import read_text
 from treadle.planning.judging.verification import verify
@@ -26,23 +29,27 @@ from treadle.planning.solving.bounds import find_bound
 from treadle.program.any_schedule import lower
 from treadle.program.foreign.placing import Placement, place_program
 from treadle.program.foreign.traffic import NamedTrees, Traffic
-from treadle.program.program import Program
+from treadle.program.program import OperationKind, Program
+from treadle.runtime.measured_sizes import measure
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.trees.forest import ForestSchedule
+from treadle.simulation.tasks import task_graph
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Findings, Report, Violation, ViolationKind
 from treadle.watch import Progress, Watch
 
 HEAD = 2**16
+_ELEMENTS = 3
+"""Of each chunk, in the run that judges a program."""
 _SPELT = {"reducescatter": "reduce-scatter", "reduce_scatter": "reduce-scatter"}
 
-ForeignSchedule = Plan | Schedule | Path | str
-"""What can stand beside our schedulers: a plan, a schedule of ours, or a file."""
+ForeignSchedule = Plan | HasPlan | Schedule | Program | Path | str
+"""What can stand beside our schedulers: a plan or a result with one, a value of ours, or a file."""
 
 
 @brief("name", "form", "collective", "topology", "notes")
@@ -127,8 +134,9 @@ def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "")
 
     Parameters
     ----------
-    source : Plan, schedule, Path or str
-        A value of ours, or a file: a plan, or a text of a known format, told by its content.
+    source : Plan, result, schedule, Program, Path or str
+        A value of ours, or a file: a plan, or a text of a known format, told by its content. A program is run
+        on data; sends that name no path are put on ways as those of texts are.
     problem : Problem
         The fabric and what is to be done on it.
     name : str
@@ -139,10 +147,13 @@ def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "")
     FormatError
         If a file cannot be read, or is of no known format. What it does wrong is in the report.
     """
-    if isinstance(source, Plan):
-        return _of_plan(source, problem, name or source.algorithm)
-    if not isinstance(source, str | Path):
+    if isinstance(source, Program):
+        return _of_program(source, problem, name or "Program")
+    if isinstance(source, Schedule):
         return _of_schedule(source, problem, name or type(source).__name__)
+    if not isinstance(source, str | Path):
+        plan = as_plan(source, "schedule")
+        return _of_plan(plan, problem, name or plan.algorithm)
     path = Path(source)
     if not path.is_file():
         raise FormatError("is not a file that exists", source=str(path))
@@ -173,6 +184,33 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
 def _of_schedule(schedule: Schedule, problem: Problem, name: str) -> PlacedSchedule:
     report = verify_schedule(problem.topology, problem.collective, schedule)
     return PlacedSchedule(name, type(schedule).__name__, problem, report, schedule)
+
+
+def _of_program(program: Program, problem: Problem, name: str) -> PlacedSchedule:
+    """A program, run on data and put on ways where it names none."""
+    topology, collective = problem.topology, problem.collective
+    form = type(program).__name__
+    if program.kind is not collective.kind or program.root != (
+        -1 if collective.root is None else collective.root
+    ):
+        return _refused(name, form, problem, _other_kind(program.kind, problem))
+    if program.n_ranks != collective.n_ranks:
+        return _refused(
+            name, form, problem, f"it has {program.n_ranks} ranks, the collective {collective.n_ranks}"
+        )
+    if not _has_equal_parts(problem):
+        return _refused(name, form, problem, "programs are judged for shards of one size")
+    try:
+        (row,) = measure(program, [4 * program.n_chunks * _ELEMENTS], iterations=1)
+        if row.wrong:
+            return _refused(name, form, problem, f"{row.wrong} elements are wrong after a run on data")
+        if not np.any(program.path[program.operation_kind == OperationKind.SEND] < 0):
+            task_graph(topology, program)  # refuses paths that are none
+            report = Report((), 0, algbw_of_program(topology, program), None, None)
+            return PlacedSchedule(name, form, problem, report, messages=program)
+    except ScheduleError as error:
+        return _refused(name, form, problem, str(error))
+    return _of_messages(Traffic(program), problem, name, form)
 
 
 @dataclass(frozen=True, eq=False)

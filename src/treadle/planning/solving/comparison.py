@@ -160,7 +160,7 @@ def compare(
     collective: Collective | CollectiveKind | str,
     *,
     algorithms: Sequence[str] | None = None,
-    beside: Sequence[ForeignSchedule] = (),
+    beside: list[ForeignSchedule] | tuple[ForeignSchedule, ...] | ForeignSchedule = (),
     sizes: SizesLike = (),
     trim: bool = False,
     seed: int = 0,
@@ -177,7 +177,7 @@ def compare(
     algorithms : sequence of str, optional
         Default: all for such a collective but those that have to be named (exact synthesis), slow ones where
         there are many ranks, and step schedules where there are switches.
-    beside : sequence of Plan, schedule, Path or str
+    beside : list of Plan, result, schedule, Program, Path or str, or one of them
         Schedules that are there already: values, plans and files of others; see
         `treadle.planning.judging.placed_schedules.place_schedule`.
     sizes : sequence of int or str
@@ -204,7 +204,8 @@ def compare(
     at = tuple(as_sizes(sizes, "compare: sizes"))
     named = [find_scheduler(name) for name in algorithms or ()]
     problem = pose(topology, collective, **problem_options)
-    brought = [place_schedule(one, problem) for one in beside]
+    several = beside if isinstance(beside, list | tuple) else [beside]
+    brought = [place_schedule(one, problem) for one in several]
     bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
     watch = Watch(progress, seconds_left(time_limit_s))
     asked = _Asked(bound, at, bool(at or beside))
