@@ -49,6 +49,11 @@ def test_a_bound_loads_no_more_than_it_needs() -> None:
     assert not [name for name in loaded if name.startswith("treadle.synthesis.alltoall.")]
 
 
+def test_trees_load_no_solver_of_linear_programs() -> None:
+    """Not even the schedulers that need one, though the table reads all of their modules."""
+    assert "highspy" not in loaded_by("solve", "ring:4", "allgather")
+
+
 @pytest.mark.parametrize("name", SUMMARIES)
 def test_summaries_are_those_of_the_commands(name: str) -> None:
     assert load_command(name).help.splitlines()[0] == SUMMARIES[name]

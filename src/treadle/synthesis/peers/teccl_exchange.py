@@ -10,7 +10,6 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any
 
-import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array
@@ -145,6 +144,9 @@ class _ExchangeProgram:
 
     def solve(self, watch: Watch) -> TimeSteppedFlow | None:
         """The flow; None if so many epochs are too few."""
+        # here, because the table of schedulers loads this module and few commands need the solver behind it
+        import highspy
+
         make_solver: Any = highspy.Highs  # its constructor has no type annotations
         solver = make_solver()
         solver.setOptionValue("output_flag", False)
@@ -197,6 +199,8 @@ class _ExchangeProgram:
         slots = _slots(self.topology)[loads % self.topology.n_links].astype(float)
         none = np.zeros(n_places)
         rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+        import highspy
+
         model: Any = highspy.HighsLp()
         model.num_col_, model.num_row_ = self.n_columns, n_places + len(pairs) + len(loads)
         model.sense_ = highspy.ObjSense.kMaximize

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, NamedTuple
 
-import highspy
 import numpy as np
 
 from treadle.arrays import Int32Array
@@ -137,6 +136,9 @@ def _solved(
     topology: Topology, flows: _Flows, chunks: int, epochs: int, deadline: float
 ) -> GatherProgramResult:
     n, total = topology.n_nodes, topology.n_nodes * chunks
+    # here, because the table of schedulers loads this module and few commands need the solver behind it
+    import highspy
+
     n_flows = len(flows.link)
     # buffers of nodes at the beginning of epochs 1 .. K; a chunk's own node always has it
     buffer = np.full((epochs + 1, total, n), -1, dtype=np.int64)
@@ -176,6 +178,8 @@ def _model(
     topology: Topology, flows: _Flows, buffer: np.ndarray[Any, Any], places: np.ndarray[Any, Any], epochs: int
 ) -> Any:
     """Rows: a node sends what it has; it has what it had and what has come; links carry what they can."""
+    import highspy
+
     n_flows, n_columns = len(flows.link), len(flows.link) + len(places)
     tails, heads = topology.tails[flows.link], topology.heads[flows.link]
     column = np.arange(n_flows)

@@ -8,7 +8,6 @@ from fractions import Fraction
 from time import monotonic
 from typing import Any
 
-import highspy
 import numpy as np
 
 from treadle.arrays import Int64Array
@@ -232,6 +231,9 @@ class _PathChoice:
     """The integer program; columns are T and then the paths, rows the pairs and then the links."""
 
     def __init__(self, topology: Topology, paths: PathSet, pair: Int64Array, demand: Int64Array) -> None:
+        # here, because the table of schedulers loads this module and few commands need the solver behind it
+        import highspy
+
         n, m, count = len(demand), topology.n_links, paths.n_paths
         self._pair, self._first = pair, np.searchsorted(pair, np.arange(n))
         self._is_even = len(set(topology.bandwidths.tolist())) == 1
@@ -268,6 +270,8 @@ class _PathChoice:
 
     def solve(self, chosen: Int64Array, time: float, limit_s: float) -> tuple[Int64Array, float, bool]:
         """A path of each pair, a lower bound on the time, and whether the limit ended the search."""
+        import highspy
+
         start = highspy.HighsSolution()
         values = np.zeros(self._n_paths + 1)
         values[0] = time * self._unit

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -207,6 +206,9 @@ class _TimedFlowProgram:
 
     def solve(self, watch: Watch) -> TimeSteppedFlow:
         """Run HiGHS and read the flow."""
+        # here, because the table of schedulers loads this module and few commands need the solver behind it
+        import highspy
+
         make_solver: Any = highspy.Highs  # its constructor has no type annotations
         solver = make_solver()
         solver.setOptionValue("output_flag", False)
@@ -241,6 +243,8 @@ class _TimedFlowProgram:
         return TimeSteppedFlow(by_step, values[-self.n_steps :] / self.resolution.unit, is_small)
 
     def _model(self) -> Any:
+        import highspy
+
         rows, columns, values = self._conservation()
         wanted = np.zeros((self.n_steps, len(self.ranks), self.topology.n_nodes))
         wanted[-1][:, self.ranks] = self.demands / self.scale
