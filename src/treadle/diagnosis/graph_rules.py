@@ -12,7 +12,7 @@ from treadle.diagnosis.suspect import MOST_LINES, Case, Suspect
 
 _FEW_CHANNELS = 2
 """One channel that NCCL's search found, doubled: the least that it can find."""
-_LINK = re.compile(r"\+ (PCI|NVL|NET)\[(\d{1,6}(?:\.\d{1,3})?)\] - (GPU|NVS|NET)/")
+_LINK = re.compile(r"\+ (PCI|NVL|XGMI|NET)\[(\d{1,6}(?:\.\d{1,3})?)\] - (GPU|NVS|NET|DEV)/")
 
 
 def graph_fell_back(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
@@ -97,13 +97,13 @@ def _figures(log: Log) -> dict[str, list[tuple[LogLine, str, Fraction]]]:
             if match is None:
                 continue
             speed, name = Fraction(match[2]), text[match.start(3) :].split(" ")[0]
-            if match[1] == "PCI" and match[3] == "GPU":
+            if match[1] == "PCI" and match[3] in ("GPU", "DEV"):
                 gpu, where = f"{name} of {tree.host}", match.start(3)
                 found["PCIe"].append((line, gpu, speed))
-            elif match[1] == "NVL" and gpu and match.start() == where:
+            elif match[1] in ("NVL", "XGMI") and gpu and match.start() == where:
                 first, total = links.get(gpu, (line, Fraction(0)))
                 links[gpu] = (first, total + speed)
-            elif match[1] == "NET":
+            elif match[1] == match[3] == "NET":
                 found["a port"].append((line, f"{name} of {tree.host}", speed))
         found["NVLinks"] += [(line, name, speed) for name, (line, speed) in links.items()]
     return {what: values for what, values in found.items() if values}

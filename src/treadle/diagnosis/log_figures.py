@@ -60,7 +60,7 @@ _FAST_MODELS = ("SXM", "HBM3", "H200", "H20", "B200", "B300", "GB200", "GB300", 
 
 def shows_fast_links(log: Log) -> bool:
     """Whether the log shows NVLinks: in a system tree, or by the model of the GPUs."""
-    if any("NVL[" in text for tree in log.trees for _, text in tree.lines):
+    if any("NVL[" in text or "XGMI[" in text for tree in log.trees for _, text in tree.lines):
         return True
     models = {one.model for one in log.ranks.values()}
     return any(word in model for model in models for word in _FAST_MODELS)

@@ -102,6 +102,37 @@ def test_pairs_of_gpus_and_cards_with_two_ports() -> None:
     assert [(nic.slot.above, nic.port) for nic in box.nics] == [(1, 1), (1, 2)]
 
 
+def test_devices_above_gpus() -> None:
+    """NCCL 2.30: PCIe and NVLinks are those of a device, its GPU has neither rank nor links."""
+    lines = []
+    for line in system_tree(system="0-"):
+        if "- GPU/" in line:
+            head, _, rest = line.partition("GPU/")
+            lines.append(f"{head}DEV/{rest.split(' ')[0]} (10de233010de16c1)")
+            deep = " " * len(head.partition("NCCL INFO ")[2])
+            lines.append(info(f"{deep}+ LOC[5000.0] - GPU/{rest.split(' ')[0]}"))
+        else:
+            lines.append(line)
+    box, plain = read(lines), read(system_tree(system="0-"))
+    assert [gpu.rank for gpu in box.gpus] == [None] * 8
+    assert [gpu.bus_id for gpu in box.gpus] == [gpu.bus_id for gpu in plain.gpus]
+    assert (box.links, box.nics, box.bridges) == (plain.links, plain.nics, plain.bridges)
+
+
+@pytest.mark.parametrize(
+    ("speed", "count", "nominal"), [(24, 1, 46), (36, 1, 50), (144, 4, 200), (48, 1, 64)]
+)
+def test_xgmi(speed: int, count: int, nominal: int) -> None:
+    text = f"""CPU/0 (1/2/4)
++ PCI[24.0] - GPU/47000 (0)
+              + XGMI[{speed:.1f}] - GPU/4C000
++ PCI[24.0] - GPU/4C000 (1)
+              + XGMI[{speed:.1f}] - GPU/47000"""
+    box = read_system(list(enumerate(text.splitlines(), start=1)))
+    assert [(link.count, link.bandwidth) for link in box.links] == [(count, nominal * GB)]
+    assert box.link_word == "xGMI"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

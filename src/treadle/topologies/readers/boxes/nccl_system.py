@@ -2,7 +2,8 @@
 
 A line names a link and the node at its end (``+ PCI[24.0] - GPU/18000 (0)``) and begins below the node that
 it hangs from; only PCIe goes deeper. Speeds are GB/s of NCCL's own table, but for network cards, whose speed
-is the port's. Format: NCCL 2.5 to 2.30, graph/topo.cc; later ones put the system's number before each id.
+is the port's. Format: NCCL 2.5 to 2.30, graph/topo.cc; later ones put the system's number before each id, and
+2.30 a device above each GPU, which then has no rank. RCCL's links between GPUs are XGMI.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ _NVLINK = (
     (Fraction("18"), Fraction(20), 4),
     (Fraction("12"), Fraction("14.0625"), 4),
 )
+# likewise of xGMI, in RCCL's table by generation, between two GPUs: MI50 and MI100, MI200, MI300
+_XGMI = (
+    (Fraction(24), Fraction(46), 1),
+    (Fraction(36), Fraction(50), 4),
+    (Fraction(48), Fraction(64), 1),
+)
+_GPU_LINKS = {"NVL": ("NVLink", _NVLINK), "XGMI": ("xGMI", _XGMI)}
+_DEVICE = "device"
+"""In the place of a rank: NCCL 2.30 shows none."""
 _ROUNDING = Fraction(1, 20)
 """Speeds are printed to a tenth."""
 _PCIE = Fraction(21, 16)
@@ -141,7 +151,9 @@ def _nodes(lines: Sequence[tuple[int, str]], source: str) -> list[_Node]:
                 line=number,
             )
         speed = Fraction(match["speed"])
-        if match["link"] == "PCI" and kind in ("PCI", "GPU", "NIC"):
+        if match["link"] == "PCI" and kind in ("PCI", "GPU", "NIC", "DEV"):
+            if kind == "DEV":
+                kind, more = "GPU", _DEVICE
             open_at = {column: node for column, node in open_at.items() if column <= indent}
             open_at[match.start("kind")] = len(nodes)
             nodes.append(_Node(kind, identity, number, above, speed, more))
@@ -166,7 +178,7 @@ _POWER = "2/"
 
 def _may_hold(holder: _Node, link: str) -> bool:
     """Whether such a link begins at such a node."""
-    if link == "NVL":
+    if link in _GPU_LINKS:
         return holder.kind == "GPU" or (holder.kind == "CPU" and holder.more.startswith(_POWER))
     return link != "NET" or holder.kind == "NIC"
 
@@ -183,14 +195,21 @@ class _Assembly:
         gpus = [place for place, node in enumerate(nodes) if node.kind == "GPU"]
         if not gpus:
             raise self._error("the system tree shows no GPU", nodes[0].line if nodes else None)
-        self._gpus = sorted(gpus, key=lambda place: self._rank(nodes[place]))
+        ranks = {place: self._rank(nodes[place]) for place in gpus}
+        has_ranks = None not in ranks.values()
+        self._gpus = sorted(
+            gpus, key=lambda place: ranks[place] or 0 if has_ranks else _number(f"/{nodes[place].id}")
+        )
         self._gpu_of = {nodes[place].id: number for number, place in enumerate(self._gpus)}
         self._bridge_of: dict[int, int] = {}
+        self._word = "NVLink"
 
     def _error(self, message: str, line: int | None) -> FormatError:
         return FormatError(message, source=self._source, line=line)
 
-    def _rank(self, node: _Node) -> int:
+    def _rank(self, node: _Node) -> int | None:
+        if node.more == _DEVICE:
+            return None
         if not re.fullmatch(r"-?\d{1,7}", node.more.strip()):
             raise self._error(f"GPU/{node.id} has no rank", node.line)
         return int(node.more)
@@ -217,6 +236,7 @@ class _Assembly:
                 bridges=bridges,
                 host_links=self._host_links(),
                 n_switches=n_switches,
+                link_word=self._word,
                 defaulted=tuple(self._defaulted),
                 warnings=tuple(self._warnings),
             )
@@ -285,13 +305,15 @@ class _Assembly:
         """NVLinks between GPUs and to the switch, and how many switches there are."""
         speeds: dict[tuple[int, int | None], Fraction] = {}
         switches: set[str] = set()
+        units: Sequence[tuple[Fraction, Fraction, int]] = _NVLINK
         for gpu, place in enumerate(self._gpus):
             for link, kind, identity, speed, line in self._nodes[place].links:
-                if link != "NVL" or kind not in ("NVS", "GPU"):
+                if link not in _GPU_LINKS or kind not in ("NVS", "GPU", "DEV"):
                     if link not in ("LOC", "NET"):
                         text = f"GPU {gpu}: its {link} to {kind}/{identity} is left out"
                         self._warnings.append(Finding(text, f"line {line}"))
                     continue
+                self._word, units = _GPU_LINKS[link]
                 if kind == "NVS":
                     switches.add(identity)
                     key: tuple[int, int | None] = (gpu, None)
@@ -299,23 +321,23 @@ class _Assembly:
                     continue
                 other = self._gpu_of.get(identity)
                 if other is None:
-                    raise self._error(f"NVLink to GPU/{identity}, which the tree does not show", line)
+                    raise self._error(f"a link to GPU/{identity}, which the tree does not show", line)
                 if other == gpu:
-                    raise self._error(f"NVLink of GPU/{identity} to itself", line)
+                    raise self._error(f"a link of GPU/{identity} to itself", line)
                 key = (min(gpu, other), max(gpu, other))
                 if speeds.setdefault(key, speed) != speed:
-                    text = f"NVLinks of GPUs {key[0]} and {key[1]} differ by direction; the slower counts"
+                    text = f"links of GPUs {key[0]} and {key[1]} differ by direction; the slower counts"
                     self._warnings.append(Finding(text, f"line {line}"))
                     speeds[key] = min(speeds[key], speed)
-        unit = _one_link(speeds.values())
+        unit = _one_link(speeds.values(), units)
         if speeds and unit is None and self._is_nominal:
             self._warnings.append(
                 Finding(
-                    "NVLinks have speeds of no known generation; NCCL's own figures stand for nominal ones"
+                    "links of GPUs have speeds of no known generation; the log's own stand for nominal ones"
                 )
             )
         if any(speed <= 0 for speed in speeds.values()):
-            raise self._error("an NVLink has no speed", self._nodes[0].line)
+            raise self._error("a link between GPUs has no speed", self._nodes[0].line)
         links = [
             GpuLink(gpu=gpu, other=other, **_sized(speed, unit, self._is_nominal))
             for (gpu, other), speed in sorted(speeds.items(), key=lambda one: (one[0][0], one[0][1] or -1))
@@ -339,11 +361,13 @@ class _Assembly:
         )
 
 
-def _one_link(speeds: Iterable[Fraction]) -> tuple[Fraction, Fraction] | None:
-    """NCCL's and the nominal speed of one NVLink; None if none, or several, explain all speeds."""
+def _one_link(
+    speeds: Iterable[Fraction], units: Sequence[tuple[Fraction, Fraction, int]]
+) -> tuple[Fraction, Fraction] | None:
+    """The library's and the nominal speed of one link; None if none, or several, explain all speeds."""
     values = list(speeds)
     fitting = []
-    for unit, nominal, most in _NVLINK:
+    for unit, nominal, most in units:
         counts = [round(value / unit) for value in values]
         if all(
             1 <= count <= most and abs(value - count * unit) <= _ROUNDING
