@@ -50,6 +50,7 @@ class Model:
         if problem["rounds"] is not None:
             self.rounds = list(problem["rounds"])
             return
+        # each of the other steps takes at least one round
         most = problem["total_rounds"] - problem["steps"] + 1
         self.rounds = [self.cp.new_int_var(1, most, f"r{t}") for t in range(problem["steps"])]
         self.cp.add(sum(self.rounds) == problem["total_rounds"])
@@ -90,6 +91,7 @@ class Model:
         problem = self.problem
         carried: dict[tuple[int, int], list[Literal]] = {}
         for (_, _, link, step), send in self.sends.items():
+            # a send stands for its images under the whole group too, each on the image of its link
             for copy in problem["copies"]:
                 carried.setdefault((copy[link], step), []).append(send)
         for (link, step), sends in sorted(carried.items(), key=lambda item: item[0]):

@@ -110,9 +110,11 @@ def _unsaturated(demands: list[int], room: list[int], usable: list[list[int]]) -
         left = demand
         while left:
             entered, left_by, end = _search(source, usable, free, flow)
+            # max-flow min-cut: what is still reached when no path is left needs more slots than it has
             if end is None:
                 return set(left_by)
             amount, slot = min(left, free[end]), end
+            # a path is as wide as the least that a group on it sends through the slot that it gives up
             while (group := entered[slot]) != source:
                 slot = left_by[group]
                 amount = min(amount, flow[group][slot])
@@ -145,6 +147,7 @@ def _search(
             entered[slot] = group
             if free[slot]:
                 return entered, left_by, slot
+            # the slot is full, but a group that sends through it may find room elsewhere and leave it
             for other, sent in enumerate(flow):
                 if sent[slot] and other not in left_by:
                     left_by[other] = slot

@@ -190,6 +190,7 @@ def _search(
     points: list[ParetoPoint] = []
     excluded: list[Excluded] = []
     for steps in range(least_steps, limits.max_steps + 1):
+        # no number of steps goes below the cut, so more of them gain nothing
         if points and points[-1].ratio == least_ratio:
             break
         # All shards over one link in every step is always enough.
@@ -249,9 +250,11 @@ def _candidates(
     """(R, C) by rising R / C from `least` to under `below`, few chunks first."""
     found = []
     for chunks in range(1, limits.max_chunks + 1):
+        # the greatest total whose R / C is below, not equal: a step more has to gain something
         last = ceil(below * chunks) - 1
         if limits.max_extra_rounds is not None:
             last = min(last, steps + limits.max_extra_rounds)
+        # every step has a round at least
         first = max(steps, ceil(least * chunks))
         found += [(Fraction(total, chunks), chunks, total) for total in range(first, last + 1)]
     return ((total, chunks) for _, chunks, total in sorted(found))

@@ -44,6 +44,7 @@ def semiregular_group(problem: ExactProblem, *, seed: int) -> list[Permutation]:
             best = group
     generator = np.random.default_rng(seed)
     for _ in range(_PAIRS if len(pool) > 1 else 0):
+        # its elements all take node 0 to different nodes, so no such group is larger
         if len(best) == n:
             break
         one, other = (pool[int(i)] for i in generator.integers(len(pool), size=2))
@@ -127,6 +128,7 @@ def _fitting(colours: NDArray[np.int64], image: list[int], n: int) -> list[int]:
     fits = (rows == colours[:node, node, None]).all(axis=0) & (columns == colours[node, :node]).all(axis=1)
     fits &= np.diagonal(colours) == colours[node, node]
     fits[image] = False
+    # only the identity may fix a node
     fits[node] = False
     return [int(v) for v in np.flatnonzero(fits)[::-1]]
 
@@ -150,11 +152,13 @@ def _generated(n: int, generators: list[Permutation]) -> list[Permutation] | Non
     """The group, identity first, or None if some element but the identity fixes a node."""
     identity = tuple(range(n))
     group, known = [identity], {identity}
+    # the list grows while it is walked; inverses come by themselves, as powers in a finite group
     for element in group:
         for generator in generators:
             product = tuple(generator[v] for v in element)
             if product in known:
                 continue
+            # it is not the identity, which is known from the start
             if any(v == image for v, image in enumerate(product)):
                 return None
             known.add(product)

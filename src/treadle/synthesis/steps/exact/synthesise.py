@@ -253,6 +253,7 @@ def exact_steps(
     problem = exact_problem(fabric, homes, chunks=chunks, rounds=rounds)
     if search.symmetric and problem.homes != tuple(range(problem.n_nodes)):
         raise ScheduleError("exact synthesis: symmetric search is for allgather, reduce-scatter, allreduce")
+    # single nodes are quick to try; the bottleneck takes the search for an optimum of its own
     obstruction = find_obstruction(problem)
     if obstruction is None:
         obstruction = find_obstruction(problem, (bottleneck(fabric, problem.homes),))
@@ -271,6 +272,7 @@ def exact_steps(
     status = ExactStatus(answer["status"])
     if status is not ExactStatus.FOUND:
         reason = "search exhausted" if status is ExactStatus.INFEASIBLE else "time limit"
+        # only symmetric schedules were searched, which proves nothing about the others
         if len(group) > 1 and status is ExactStatus.INFEASIBLE:
             status, reason = ExactStatus.UNKNOWN, f"no schedule with a symmetry of order {len(group)}"
         return ExactSteps(status, reason=reason, seconds=seconds)
@@ -306,6 +308,7 @@ def _request(problem: ExactProblem, group: list[tuple[int, ...]], search: ExactS
     free = isinstance(problem.rounds, FreeRounds)
     homes = problem.homes
     if len(group) > 1:
+        # every orbit of homes has as many as the group has elements: the least stands for it
         homes = tuple(sorted({min(g[home] for g in group) for home in homes}))
     return {
         "n_nodes": problem.n_nodes,
