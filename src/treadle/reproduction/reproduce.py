@@ -136,7 +136,13 @@ def find_exhibit(name: str) -> Exhibit:
     FormatError
         If there is none; names those that are spelt alike.
     """
-    wanted = name.lower().replace(" ", "-").replace("fig.-", "figure-").replace("fig-", "figure-")
+    wanted = (
+        name.lower()
+        .replace(" ", "-")
+        .replace("_", "-")
+        .replace("fig.-", "figure-")
+        .replace("fig-", "figure-")
+    )
     for exhibit in EXHIBITS:
         if exhibit.name.lower() == wanted:
             return exhibit

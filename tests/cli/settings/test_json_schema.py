@@ -102,6 +102,10 @@ topology show path:3
 topology show 'random_regular_digraph(40, 3)'
 testbed ring:4 --dry-run
 calibrate run.json
+reproduce
+reproduce table-3.5
+reproduce figure-4.1
+reproduce figure-3.6
 config
 """
 
