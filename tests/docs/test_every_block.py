@@ -23,7 +23,9 @@ ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("docs/guide.md", ""): ("tests/docs/test_guide.py", None),
     ("docs/guide.md", "python"): ("tests/docs/test_guide.py", 1),
     ("docs/formats.md", ""): ("tests/docs/test_formats_page.py", 1),
-    ("docs/compare.md", ""): ("tests/docs/test_compare_page.py", 1),
+    ("docs/compare.md", ""): ("tests/docs/test_compare_page.py", 2),
+    ("docs/failures.md", ""): ("tests/docs/test_failures_page.py", 3),
+    ("docs/failures.md", "text"): ("tests/docs/test_failures_page.py", 2),
     ("docs/diagnose.md", ""): ("tests/docs/test_diagnose_page.py", 1),
     ("docs/diagnose.md", "text"): ("tests/docs/test_diagnose_page.py", 2),
     ("docs/import.md", "text"): ("tests/docs/test_import_page.py", 1),
@@ -73,10 +75,6 @@ NOT_RUN: dict[tuple[str, str], str] = {
 """Page and beginning of a block, or of a line of it, that cannot run here; and why."""
 
 QUOTED: dict[tuple[str, str], tuple[str, ...]] = {
-    ("docs/guide.md", "before      optimum"): (
-        "treadle solve dgx_a100_flat:2 allgather -o flat.plan",
-        "treadle repair flat.plan --link box0.gpu0--ib0",
-    ),
     ("docs/simulation.md", " size  slices"): (
         "treadle solve dgx_a100:2 allgather -o two.plan",
         "treadle simulate two.plan --size 1M..1G --trace two.json",
