@@ -77,6 +77,16 @@ def test_a_text_takes_about_the_time_of_its_plan(tmp_path: Path, to: str) -> Non
     assert 0.9 < float(plan.time / text.time) < 1.1
 
 
+@pytest.mark.parametrize("to", ["msccl-xml", "mscclpp-json"])
+@pytest.mark.parametrize("kind", ["allgather", "reduce-scatter"])
+def test_what_waits_in_a_text_waits_in_its_simulation(tmp_path: Path, to: str, kind: str) -> None:
+    """A ring of eight passes data on seven times, and each message takes 10 us whatever its size."""
+    _, path = written(tmp_path, "dgx_a100(1)", kind, "ring", to)
+    options = planning.SimulationOptions(alpha_ns=10_000)
+    (row,) = simulate(place_file(path, "dgx_a100(1)"), [2**10], options=options, auto_slices=False).rows
+    assert 70e-6 < float(row.time) < 71e-6
+
+
 def box_of_teccl() -> Topology:
     """TE-CCL's two DGX-2: GPUs 1 to 16 at switch 0, 18 to 33 at switch 17, some joined across."""
     sample = json.loads((places.FOREIGN_SAMPLES / "teccl_schedule_dgx2.json").read_text())

@@ -69,6 +69,16 @@ def test_switches_of_a_file_are_found_by_their_neighbours() -> None:
     assert (meant["7"], meant["8"]) == ("left", "right")
 
 
+def test_different_names_mean_different_switches_where_that_can_be() -> None:
+    fabric = boxes(twice=True)
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    found = find_switches(
+        fabric, collective, [(0, ("p",), 2), (0, ("q",), 2), (1, ("p",), 3), (1, ("q",), 3)]
+    )
+    assert {fabric.node_names[node] for node in found.nodes.values()} == {"ib", "ib2"}
+    assert not found.is_unique
+
+
 def test_a_named_switch_is_taken_though_another_is_faster() -> None:
     fabric = boxes()
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations, product
 
+import numpy as np
 import pytest
 
 from treadle import planning
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
+from treadle.synthesis.peers import teccl_gather as module
 from treadle.synthesis.peers.teccl_gather import teccl_gather
 from treadle.topologies import TopologyBuilder, parse
 from treadle.topologies.topology import Topology
@@ -99,6 +101,21 @@ def everything(fabric: Topology, epochs: int) -> Iterator[Fraction]:
 def test_the_value_is_the_best_of_all_schedules(fabric: Topology) -> None:
     schedule = gathered(fabric)
     assert value(fabric, schedule) == max(everything(fabric, schedule.n_steps))
+
+
+def test_each_demand_counts_less_from_epoch_to_epoch() -> None:
+    """The program itself: what a node has at the beginning of epoch k counts 1 / k."""
+    fabric, epochs = parse("ring(4)"), 3
+    flows = module._flows(fabric, 1, epochs)
+    places = np.array([(k, chunk, node) for k in (1, 2, 3) for chunk in range(4) for node in range(4)])
+    distance = flows.distance[places[:, 1], places[:, 2]]
+    places = places[(distance <= places[:, 0]) & (distance > 0)]
+    buffer = np.full((epochs + 1, 4, 4), -1, dtype=np.int64)
+    buffer[tuple(places.T)] = len(flows.link) + np.arange(len(places))
+    model = module._model(fabric, flows, buffer, places, epochs)
+    cost = np.array(model.col_cost_)
+    assert not cost[: len(flows.link)].any()
+    np.testing.assert_allclose(cost[len(flows.link) :], 1 / places[:, 0])
 
 
 def test_a_faster_link_carries_more_in_an_epoch() -> None:
