@@ -235,3 +235,27 @@ def test_public_names_are_told_with_a_line_each() -> None:
     assert sorted(documented) == sorted(public)
     assert {name for name in dir(treadle) if not name.startswith("_")} >= set(public)
     assert not {"TYPE_CHECKING", "annotations", "load_lazily"} & set(dir(treadle))
+
+
+def test_bandwidths_and_latencies_have_units_in_python_too() -> None:
+    typed = treadle.topologies.ring(4, bandwidth="25GB/s", latency="1us")  # type: ignore[arg-type]
+    assert typed == treadle.topologies.ring(4, bandwidth=25 * 10**9, latency=1000)
+    assert treadle.parse(typed.name) == typed
+    boxes = treadle.topologies.dgx_a100(2, nic_bandwidth="50GB/s")  # type: ignore[arg-type]
+    assert boxes == treadle.topologies.dgx_a100(2, nic_bandwidth=50 * 10**9)
+    faster = treadle.topologies.with_links(ring(4), bandwidth="8Gbit/s", latency="1ns")  # type: ignore[arg-type]
+    assert set(faster.bandwidths.tolist()) == {10**9}
+    for wrong in ([], None, 1.5, True):
+        with pytest.raises(TreadleError, match="ring: bandwidth: expected a text such as 25GB/s, or bytes/s"):
+            treadle.topologies.ring(4, bandwidth=wrong)  # type: ignore[arg-type]
+    with pytest.raises(FormatError, match="has no unit"):
+        treadle.topologies.ring(4, bandwidth="25")  # type: ignore[arg-type]
+
+
+def test_a_builder_takes_units() -> None:
+    builder = treadle.TopologyBuilder("pair")
+    for name in ("a", "b"):
+        builder.compute(name)
+    builder.duplex("a", "b", "25GB/s")
+    builder.link("a", "b", "8Gbit/s")
+    assert builder.build().bandwidths.tolist() == [25 * 10**9, 25 * 10**9, 10**9]

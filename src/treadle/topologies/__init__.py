@@ -118,6 +118,7 @@ from treadle.topologies.transforms.expansions import (
     line_graph,
 )
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
+from treadle.topologies.typed_quantities import takes_quantities, with_units
 
 __all__ = [
     "MAX_BANDWIDTH",
@@ -234,3 +235,7 @@ __all__ = [
     "with_reverse_links",
     "xpander",
 ]
+
+for _name in __all__:
+    if takes_quantities(globals()[_name]) and _name != "from_networkx":  # which reads its own
+        globals()[_name] = with_units(globals()[_name])

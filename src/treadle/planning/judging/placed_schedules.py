@@ -152,7 +152,7 @@ def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "")
     if isinstance(source, Schedule):
         return _of_schedule(source, problem, name or type(source).__name__)
     if not isinstance(source, str | Path):
-        plan = as_plan(source, "schedule")
+        plan = as_plan(source, "schedule beside others")
         return _of_plan(plan, problem, name or plan.algorithm)
     path = Path(source)
     if not path.is_file():

@@ -1,0 +1,65 @@
+"""Bandwidths and latencies as people write them, for Python's users of the catalogue.
+
+The functions themselves take bytes/s and nanoseconds. What `treadle.topologies` offers takes texts with a
+unit as well, as expressions do.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from treadle.checking import unexpected
+from treadle.errors import TopologyError
+from treadle.units import parse_bandwidth, parse_time_ns
+
+
+def takes_quantities(function: object) -> bool:
+    """Whether a function has a bandwidth or a latency among its keywords."""
+    return inspect.isfunction(function) and any(map(_reader, inspect.signature(function).parameters))
+
+
+def with_units(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, but that bandwidths and latencies may be texts such as ``25GB/s`` and ``5us``.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import ring
+    >>> with_units(ring)(4, bandwidth="25GB/s") == ring(4, bandwidth=25 * 10**9)
+    True
+    """
+    signature = inspect.signature(function)
+    named = [name for name in signature.parameters if _reader(name)]
+
+    @wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        bound = signature.bind(*arguments, **keywords)  # TypeError, as of any function, for a wrong call
+        for name in named:
+            if name in bound.arguments and bound.arguments[name] is not signature.parameters[name].default:
+                place = f"{function.__name__}: {name}"
+                bound.arguments[name] = _quantity(place, name, bound.arguments[name])
+        return function(*bound.args, **bound.kwargs)
+
+    call.__module__ = "treadle.topologies"  # where it is found by its name
+    return call
+
+
+def _reader(name: str) -> Callable[[str], int] | None:
+    """What reads a text for a parameter; None for those that are no quantity."""
+    if name == "bandwidth" or name.endswith("_bandwidth"):
+        return parse_bandwidth
+    return parse_time_ns if name == "latency" else None
+
+
+def _quantity(place: str, name: str, value: Any) -> Any:
+    reader = _reader(name)
+    if isinstance(value, str) and reader is not None:
+        return reader(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value)
+    example = "5us, or nanoseconds" if name == "latency" else "25GB/s, or bytes/s"
+    raise TopologyError(str(unexpected(place, f"a text such as {example}", value)))
