@@ -4,8 +4,9 @@
     .venv/bin/python benchmarks/forestcoll.py --small    # up to 128 GPUs
 
 Each row is a process of its own, so memory is that of the row. Stages are CPU seconds; "CPU s" adds the
-start of Python, imports and writing. The last column quotes the authors: their public Python for 16 GPUs (14
-s measured on a machine like this one), Table B.2 of the dissertation (Java, 128 cores) for 1024.
+start of Python, imports and writing. The last column is of the authors: their public Python for 16 GPUs
+(CPU seconds of a 2-core virtual machine, docs/related-work.md), table B.2 of the dissertation (Java, 128
+cores) for 1024.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rich.table import Table
 from treadle.units import format_bandwidth
 
 CASES = (
-    ("dgx_a100(2)", "allgather", "14 s"),
+    ("dgx_a100(2)", "allgather", "4.9 s"),
     ("dgx_a100(2)", "allreduce", ""),
     ("mi250(2)", "allgather", ""),
     ("dgx_a100(16)", "allgather", ""),
