@@ -160,6 +160,7 @@ def test_wrong_results_and_several_tables(tmp_path: Path) -> None:
     first, second = read(tmp_path, lines).tables
     assert first.out_of_bounds is not None
     assert first.rows[0].wrong == 14
+    assert [round(one.average or 0, 1) for one in (first, second)] == [76.0, 38.0]
     assert (first.test, len(first.ranks)) == ("all_reduce", 8)
     assert (second.test, len(second.ranks), second.out_of_bounds) == ("all_gather", 4, None)
 

@@ -64,6 +64,8 @@ class ResultTable:
         Listed before the table.
     out_of_bounds : LogLine, optional
         The line that counts wrong values, if there are any.
+    average : float, optional
+        GB/s of busbw over all sizes, as nccl-tests prints it.
     """
 
     rows: tuple[TableRow, ...]
@@ -72,6 +74,7 @@ class ResultTable:
     root: int | None = None
     ranks: Mapping[int, ListedRank] = field(default_factory=dict)
     out_of_bounds: LogLine | None = None
+    average: float | None = None
 
     @property
     def peak(self) -> TableRow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from treadle.diagnosis.log import OTHER_TESTS, TESTS, ListedRank, ResultTable, TableRow
 from treadle.diagnosis.log_lines import LogLine, LogMessage
@@ -30,6 +31,7 @@ _RANK = re.compile(
     r"\s+\[[^\]]{0,40}\]\s*(.{0,100})"
 )
 _PROGRAM = re.compile(r"(?<![A-Za-z0-9])([a-z]+(?:_[a-z]+)?)_perf(?:_mpi)?\b")
+_AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\d{1,9}(?:\.\d{1,9})?)(?![\d.])")
 _OUT_OF_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})")
 
 _Columns = tuple[int | None, Sequence[Sequence[str]]]
@@ -95,6 +97,10 @@ class TableReader:
             if self._rows or "# nThread" in text:
                 self._close()
                 self._ranks = {}
+        elif (match := _AVERAGE.search(text)) is not None:
+            self._close(is_over=True)
+            if self._tables and self._tables[-1].average is None:
+                self._tables[-1] = replace(self._tables[-1], average=float(match[1]))
         elif (match := _OUT_OF_BOUNDS.search(text)) is not None:
             if int(match[1]):
                 self._wrong = message.line

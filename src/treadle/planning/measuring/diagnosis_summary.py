@@ -76,6 +76,7 @@ def _judgement(found: JudgedTable) -> Mapping[str, object]:
             "algbw_bytes_per_s": peak.algbw * 1e9,
             "line": peak.line.number,
         },
+        **({} if found.table.average is None else {"average_busbw_bytes_per_s": found.table.average * 1e9}),
         "yardsticks": [_yardstick(found.topology, one) for one in found.yardsticks],
         "healthy": not found.is_low,
         **({"above": found.above} if found.above else {}),
