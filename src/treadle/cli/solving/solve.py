@@ -82,7 +82,7 @@ def command(
     chunks: Annotated[
         int | None,
         typer.Option(
-            help="Chunks per shard: at most (bfb), or so many (exact, double trees).",
+            help="Chunks per shard: at most (bfb), or so many (exact, double trees, tacos, te-ccl).",
             metavar="C",
             hidden=True,
         ),
