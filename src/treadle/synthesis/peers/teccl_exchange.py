@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
@@ -214,7 +214,7 @@ class _ExchangeProgram:
         order = np.lexsort((rows, columns))
         model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
         counts = np.bincount(columns, minlength=self.n_columns)
-        model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        model.a_matrix_.start_ = offsets_of(counts).astype(np.int32)
         model.a_matrix_.index_ = rows[order].astype(np.int32)
         model.a_matrix_.value_ = values[order]
         return model

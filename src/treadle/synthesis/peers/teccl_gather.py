@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Int32Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule, steps_from_sends
@@ -225,7 +225,7 @@ def _model(
     order = np.lexsort((rows, columns))
     model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     counts = np.bincount(columns, minlength=n_columns)
-    model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    model.a_matrix_.start_ = offsets_of(counts).astype(np.int32)
     model.a_matrix_.index_ = rows[order].astype(np.int32)
     model.a_matrix_.value_ = values[order]
     return model
