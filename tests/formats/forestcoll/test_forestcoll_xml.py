@@ -9,9 +9,10 @@ import pytest
 
 import places
 from treadle import planning
-from treadle.errors import FormatError, InfeasibleError
+from treadle.errors import FormatError, InfeasibleError, ScheduleError
 from treadle.formats.forestcoll.judge import judge
 from treadle.formats.forestcoll.reader import parse_forestcoll_xml
+from treadle.formats.forestcoll.traffic import trees
 from treadle.formats.judgement import Planned, Terms
 from treadle.planning.judging.placed_schedules import place_schedule
 from treadle.planning.problem import pose
@@ -155,3 +156,13 @@ def test_what_is_no_allgather_of_trees_is_refused() -> None:
         plan = planning.solve(fabric, kind, **options).plan  # type: ignore[arg-type]
         with pytest.raises(InfeasibleError, match=words):
             planning.lower(plan, to="forestcoll-xml")
+
+
+@pytest.mark.parametrize("path", ["0,2,1", "0,3,2,1", "0,2,3,0,1"])
+def test_a_path_through_a_rank_is_no_path(path: str) -> None:
+    _, data = lowered("ring(4)", algorithm="ring")
+    assert b'path="0,1"' in data
+    text = data.replace(b'path="0,1"', f'path="{path}"'.encode())
+    with pytest.raises(ScheduleError, match="which is a rank; only switches lie between"):
+        trees(text, Terms())
+    assert len(trees(data, Terms()).trees) > 0

@@ -21,6 +21,12 @@ def trees(data: bytes, terms: Terms) -> NamedTrees:
             raise ScheduleError(
                 f"{source}: line {tree.line}: no tree from {tree.root} to all {len(nodes)} nodes"
             )
+        for send in tree.sends:
+            if through := [name for name in send.between if name in rank]:
+                raise ScheduleError(
+                    f"{source}: line {tree.line}: the path from {send.tail[:40]} to {send.head[:40]} goes "
+                    f"through {through[0][:40]}, which is a rank; only switches lie between"
+                )
         ways = {rank[send.head]: send.between for send in tree.sends}
         found.append(NamedTree(rank[tree.root], tree.chunks, parents, ways))
     return NamedTrees(nodes, tuple(found))

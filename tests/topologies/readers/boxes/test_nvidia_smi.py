@@ -129,6 +129,12 @@ def test_a_malformed_matrix_is_refused(tmp_path: Path, change: tuple[str, str], 
             {"gpu": "a100", "boxes": 2, "network": "rail"},
             "speed of NIC mlx5_0 is not in the file",
         ),
+        (even(8, 18), {"gpu": "h100", "pcie": "full"}, "does not say what lies between GPU0 and the CPUs"),
+        (
+            even(8, 18),
+            {"gpu": "h100", "boxes": 2, "network": "rail", "nic_bandwidth": 50 * GB, "nics": "all"},
+            "does not say what lies between GPU0 and the CPUs",
+        ),
     ],
 )
 def test_what_the_matrix_does_not_say_is_asked(
@@ -136,3 +142,10 @@ def test_what_the_matrix_does_not_say_is_asked(
 ) -> None:
     with pytest.raises(FormatError, match=says):
         imported(tmp_path, nvidia_smi_matrix(links, own_nic(len(links))), **options)
+
+
+def test_without_near_nics_another_file_is_asked_for(tmp_path: Path) -> None:
+    """There is no tree over which others could be reached, so ``--nics all`` is no remedy."""
+    far = nvidia_smi_matrix(even(8, 18), own_nic(8)).replace("PIX", "NODE")
+    with pytest.raises(FormatError, match="no NIC shares a PCIe switch with a GPU, and the file has no"):
+        imported(tmp_path, far, gpu="h100", boxes=2, network="rail", nic_bandwidth=50 * GB)

@@ -172,6 +172,8 @@ def test_a_dgx2_of_hwloc() -> None:
         ("nccl_topo_azure_ndv2_v100.xml", {"gpu": "v100"}, "boxes of 8 v100 are not all wired alike"),
         (P5[0], {}, "has no links of GPU 0000:4f:00.0 (sm 90); name their model by --gpu"),
         (P5[0], {"gpu": "a100"}, "--gpu a100: GPU 0000:4f:00.0 is of another kind, sm 90"),
+        (P4D[0], {"gpu": "h100"}, "--gpu h100: GPU 0000:10:1c.0 is of another kind, a100 by its PCI ident"),
+        (P4D[0], {"gpu": "mi300x"}, "is of another kind, a100 by its PCI identifiers"),
         (NDV4[0], {}, "has no links of GPU 0001:00:00.0"),
         (
             NDV4[0],

@@ -24,9 +24,9 @@ from treadle.topologies.readers.boxes.box import (
     Slot,
     rank_order,
 )
-from treadle.topologies.readers.boxes.gpu_models import GB_PER_S, GPU_MODELS, model_of_device
+from treadle.topologies.readers.boxes.gpu_models import GB_PER_S, GPU_MODELS
 from treadle.topologies.readers.boxes.networks import fabric_of
-from treadle.topologies.readers.boxes.wiring import LinkCounts, Wired, typed_model, wire
+from treadle.topologies.readers.boxes.wiring import LinkCounts, Wired, model_by_device, typed_model, wire
 from treadle.topologies.readers.boxes.xml_text import Attributes, line_of, parse_xml
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
 
@@ -198,8 +198,9 @@ class _Reader:
             raise self.read.error(
                 found.element, f"is one of more than {MAX_DEVICES} GPUs, the most that are read"
             )
-        model = self.typed or model_of_device(found.vendor, found.device)
-        self.gpus.append(Gpu(name=f"GPU {found.bus_id}", model=model, bus_id=found.bus_id, slot=found.slot))
+        name = f"GPU {found.bus_id}"
+        model = model_by_device(self.source, self.typed, name, found.vendor, found.device)
+        self.gpus.append(Gpu(name=name, model=model, bus_id=found.bus_id, slot=found.slot))
 
     def _nic(self, found: _Device) -> None:
         """A card by the name that verbs have for it, else the network's, else its bus id."""

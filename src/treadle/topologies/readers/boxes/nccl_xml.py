@@ -30,11 +30,10 @@ from treadle.topologies.readers.boxes.gpu_models import (
     DEFAULT_GT_PER_S,
     DEFAULT_LANES,
     GB_PER_S,
-    model_of_device,
     pcie_bandwidth,
 )
 from treadle.topologies.readers.boxes.networks import fabric_of
-from treadle.topologies.readers.boxes.wiring import check_model, typed_model, wire
+from treadle.topologies.readers.boxes.wiring import check_model, model_by_device, typed_model, wire
 from treadle.topologies.readers.boxes.xml_text import Attributes, line_of, parse_xml
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, LinkSpeeds, SourceText
 
@@ -288,7 +287,8 @@ class _Reader:
     def _gpu(self, device: etree._Element, element: etree._Element | None, gpu: Gpu) -> None:
         if len(self.gpus) + len(self.by_class) == MAX_DEVICES:
             raise self.read.error(device, f"is one of more than {MAX_DEVICES} GPUs, the most that are read")
-        model = self.typed or model_of_device(self._hex(device, "vendor"), self._hex(device, "device"))
+        ids = self._hex(device, "vendor"), self._hex(device, "device")
+        model = model_by_device(self.source, self.typed, gpu.name, *ids)
         if element is None:
             self.by_class.append(_FoundGpu(replace(gpu, model=model), gpu.host))
             return

@@ -9,11 +9,11 @@ called as in the catalogue: ``box0.gpu3``, ``box0.nvswitch``, ``box0.pcie1``, ``
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.topologies.limits import check_size
-from treadle.topologies.readers.boxes.box import Box, BridgeKind, joined_parts
+from treadle.topologies.readers.boxes.box import Box, BridgeKind, Gpu, Nic, joined_parts
 from treadle.topologies.readers.boxes.pcie_tree import PcieLink, Place, full_tree, near_nics, near_tree
 from treadle.topologies.readers.boxes.recognised import recognise
 from treadle.topologies.readers.imported import (
@@ -27,6 +27,7 @@ from treadle.topologies.readers.imported import (
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.units import format_link_bandwidth
 
+_DUMP = "read a dump of the machine (NCCL_TOPO_DUMP_FILE)"
 NETWORKS = "one-switch, rail, rails:K or leaf-spine:L,S[,over]"
 """What ``--network`` takes."""
 _RAILS = re.compile(r"rails:([0-9]{1,6})")
@@ -84,6 +85,7 @@ def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str)
     tree: tuple[PcieLink, ...] = ()
     if is_full:
         _check_full(source, box)
+        _check_rooted(source, box, speeds)
         tree = full_tree(box, speeds)
         defaulted += _host_findings(box)
     elif boxes > 1:
@@ -118,11 +120,17 @@ def _choose_nics(source: SourceText, box: Box, options: ImportOptions, warnings:
         if not every:
             raise source.error("has no NICs, and so nothing joins several boxes")
         near = near_nics(box, every)
+        has_tree = any(bridge.kind is BridgeKind.HOST for bridge in box.bridges)
         for nic in every:
             if nic not in near:
-                text = "shares no PCIe switch with a GPU and is left out; --nics all takes it"
+                text = "shares no PCIe switch with a GPU and is left out"
+                text += "; --nics all takes it" if has_tree else ""
                 warnings.append(Finding(text, box.nics[nic].name))
         if not near:
+            if not has_tree:
+                raise source.error(
+                    f"no NIC shares a PCIe switch with a GPU, and the file has no PCIe tree; {_DUMP}"
+                )
             raise source.error(
                 "no NIC shares a PCIe switch with a GPU; --nics all takes them over the CPUs, or name those "
                 "that are used"
@@ -184,6 +192,18 @@ def _check_full(source: SourceText, box: Box) -> None:
     if len(apart) > 1:
         one_name, other_name = (box.gpus[part[0]].name for part in apart[:2])
         raise source.error(f"does not say what joins {one_name} and {other_name}: neither links nor CPUs")
+
+
+def _check_rooted(source: SourceText, box: Box, nics: Iterable[int]) -> None:
+    """The whole tree goes up to the CPUs; a matrix knows only who shares a switch."""
+    devices: list[Gpu | Nic] = [*box.gpus, *(box.nics[nic] for nic in nics)]
+    for one in devices:
+        chain = box.chain(one.slot)
+        if not chain or box.bridges[chain[-1]].kind is not BridgeKind.HOST:
+            raise source.error(
+                f"does not say what lies between {one.name} and the CPUs, which --pcie full, and NICs that "
+                f"share no switch with a GPU, need; {_DUMP}"
+            )
 
 
 def _host_findings(box: Box) -> list[Finding]:

@@ -16,6 +16,7 @@ from treadle.topologies.readers.boxes.gpu_models import (
     GPU_MODELS,
     LinkKind,
     Wiring,
+    model_of_device,
     nvlink_of,
     xgmi_of,
 )
@@ -71,6 +72,18 @@ def check_model(source: SourceText, gpu: Gpu, sm: int, gcn: str) -> None:
     differs = differs or (bool(gcn) and xgmi_of(gcn) not in (None, model.kind))
     if differs:
         raise source.error(f"--gpu {gpu.model}: {gpu.name} is of another kind, {gpu.generation}")
+
+
+def model_by_device(source: SourceText, typed: str, name: str, vendor: int, device: int) -> str:
+    """The model that a GPU's user names, else that of its PCI identifiers; "" for an unknown one.
+
+    FormatError if the two have links of different kinds.
+    """
+    known = model_of_device(vendor, device)
+    kind = GPU_MODELS[typed].kind if typed else None
+    if known and kind is not None and GPU_MODELS[known].kind not in (None, kind):
+        raise source.error(f"--gpu {typed}: {name} is of another kind, {known} by its PCI identifiers")
+    return typed or known
 
 
 def link_kind(gpu: Gpu) -> LinkKind | None:
