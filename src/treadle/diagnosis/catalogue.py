@@ -62,7 +62,7 @@ RULES: tuple[Rule, ...] = (
         name="slow-link",
         looks_for="a GPU or a NIC with slower links than its like",
         evidence="lines of the system tree",
-        is_always=False,
+        is_always=True,
         find=slow_links,
     ),
     Rule(

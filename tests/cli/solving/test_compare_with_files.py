@@ -40,8 +40,9 @@ def test_files_stand_beside_schedulers(
         "--with",
         files,
     ]
-    assert main([*command, "--size", "1M,64M"]) == 1  # mine.plan was made for other links
+    assert main([*command, "--size", "1M,64M"]) == 0
     shown = capsys.readouterr().out
+    assert "mine.plan: the plan was made for ring(4); its claims are left aside" in shown
     for word in ("theirs.json (taccl)", "trees.xml (forestcoll-xml)", "longest busy links", "64MB us"):
         assert word in shown
     assert main([*command[:-1], f"{ring_file},{trees_file}", "--size", "1M,64M", "--json"]) == 0

@@ -22,7 +22,7 @@ from treadle.planning.measuring.simulation import simulate
 from treadle.planning.problem import pose
 from treadle.program.program import Buffer, OperationKind
 from treadle.schedules.plan_files.archive import save_plan
-from treadle.topologies import TopologyBuilder, parse
+from treadle.topologies import TopologyBuilder
 from treadle.topologies.topology import Topology
 
 CASES = [
@@ -225,10 +225,19 @@ def test_plans_and_values_stand_beside_texts(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_held_against_the_fabric_that_is_asked_about(tmp_path: Path) -> None:
-    """The same names with half the bandwidth: the plan's claim does not hold there."""
+    """Other bandwidths: what it claims is of its own fabric, the schedule is judged on this one."""
     plan = planning.solve("ring(4)", "allgather").plan
-    slower = parse('ring(4, bandwidth="500MB/s")')
-    assert not place_schedule(plan, pose(slower, "allgather")).report.is_ok
+    placed = place_schedule(plan, pose('ring(4, bandwidth="500MB/s")', "allgather"))
+    assert placed.report.is_ok
+    assert placed.algbw == 500 * 10**6 * plan.algbw
+    assert placed.notes == ("the plan was made for ring(4); its claims are left aside",)
+    assert not place_schedule(plan, pose("path(4)", "allgather")).report.is_ok  # which lacks a link
+
+
+def test_a_plan_with_a_false_claim_about_the_fabric_is_refused() -> None:
+    plan = planning.solve("ring(4)", "allgather").plan
+    false = replace(plan, algbw=2 * plan.algbw)
+    assert not place_schedule(false, pose("ring(4)", "allgather")).report.is_ok
 
 
 def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:

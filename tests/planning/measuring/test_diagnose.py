@@ -288,6 +288,18 @@ def test_trees_of_several_boxes_show_a_slow_link(tmp_path: Path) -> None:
     assert suspect.text.startswith("GPU/14000 of node1 has PCIe of 6 GB/s where 15 of 16 have 24")
 
 
+def test_a_slow_link_is_told_where_the_fabric_itself_is_made_from_the_tree(tmp_path: Path) -> None:
+    """Held against the damaged fabric the figure is as it should be; the tree still shows the damage."""
+    tree = system_tree(nvlink="NVL[370.8] - NVS/0", nics=0)
+    place = next(at for at, line in enumerate(tree) if "NVL[370.8]" in line)
+    tree[place] = tree[place].replace("370.8", "185.4")
+    log = [*ranks(1, 8, H100), *tree, *table(ALLREDUCE, 8, curve(215))]
+    found = examined(tmp_path, log)
+    assert shares(found)["ring"] == (225, 96)
+    assert names(found) == ["slow-link"]
+    assert "NVLinks of 185.4 GB/s where 7 of 8 have 370.8" in found.suspects[0].text
+
+
 def test_cards_left_out_of_a_tree(tmp_path: Path) -> None:
     """What NCCL was told to leave does not appear in its tree: the variable itself is the line."""
     log = [*ranks(2, 8), info("NCCL_IB_HCA set by environment to mlx5_0"), *direct(), *system_tree(nics=1)]

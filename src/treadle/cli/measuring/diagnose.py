@@ -211,8 +211,10 @@ class _Report:
 
     def _suspects(self, found: Diagnosis) -> None:
         self._output.line()
-        if not found.suspects:
+        if not found.suspects and found.judgements:
             self._say("suspects", "none: no line of the log speaks against the figure")
+        elif not found.suspects:
+            self._say("suspects", "none; what only a low figure brings up was not looked for")
         for number, suspect in enumerate(found.suspects, start=1):
             self._suspect(number, suspect)
         if found.log.n_warnings:

@@ -38,6 +38,7 @@ from treadle.schedules.plan_files.archive import load_plan
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.simulation.tasks import task_graph
+from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Findings, Report, Violation, ViolationKind
@@ -176,9 +177,15 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
             return _refused(name, "plan", problem, str(error))
     if moved is not None and moved.collective != problem.collective:
         return _refused(name, "plan", problem, "the plan is for other ranks, weights or demands")
-    if moved is not None:
-        schedule = moved.entries[-1].schedule
-    return PlacedSchedule(name, "plan", problem, result.report, schedule)
+    if moved is None:
+        return PlacedSchedule(name, "plan", problem, result.report, schedule)
+    schedule = moved.entries[-1].schedule
+    if topology_hash(plan.topology) == topology_hash(problem.topology):
+        return PlacedSchedule(name, "plan", problem, result.report, schedule)
+    # what it claims, and the witness, are of the fabric that it was made for
+    report = verify_schedule(problem.topology, problem.collective, schedule)
+    note = f"the plan was made for {plan.topology.name}; its claims are left aside"
+    return PlacedSchedule(name, "plan", problem, report, schedule, notes=(note,))
 
 
 def _of_schedule(schedule: Schedule, problem: Problem, name: str) -> PlacedSchedule:
