@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,9 +90,16 @@ def finished(
 ) -> subprocess.CompletedProcess[str]:
     """What a process and its children printed once it has ended; AssertionError if it does not in time.
 
-    Unlike `subprocess.run`, which after its timeout waits for whoever still holds the pipes.
+    Unlike `subprocess.run`, which after its timeout waits for whoever still holds the pipes. Temporary files
+    go with it: mpirun does not start where one that was killed left files named by the same process number.
     """
-    with started(words, env=None if environment is None else dict(environment), cwd=cwd) as process:
+    given = os.environ if environment is None else environment
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="child-", dir=given.get("TMPDIR"), ignore_cleanup_errors=True
+        ) as folder,
+        started(words, env={**given, "TMPDIR": folder}, cwd=cwd) as process,
+    ):
         try:
             out, errors = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired as late:

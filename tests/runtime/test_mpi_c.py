@@ -309,6 +309,29 @@ def test_a_killed_rank_ends_all_with_an_error(mpi: MpiInstallation) -> None:
         assert not processes_of(str(link))
 
 
+def test_what_a_killed_launcher_left_behind_does_not_stop_the_next(
+    mpi: MpiInstallation, tmp_path: Path
+) -> None:
+    """Open MPI names files by the launcher's process number and does not start where such a file lies."""
+    interpreter = build_interpreter(mpi)
+    host = os.uname().nodename.split(".")[0]
+    leave = f'mkdir -p "$0/ompi.$$"; touch "$0/ompi.$$/pmix.{host}.tool.$$"; exec "$@"'
+    with written_program(random_program(CollectiveKind.ALLREDUCE, 2, seed=1)) as path:
+        command = [
+            *local_launch(mpi, 2),
+            str(interpreter),
+            *interpreter_arguments(path, [4096], iterations=1),
+        ]
+        shared = ["sh", "-c", f'TMPDIR="$0"; {leave}', str(tmp_path), *command]
+        assert "listener thread failed to start" in finished(shared, environment=launch_environment()).stderr
+        environment = {**launch_environment(), "TMPDIR": str(tmp_path)}
+        (times,) = run_interpreter(
+            ["sh", "-c", leave, str(tmp_path), *command], environment=environment, n_sizes=1, limit_s=60
+        )
+    assert times.wrong == 0
+    assert all(path.name.startswith("ompi.") for path in tmp_path.iterdir())  # those of the shell, no others
+
+
 def processes_of(program: str) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

@@ -243,10 +243,16 @@ def run_interpreter(
     ScheduleError
         If it fails, takes too long or prints something else than `n_sizes` rows.
     """
-    with signals_interrupt():
+    # a killed launcher leaves files named by its process number, and the next of that number does not start
+    with (
+        signals_interrupt(),
+        tempfile.TemporaryDirectory(
+            prefix="treadle-mpi-", dir=environment.get("TMPDIR"), ignore_cleanup_errors=True
+        ) as folder,
+    ):
         process = subprocess.Popen(
             [*_dying_with_us(), *command],
-            env=dict(environment),
+            env={**environment, "TMPDIR": folder},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
