@@ -31,7 +31,7 @@ def take():
 
 
 def _leave():
-    folder, found = os.environ.get("TREADLE_HITS"), take()
+    folder, found = os.environ.get("MUTANT_HITS"), take()
     if folder and found:
         descriptor, _ = tempfile.mkstemp(dir=folder, prefix="child-")
         with os.fdopen(descriptor, "w") as file:

@@ -12,7 +12,7 @@ import pytest
 
 from .blocks import COUNTER
 
-FOLDER = "TREADLE_HITS"
+FOLDER = "MUTANT_HITS"
 """Environment variable that names the folder for the notes."""
 
 
