@@ -7,6 +7,7 @@ its function gets a `Topology` in the place of the text. Libraries are loaded wh
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 from zipfile import is_zipfile
@@ -152,17 +153,24 @@ class FabricCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Put the fabric in the place of its text, and run the command."""
+        from treadle.cli.output import FINDINGS
+
         typed = {name: ctx.params.pop(name) for name in self._added if name in ctx.params}
-        text = ctx.params.get("topology")
+        text, told = ctx.params.get("topology"), None
         if isinstance(text, str) and not _is_plan(text):
             file_format = typed.pop("file_format", ctx.params.get("file_format"))
             found = read_fabric(text, file_format, typed)
             if not ctx.params.get("quiet"):
                 tell_warnings(found)
+            told = findings(found) if found.format not in _OURS else None
             ctx.params["topology"] = found.topology
         else:
             _refuse(typed, text)
-        return super().invoke(ctx)
+        token = FINDINGS.set(told)
+        try:
+            return super().invoke(ctx)
+        finally:
+            FINDINGS.reset(token)
 
     @property
     def takes_files(self) -> bool:
@@ -176,6 +184,18 @@ def read_fabric(text: str, file_format: str | None, typed: Mapping[str, Any]) ->
     from treadle.topologies.expressions import parse_imported
 
     return parse_imported(text, format=file_format, options=import_options(**import_keywords(typed)))
+
+
+_OURS = ("catalogue", "json")
+"""Whose fabrics say everything themselves."""
+
+
+def findings(found: Imported) -> dict[str, object]:
+    """What an import took as usual and what it doubts, as JSON has them."""
+    return {
+        "defaulted": [asdict(finding) for finding in found.defaulted],
+        "warnings": [asdict(finding) for finding in found.warnings],
+    }
 
 
 def tell_warnings(found: Imported) -> None:

@@ -37,6 +37,9 @@ SCHEMA_VERSION = 1
 COMMAND: ContextVar[str] = ContextVar("command", default="treadle")
 """Name of the command that is being run, such as ``topology-show``."""
 
+FINDINGS: ContextVar[Mapping[str, object] | None] = ContextVar("findings", default=None)
+"""What JSON says of the file that the command's fabric comes from: `defaulted` and `warnings`."""
+
 STOPGAP = "this is a schedule that was at hand in place of the wanted one"
 """What a search that is stopped leaves."""
 
@@ -91,7 +94,8 @@ class Output:
         """Print the JSON object, if that was asked for; its first key names its schema."""
         if self.as_json:
             schema = f"{COMMAND.get()}/{SCHEMA_VERSION}"
-            put(json.dumps({"schema": schema, **values}, ensure_ascii=False, allow_nan=False) + "\n")
+            found = {"schema": schema, **values, **(FINDINGS.get() or {})}
+            put(json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _terminal_width() -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.json_schema_judge import faults
+from samples.box_files import nccl_xml
 from treadle.cli.application import SUMMARIES, load_command
 from treadle.cli.main import main
 from treadle.cli.settings.json_schema import described_commands, json_schema
@@ -155,6 +156,31 @@ def test_a_file_of_others(repository: Path, capsys: pytest.CaptureFixture[str]) 
     if not sample.exists():
         pytest.skip(f"{sample} is not there")
     judged(["topology", "import", str(sample), "--gpu", "h100", "--boxes", "2", "--network", "rail"], capsys)
+
+
+def test_what_a_file_leaves_open_is_in_the_json_of_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("box.xml").write_text(nccl_xml(far_nics=1))
+    options = ["--boxes", "2", "--network", "rails:2"]
+    solved = judged(["solve", "box.xml", "allgather", "-o", "two.plan", *options], capsys)
+    assert [one["place"] for one in solved["warnings"]] == ["eth0"]
+    assert [one["text"] for one in solved["defaulted"]] == [
+        "each NVLink link carries 25 GB/s each way (nominal)"
+    ]
+    wanted = {key: solved[key] for key in ("defaulted", "warnings")}
+    for words in (
+        "bound box.xml allgather",
+        "compare box.xml allgather --algorithms forestcoll",
+        "verify two.plan --topology box.xml",
+        "topology show box.xml",
+        "topology import box.xml",
+        "routes box.xml --layers 4",
+    ):
+        found = judged([*words.split(), *options], capsys)
+        assert {key: found[key] for key in wanted} == wanted, words
+    assert not wanted.keys() & judged(["bound", "ring:4", "allgather"], capsys).keys()
 
 
 def test_a_log_of_others(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +21,7 @@ from treadle.cli.fabric_arguments import (
     NicsOption,
     OversubscriptionOption,
     PcieOption,
+    findings,
     import_keywords,
 )
 from treadle.cli.output import JsonOption, Output, QuietOption
@@ -81,8 +81,7 @@ def import_command(
             "file": path,
             "format": found.format,
             "recognised": dict(found.recognised),
-            "defaulted": [asdict(finding) for finding in found.defaulted],
-            "warnings": [asdict(finding) for finding in found.warnings],
+            **findings(found),
             "topology": fabric.name,
             "ranks": len(fabric.compute_nodes),
             "switches": len(fabric.switches),
@@ -101,8 +100,8 @@ def _lines(path: str, found: Imported) -> Iterator[str]:
     yield f"{'file':<11} {path}, read as {found.format}"
     for subject, text in found.recognised.items():
         yield f"{subject:<11} {text}"
-    for what, findings in (("defaulted", found.defaulted), ("warning", found.warnings)):
-        for finding in findings:
+    for what, several in (("defaulted", found.defaulted), ("warning", found.warnings)):
+        for finding in several:
             yield f"{what:<11} {finding}"
     counts = f"{len(fabric.compute_nodes)} compute nodes, {len(fabric.switches)} switches"
     yield f"{'fabric':<11} {fabric.name}: {counts}, {fabric.n_links} links"

@@ -63,6 +63,26 @@ def test_the_whole_tree_joins_cpus_and_inflates_a_box(tmp_path: Path) -> None:
     assert any(link == "box0.pcie0->box0.cpu0" for link in bandwidths(full))
 
 
+@pytest.mark.parametrize(
+    ("cpu", "speed", "whose"),
+    [
+        ('arch="x86_64" vendor="AuthenticAMD" familyid="23" modelid="49"', 16, "as the libraries take it"),
+        ('arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="79"', 6, "as the libraries take it"),
+        ('arch="x86_64" vendor="GenuineIntel"', 6, "as the libraries take it of CPUs that they do not know"),
+        ("", 6, "as the libraries take it of CPUs that they do not know"),
+    ],
+)
+def test_the_way_between_cpus_is_a_warning(tmp_path: Path, cpu: str, speed: int, whose: str) -> None:
+    known = 'arch="x86_64" vendor="AuthenticAMD" familyid="23" modelid="49"'
+    upper, middle, lower = nccl_xml(nvlinks=0).partition('    <pci busid="0000:02:00.0"')
+    text = upper.replace(known, cpu) + f'</cpu><cpu numaid="1" {known}>' + middle + lower
+    text = re.sub(r".*<nvlink.*\n", "", text)
+    found = imported(tmp_path, text, gpu="pcie", pcie="full")
+    assert bandwidths(found)["box0.cpu0->box0.cpu1"] == speed
+    said = [str(one) for one in found.warnings if "between CPUs" in one.text]
+    assert said == [f"between CPUs: {speed} GB/s each way, {whose}; the file does not say"]
+
+
 def test_far_nics_are_left_out_unless_they_are_named(tmp_path: Path) -> None:
     """SimAI's box in small: the fifth NIC hangs from the CPU; it adds to the network if the user says so."""
     text = nccl_xml(far_nics=1).replace('speed="10000"', 'speed="200000"')

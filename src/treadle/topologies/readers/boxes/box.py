@@ -150,13 +150,24 @@ class GpuLink:
     bandwidth: int
 
 
+class HostSpeed(StrEnum):
+    """Who says how fast CPUs are joined."""
+
+    FILE = "file"
+    LIBRARY = "library"
+    """The libraries' tables, by the model of the CPUs."""
+    UNKNOWN = "unknown"
+    """Nobody: the libraries' figure for CPUs that they do not know."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class HostLink:
-    """The connection of two CPUs: the bridges of kind HOST, and its bandwidth."""
+    """The connection of two CPUs: the bridges of kind HOST, its bandwidth, and who says so."""
 
     one: int
     other: int
     bandwidth: int
+    origin: HostSpeed = HostSpeed.FILE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from treadle.topologies.readers.boxes.box import (
     BridgeKind,
     Gpu,
     HostLink,
+    HostSpeed,
     Nic,
     Slot,
     rank_order,
@@ -48,6 +49,8 @@ _MBIT_PER_S = 125_000
 _LIBRARY_NET = 10 * GB_PER_S // 8
 """What the libraries take for a NIC whose speed they do not know."""
 _CPU_SPEEDS = {"ppc64": 32, "arm64": 6}
+_UNKNOWN_CPU = 6
+"""GB/s; of old Intel's and of all others."""
 _NEWEST_INTEL = ((0xCF, 40), (0x8F, 22), (0x55, 10))
 
 
@@ -97,11 +100,12 @@ class _FoundGpu:
 
 @dataclass
 class _Cpu:
-    """A CPU: its bridge, its machine, and what NCCL takes for its way to others, in GB/s."""
+    """A CPU: its bridge and machine, NCCL's GB/s for its way to others, and whether of its model."""
 
     bridge: int
     host: int
     speed: int
+    is_known: bool
     name: str
 
 
@@ -159,7 +163,8 @@ class _Reader:
             for other in cpus[place + 1 :]:
                 if one.host == other.host:
                     speed = min(one.speed, other.speed) * GB_PER_S
-                    yield HostLink(one=one.bridge, other=other.bridge, bandwidth=speed)
+                    origin = HostSpeed.LIBRARY if one.is_known and other.is_known else HostSpeed.UNKNOWN
+                    yield HostLink(one=one.bridge, other=other.bridge, bandwidth=speed, origin=origin)
 
     def _children(self, element: etree._Element) -> Iterator[etree._Element]:
         for child in element:
@@ -187,21 +192,22 @@ class _Reader:
         self._once(element, "numaid", host, str(numa))
         name = f"CPU {numa}" if host == 0 else f"CPU {numa} of machine {host}"
         bridge = self._bridge(Bridge(kind=BridgeKind.HOST, name=name))
-        self.cpus.append(_Cpu(bridge, host, self._cpu_speed(element), name))
+        self.cpus.append(_Cpu(bridge, host, *self._cpu_speed(element), name))
         for child in self._children(element):
             self._below(child, bridge, (host, numa), 0)
 
-    def _cpu_speed(self, element: etree._Element) -> int:
-        """GB/s that NCCL takes for the way to another CPU."""
+    def _cpu_speed(self, element: etree._Element) -> tuple[int, bool]:
+        """GB/s that NCCL takes for the way to another CPU, and whether it knows such CPUs."""
         arch, vendor = element.get("arch", "x86_64"), element.get("vendor", "")
         if arch in _CPU_SPEEDS:
-            return _CPU_SPEEDS[arch]
+            return _CPU_SPEEDS[arch], True
         if vendor == "AuthenticAMD":
-            return 16
+            return 16, True
         family, model = (self.read.number(element, key, 0, 4095, 0) for key in ("familyid", "modelid"))
         if vendor in ("CentaurHauls", "  Shanghai  "):
-            return 9 if (family, model) == (7, 0x5B) else 6
-        return next((speed for least, speed in _NEWEST_INTEL if family == 6 and model >= least), 6)
+            return (9, True) if (family, model) == (7, 0x5B) else (_UNKNOWN_CPU, False)
+        newer = (speed for least, speed in _NEWEST_INTEL if family == 6 and model >= least)
+        return next(newer, _UNKNOWN_CPU), vendor == "GenuineIntel" and family == 6 and model > 0
 
     def _bridge(self, bridge: Bridge) -> int:
         self.bridges.append(bridge)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.topologies.limits import check_size
-from treadle.topologies.readers.boxes.box import Box, BridgeKind, Gpu, Nic, joined_parts
+from treadle.topologies.readers.boxes.box import Box, BridgeKind, Gpu, HostSpeed, Nic, joined_parts
 from treadle.topologies.readers.boxes.pcie_tree import PcieLink, Place, full_tree, near_nics, near_tree
 from treadle.topologies.readers.boxes.recognised import recognise
 from treadle.topologies.readers.imported import (
@@ -31,6 +31,10 @@ _DUMP = "read a dump of the machine (NCCL_TOPO_DUMP_FILE)"
 NETWORKS = "one-switch, rail, rails:K or leaf-spine:L,S[,over]"
 """What ``--network`` takes."""
 _RAILS = re.compile(r"rails:([0-9]{1,6})")
+_HOST_WORDS = {
+    HostSpeed.LIBRARY: "as the libraries take it",
+    HostSpeed.UNKNOWN: "as the libraries take it of CPUs that they do not know",
+}
 _LEAF_SPINE = re.compile(r"leaf-spine:([0-9]{1,6}),([0-9]{1,6})(?:,([0-9]{1,6})(?::1)?)?")
 
 
@@ -87,7 +91,7 @@ def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str)
         _check_full(source, box)
         _check_rooted(source, box, speeds)
         tree = full_tree(box, speeds)
-        defaulted += _host_findings(box)
+        warnings += _host_findings(box)
     elif boxes > 1:
         tree = near_tree(box, speeds)
     parts = _Parts(box, speeds, tree, is_full)
@@ -207,11 +211,14 @@ def _check_rooted(source: SourceText, box: Box, nics: Iterable[int]) -> None:
 
 
 def _host_findings(box: Box) -> list[Finding]:
-    amounts = sorted({joint.bandwidth for joint in box.host_links})
-    if not amounts:
-        return []
-    shown = ", ".join(format_link_bandwidth(amount) for amount in amounts)
-    return [Finding(f"between CPUs: {shown} each way, as the libraries take it")]
+    """What is taken for the ways between CPUs where the file does not say."""
+    found = []
+    for origin, whose in _HOST_WORDS.items():
+        amounts = sorted({joint.bandwidth for joint in box.host_links if joint.origin is origin})
+        if amounts:
+            shown = ", ".join(format_link_bandwidth(amount) for amount in amounts)
+            found.append(Finding(f"between CPUs: {shown} each way, {whose}; the file does not say"))
+    return found
 
 
 def _name(source: SourceText, options: ImportOptions, boxes: int) -> str:
