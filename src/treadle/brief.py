@@ -103,6 +103,8 @@ def _number(name: str, noun: str, value: Any) -> str:
         return _counted(int(exact), noun.removeprefix("n ")) if exact else ""
     if name.endswith("_bytes"):
         return f"{format_size(int(exact))} {noun.removesuffix(' bytes')}"
+    if name == "loss":
+        return f"{float(value):.1%} {noun}"
     if name == "seconds":
         return f"{float(value):.3g} s"
     if name.endswith("_s"):

@@ -108,7 +108,16 @@ def test_reprs_tell_the_key_figures() -> None:
     )
     assert repr(treadle.verify(solved)) == "<VerifyResult dgx_a100(2), ok, embedded, 1 report>"
     bound = treadle.bound("ring:4", "allgather")
-    assert repr(bound) == "<BoundResult allgather of 4 ranks, ring(4), 2.67 B/s algbw, Bound>"
+    assert repr(bound) == "<BoundResult allgather of 4 ranks, ring(4), 2.67 B/s algbw, tight>"
+    compared = treadle.compare("ring:4", "allgather", algorithms=["ring"])
+    assert repr(compared) == "<Comparison allgather of 4 ranks, ring(4), 2.67 B/s optimal algbw, 1 row>"
+    assert compared.optimal_algbw == bound.algbw
+    assert (
+        repr(next(treadle.harden(treadle.solve("ring:4", "allgather")))) == "<HardenedRow n0--n1, 50.0% loss>"
+    )
+    cut_off = next(treadle.harden(treadle.solve("path:3", "allgather")))
+    assert repr(cut_off).startswith("<HardenedRow n0--n1, ")
+    assert "no link is left" in cut_off.refusal
 
 
 def test_long_reprs_end_in_time() -> None:
@@ -186,6 +195,11 @@ def test_tables_have_the_figures_of_their_results() -> None:
     compared = treadle.compare("ring:4", "allgather", algorithms=["ring"])
     assert compared.records()[0]["algbw_bytes_per_s"] == float(compared.rows[0].algbw or 0)
     assert compared.records()[0]["share_of_bound"] == 1.0
+    assert compared.records()[0]["busbw_bytes_per_s"] == 2.0  # three quarters of 8/3
+    sized = treadle.compare("ring:4", "allgather", algorithms=["ring"], sizes="1M")
+    (measures,) = [row.measured for row in sized.rows]
+    assert measures is not None
+    assert sized.records()[0]["simulated_busbw_bytes_per_s"] == measures.sizes[0].busbw_bytes_per_s
 
 
 def test_pandas_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:

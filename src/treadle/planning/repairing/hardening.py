@@ -45,7 +45,7 @@ class Failure:
     is_node: bool
 
 
-@brief("failure", "refusal", "is_late")
+@brief("failure.name", "loss", "refusal", "is_late")
 @dataclass(frozen=True)
 class HardenedRow:
     """What one failure leaves.

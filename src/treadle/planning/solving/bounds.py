@@ -53,7 +53,7 @@ class Bound:
     model: str = ""
 
 
-@brief("collective", "topology", "algbw", "bound")
+@brief("collective", "topology", "bound.algbw", "bound.is_tight")
 @dataclass(frozen=True)
 class BoundResult:
     """The most that any schedule can reach.

@@ -23,7 +23,7 @@ from treadle.planning.stages import seconds_left
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.program.any_schedule import lower
 from treadle.program.program import Program
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.trees.forest import ForestSchedule
@@ -106,7 +106,7 @@ class ComparisonRow:
         return self.report.algbw if self.report is not None and self.report.is_ok else None
 
 
-@brief("collective", "topology", "rows", "sizes")
+@brief("collective", "topology", "optimal_algbw", "rows", "sizes")
 @dataclass(frozen=True)
 class Comparison(Tabular):
     """All schedulers on one problem.
@@ -128,13 +128,20 @@ class Comparison(Tabular):
     rows: tuple[ComparisonRow, ...]
     sizes: tuple[int, ...] = ()
 
+    @property
+    def optimal_algbw(self) -> Fraction:
+        """The bound, bytes/s."""
+        return self.bound.algbw
+
     def records(self) -> list[dict[str, Cell]]:
         """A row for each scheduler, or for each of them and each size that was simulated."""
+        factor = busbw_factor(self.collective.kind, self.collective.n_ranks)
         rows: list[dict[str, Cell]] = []
         for row in self.rows:
             own: dict[str, object] = {
                 "algorithm": row.algorithm,
                 "algbw_bytes_per_s": row.algbw,
+                "busbw_bytes_per_s": None if row.algbw is None else row.algbw * factor,
                 "share_of_bound": None if row.algbw is None else row.algbw / self.bound.algbw,
                 "trees": row.trees,
                 "seconds": row.seconds,
@@ -149,6 +156,7 @@ class Comparison(Tabular):
                     "size_bytes": None if at is None else at.size_bytes,
                     "time_s": None if at is None else at.time,
                     "simulated_algbw_bytes_per_s": None if at is None else at.algbw_bytes_per_s,
+                    "simulated_busbw_bytes_per_s": None if at is None else at.algbw_bytes_per_s * factor,
                 }
                 rows.append(plain_row(own | figures))
         return rows
