@@ -37,6 +37,10 @@ def load_lazily(
         from importlib import import_module  # here, because the command line starts with this module
 
         if name not in home_of:
+            from importlib.util import find_spec
+
+            if not name.startswith("_") and find_spec(f"{package}.{name}") is not None:
+                return import_module(f"{package}.{name}")  # a module of the package, as if it were imported
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(home_of[name]), name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import networkx
 import pytest
 
 import treadle
+from child_processes import finished
 from treadle.checking import checked, is_of, words_of
 from treadle.errors import FormatError, TopologyError, TreadleError
 from treadle.finder.workload import Network, allreduce_of
@@ -184,6 +186,18 @@ def test_what_is_no_size_is_refused(given: Any) -> None:
         as_sizes(given, "sizes")
 
 
+@pytest.mark.parametrize("given", [0, -1024, "0B", [1024, 0], "1K,0B"])
+def test_sizes_below_a_byte_are_refused(given: Any) -> None:
+    for call in (treadle.simulate, treadle.run):
+        with pytest.raises(FormatError, match=rf"{call.__name__}: sizes: expected at least 1 byte, found "):
+            call(PLAN, given)
+
+
+def test_a_simulation_of_no_size_is_refused() -> None:
+    with pytest.raises(FormatError, match="simulate: sizes: expected at least one, found none"):
+        treadle.simulate(PLAN, [])
+
+
 def test_single_sizes_have_units_too() -> None:
     texts = [treadle.lower(PLAN, to="mscclpp-json", pipeline_bytes=size).text for size in ("1MB", 2**20)]
     assert texts[0] == texts[1]
@@ -235,6 +249,16 @@ def test_public_names_are_told_with_a_line_each() -> None:
     assert sorted(documented) == sorted(public)
     assert {name for name in dir(treadle) if not name.startswith("_")} >= set(public)
     assert not {"TYPE_CHECKING", "annotations", "load_lazily"} & set(dir(treadle))
+
+
+def test_modules_of_the_package_are_attributes_at_once() -> None:
+    """In a process of its own: here everything has been imported."""
+    script = (
+        "import treadle; print(treadle.topologies.ring(3).name, treadle.planning.verify.__name__);"
+        "print(hasattr(treadle, 'topologise'), hasattr(treadle, '_nothing'))"
+    )
+    found = finished([sys.executable, "-c", script])
+    assert found.stdout.split() == ["ring(3)", "verify", "False", "False"]
 
 
 def test_bandwidths_and_latencies_have_units_in_python_too() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from treadle.checking import unexpected
+from treadle.errors import FormatError
 from treadle.schedules.plan import Plan
 from treadle.topologies.readers.graphs.networkx_graphs import from_networkx, is_networkx_graph
 from treadle.topologies.topology import Topology
@@ -78,11 +79,12 @@ def as_sizes(value: Any, place: str) -> list[int]:
     """Sizes in bytes from numbers of bytes, texts with a unit and ranges of them, or several of these."""
     from treadle.runtime.measured_sizes import parse_sizes
 
-    if isinstance(value, str):
-        return parse_sizes(value)
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return [int(value)]
     expected = "bytes, a text such as 64MB or 1K..1G, or a sequence of these"
+    if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
+        sizes = parse_sizes(value) if isinstance(value, str) else [int(value)]
+        if min(sizes) < 1:
+            raise FormatError(f"{place}: expected at least 1 byte, found {min(sizes)}")
+        return sizes
     if not isinstance(value, Iterable) or isinstance(value, bytes | dict):
         raise unexpected(place, expected, value)
     found: list[int] = []

@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
+from treadle.errors import FormatError
 from treadle.planning.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_sizes
 from treadle.planning.judging.placed_schedules import PlacedSchedule
 from treadle.planning.judging.verification import require_verified
@@ -199,7 +200,7 @@ def simulate(
             if on_row is not None:
                 on_row(row)
     if last is None:
-        raise ValueError("expected at least one size")
+        raise FormatError("simulate: sizes: expected at least one, found none")
     return SimulationRun(tuple(rows[place] for place in sorted(rows)), last)
 
 
