@@ -92,3 +92,13 @@ def test_the_command_writes_a_plan_for_each_and_says_which(
     assert main(["harden", str(plan), "--json"]) == 0
     assert [one["loss"] for one in json.loads(capsys.readouterr().out)["failures"]] == [0.5] * 4
     assert main(["harden", str(plan), "--time-limit", "1ns"]) == 4
+
+
+def test_the_command_fails_where_no_failure_has_a_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "path.plan")
+    assert main(["solve", "path:3", "allgather", "-o", plan, "-q"]) == 0
+    assert main(["harden", plan]) == 3
+    assert "unserved    2 failures" in capsys.readouterr().out
+    assert main(["harden", plan, "--failures", "all"]) == 0  # without an end the rest goes on

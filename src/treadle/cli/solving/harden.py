@@ -27,7 +27,7 @@ from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
 from treadle.cli.quantities import Rates, busbw, counted, parse_seconds
 from treadle.cli.solving.problem_arguments import TrimOption
 from treadle.cli.solving.report import print_problem
-from treadle.cli.status import FAILED
+from treadle.cli.status import FAILED, INFEASIBLE
 from treadle.planning import Failures, HardenedRow
 from treadle.planning.summary import hardened_summary
 from treadle.planning.workers import workers
@@ -89,7 +89,9 @@ def command(
         output.line(f"plans       {folder}, {INDEX} says which is for what")
     output.result({"topology": old.topology.name, "algorithm": old.algorithm, "failures": summaries})
     is_late = any(summary.get("late") for summary in summaries)
-    return late("some failures did not get their turn") if is_late else 0
+    if is_late:
+        return late("some failures did not get their turn")
+    return INFEASIBLE if summaries and unserved == len(summaries) else 0
 
 
 def _written(rows: Iterator[HardenedRow], folder: Path | None) -> Iterator[tuple[HardenedRow, Path | None]]:
