@@ -96,7 +96,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="acs",
         looks_for="PCIe access control between GPU and NIC",
-        evidence="ACSCtl: SrcValid+; GDRDMA at half of the speed",
+        evidence="ACSCtl: SrcValid+",
         is_always=False,
         find=acs,
     ),

@@ -156,20 +156,14 @@ def pcie(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     return [Suspect("pcie", text, tuple(lines[:MOST_LINES]), remedy)]
 
 
-def acs(case: Case, found: tuple[Suspect, ...]) -> list[Suspect]:
+def acs(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     """PCIe's access control sends data between devices up to the CPU."""
-    log = case.log
-    remedy = "disable ACS on the PCIe switches (setpci, or the BIOS); lspci -vvv then shows SrcValid-"
-    if "acs" in log.remarks:
-        text = "ACS is on: what GPU and NIC exchange goes up to the CPU instead of across the PCIe switch"
-        return [Suspect("acs", text, (log.remarks["acs"],), remedy)]
-    direct = log.rdma(direct=True)
-    others = [one for one in found if one.name != "idle-nics"]
-    if direct is None or others or case.share is None or not 0.2 <= case.share <= 0.6 or not case.spans_hosts:
+    line = case.log.remarks.get("acs")
+    if line is None:
         return []
-    lines = [direct.line] + ([case.table.peak.line] if case.table is not None else [])
-    text = f"GPUDirect RDMA at {case.share:.0%} of what the NICs carry: ACS may send it up to the CPU"
-    return [Suspect("acs", text, tuple(lines), f"see whether lspci -vvv shows SrcValid+; if so, {remedy}")]
+    remedy = "disable ACS on the PCIe switches (setpci, or the BIOS); lspci -vvv then shows SrcValid-"
+    text = "ACS is on: what GPU and NIC exchange goes up to the CPU instead of across the PCIe switch"
+    return [Suspect("acs", text, (line,), remedy)]
 
 
 def ports(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
