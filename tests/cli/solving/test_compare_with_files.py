@@ -114,6 +114,25 @@ def test_simulate_takes_a_text_with_its_fabric(ring_file: Path, capsys: pytest.C
     assert "the file has 4 ranks" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["allgather"], "COLLECTIVE"),
+        (["--algorithm", "ring"], "--algorithm"),
+        (["--multicast"], "--multicast"),
+    ],
+)
+def test_nothing_is_solved_where_a_text_is_simulated(
+    words: list[str], named: str, ring_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["simulate", str(ring_file), *words, "--topology", "ring:4", "--size", "64M"]
+    assert main(command) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    says = f"{named}: expected a fabric to solve for, and {ring_file} is a schedule of others"
+    assert err == f"treadle: {says}\n"
+
+
 def test_routes_name_no_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, routes = tmp_path / "all.plan", tmp_path / "routes.json"
     assert main(["solve", "ring:4", "alltoall", "--algorithm", "routes", "-o", str(plan), "-q"]) == 0

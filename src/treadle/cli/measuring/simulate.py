@@ -123,11 +123,16 @@ def command(
     output = Output(json, quiet, Rates(unit or ""))
     try:
         with ProgressLine(quiet=quiet or json) as progress:
-            loaded: _Simulated = (
-                _plan(plan, collective, algorithm, multicast, seed, max_memory, progress)
-                if (placed := _placed(plan, collective, topology, progress)) is None
-                else placed
-            )
+            loaded: _Simulated
+            if read_text(Path(plan)) is None:
+                if topology is not None:
+                    raise FormatError(
+                        f"--topology: names the fabric of a schedule of others, and {plan} is none"
+                    )
+                loaded = _plan(plan, collective, algorithm, multicast, seed, max_memory, progress)
+            else:
+                _refuse_solving(plan, collective, algorithm, multicast)
+                loaded = _placed(plan, topology, progress)
             if alpha is None:
                 options = replace(options, alpha_ns=planning.default_alpha_ns(loaded.topology))
             if referee is not None and not isinstance(loaded, Plan):
@@ -179,19 +184,24 @@ def _slices(text: str) -> int:
     return int(text)
 
 
-def _placed(
-    path: str, collective: str | None, topology: Topology | None, progress: ProgressLine
-) -> PlacedSchedule | None:
-    """A schedule of others on its fabric; None if the argument is none. FormatError without its fabric."""
-    text = Path(path)
-    if collective is not None or read_text(text) is None:
-        if topology is not None:
-            raise FormatError(f"--topology: names the fabric of a schedule of others, and {path} is none")
-        return None
+def _refuse_solving(path: str, collective: str | None, algorithm: str | None, multicast: bool) -> None:
+    """FormatError if something is asked of a schedule of others that only solving can heed."""
+    asked = {
+        "COLLECTIVE": collective is not None,
+        "--algorithm": algorithm is not None,
+        "--multicast": multicast,
+    }
+    for name, is_asked in asked.items():
+        if is_asked:
+            raise FormatError(f"{name}: expected a fabric to solve for, and {path} is a schedule of others")
+
+
+def _placed(path: str, topology: Topology | None, progress: ProgressLine) -> PlacedSchedule:
+    """A schedule of others on its fabric; FormatError without one, ScheduleError if it is wrong there."""
     if topology is None:
         raise FormatError(f"{path}: a schedule of others names no fabric; expected --topology TOPOLOGY")
     Watch(progress).announce("placing")
-    placed = planning.place_file(text, topology, progress=progress)
+    placed = planning.place_file(Path(path), topology, progress=progress)
     placed.require()
     return placed
 
