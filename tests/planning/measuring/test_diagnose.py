@@ -289,6 +289,53 @@ def test_trees_of_several_boxes_show_a_slow_link(tmp_path: Path) -> None:
     assert suspect.text.startswith("GPU/14000 of node1 has PCIe of 6 GB/s where 15 of 16 have 24")
 
 
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_a_figure_is_held_against_the_damaged_box_as_its_own_tree_shows_it(
+    tmp_path: Path, damaged: int
+) -> None:
+    """Three boxes of NVLinks at 300 GB/s a GPU; one GPU has lost two of three: rings carry 100 past it."""
+    lines = []
+    for host in range(3):
+        tree = system_tree(host=host)
+        if host == damaged:
+            place = next(at for at, line in enumerate(tree) if "NVL[240.0]" in line)
+            tree[place] = tree[place].replace("240.0", "60.0")
+        lines += tree
+    log = [*ranks(3, 8), *direct(4), *lines, *table(ALLREDUCE, 24, curve(70))]
+    found = examined(tmp_path, log)
+    assert shares(found)["ring"] == (75, 93)
+    assert names(found) == ["slow-link"]
+    whole = examined(tmp_path, [*ranks(3, 8), *direct(4), *system_tree(), *table(ALLREDUCE, 24, curve(70))])
+    assert shares(whole)["ring"] == (100, 70)
+    assert found.topology is not None
+    assert whole.topology is not None
+    fabric, other = found.topology, whole.topology
+    assert [fabric.node_names[node] for node in fabric.compute_nodes] == [
+        other.node_names[node] for node in other.compute_nodes
+    ]
+    slower = [
+        fabric.link_name(link)
+        for link in range(fabric.n_links)
+        if fabric.bandwidths[link] == 75 * GB and "nvswitch" in fabric.link_name(link)
+    ]
+    assert set(slower) == {
+        f"box{damaged}.gpu0->box{damaged}.nvswitch",
+        f"box{damaged}.nvswitch->box{damaged}.gpu0",
+    }
+    assert fabric.n_links == other.n_links
+    if damaged:
+        assert f"3 boxes like that of node0, but node{damaged} as its own tree shows" in found.assumed
+    else:
+        assert "3 boxes like that of node0, but node1 and 1 more as theirs show" in found.assumed
+
+
+def test_boxes_that_fit_no_place_are_named(tmp_path: Path) -> None:
+    log = [*ranks(2, 8), *direct(4), *system_tree(), *system_tree(host=1, gpus=4)]
+    found = examined(tmp_path, [*log, *table(ALLREDUCE, 16, curve(80))])
+    assert "2 boxes like that of node0, but not of node1" in found.assumed
+    assert shares(found)["ring"] == (100, 80)
+
+
 def test_a_slow_link_is_told_where_the_fabric_itself_is_made_from_the_tree(tmp_path: Path) -> None:
     """Held against the damaged fabric the figure is as it should be; the tree still shows the damage."""
     tree = system_tree(nvlink="NVL[370.8] - NVS/0", nics=0)

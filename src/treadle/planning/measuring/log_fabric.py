@@ -1,7 +1,12 @@
-"""The fabric that a log itself shows: NCCL's system tree of one box, and how many such boxes there are."""
+"""The fabric that a log itself shows: NCCL's system trees of boxes, and how many boxes there are.
+
+A box whose own tree is in the log and has other speeds or fewer links than that of the first is taken as its
+tree shows it: a figure of a damaged fabric is held against the damaged fabric.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from treadle.diagnosis.log import Log, SystemTree
@@ -11,7 +16,7 @@ from treadle.topologies.readers.boxes.box import Box
 from treadle.topologies.readers.boxes.nccl_system import read_system
 from treadle.topologies.readers.boxes.networks import fabric_of
 from treadle.topologies.readers.imported import Imported, ImportOptions, LinkSpeeds, SourceText
-from treadle.topologies.topology import Topology
+from treadle.topologies.topology import Topology, TopologyBuilder
 
 FORMAT = "nccl-log"
 """What the reader of system trees is called."""
@@ -57,39 +62,113 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Refusal:
     count = options.boxes or _count(log, len(box.gpus))
     if isinstance(count, Refusal):
         return count
-    assumed = []
-    if count > 1:
-        assumed.append(f"{count} boxes like that of {tree.host}{_others(log, tree, box)}")
-        if options.network is None:
-            assumed.append("one switch between them without a bottleneck (--network says otherwise)")
-    return _joined(log, box, _completed(log, options, count), tuple(assumed))
+    completed = _completed(log, options, count)
+    imported = _joined(log, box, completed)
+    if isinstance(imported, Refusal) or count == 1:
+        return imported if isinstance(imported, Refusal) else LogFabric(imported.topology, imported)
+    own, unlike = _others(log, tree, box, completed)
+    assumed = [f"{count} boxes like that of {tree.host}"]
+    if own:
+        imported = _damaged(imported, own)
+        assumed[0] += (
+            f", but {_several(list(own))} as {'its own tree shows' if len(own) == 1 else 'theirs show'}"
+        )
+    if unlike:
+        assumed[0] += f", but not of {_several(unlike)}"
+    if options.network is None:
+        assumed.append("one switch between them without a bottleneck (--network says otherwise)")
+    return LogFabric(imported.topology, imported, tuple(assumed))
 
 
-def _others(log: Log, tree: SystemTree, box: Box) -> str:
-    """Which hosts show another box, in words."""
-    different = []
+def _several(hosts: Sequence[str]) -> str:
+    return hosts[0] + (f" and {len(hosts) - 1} more" if len(hosts) > 1 else "")
+
+
+def _others(
+    log: Log, tree: SystemTree, box: Box, options: ImportOptions
+) -> tuple[dict[str, tuple[int, Imported]], list[str]]:
+    """Hosts whose trees show another box than the first.
+
+    Returns
+    -------
+    dict of host to (place of its box, fabric of as many boxes like that)
+    list of str
+        Hosts whose box is another, and cannot stand in the place of the first.
+    """
+    own: dict[str, tuple[int, Imported]] = {}
+    unlike: list[str] = []
+    places = _places(log, tree)
+    known: dict[tuple[object, ...], Imported | Refusal] = {}
     for other in log.trees:
         if not other.is_whole or other.host == tree.host:
             continue
         try:
-            found = read_system([(line.number, text) for line, text in other.lines])
+            found = read_system(
+                [(line.number, text) for line, text in other.lines],
+                links=options.links or LinkSpeeds.NOMINAL,
+                source=log.source,
+            )
         except TreadleError:
-            different.append(other.host)
+            unlike.append(other.host)
             continue
-        if _measures(found) != _measures(box):
-            different.append(other.host)
-    if not different:
-        return ""
-    more = f" and {len(different) - 1} more" if len(different) > 1 else ""
-    return f", but not of {different[0]}{more}"
+        measures = _measures(found)
+        if measures == _measures(box):
+            continue
+        if measures not in known:
+            known[measures] = _joined(log, found, options)
+        imported, place = known[measures], places.get(other.host, options.boxes or 0)
+        has_other_rails = options.network != _NETWORK and len(found.nics) != len(box.nics)
+        is_alike = len(found.gpus) == len(box.gpus) and not has_other_rails
+        if isinstance(imported, Refusal) or not is_alike or place >= (options.boxes or 0):
+            unlike.append(other.host)
+        else:
+            own[other.host] = (place, imported)
+    return own, unlike
+
+
+def _places(log: Log, tree: SystemTree) -> dict[str, int]:
+    """Number of each host's box: hosts in the order of their first ranks, else of their trees."""
+    listed = {rank: one.host for rank, one in log.ranks.items()} or log.rank_hosts
+    hosts = dict.fromkeys(listed[rank] for rank in sorted(listed))
+    hosts |= dict.fromkeys([tree.host, *(other.host for other in log.trees)])
+    return {host: place for place, host in enumerate(hosts)}
+
+
+def _damaged(imported: Imported, own: Mapping[str, tuple[int, Imported]]) -> Imported:
+    """A fabric of equal boxes with some of them taken from fabrics of others."""
+    base = imported.topology
+    builder = TopologyBuilder(base.name)
+    sources = {f"box{place}": other.topology for place, other in own.values()}
+    fabrics = {id(one): one for one in (base, *sources.values())}.values()
+    for node in base.compute_nodes.tolist():  # all fabrics have the same ranks
+        builder.compute(base.node_names[node])
+    for fabric in fabrics:
+        for node in fabric.switches.tolist():
+            name = fabric.node_names[node]
+            if sources.get(name.partition(".")[0], base) is fabric:
+                builder.switch(name)
+    for fabric in fabrics:
+        ends = zip(fabric.tails.tolist(), fabric.heads.tolist(), fabric.bandwidths.tolist(), strict=True)
+        for tail, head, bandwidth in ends:
+            names = fabric.node_names[tail], fabric.node_names[head]
+            homes = [sources[box] for box in (name.partition(".")[0] for name in names) if box in sources]
+            if (homes[0] if homes else base) is fabric:  # no link joins two boxes directly
+                builder.link(*names, bandwidth)
+    several = [imported, *(other for _, other in own.values())]
+    return replace(
+        imported,
+        topology=builder.build(),
+        defaulted=tuple(dict.fromkeys(finding for one in several for finding in one.defaulted)),
+        warnings=tuple(dict.fromkeys(finding for one in several for finding in one.warnings)),
+    )
 
 
 def _measures(box: Box) -> tuple[object, ...]:
     """What boxes of one kind have in common, whatever their devices are called."""
     links = sorted((link.gpu, link.other is None, link.other or 0, link.bandwidth) for link in box.links)
-    slots = [one.slot for one in box.gpus] + [one.slot for one in box.nics]
-    pcie = sorted(slot.bandwidth or 0 for slot in slots)
-    return len(box.gpus), links, pcie, sorted(nic.bandwidth or 0 for nic in box.nics)
+    gpus = tuple(one.slot.bandwidth or 0 for one in box.gpus)
+    nics = tuple((nic.slot.bandwidth or 0, nic.bandwidth or 0) for nic in box.nics)
+    return tuple(links), gpus, nics
 
 
 def _tree(log: Log) -> SystemTree | Refusal:
@@ -137,14 +216,12 @@ def _completed(log: Log, options: ImportOptions, count: int) -> ImportOptions:
     return replace(options, boxes=count, network=options.network or _NETWORK, nics=nics)
 
 
-def _joined(log: Log, box: Box, options: ImportOptions, assumed: tuple[str, ...]) -> LogFabric | Refusal:
+def _joined(log: Log, box: Box, options: ImportOptions) -> Imported | Refusal:
     source = SourceText("", log.source)
     reason = ""
     for nics in (options.nics, "all"):
         try:
-            imported = fabric_of(source, box, replace(options, nics=nics), FORMAT)
+            return fabric_of(source, box, replace(options, nics=nics), FORMAT)
         except TreadleError as error:
             reason = reason or str(error).removeprefix(f"{log.source}:")
-            continue
-        return LogFabric(imported.topology, imported, assumed)
     return _refused(f"the log does not show the whole fabric: {reason.strip()}")
