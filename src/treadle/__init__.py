@@ -19,6 +19,7 @@ Plans
     save_plan            writes a plan's file
     Collective           the value: what is to be done, among which ranks
     CollectiveKind       allgather, allreduce, alltoall and the others
+    Mesh                 axes of ranks, whose groups communicate at once
 
 Numbers and files
     simulate             predicted times of a plan on its fabric
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from treadle.planning import verify as verify
     from treadle.schedules.collective import Collective as Collective
     from treadle.schedules.collective import CollectiveKind as CollectiveKind
+    from treadle.schedules.mesh import Mesh as Mesh
     from treadle.schedules.plan_files.archive import load_plan as load_plan
     from treadle.schedules.plan_files.archive import save_plan as save_plan
     from treadle.topologies import Topology as Topology
@@ -85,6 +87,7 @@ else:
                 "verify",
             ),
             "treadle.schedules.collective": ("Collective", "CollectiveKind"),
+            "treadle.schedules.mesh": ("Mesh",),
             "treadle.schedules.plan_files.archive": ("load_plan", "save_plan"),
             "treadle.topologies": ("Topology", "TopologyBuilder", "from_networkx", "parse"),
         },

@@ -85,7 +85,7 @@ AS_THEY_COME = Rates()
 
 def busbw(algbw: Fraction, collective: Collective) -> Fraction:
     """What nccl-tests calls busbw, of the size over the time."""
-    return algbw * busbw_factor(collective.kind, collective.n_ranks)
+    return algbw * busbw_factor(collective.kind, collective.group_size)
 
 
 def parse_seconds(text: str) -> float:

@@ -69,7 +69,7 @@ def model_of(topology: Topology, collective: Collective) -> str:
 
 def busbw_values(key: str, algbw: Fraction, collective: Collective) -> dict[str, object]:
     """What JSON says of a throughput as nccl-tests scales it, under keys that begin with `key`."""
-    scaled = algbw * busbw_factor(collective.kind, collective.n_ranks)
+    scaled = algbw * busbw_factor(collective.kind, collective.group_size)
     return {
         f"{key}_bytes_per_s": float(scaled),
         f"{key}_exact": f"{scaled.numerator}/{scaled.denominator}",

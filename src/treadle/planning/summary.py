@@ -17,6 +17,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule, Layer
 from treadle.schedules.steps.step_cost import node_bandwidth
 from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
@@ -397,6 +398,8 @@ def _shape(schedule: Schedule) -> dict[str, object]:
         return route_shape(schedule)
     if isinstance(schedule, TimedRoutes):
         return {**route_shape(schedule.routes), "flows_per_host": schedule.max_flows}
+    if isinstance(schedule, GroupSchedule):
+        return {"trees": [one.total_units for one in schedule.groups]}
     units = schedule.total_units
     values: dict[str, object] = {"trees": units, "power_of_two": units & (units - 1) == 0}
     if isinstance(schedule, FactoredSchedule):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from itertools import chain
 from math import gcd
 
 import numpy as np
@@ -54,7 +55,7 @@ def busbw_factor(kind: CollectiveKind, n_ranks: int) -> Fraction:
     return Fraction(1)
 
 
-@brief("kind", "n_ranks", "root", "weights", "forwarders")
+@brief("kind", "n_ranks", "n_groups", "root", "weights", "forwarders")
 @dataclass(frozen=True)
 class Collective:
     """A collective on some compute nodes of a fabric.
@@ -72,11 +73,22 @@ class Collective:
         Node indices of compute nodes outside `ranks` that may forward.
     demands : Demands, optional
         Relative amounts between ranks of an all-to-all; default all equal.
+    groups : tuple of tuples of int, optional
+        Ranks that communicate with each other only, each group by itself and all at once: disjoint, of equal
+        size, together all ranks. Sizes, shards and the root are then a group's, `root` a place in each.
+        Shards are equal; an all-to-all in groups is one of `demands`.
+    ranks_forward : bool
+        With groups: the ranks of other groups forward, too, not only `forwarders`.
 
     Raises
     ------
     ScheduleError
         If any of the above does not hold.
+
+    Notes
+    -----
+    What knows one group only goes through `shard_weights`, `check_membership` or `as_one_group`, which refuse
+    several; `member` is the collective of one group.
     """
 
     kind: CollectiveKind
@@ -85,6 +97,8 @@ class Collective:
     weights: tuple[int, ...] | None = None
     forwarders: tuple[int, ...] = ()
     demands: Demands | None = None
+    groups: tuple[tuple[int, ...], ...] | None = None
+    ranks_forward: bool = False
 
     def __post_init__(self) -> None:
         n = len(self.ranks)
@@ -95,12 +109,28 @@ class Collective:
             raise ScheduleError("a compute node may appear once among ranks and forwarders")
         if self.kind.is_rooted != (self.root is not None):
             raise ScheduleError(f"{self.kind} {'needs a root' if self.kind.is_rooted else 'has no root'}")
-        if self.root is not None and not 0 <= self.root < n:
-            raise ScheduleError(f"root {self.root}: expected a rank from 0 to {n - 1}")
+        self._check_groups()
+        if self.root is not None and not 0 <= self.root < self.group_size:
+            raise ScheduleError(f"root {self.root}: expected a rank from 0 to {self.group_size - 1}")
         if self.weights is not None:
             self._check_weights(self.weights)
         if self.demands is not None:
             self._check_demands(self.demands)
+
+    def _check_groups(self) -> None:
+        if self.groups is None:
+            if self.ranks_forward:
+                raise ScheduleError("ranks of other groups forward only where there are groups")
+            return
+        if self.kind is CollectiveKind.ALLTOALL:
+            raise ScheduleError("an all-to-all in groups is one of demands (block_demands), found groups")
+        if self.weights is not None:
+            raise ScheduleError(f"{self.kind} in groups has equal shards, found weights")
+        sizes = set(map(len, self.groups))
+        if len(sizes) != 1 or min(sizes) < 2:
+            raise ScheduleError("groups: expected equally many ranks in each, at least 2")
+        if sorted(chain.from_iterable(self.groups)) != list(range(self.n_ranks)):
+            raise ScheduleError(f"groups: expected each rank from 0 to {self.n_ranks - 1} in one of them")
 
     def _check_weights(self, weights: tuple[int, ...]) -> None:
         if self.kind not in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
@@ -138,6 +168,35 @@ class Collective:
         return len(self.ranks)
 
     @property
+    def n_groups(self) -> int | None:
+        """Number of groups; None where the collective is one over all ranks."""
+        return None if self.groups is None else len(self.groups)
+
+    @property
+    def group_size(self) -> int:
+        """Ranks that communicate with each other: those of a group, else all."""
+        return self.n_ranks if self.groups is None else len(self.groups[0])
+
+    def member(self, group: int) -> Collective:
+        """The collective of one group by itself, whose nodes outside `ranks` and `forwarders` are absent."""
+        if self.groups is None:
+            if group:
+                raise ScheduleError(f"group {group}: {self.kind} is one over all ranks")
+            return self
+        nodes = tuple(self.ranks[rank] for rank in self.groups[group])
+        others = frozenset(self.ranks).difference(nodes) if self.ranks_forward else ()
+        return Collective(self.kind, nodes, self.root, forwarders=(*self.forwarders, *sorted(others)))
+
+    def as_one_group(self) -> Collective:
+        """The collective itself; ScheduleError if it is one of several groups at once."""
+        if self.groups is not None:
+            raise ScheduleError(
+                f"{self.kind} of {len(self.groups)} groups at once; this knows one group: leave the mesh "
+                f"out, or choose one group's --ranks"
+            )
+        return self
+
+    @property
     def shard_weights(self) -> tuple[int, ...]:
         """Relative amount of data that starts (or ends) at each rank, in lowest terms.
 
@@ -146,8 +205,9 @@ class Collective:
         Raises
         ------
         ScheduleError
-            For an all-to-all, whose data goes from one rank to one rank (`pair_demands`).
+            For an all-to-all, whose data goes from one rank to one rank (`pair_demands`), and for groups.
         """
+        self.as_one_group()
         if self.kind is CollectiveKind.ALLTOALL:
             raise ScheduleError(
                 "an all-to-all sends something else to every rank; spanning trees do not serve it"
@@ -172,7 +232,12 @@ def on_all_ranks(
 
 
 def check_membership(topology: Topology, collective: Collective) -> None:
-    """Raise ScheduleError unless the collective covers just compute nodes of `topology`, each declared."""
+    """Raise ScheduleError unless one group covers just compute nodes of `topology`, each declared."""
+    check_declared(topology, collective.as_one_group())
+
+
+def check_declared(topology: Topology, collective: Collective) -> None:
+    """Raise ScheduleError unless ranks of all groups and forwarders are the compute nodes of `topology`."""
     declared = (*collective.ranks, *collective.forwarders)
     if np.array_equal(np.sort(np.array(declared)), topology.compute_nodes):
         return

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
-from treadle.schedules.collective import Collective, check_membership
+from treadle.schedules.collective import Collective, check_declared
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.witness import Witness
 from treadle.topologies.naming import is_one_line
@@ -90,7 +90,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
-        check_membership(self.topology, self.collective)
+        check_declared(self.topology, self.collective)
         self._check_entries()
         for name, value in (("algbw", self.algbw), ("optimal algbw", self.optimal_algbw)):
             if value is not None and not (isinstance(value, Fraction) and value > 0):

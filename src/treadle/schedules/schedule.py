@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from treadle.errors import InfeasibleError
+from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.trees.group_schedule import GroupSchedule
 
 ExplicitSchedule = ForestSchedule | StepSchedule | ExchangeSchedule | RouteSchedule | TimedRoutes
 """Schedules that hold all they move."""
 
-Schedule = ExplicitSchedule | FactoredSchedule
+Schedule = ExplicitSchedule | FactoredSchedule | GroupSchedule
 """All have `kind` and `n_ranks`; `isinstance` tells them apart where a stage needs more."""
 
 MAX_EXPANDED_RANKS = 1024
@@ -21,13 +22,19 @@ MAX_EXPANDED_RANKS = 1024
 
 
 def written_out(schedule: Schedule) -> ExplicitSchedule:
-    """The schedule itself; of a factored one, all its trees.
+    """The schedule of one group itself; of a factored one, all its trees.
 
     Raises
     ------
     InfeasibleError
         If a factored schedule is of more than `MAX_EXPANDED_RANKS` ranks.
+    ScheduleError
+        If it is one of several groups, each of which is a schedule of its own.
     """
+    if isinstance(schedule, GroupSchedule):
+        raise ScheduleError(
+            f"a schedule of {len(schedule.groups)} groups at once; this takes that of one group"
+        )
     if not isinstance(schedule, FactoredSchedule):
         return schedule
     if schedule.n_ranks > MAX_EXPANDED_RANKS:

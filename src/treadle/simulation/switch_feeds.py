@@ -13,7 +13,7 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.program.in_network import in_network_sends
 from treadle.program.program import OperationKind, Program
-from treadle.schedules.groups import lanes_of, members_at, unnamed_crossings
+from treadle.schedules.switch_operations import lanes_of, members_at, unnamed_crossings
 from treadle.topologies.topology import Topology
 
 _Key = tuple[bool, int, int, int]

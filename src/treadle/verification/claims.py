@@ -16,7 +16,10 @@ from treadle.verification.violations import Findings, ViolationKind
 
 
 def check_members(topology: Topology, collective: Collective, found: Findings) -> None:
-    """Ranks and forwarders must be the compute nodes of the fabric."""
+    """One group's ranks and forwarders must be the compute nodes of the fabric."""
+    if collective.groups is not None:
+        found.add(ViolationKind.SHAPE, f"the schedule is for one group, found {len(collective.groups)}")
+        return
     members = {*collective.ranks, *collective.forwarders}
     compute = set(topology.compute_nodes.tolist())
     if members == compute:

@@ -61,7 +61,7 @@ def _print_sizes(output: Output, result: Comparison, rows: list[ComparisonRow]) 
     """Simulated times: a row per scheduler, columns per size."""
     alpha_us = planning.default_alpha_ns(result.topology) / 1000
     model = f"alpha {alpha_us:g}us a message" if alpha_us else "latencies of the fabric's links"
-    factor = busbw_factor(result.collective.kind, result.collective.n_ranks)
+    factor = busbw_factor(result.collective.kind, result.collective.group_size)
     output.line()
     output.line(
         f"simulated   {model}; {output.rates.column} of algbw, busbw is {factor} of it; "

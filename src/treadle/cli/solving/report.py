@@ -23,6 +23,7 @@ from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import link_loads
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import Topology
 
@@ -206,6 +207,11 @@ def _print_shape(output: Output, result: SolveResult) -> None:
     schedule, name = result.plan.entries[-1].schedule, result.plan.algorithm
     if isinstance(schedule, RouteSchedule | TimedRoutes):
         print_routes(output, schedule, name)
+        return
+    if isinstance(schedule, GroupSchedule):
+        numbers = [one.total_units for one in schedule.groups]
+        span = f"{min(numbers)} to {max(numbers)}" if min(numbers) < max(numbers) else f"{numbers[0]}"
+        output.line(f"trees       {span} in each of {len(numbers)} groups ({name})")
         return
     if not isinstance(schedule, ForestSchedule | FactoredSchedule):
         phases = (schedule.sends,) if isinstance(schedule, ExchangeSchedule) else schedule.phases

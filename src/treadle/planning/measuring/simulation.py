@@ -264,7 +264,7 @@ def _row(subject: SimulatedSubject, sized: SizedSimulation) -> SimulatedRow:
         time=simulation.time,
         is_exact=simulation.is_exact,
         algbw_bytes_per_s=algbw,
-        busbw_bytes_per_s=algbw * float(busbw_factor(collective.kind, collective.n_ranks)),
+        busbw_bytes_per_s=algbw * float(busbw_factor(collective.kind, collective.group_size)),
         efficiency=None if subject.bound is None else algbw / float(subject.bound),
         alpha_beta=None
         if subject.schedule is None

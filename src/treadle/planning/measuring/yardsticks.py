@@ -148,7 +148,7 @@ def optimum(
     """The exact optimum as busbw, and the links that bind."""
     collective = Collective(kind, tuple(topology.compute_nodes.tolist()), root=root)
     found = find_bound(Problem(topology, collective), watch)
-    busbw = found.algbw * busbw_factor(kind, collective.n_ranks)
+    busbw = found.algbw * busbw_factor(kind, collective.group_size)
     if kind is CollectiveKind.ALLREDUCE and not topology.multicast.any() and not topology.aggregation.any():
         # where gathering takes half of the time, its cut says in one what prices say in many links
         gather = Collective(CollectiveKind.ALLGATHER, collective.ranks)

@@ -17,6 +17,7 @@ from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
 
 
@@ -51,6 +52,18 @@ def transfer_schedule(
             schedule,
             reduce=_moved_forest(schedule.reduce, moved),
             broadcast=_moved_forest(schedule.broadcast, moved),
+        )
+    if isinstance(schedule, GroupSchedule):
+        return replace(
+            schedule,
+            groups=tuple(
+                replace(
+                    one,
+                    reduce=_moved_forest(one.reduce, moved),
+                    broadcast=_moved_forest(one.broadcast, moved),
+                )
+                for one in schedule.groups
+            ),
         )
     if isinstance(schedule, FactoredSchedule):
         return replace(

@@ -63,6 +63,7 @@ from treadle.schedules.plan_files.plan_reader import (
 )
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.files import dump_with_hash
 
 _Part = TypeVar("_Part")
@@ -205,6 +206,12 @@ def _row(entry: PlanEntry, parts: _Parts) -> dict[str, object]:
     if isinstance(schedule, ForestSchedule):
         named = {part.direction.value: _number(parts.forests, part) for part in schedule.forests}
         return row | {"type": "forests"} | named
+    if isinstance(schedule, GroupSchedule):
+        groups = [
+            {part.direction.value: _number(parts.forests, part) for part in one.forests}
+            for one in schedule.groups
+        ]
+        return row | {"type": "groups", "groups": groups}
     if isinstance(schedule, FactoredSchedule):
         named = {part.direction.value: _number(parts.factored, part) for part in schedule.forests}
         return row | {"type": "factored"} | named
@@ -248,6 +255,9 @@ def _manifest(plan: Plan, digest: str, entries: list[dict[str, object]], parts: 
         "weights": None if collective.weights is None else list(collective.weights),
         "forwarders": list(collective.forwarders),
     }
+    if collective.groups is not None:
+        posed["groups"] = [list(group) for group in collective.groups]
+        posed["ranks_forward"] = collective.ranks_forward
     if collective.demands is not None:
         posed["demands"] = DEMANDS_MEMBER
     return {

@@ -55,7 +55,7 @@ def allreduce_bound(
     ----------
     topology : Topology
         Its capabilities are part of the model: switches that multicast and aggregate may copy and combine,
-        by themselves or in operations of ranks that ask (`treadle.schedules.groups`).
+        by themselves or in operations of ranks that ask (`treadle.schedules.switch_operations`).
         For the optimum without that, pass `without_capabilities(topology)`. Injection caps are not modelled.
     collective : Collective
         An allreduce.
