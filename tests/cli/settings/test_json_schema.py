@@ -11,9 +11,11 @@ import pytest
 
 from harness.json_schema_judge import faults
 from samples.box_files import nccl_xml
+from samples.logs.nccl_logs import curve, ranks, table
 from treadle.cli.application import SUMMARIES, load_command
 from treadle.cli.main import main
 from treadle.cli.settings.json_schema import described_commands, json_schema
+from treadle.schedules.collective import CollectiveKind
 
 PLANS = {
     "ring": "ring:4 allgather",
@@ -124,9 +126,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def judged(argv: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def judged(argv: list[str], capsys: pytest.CaptureFixture[str], status: int = 0) -> dict[str, Any]:
     """The command's JSON, which is as its schema says."""
-    assert main([*argv, "--json"]) == 0
+    assert main([*argv, "--json"]) == status
     value: dict[str, Any] = json.loads(capsys.readouterr().out)
     name = "-".join(argv[:2]) if argv[0] == "topology" else argv[0]
     schema = json_schema(name)
@@ -193,6 +195,22 @@ def test_a_log_of_others(repository: Path, capsys: pytest.CaptureFixture[str]) -
         out = capsys.readouterr().out
         if out:
             assert faults(json.loads(out), schema, schema) == [], sample
+
+
+@pytest.mark.parametrize(
+    "fabric", ["rail_optimized:2", 'with_failed_links(rail_optimized(2), "box0.gpu3--rail3")']
+)
+def test_a_judged_log(fabric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "nccl.log"
+    log.write_text("\n".join([*ranks(2, 8), *table(CollectiveKind.ALLREDUCE, 16, curve(216))]) + "\n")
+    found = judged(["diagnose", str(log), "--topology", fabric], capsys)
+    ring, optimum = found["judgements"][0]["yardsticks"]
+    assert ring["binds"] == "the NICs of a box"
+    is_even = fabric == "rail_optimized:2"
+    assert (optimum["binds"] == "link prices") is not is_even
+    assert ("cut_links" in optimum, "priced_links" in optimum) == (is_even, not is_even)
+    found = judged(["diagnose", str(log)], capsys, status=2)
+    assert "--topology" in found["missing"]
 
 
 def test_every_command_that_prints_json_has_a_schema() -> None:

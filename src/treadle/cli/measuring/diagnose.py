@@ -184,18 +184,19 @@ class _Report:
         self._binding(one)
 
     def _binding(self, one: JudgedTable) -> None:
-        """The cut that sets each limit, once where several have the same."""
+        """The cut, or the prices, that set each limit; once where several have the same."""
         label = "binds"
         told: set[str] = set()
         for yardstick in one.yardsticks:
             limit = yardstick.limit
-            cut = f"{yardstick.place}, {self._rates(limit.capacity)}"
+            cut = f"{yardstick.place}, {self._rates(limit.capacity)}:"
+            if limit.is_priced:
+                cut = f"{yardstick.place}; scarce are"
             if yardstick.is_whole or cut in told or not limit.links:
                 continue
             told.add(cut)
-            self._say(
-                label, f"{yardstick.name}: {cut}: {describe_links(one.topology, limit.links, self._rates)}"
-            )
+            links = describe_links(one.topology, limit.links, self._rates)
+            self._say(label, f"{yardstick.name}: {cut} {links}")
             label = ""
 
     def _yardstick(self, one: JudgedTable, yardstick: Yardstick) -> None:

@@ -94,6 +94,9 @@ def _yardstick(topology: Topology, found: Yardstick) -> Mapping[str, object]:
         "binds": found.place,
     }
     if limit.links and not found.is_whole:
-        values["cut_bytes_per_s"] = limit.capacity
-        values["cut_links"] = [topology.link_name(link) for link in limit.links[:MOST_LINKS]]
+        names = [topology.link_name(link) for link in limit.links[:MOST_LINKS]]
+        if limit.is_priced:
+            values["priced_links"] = names
+        else:
+            values |= {"cut_bytes_per_s": limit.capacity, "cut_links": names}
     return values

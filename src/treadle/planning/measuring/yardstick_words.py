@@ -21,6 +21,7 @@ class BindingPlace(StrEnum):
     NICS = "the NICs of a box"
     NETWORK = "the network between the boxes"
     SEVERAL = "several cuts together"
+    PRICES = "link prices"
 
 
 def place_of(topology: Topology, boxes: Boxes, limit: Limit) -> BindingPlace:
@@ -32,6 +33,8 @@ def place_of(topology: Topology, boxes: Boxes, limit: Limit) -> BindingPlace:
     boxes : Boxes
     limit : Limit
     """
+    if limit.is_priced:
+        return BindingPlace.PRICES
     links = np.array(limit.links, dtype=np.int64)
     if not links.size:
         return BindingPlace.SEVERAL

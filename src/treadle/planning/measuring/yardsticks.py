@@ -40,15 +40,18 @@ class Limit:
     links : tuple of int
         Links of the fabric that bind, rising; empty where nothing as short as that proves the limit.
     capacity : int
-        Of these links together, bytes/s.
+        Of these links together, bytes/s; 0 if they are no cut.
     ranks : int
         That are on the side of the cut with fewer of them; 0 if the links are no cut.
+    is_priced : bool
+        The links are those with a price: no cut proves the limit, prices of many links do together.
     """
 
     busbw: Fraction
     links: tuple[int, ...] = ()
     capacity: int = 0
     ranks: int = 0
+    is_priced: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +167,7 @@ def _limit(topology: Topology, collective: Collective, bound: Bound, busbw: Frac
         return _cut(topology, collective, witness, busbw)
     if isinstance(witness, LengthWitness):
         links = tuple(link for link, length in enumerate(witness.lengths) if length > 0)
-        return Limit(busbw, links, int(topology.bandwidths[list(links)].sum()))
+        return Limit(busbw, links, is_priced=True)
     return Limit(busbw)
 
 
