@@ -41,7 +41,7 @@ def run(folder: Path, repository: Path, *argv: str) -> tuple[int, str, str]:
 
 def outcome_of(folder: Path, repository: Path, file: str, chosen: str) -> tuple[int, str]:
     """The tests of the repository that are chosen, and their last lines."""
-    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={folder / 'temporary'}")
+    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
     status, shown, _ = run(folder, repository, "-m", "pytest", file, "-k", chosen, *options)
     return status, shown
 
