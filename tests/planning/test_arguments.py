@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import networkx
+import numpy as np
 import pytest
 
 import treadle
@@ -18,6 +19,7 @@ from treadle.checking import checked, is_of, words_of
 from treadle.errors import FormatError, TopologyError, TreadleError
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning.fabrics_and_plans import as_fabric, as_plan, as_sizes
+from treadle.planning.judging.texts import TextVerification
 from treadle.topologies import dump_topology, ring
 
 FUNCTIONS = {
@@ -150,8 +152,11 @@ def test_a_path_is_a_file_where_the_catalogue_has_its_name(
 
 
 def test_a_graph_without_bandwidths_says_how_to_give_them() -> None:
-    with pytest.raises(TopologyError, match="say it by bandwidth="):
+    with pytest.raises(
+        TopologyError, match=r"say it by from_networkx\(graph, bandwidth='25GB/s'\)"
+    ) as caught:
         treadle.bound(networkx.path_graph(3), "allgather")
+    assert "--" not in str(caught.value)
 
 
 def test_whatever_is_meant_as_a_plan_is_one(tmp_path: Path) -> None:
@@ -163,6 +168,85 @@ def test_whatever_is_meant_as_a_plan_is_one(tmp_path: Path) -> None:
         assert treadle.run(plan, 1024, iterations=1, warmup=0).wrong == 0
         assert treadle.lower(plan).text
         assert treadle.verify(treadle.repair(plan, links=["n0--n1"])).is_ok
+
+
+def test_results_are_saved_by_their_plans(tmp_path: Path) -> None:
+    path = tmp_path / "ring.plan"
+    treadle.save_plan(path, PLAN)
+    assert treadle.load_plan(path) == PLAN.plan
+    swapped: Any = treadle.save_plan
+    for plan in (PLAN, PLAN.plan):
+        with pytest.raises(TreadleError, match=r"have changed places; expected save_plan\(path, plan\)"):
+            swapped(plan, path)
+
+
+def test_a_path_is_parsed_and_a_plan_is_called_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path("petersen"), tmp_path / "fabric.json"):  # the catalogue has a graph of the first name
+        path.write_text(dump_topology(ring(5)))
+        assert treadle.parse(path) == ring(5)
+    plan = tmp_path / "ring.plan"
+    treadle.save_plan(plan, PLAN.plan)
+    for take in (treadle.parse, treadle.import_topology, lambda path: treadle.bound(path, "allgather")):
+        with pytest.raises(FormatError, match=r"is a plan, not a topology; .* treadle\.load_plan reads it"):
+            take(plan)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A schedule of others for four ranks."""
+    path = tmp_path / "theirs.xml"
+    path.write_text(treadle.lower(PLAN).text)
+    return path
+
+
+def test_a_schedule_of_others_is_verified_as_the_command_does(text: Path) -> None:
+    for path in (text, str(text)):
+        alone = treadle.verify(path)
+        assert isinstance(alone, TextVerification)
+        assert (alone.is_ok, alone.format, alone.n_ranks) == (True, "msccl-xml (azure)", 4)
+        placed = treadle.verify(path, ring(4))
+        assert placed.is_ok
+        assert placed.report.algbw == PLAN.algbw
+        assert placed.placed is not None
+        assert placed.placed.optimal_algbw == PLAN.algbw
+    other = treadle.verify(text, "ring:5")
+    assert not other.is_ok
+    assert "the file has 4 ranks" in str(other.report.violations[0])
+    text.write_text(text.read_text().replace('type="s"', 'type="nop"', 1))
+    broken = treadle.verify(text)
+    assert not broken.is_ok
+    with pytest.raises(TreadleError, match="root and profile are for texts"):
+        treadle.verify(PLAN, root=1)  # type: ignore[call-overload]
+
+
+def test_a_schedule_of_others_is_simulated_on_the_fabric_that_is_named(text: Path) -> None:
+    ours = treadle.simulate(PLAN, "1M,2M")
+    theirs = treadle.simulate(text, "1M,2M", topology="ring:4")
+    assert [row.size_bytes for row in theirs.rows] == [2**20, 2**21]
+    assert float(theirs.rows[1].time) == pytest.approx(float(ours.rows[1].time), rel=0.01)
+    with pytest.raises(FormatError, match="a schedule of others names no fabric; expected topology="):
+        treadle.simulate(text, "1M")
+    with pytest.raises(FormatError, match="topology: names the fabric of a schedule of others"):
+        treadle.simulate(PLAN, "1M", topology="ring:4")
+    with pytest.raises(TreadleError, match="the file has 4 ranks"):
+        treadle.simulate(text, "1M", topology="ring:5")
+    assert len(treadle.simulate(PLAN).rows) == 21  # 1K to 1G, as the command line does
+
+
+def test_where_a_plan_is_needed_a_schedule_of_others_is_called_one(text: Path) -> None:
+    for call in (treadle.lower, treadle.repair, lambda plan: treadle.run(plan, "1K")):
+        with pytest.raises(FormatError, match=r"text for a runtime \(msccl-xml\), not a plan"):
+            call(text)
+
+
+@pytest.mark.parametrize("limit", [-1, -0.5, float("nan")])
+def test_time_limits_are_not_negative(limit: float) -> None:
+    for function in ("solve", "bound", "compare", "harden", "repair", "diagnose"):
+        with pytest.raises(
+            TreadleError, match=f"{function}: time_limit_s: expected 0 or more seconds, found "
+        ):
+            FUNCTIONS[function](**GOOD[function], time_limit_s=limit)
 
 
 @pytest.mark.parametrize(
@@ -269,8 +353,9 @@ def test_bandwidths_and_latencies_have_units_in_python_too() -> None:
     assert boxes == treadle.topologies.dgx_a100(2, nic_bandwidth=50 * 10**9)
     faster = treadle.topologies.with_links(ring(4), bandwidth="8Gbit/s", latency="1ns")  # type: ignore[arg-type]
     assert set(faster.bandwidths.tolist()) == {10**9}
-    for wrong in ([], None, 1.5, True):
-        with pytest.raises(TreadleError, match="ring: bandwidth: expected a text such as 25GB/s, or bytes/s"):
+    said = "ring: bandwidth: expected a text such as 25GB/s, or a whole number of bytes/s, found "
+    for wrong in ([], None, 1.5, float("inf"), float("nan"), True):
+        with pytest.raises(TreadleError, match=said):
             treadle.topologies.ring(4, bandwidth=wrong)  # type: ignore[arg-type]
     with pytest.raises(FormatError, match="has no unit"):
         treadle.topologies.ring(4, bandwidth="25")  # type: ignore[arg-type]
@@ -283,3 +368,41 @@ def test_a_builder_takes_units() -> None:
     builder.duplex("a", "b", "25GB/s")
     builder.link("a", "b", "8Gbit/s")
     assert builder.build().bandwidths.tolist() == [25 * 10**9, 25 * 10**9, 10**9]
+    for call in (builder.link, builder.duplex):
+        with pytest.raises(TopologyError, match=r"a whole number of bytes/s, found 1\.5"):
+            call("a", "b", 1.5)
+
+
+@pytest.mark.parametrize("bandwidth", [25e9, 25 * 10**9, np.float64(25e9), np.int64(25 * 10**9), "25GB/s"])
+def test_a_whole_number_is_bytes_per_second_wherever_bandwidths_are_taken(
+    bandwidth: Any, tmp_path: Path
+) -> None:
+    expected = [25 * 10**9]
+    builder = treadle.TopologyBuilder("pair")
+    for name in ("a", "b"):
+        builder.compute(name)
+    builder.link("a", "b", bandwidth)
+    edges, graph = tmp_path / "edges.csv", networkx.path_graph(2)
+    edges.write_text("a b\n")
+    fabrics = [
+        treadle.topologies.ring(4, bandwidth=bandwidth),
+        treadle.topologies.with_links(ring(4), bandwidth=bandwidth),
+        treadle.from_networkx(graph, bandwidth=bandwidth),
+        treadle.import_topology(edges, format="edge-list", bandwidth=bandwidth).topology,
+        builder.build(),
+    ]
+    graph.edges[0, 1]["bandwidth"] = bandwidth
+    for fabric in (*fabrics, treadle.from_networkx(graph)):
+        assert np.unique(fabric.bandwidths).tolist() == expected
+
+
+def test_what_is_no_whole_number_of_bytes_per_second_is_refused() -> None:
+    graph = networkx.path_graph(2)
+    for wrong in (12.5, -1, True):
+        with pytest.raises(TopologyError, match="from_networkx: bandwidth: expected "):
+            treadle.from_networkx(graph, bandwidth=wrong)
+    graph.edges[0, 1]["bandwidth"] = 12.5  # meant as GB/s, no doubt
+    with pytest.raises(
+        TopologyError, match=r"expected a whole number of bytes/s, or a text .* such as 12\.5GB/s"
+    ):
+        treadle.from_networkx(graph)

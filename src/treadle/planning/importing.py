@@ -16,7 +16,8 @@ from treadle.topologies.readers.imported import (
     spelt,
 )
 from treadle.topologies.readers.reader import read_topology
-from treadle.units import parse_bandwidth, parse_decimal_size
+from treadle.topologies.typed_quantities import bandwidth_of
+from treadle.units import parse_decimal_size
 
 
 @checked()
@@ -36,7 +37,8 @@ def import_topology(
     Raises
     ------
     FormatError
-        If the file is malformed, or does not say all; then the message names the option that does.
+        If the file is malformed, or does not say all; then the message names the option that does, as the
+        command line has it: ``--nic-bandwidth`` is the keyword `nic_bandwidth`.
     """
     return read_topology(path, format=format, options=import_options(**keywords))
 
@@ -51,13 +53,11 @@ def import_options(**keywords: Unpack[ImportKeywords]) -> ImportOptions:
             except ValueError:
                 known = " or ".join(kind)
                 raise FormatError(f"{spelt(name)} {str(values[name])[:40]!r}: expected {known}") from None
-    for name, parse_text in (
-        ("nic_bandwidth", parse_bandwidth),
-        ("bandwidth", parse_bandwidth),
-        ("chunk_size", parse_decimal_size),
-    ):
-        if isinstance(values.get(name), str):
-            values[name] = parse_text(values[name])
+    for name in ("nic_bandwidth", "bandwidth"):
+        if name in values:
+            values[name] = bandwidth_of(values[name], name)
+    if isinstance(values.get("chunk_size"), str):
+        values["chunk_size"] = parse_decimal_size(values["chunk_size"])
     for name in ("boxes", "nic_bandwidth", "bandwidth", "chunk_size"):
         if name in values and (not isinstance(values[name], int) or values[name] < 1):
             raise FormatError(f"{spelt(name)}: expected at least 1, found {values[name]}")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, exact_sum, frozen
 from treadle.errors import TopologyError
 from treadle.topologies.naming import is_one_line
-from treadle.units import parse_bandwidth
+from treadle.topologies.typed_quantities import bandwidth_of
 
 if TYPE_CHECKING:
     import networkx
@@ -300,10 +300,10 @@ class TopologyBuilder:
         self._is_compute.append(is_compute)
         return node
 
-    def link(self, tail: str, head: str, bandwidth: int | str, latency_ns: int = 0) -> None:
-        """Add one directed link; bandwidth in bytes/s, or with a unit."""
-        if isinstance(bandwidth, str):
-            bandwidth = parse_bandwidth(bandwidth)
+    def link(self, tail: str, head: str, bandwidth: float | str, latency_ns: int = 0) -> None:
+        """Add one directed link; bandwidth a whole number of bytes/s, or a text with a unit."""
+        if type(bandwidth) is not int:
+            bandwidth = bandwidth_of(bandwidth, f"link {tail}->{head}: bandwidth")
         a, b = self._index.get(tail), self._index.get(head)
         if a is None or b is None or bandwidth < 1 or bandwidth > MAX_BANDWIDTH:
             raise self._refused(tail, head, bandwidth)
@@ -316,10 +316,10 @@ class TopologyBuilder:
                 return TopologyError(f"link {tail}->{head}: no node is called {name!r}")
         return TopologyError(f"link {tail}->{head}: bandwidth {bandwidth} bytes/s, expected 1 to 2**50")
 
-    def duplex(self, one: str, other: str, bandwidth: int | str, latency_ns: int = 0) -> None:
-        """Add a link each way, `bandwidth` bytes/s per direction, or a text with a unit."""
-        if isinstance(bandwidth, str):
-            bandwidth = parse_bandwidth(bandwidth)
+    def duplex(self, one: str, other: str, bandwidth: float | str, latency_ns: int = 0) -> None:
+        """Add a link each way, `bandwidth` a whole number of bytes/s per direction, or a text with a unit."""
+        if type(bandwidth) is not int:
+            bandwidth = bandwidth_of(bandwidth, f"link {one}--{other}: bandwidth")
         a, b = self._index.get(one), self._index.get(other)
         if a is None or b is None or bandwidth < 1 or bandwidth > MAX_BANDWIDTH:
             raise self._refused(one, other, bandwidth)

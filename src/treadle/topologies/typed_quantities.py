@@ -26,6 +26,8 @@ def takes_quantities(function: object) -> bool:
 def with_units(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, but that bandwidths and latencies may be texts such as ``25GB/s`` and ``5us``.
 
+    Numbers are bytes/s and nanoseconds; ``25e9`` is one too, as it is whole.
+
     Examples
     --------
     >>> from treadle.topologies.catalogue.graphs import ring
@@ -55,11 +57,24 @@ def _reader(name: str) -> Callable[[str], int] | None:
     return parse_time_ns if name == "latency" else None
 
 
-def _quantity(place: str, name: str, value: Any) -> Any:
-    reader = _reader(name)
-    if isinstance(value, str) and reader is not None:
-        return reader(value)
+def bandwidth_of(value: object, place: str) -> int:
+    """Bytes/s of a bandwidth as Python's callers say it; `place` begins the message that refuses others.
+
+    Examples
+    --------
+    >>> bandwidth_of("25GB/s", "link") == bandwidth_of(25e9, "link") == bandwidth_of(25 * 10**9, "link")
+    True
+    """
+    return _quantity(place, "bandwidth", value)
+
+
+def _quantity(place: str, name: str, value: object) -> int:
+    is_time = name == "latency"
+    if isinstance(value, str):
+        return parse_time_ns(value) if is_time else parse_bandwidth(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return int(value)
-    example = "5us, or nanoseconds" if name == "latency" else "25GB/s, or bytes/s"
-    raise TopologyError(str(unexpected(place, f"a text such as {example}", value)))
+    if isinstance(value, float | np.floating) and float(value).is_integer():  # 25e9 is meant as 25 * 10**9
+        return int(value)
+    words = "5us, or a whole number of nanoseconds" if is_time else "25GB/s, or a whole number of bytes/s"
+    raise TopologyError(str(unexpected(place, f"a text such as {words}", value)))

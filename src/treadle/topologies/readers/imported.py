@@ -36,12 +36,12 @@ class ImportKeywords(TypedDict, total=False):
 
     boxes: int | None
     network: str | None
-    nic_bandwidth: int | str | None
+    nic_bandwidth: float | str | None
     gpu: str | None
     links: LinkSpeeds | str | None
     pcie: PcieDetail | str | None
     nics: str | None
-    bandwidth: int | str | None
+    bandwidth: float | str | None
     oversubscription: str | None
     chunk_size: int | str | None
 

@@ -110,8 +110,12 @@ def test_numbers_of_numpy_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("attributes", "bandwidth", "says"),
     [
-        ({}, None, "edge 'a' to 'b' has no bandwidth; say it by bandwidth="),
-        ({"weight": 2}, None, "has a weight, which is a multiple of a bandwidth; say it by bandwidth="),
+        ({}, None, "edge 'a' to 'b' has no bandwidth; say it by from_networkx(graph, bandwidth='25GB/s')"),
+        (
+            {"weight": 2},
+            None,
+            "has a weight, which is a multiple of a bandwidth; say it by from_networkx(graph, ",
+        ),
         ({"bandwidth": 5, "weight": 2}, 1, "has both bandwidth and weight"),
         ({"bandwidth": "5"}, None, "has no unit"),
         ({"bandwidth": -5}, None, "expected a number"),
@@ -121,9 +125,9 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"weight": 0}, 1, "expected 1 to 2**50 bytes/s, found 0"),
         ({"bandwidth": 1, "latency": 5}, None, "latency '5' has no unit"),
         ({"bandwidth": 1, "latency_ns": 0.5}, None, "expected a whole number"),
-        ({}, 0, "bandwidth: expected 25GB/s or bytes/s, found 0"),
+        ({}, 0, "bandwidth: expected at least 1 byte/s, found 0"),
         ({}, "25", "has no unit"),
-        ({}, 2.5, "bandwidth: expected an integer or a text, found 2.5"),
+        ({}, 2.5, "or a whole number of bytes/s, found 2.5"),
     ],
 )
 def test_wrong_edges_are_named(attributes: dict[str, Any], bandwidth: Any, says: str) -> None:

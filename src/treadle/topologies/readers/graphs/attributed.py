@@ -169,7 +169,14 @@ class AttributedGraph:
                 except TreadleError as error:
                     raise self.error(f"{edge.place}: {error}", edge.line) from None
             if self.bare_numbers:
-                return self._bounded(edge, self._number(edge.place, "bandwidth", value, edge.line))
+                number = self._number(edge.place, "bandwidth", value, edge.line)
+                if number.denominator != 1:
+                    raise self.error(
+                        f"{edge.place}: bandwidth {_shown(value)}; expected a whole number of bytes/s, or a "
+                        f"text with a unit, such as {float(number):g}GB/s",
+                        edge.line,
+                    )
+                return self._bounded(edge, number)
             raise self.error(f"{edge.place}: bandwidth {_shown(value)} has no unit, as in 25GB/s", edge.line)
         if self.bandwidth is None:
             what = "a weight, which is a multiple of a bandwidth" if given else "no bandwidth"

@@ -9,7 +9,7 @@ from treadle.checking import checked, left_alone, unexpected
 from treadle.errors import MissingDependencyError, TopologyError, TreadleError
 from treadle.topologies.readers.graphs.attributed import AttributedGraph, GraphEdge
 from treadle.topologies.topology import Topology
-from treadle.units import parse_bandwidth
+from treadle.topologies.typed_quantities import bandwidth_of
 
 if TYPE_CHECKING:
     import networkx
@@ -23,9 +23,9 @@ def is_networkx_graph(value: object) -> bool:
     )
 
 
-@checked(graph=left_alone)
+@checked(graph=left_alone, bandwidth=left_alone)
 def from_networkx(
-    graph: networkx.Graph, *, bandwidth: int | str | None = None, name: str | None = None
+    graph: networkx.Graph, *, bandwidth: float | str | None = None, name: str | None = None
 ) -> Topology:
     """The fabric that a graph of networkx is.
 
@@ -37,8 +37,9 @@ def from_networkx(
         bytes/s), `bandwidth_bytes_per_s` and `weight` (a multiple of the parameter `bandwidth`), and
         `latency` (text with a unit) or `latency_ns`. Other attributes are left aside. An undirected edge is
         a link each way. Nodes are named by `str`, and their order is rank order.
-    bandwidth : int or str, optional
-        Of edges that have none, and what weights are multiples of: bytes/s, or text such as ``25GB/s``.
+    bandwidth : number or str, optional
+        Of edges that have none, and what weights are multiples of: a whole number of bytes/s (``25e9`` too),
+        or text such as ``25GB/s``.
     name : str, optional
         Default: the graph's own name, or "graph".
 
@@ -65,10 +66,10 @@ def from_networkx(
         del line
         return TopologyError(f"from_networkx: {message}")
 
-    speed = parse_bandwidth(bandwidth) if isinstance(bandwidth, str) else bandwidth
-    if speed is not None and (not isinstance(speed, int) or isinstance(speed, bool) or speed < 1):
-        raise TopologyError(f"from_networkx: bandwidth: expected 25GB/s or bytes/s, found {speed!r}")
-    found = AttributedGraph(error, speed, "bandwidth=, as in bandwidth='25GB/s'", bare_numbers=True)
+    speed = None if bandwidth is None else bandwidth_of(bandwidth, "from_networkx: bandwidth")
+    if speed is not None and speed < 1:
+        raise TopologyError(f"from_networkx: bandwidth: expected at least 1 byte/s, found {bandwidth!r}")
+    found = AttributedGraph(error, speed, "from_networkx(graph, bandwidth='25GB/s')", bare_numbers=True)
     for node, attributes in graph.nodes(data=True):
         found.add_node(str(node), attributes)
     title = str(graph.name or "graph") if name is None else name
