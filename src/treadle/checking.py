@@ -37,6 +37,8 @@ _WORDS: Mapping[object, str] = types.MappingProxyType(
 def checked(**hooks: Hook) -> Callable[[_Function], _Function]:
     """Decorator of public functions: arguments that their annotations do not allow raise TreadleError.
 
+    So do seconds, of parameters whose names end in ``_s``, that are negative or no number.
+
     Parameters
     ----------
     **hooks
@@ -99,6 +101,8 @@ def _checked(
         return hooks[name](value, place)
     if hint is not _UNREAD and not is_of(value, hint):
         raise unexpected(place, words_of(hint), value)
+    if name.endswith("_s") and isinstance(value, int | float) and not value >= 0:
+        raise TreadleError(f"{place}: expected 0 or more seconds, found {value}")
     return value
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from treadle.checking import unexpected
 from treadle.errors import FormatError
-from treadle.schedules.plan import Plan
+from treadle.schedules.plan import HasPlan, Plan, plan_of
+from treadle.topologies.expressions import path_text
 from treadle.topologies.readers.graphs.networkx_graphs import from_networkx, is_networkx_graph
 from treadle.topologies.topology import Topology
 
@@ -21,14 +22,6 @@ class HasTopology(Protocol):
     @property
     def topology(self) -> Any:
         """The fabric, or a function that gives it."""
-
-
-class HasPlan(Protocol):
-    """Results that have a plan."""
-
-    @property
-    def plan(self) -> Plan:
-        """The plan."""
 
 
 FabricLike = Topology | HasTopology | Path | str
@@ -48,12 +41,12 @@ def as_fabric(value: Any, place: str = "topology") -> Topology | str:
     if isinstance(value, Topology | str):
         return value
     if isinstance(value, Path):
-        return f"./{value}" if value.parent == Path() else str(value)
+        return path_text(value)
     if is_networkx_graph(value):
         return from_networkx(value)
     found = getattr(value, "topology", None)
-    if found is None and isinstance(getattr(value, "plan", None), Plan):
-        found = value.plan.topology
+    if found is None and (plan := plan_of(value)) is not None:
+        found = plan.topology
     found = found() if callable(found) and not isinstance(value, type) else found
     if isinstance(found, Topology):
         return found
@@ -63,14 +56,18 @@ def as_fabric(value: Any, place: str = "topology") -> Topology | str:
 
 def as_plan(value: Any, place: str = "plan") -> Plan:
     """A plan, that of a result, or that of a file; TreadleError for what is none."""
-    if isinstance(value, Plan):
-        return value
     if isinstance(value, str | Path):
+        from treadle.planning.judging.texts import told_name
         from treadle.schedules.plan_files.archive import load_plan
 
+        if name := told_name(Path(value)):
+            raise FormatError(
+                f"this is a text for a runtime ({name}), not a plan; treadle.verify judges it, and "
+                f"with a fabric simulate and compare take it",
+                source=str(value),
+            )
         return load_plan(value)
-    found = getattr(value, "plan", None)
-    if isinstance(found, Plan):
+    if (found := plan_of(value)) is not None:
         return found
     raise unexpected(place, "a Plan, the path of a plan file, or a result with a plan", value)
 

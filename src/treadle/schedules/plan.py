@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import isfinite
 from types import MappingProxyType
+from typing import Protocol
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
@@ -136,3 +137,17 @@ class Plan:
             if entry.min_bytes <= size_bytes and (entry.max_bytes is None or size_bytes <= entry.max_bytes):
                 return entry.schedule
         raise ScheduleError(f"plan: no schedule serves {size_bytes} bytes")
+
+
+class HasPlan(Protocol):
+    """Results that have a plan."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+
+
+def plan_of(value: object) -> Plan | None:
+    """A plan itself, or that of a result; None for anything else."""
+    found = value if isinstance(value, Plan) else getattr(value, "plan", None)
+    return found if isinstance(found, Plan) else None

@@ -39,18 +39,18 @@ _TYPE_WORDS: Mapping[type, str] = MappingProxyType(
 
 
 @checked()
-def parse(text: str, *, format: str | None = None, options: ImportOptions | None = None) -> Topology:
+def parse(text: str | Path, *, format: str | None = None, options: ImportOptions | None = None) -> Topology:
     """The fabric that `text` names: a catalogue expression, or the path of a file.
 
     Parameters
     ----------
-    text : str
+    text : str or Path
         ``torus(3,3,2)``, ``torus:3,3,2``, ``torus:3x3x2``, ``dgx-a100:2``, ``DGX_A100:2`` (case, dashes and
         underscores make no difference), nested calls such as
         ``with_failed_links(dgx_a100(2), "box0.nic1--ib1")``, or a path. Arguments are literals and catalogue
         calls; a bandwidth or latency is a string with a unit: ``bandwidth="25GB/s"``.
         A catalogue name wins over a file of that name; write ``./name`` for the file. Spelt otherwise than
-        in the catalogue, it gives way to a file.
+        in the catalogue, it gives way to a file. A Path is always a file.
     format : str, optional
         Reads `text` as the path of a file in that format (`readers.reader`), whatever it looks like.
     options : ImportOptions, optional
@@ -73,7 +73,12 @@ def parse(text: str, *, format: str | None = None, options: ImportOptions | None
     >>> parse("dgx-a100:2")
     <Topology dgx_a100(2): 16 compute, 20 switches, 96 links>
     """
-    return parse_imported(text, format=format, options=options).topology
+    return parse_imported(path_text(text), format=format, options=options).topology
+
+
+def path_text(text: str | Path) -> str:
+    """The text that names a file as it stands; of a Path one that is no name of the catalogue."""
+    return f"./{text}" if isinstance(text, Path) and text.parent == Path() else str(text)
 
 
 def parse_imported(text: str, *, format: str | None = None, options: ImportOptions | None = None) -> Imported:

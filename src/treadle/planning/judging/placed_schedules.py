@@ -19,7 +19,7 @@ from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.judgement import Judgement, Terms
 from treadle.formats.schedule_source import ScheduleSource, schedule_sources, told_source
-from treadle.planning.fabrics_and_plans import HasPlan, as_plan
+from treadle.planning.fabrics_and_plans import as_plan
 from treadle.planning.judging.foreign_trees import forest_of_trees
 from treadle.planning.judging.texts import read_text
 from treadle.planning.judging.verification import verify
@@ -33,7 +33,7 @@ from treadle.program.program import OperationKind, Program
 from treadle.runtime.measured_sizes import measure
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
-from treadle.schedules.plan import Plan
+from treadle.schedules.plan import HasPlan, Plan
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.trees.forest import ForestSchedule

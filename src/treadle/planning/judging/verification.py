@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
 
 from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import ScheduleError, TopologyError
 from treadle.planning.fabrics_and_plans import FabricLike, PlanLike, as_plan
+from treadle.planning.judging.texts import TextVerification, read_text, verify_text
 from treadle.planning.problem import resolve_topology
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
-from treadle.schedules.plan import Plan
+from treadle.schedules.plan import HasPlan, Plan
 from treadle.schedules.witness import CutWitness
 from treadle.topologies import subset, topology_hash
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify_plan
 from treadle.verification.violations import Report, Violation, ViolationKind
+
+if TYPE_CHECKING:
+    from treadle.planning.judging.placed_schedules import PlacedSchedule
 
 
 @brief("topology", "is_ok", "is_embedded", "reports", "n_absent")
@@ -36,6 +42,8 @@ class VerifyResult:
     n_absent : int
         Compute nodes of the trusted fabric that the plan does not know and that were taken out; the claims
         hold for the rest.
+    placed : PlacedSchedule, optional
+        Of a schedule of others: its messages or trees on the fabric, and the optimum beside it.
     """
 
     topology: Topology
@@ -43,6 +51,7 @@ class VerifyResult:
     is_embedded: bool
     reports: tuple[Report, ...]
     n_absent: int = 0
+    placed: PlacedSchedule | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -76,27 +85,62 @@ class UnverifiedPlanError(ScheduleError):
         self.result = result
 
 
+@overload
+def verify(plan: Plan | HasPlan, topology: FabricLike | None = None) -> VerifyResult: ...
+
+
+@overload
+def verify(plan: PlanLike, topology: FabricLike, *, root: int | None = None) -> VerifyResult: ...
+
+
+@overload
+def verify(
+    plan: PlanLike, *, root: int | None = None, profile: str | None = None
+) -> VerifyResult | TextVerification: ...
+
+
 @checked()
-def verify(plan: PlanLike, topology: FabricLike | None = None) -> VerifyResult:
-    """Check a plan's schedules and claims.
+def verify(
+    plan: PlanLike,
+    topology: FabricLike | None = None,
+    *,
+    root: int | None = None,
+    profile: str | None = None,
+) -> VerifyResult | TextVerification:
+    """Check a plan's schedules and claims, or a schedule of others.
 
     Parameters
     ----------
     plan : Plan, str, Path or result with a plan
+        Of a path the file is a plan, or a text for a runtime, told by its content.
     topology : Topology, str, Path, networkx.Graph, plan or result, optional
         The fabric to check against, matched by the names of nodes and the ends of links; default the one
         inside the plan. Compute nodes that the plan's fabric lacks are taken as absent, as `pose` does with
-        those outside its ranks.
+        those outside its ranks. A text's ranks are the fabric's by number; without a fabric it is judged for
+        itself.
+    root : int, optional
+        Of a text of broadcast or reduce that does not name it; default 0.
+    profile : Profile or str, optional
+        Of MSCCL XML without a fabric: whose limits hold; default the first that fits.
 
     Returns
     -------
     VerifyResult
+        Of a text without a fabric TextVerification.
 
     Raises
     ------
     FormatError, TopologyError
         If `topology` cannot be read. A fabric that does not have what the plan uses is a violation.
     """
+    if isinstance(plan, str | Path) and (text := read_text(Path(plan))) is not None:
+        if topology is None:
+            return verify_text(text, source=str(plan), profile=profile, root=root or 0)
+        if profile is not None:
+            raise ScheduleError("verify: profile: is about a text without a fabric")
+        return _verify_placed(Path(plan), resolve_topology(topology), root or 0)
+    if profile is not None or root is not None:
+        raise ScheduleError("verify: root and profile are for texts; a plan says both itself")
     plan = as_plan(plan, "verify: plan")
     if topology is None:
         return VerifyResult(plan.topology, topology_hash(plan.topology), True, verify_plan(plan))
@@ -110,6 +154,13 @@ def verify(plan: PlanLike, topology: FabricLike | None = None) -> VerifyResult:
     except (TopologyError, ScheduleError) as error:
         reports = (_refused(str(error)),)
     return VerifyResult(fabric, whole_hash, False, reports, n_absent)
+
+
+def _verify_placed(path: Path, fabric: Topology, root: int) -> VerifyResult:
+    from treadle.planning.judging.placed_schedules import place_file  # which verifies plans by this module
+
+    placed = place_file(path, fabric, root=root)
+    return VerifyResult(fabric, topology_hash(fabric), False, (placed.report,), placed=placed)
 
 
 def require_verified(plan: Plan) -> None:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import FormatError
-from treadle.planning.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_sizes
-from treadle.planning.judging.placed_schedules import PlacedSchedule
+from treadle.planning.fabrics_and_plans import FabricLike, PlanLike, SizesLike, as_fabric, as_plan, as_sizes
+from treadle.planning.judging.placed_schedules import PlacedSchedule, place_file
+from treadle.planning.judging.texts import told_name
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.measuring.execution import program_of
-from treadle.planning.problem import Problem
+from treadle.planning.problem import Problem, resolve_topology
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.program.program import Program
 from treadle.schedules.collective import busbw_factor
+from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
@@ -136,8 +139,9 @@ class SimulationRun(Tabular):
 @checked(sizes=left_alone)
 def simulate(
     plan: PlanLike | PlacedSchedule,
-    sizes: SizesLike,
+    sizes: SizesLike = "1K..1G",
     *,
+    topology: FabricLike | None = None,
     options: SimulationOptions | None = None,
     auto_slices: bool = True,
     on_row: Callable[[SimulatedRow], None] | None = None,
@@ -148,9 +152,11 @@ def simulate(
     Parameters
     ----------
     plan : Plan, str, Path, result with a plan, or PlacedSchedule
-        Ours, or somebody's on a fabric.
+        Ours, or somebody's on a fabric, or the file of one with `topology`.
     sizes : sequence of int or str
         Bytes of the larger per-rank buffer, at least one.
+    topology : Topology, str, Path, networkx.Graph, plan or result, optional
+        The fabric of a schedule of others, whose file names none; a plan has its own.
     options : SimulationOptions, optional
         The model of the network.
     auto_slices : bool
@@ -171,7 +177,7 @@ def simulate(
     The simulation is of the modelled fabric: links, switches and host caps as the topology has them, and
     in-network copies and sums where the plan relies on them.
     """
-    plan = plan if isinstance(plan, PlacedSchedule) else as_plan(plan, "simulate: plan")
+    plan = _subject_of(plan, topology, progress)
     sizes = as_sizes(sizes, "simulate: sizes")
     options = options or SimulationOptions()
     if isinstance(plan, PlacedSchedule):
@@ -202,6 +208,23 @@ def simulate(
     if last is None:
         raise FormatError("simulate: sizes: expected at least one, found none")
     return SimulationRun(tuple(rows[place] for place in sorted(rows)), last)
+
+
+def _subject_of(
+    plan: PlanLike | PlacedSchedule, topology: FabricLike | None, progress: Progress | None
+) -> Plan | PlacedSchedule:
+    """A plan, or a schedule of others on its fabric; TreadleError for what is neither."""
+    fabric = None if topology is None else as_fabric(topology, "simulate: topology")
+    is_text = isinstance(plan, str | Path) and told_name(Path(plan)) != ""
+    if not is_text and fabric is not None:
+        raise FormatError("simulate: topology: names the fabric of a schedule of others; a plan has its own")
+    if isinstance(plan, PlacedSchedule):
+        return plan
+    if not (is_text and isinstance(plan, str | Path)):
+        return as_plan(plan, "simulate: plan")
+    if fabric is None:
+        raise FormatError("a schedule of others names no fabric; expected topology=", source=str(plan))
+    return place_file(Path(plan), resolve_topology(fabric), progress=progress)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,19 +30,19 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.atomic import write_bytes
-from treadle.checking import checked
+from treadle.checking import checked, unexpected
 from treadle.errors import FormatError, MemoryLimitError, TreadleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
-from treadle.schedules.plan import Plan, PlanEntry
+from treadle.schedules.plan import HasPlan, Plan, PlanEntry, plan_of
 from treadle.schedules.plan_files.budget import MAX_MEMORY
 from treadle.schedules.plan_files.factored import write_factored
 from treadle.schedules.plan_files.manifest_values import fraction_text, indented
@@ -83,9 +83,26 @@ _UNREADABLE = (
 _LONGEST_REASON = 200
 
 
-@checked()
-def save_plan(path: str | Path, plan: Plan) -> None:
-    """Write a plan file, whole or not at all; FormatError if it cannot be written."""
+def _as_path(value: Any, place: str) -> str | Path:
+    """Where to write; TreadleError for a plan, which comes second, and for anything else."""
+    if isinstance(value, str | Path):
+        return value
+    if plan_of(value) is not None:
+        raise TreadleError("save_plan: path and plan have changed places; expected save_plan(path, plan)")
+    raise unexpected(place, "a text or a Path", value)
+
+
+def _as_plan(value: Any, place: str) -> Plan:
+    plan = plan_of(value)
+    if plan is None:
+        raise unexpected(place, "a Plan, or a result with a plan", value)
+    return plan
+
+
+@checked(path=_as_path, plan=_as_plan)
+def save_plan(path: str | Path, plan: Plan | HasPlan) -> None:
+    """Write the file of a plan, or of a result's plan, whole or not at all; FormatError if it cannot be."""
+    assert isinstance(plan, Plan)  # a result's was taken out of it
     write_bytes(path, dump_plan(plan, source=str(path)))
 
 

@@ -153,7 +153,9 @@ def _refuse_what_is_no_text(name: str) -> None:
         raise FormatError("this file is empty; expected a file that describes a fabric", source=name)
     if head == _ZIP:
         raise FormatError(
-            "this is a plan, not a topology; verify, run, simulate, lower and repair take plans", source=name
+            "this is a plan, not a topology; verify, run, simulate, lower and repair take plans (in Python "
+            "treadle.load_plan reads it, and has its fabric as .topology)",
+            source=name,
         )
 
 
