@@ -81,7 +81,7 @@ MISTAKES = """
 2 | simulate ring.plan --forwarding cutthrough | did you mean cut-through?
 2 | simulate ring.plan --slices many | expected a number or auto
 2 | topology show fabric.json --format yaml | unknown format 'yaml'
-2 | bound ring:4 allgather --jobs 0 | at least 1
+2 | bound ring:4 allgather --threads 0 | at least 1
 2 | bound ring:4 allgather --unit GB | unit 'GB': expected one such as GB/s
 2 | bound ring:4 alltoall --gap much | --gap 'much': expected a number
 2 | design --nodes 8 --degree 2 --pick 99 --alltoall bound --no-cache | --pick 99: the frontier has

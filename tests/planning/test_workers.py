@@ -35,7 +35,7 @@ def test_comparisons_are_the_same_on_a_cluster(scheduler: str) -> None:
     with workers(cluster=scheduler):
         found = [rows_of(planning.compare(*problem)) for problem in problems]
     assert found == expected
-    with workers(jobs=2):
+    with workers(threads=2):
         assert rows_of(planning.compare(*problems[0])) == expected[0]
 
 
@@ -51,7 +51,7 @@ def test_a_time_limit_reaches_the_workers(scheduler: str) -> None:
 
 def test_commands_print_the_same_on_a_cluster(scheduler: str, capsys: pytest.CaptureFixture[str]) -> None:
     printed = []
-    for extra in ([], ["--jobs", "1"], ["--jobs", "2"], ["--cluster", scheduler]):
+    for extra in ([], ["--threads", "1"], ["--threads", "2"], ["--cluster", scheduler]):
         assert main(["solve", "torus(3,3)", "alltoall", "--json", *extra]) == 0
         values = json.loads(capsys.readouterr().out)
         values.pop("seconds")
@@ -61,7 +61,7 @@ def test_commands_print_the_same_on_a_cluster(scheduler: str, capsys: pytest.Cap
 
 def test_the_configuration_ends_with_the_context() -> None:
     before = get_active_backend()[0].__class__
-    with workers(jobs=3):
+    with workers(threads=3):
         assert get_active_backend()[1] == 3
     with workers():
         assert get_active_backend()[0].__class__ is before
@@ -110,8 +110,8 @@ def test_bad_options_have_the_right_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["bound", "torus(3,3)", "alltoall"]
-    assert main([*command, "--jobs", "0"]) == 2
-    assert capsys.readouterr().err == "treadle: jobs: 0, expected at least 1 thread\n"
+    assert main([*command, "--threads", "0"]) == 2
+    assert capsys.readouterr().err == "treadle: threads: 0, expected at least 1 thread\n"
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert main([*command, "--cluster", "tcp://127.0.0.1:1"]) == 5
     assert "pip install 'treadle[cluster]'" in capsys.readouterr().err

@@ -19,24 +19,24 @@ _ANSWER_S = 30.0
 
 @contextmanager
 def workers(
-    *, jobs: int | None = None, cluster: str | None = None, connect_s: float = CONNECT_S
+    *, threads: int | None = None, cluster: str | None = None, connect_s: float = CONNECT_S
 ) -> Iterator[None]:
     """Give what is called within this context so many threads, or the workers of a cluster.
 
     Parameters
     ----------
-    jobs : int, optional
+    threads : int, optional
         Threads, 1 or more. Default: what joblib is configured for around this, else the compiled core takes
         all cores and the rest of the work one thread.
     cluster : str, optional
-        Address of a dask scheduler, such as ``tcp://127.0.0.1:8786``; then `jobs` has no say.
+        Address of a dask scheduler, such as ``tcp://127.0.0.1:8786``; then `threads` has no say.
     connect_s : float
         Seconds in which the scheduler has to answer.
 
     Raises
     ------
     TreadleError
-        If `jobs` is not positive, no scheduler answers, it has no workers, or these have another Treadle.
+        If `threads` is not positive, no scheduler answers, it has no workers, or these have another Treadle.
     MissingDependencyError
         If the extra `cluster` is not installed.
 
@@ -49,13 +49,13 @@ def workers(
     Examples
     --------
     >>> from treadle.planning import bound
-    >>> with workers(jobs=2):
+    >>> with workers(threads=2):
     ...     bound("torus(3,3)", "alltoall").rate.exact
     Fraction(1, 3)
     """
-    if jobs is not None and jobs < 1:
-        raise TreadleError(f"jobs: {jobs}, expected at least 1 thread")
-    if cluster is None and jobs is None:
+    if threads is not None and threads < 1:
+        raise TreadleError(f"threads: {threads}, expected at least 1 thread")
+    if cluster is None and threads is None:
         yield
         return
     # loaded here: a quarter of a second that most commands do not need
@@ -65,10 +65,10 @@ def workers(
         if cluster is not None:
             client = stack.enter_context(_connected(cluster, connect_s))
             stack.enter_context(parallel_config(backend="dask", client=client))
-        elif jobs == 1:
+        elif threads == 1:
             stack.enter_context(parallel_config(backend="sequential"))
         else:
-            stack.enter_context(parallel_config(backend="threading", n_jobs=jobs))
+            stack.enter_context(parallel_config(backend="threading", n_jobs=threads))
         yield
 
 

@@ -148,7 +148,7 @@ def test_the_cache_of_the_users_file_is_used_and_forgotten(place: Path) -> None:
         ('cluster = "tcp://somewhere:1"', "cluster is taken from the user's own treadle.toml"),
         ('cache = "/somewhere"', "cache is taken from the user's own treadle.toml"),
         ('time-limit = "30"', "treadle.toml: time-limit: time '30' has no unit"),
-        ("jobs = 0", "treadle.toml: jobs: '0': expected a number of at least 1"),
+        ("threads = 0", "treadle.toml: threads: '0': expected a number of at least 1"),
         ("#" * 70000, "larger than 65536 bytes"),
         ('unit = "\\u00e9"', "unit 'é'"),
     ],
@@ -191,18 +191,18 @@ def test_config_shows_what_is_in_force(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(place, 'fabric = "ring:4"\n')
-    monkeypatch.setenv("TREADLE_JOBS", "2")
+    monkeypatch.setenv("TREADLE_THREADS", "2")
     monkeypatch.setenv("TREADLE_FABRC", "x")
     assert main(["config"]) == 0
     out = capsys.readouterr().out
     rows = {row.split()[0]: row.split() for row in out.splitlines() if row.strip()}
     assert rows["fabric"] == ["fabric", "ring:4", "treadle.toml"]
-    assert rows["jobs"] == ["jobs", "2", "TREADLE_JOBS"]
+    assert rows["threads"] == ["threads", "2", "TREADLE_THREADS"]
     assert rows["unit"][1] == "-"
     assert "TREADLE_FABRC is no variable of Treadle's; did you mean TREADLE_FABRIC?" in out
     assert main(["config", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert {one["key"]: one.get("value") for one in values["settings"]}["jobs"] == "2"
+    assert {one["key"]: one.get("value") for one in values["settings"]}["threads"] == "2"
 
 
 def test_a_fabric_of_the_users_file_may_lie_beside_it(

@@ -64,7 +64,7 @@ def test_failures_that_come_after_the_time_limit_are_late() -> None:
 def test_workers_make_the_same_plans() -> None:
     old = solve("ring(4)", "allgather").plan
     alone = [(row.failure, row.loss) for row in harden(old)]
-    with workers(jobs=2):
+    with workers(threads=2):
         assert [(row.failure, row.loss) for row in harden(old)] == alone
 
 

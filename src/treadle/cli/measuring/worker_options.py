@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-JobsOption = Annotated[
+ThreadsOption = Annotated[
     int | None,
     typer.Option(
         help="Threads; default: all cores, in compiled code only.",

@@ -94,7 +94,7 @@ SETTINGS = (
     Setting("fabric", "TREADLE_FABRIC", "TOPOLOGY, where a command is given none"),
     Setting("unit", "TREADLE_UNIT", "unit in which rates are shown", "unit", check=bandwidth_unit),
     Setting("time-limit", "TREADLE_TIME_LIMIT", "as --time-limit", "time_limit", check=parse_time_ns),
-    Setting("jobs", "TREADLE_JOBS", "as --jobs", "jobs", check=_positive),
+    Setting("threads", "TREADLE_THREADS", "as --threads", "threads", check=_positive),
     Setting("cluster", "TREADLE_CLUSTER", "as --cluster", "cluster", is_private=True),
     Setting("max-memory", "TREADLE_MAX_MEMORY", "as --max-memory", "max_memory", check=parse_size),
     Setting(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.measuring.worker_options import ClusterOption, JobsOption
+from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, late
 from treadle.cli.quantities import Rates, parse_seconds
 from treadle.cli.solving.problem_arguments import (
@@ -57,7 +57,7 @@ def command(
             metavar="TIME",
         ),
     ] = None,
-    jobs: JobsOption = None,
+    threads: ThreadsOption = None,
     cluster: ClusterOption = None,
     seed: SeedOption = 0,
     unit: UnitOption = None,
@@ -67,7 +67,7 @@ def command(
     """Print the optimum and its witness, without building a schedule."""
     output = Output(json, quiet, Rates(unit or ""))
     try:
-        with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
+        with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
             result = planning.bound(
                 topology,
                 collective,

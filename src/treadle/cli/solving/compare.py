@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.measuring.worker_options import ClusterOption, JobsOption
+from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
 from treadle.cli.output import (
     JsonOption,
     Output,
@@ -76,7 +76,7 @@ def command(
     demands: DemandsOption = None,
     file_format: FormatOption = None,
     time_limit: TimeLimitOption = None,
-    jobs: JobsOption = None,
+    threads: ThreadsOption = None,
     cluster: ClusterOption = None,
     seed: SeedOption = 0,
     unit: UnitOption = None,
@@ -85,7 +85,7 @@ def command(
 ) -> int:
     """Show schedulers side by side, each schedule verified, beside the optimum."""
     output = Output(json, quiet, Rates(unit or ""))
-    with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
+    with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
         result = planning.compare(
             topology,
             collective,

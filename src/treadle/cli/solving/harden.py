@@ -12,7 +12,7 @@ import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.measuring.worker_options import ClusterOption, JobsOption
+from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
 from treadle.cli.output import (
     JsonOption,
     Output,
@@ -47,7 +47,7 @@ def command(
     which: Annotated[Failures, typer.Option("--failures", help="What may fail.")] = Failures.CABLES,
     trim: TrimOption = False,
     time_limit: TimeLimitOption = None,
-    jobs: JobsOption = None,
+    threads: ThreadsOption = None,
     cluster: ClusterOption = None,
     max_memory: MaxMemoryOption = None,
     unit: UnitOption = None,
@@ -57,7 +57,7 @@ def command(
     """Plan for every single failure before it comes, and say what each costs."""
     output, summaries = Output(json, quiet, Rates(unit or "")), []
     cells, unserved = [], 0
-    with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
+    with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
         try:
             old = read_plan(plan, max_memory)
             rows = planning.harden(

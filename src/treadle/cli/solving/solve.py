@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from treadle import planning
-from treadle.cli.measuring.worker_options import ClusterOption, JobsOption
+from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
 from treadle.cli.output import (
     STOPGAP,
     JsonOption,
@@ -148,7 +148,7 @@ def command(
     file_format: FormatOption = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
-    jobs: JobsOption = None,
+    threads: ThreadsOption = None,
     cluster: ClusterOption = None,
     unit: UnitOption = None,
     json: JsonOption = False,
@@ -157,7 +157,7 @@ def command(
     """Synthesise a schedule, verify it, report, and write a plan."""
     output = Output(json, quiet, Rates(unit or ""))
     try:
-        with ProgressLine(quiet=quiet or json) as progress, workers(jobs=jobs, cluster=cluster):
+        with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
             result = planning.solve(
                 topology,
                 collective,
