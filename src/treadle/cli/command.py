@@ -101,15 +101,11 @@ class Command(FabricCommand):
         return found
 
     def _describe(self, error: Any, ctx: Any, words: Mapping[str, Any]) -> None:
-        """Add to an error of the parser what its message needs: the value, and who chose it."""
+        """Add to an error of the parser what its message needs: the value that was typed."""
         name = getattr(getattr(error, "param", None), "name", None)
         error.found = words.get(name or "")
         if getattr(error, "ctx", None) is None:
             error.ctx = ctx
-        defaults = ctx.default_map or {}
-        if error.found is None and name in defaults:
-            chosen = [one for one in ctx.meta[_CHOSEN].values() if one.setting.parameter == name]
-            error.found, error.origin = defaults[name], chosen[0].origin
 
     def _check_values(self, ctx: Any, words: Mapping[str, Any]) -> None:
         """BadParameter if an option stands where the value of another should."""

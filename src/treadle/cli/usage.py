@@ -216,8 +216,6 @@ def _bad_value(error: Any, message: str) -> str:
         message = message.replace(phrase, plain)
     parameter = getattr(error, "param", None)
     told, value = message.rpartition(f"{_hint(parameter)}: ")[2], getattr(error, "found", None)
-    origin = getattr(error, "origin", "")
-    where = f" (from {origin})" if origin else ""
     if parameter is None:
         return message
     name = "/".join(parameter.opts) if parameter.param_type_name == "option" else parameter.display_name_raw
@@ -226,9 +224,9 @@ def _bad_value(error: Any, message: str) -> str:
         hint = did_you_mean(found[1], known)
         expected = "expected " + (" or ".join(known) if len(known) < 3 else f"one of {', '.join(known)}")
         rest = f" {expected[0].upper()}{expected[1:]}" if hint else f"; {expected}"
-        return f"{name} {_shown(found[1])}{where}{hint}{rest}"
+        return f"{name} {_shown(found[1])}{hint}{rest}"
     given = f" {_shown(value)}" if isinstance(value, str) else ""
-    return f"{name}{given}{where}: {told}"
+    return f"{name}{given}: {told}"
 
 
 def _hint(parameter: Any) -> str:

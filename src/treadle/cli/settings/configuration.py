@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError
-from treadle.spelling import did_you_mean
+from treadle.spelling import did_you_mean, spelt_alike, unknown
 from treadle.units import bandwidth_unit, parse_bandwidth, parse_size, parse_time_ns
 
 FILE = "treadle.toml"
@@ -89,6 +89,19 @@ def _positive(text: str) -> None:
         raise FormatError(f"{text[:40]!r}: expected a number of at least 1")
 
 
+def _choice(what: str, kind: str) -> Callable[[str], None]:
+    """Refuses what is none of the values of a kind that `treadle.planning` has."""
+
+    def check(text: str) -> None:
+        from treadle import planning  # here, because most folders have no such file
+
+        known = [one.value for one in getattr(planning, kind)]
+        if spelt_alike(text, known) is None:
+            raise FormatError(unknown(what, text, known))
+
+    return check
+
+
 _SIMULATION = frozenset({"simulate"})
 SETTINGS = (
     Setting("fabric", "TREADLE_FABRIC", "TOPOLOGY, where a command is given none"),
@@ -109,6 +122,7 @@ SETTINGS = (
         "dialect of MSCCL XML, as lower --profile",
         "profile",
         frozenset({"lower"}),
+        _choice("profile", "Profile"),
     ),
     Setting(f"{_TABLE}.alpha", "TREADLE_ALPHA", "as simulate --alpha", "alpha", _SIMULATION, parse_time_ns),
     Setting(
@@ -117,6 +131,7 @@ SETTINGS = (
         "as simulate --latency-model",
         "latency_model",
         _SIMULATION,
+        _choice("latency model", "LatencyModel"),
     ),
     Setting(
         f"{_TABLE}.forwarding",
@@ -124,8 +139,16 @@ SETTINGS = (
         "as simulate --forwarding",
         "forwarding",
         _SIMULATION,
+        _choice("forwarding", "Forwarding"),
     ),
-    Setting(f"{_TABLE}.sharing", "TREADLE_SHARING", "as simulate --sharing", "sharing", _SIMULATION),
+    Setting(
+        f"{_TABLE}.sharing",
+        "TREADLE_SHARING",
+        "as simulate --sharing",
+        "sharing",
+        _SIMULATION,
+        _choice("sharing", "Sharing"),
+    ),
     Setting(
         f"{_TABLE}.reduction",
         "TREADLE_REDUCTION",
@@ -156,11 +179,11 @@ def chosen_settings(environment: Mapping[str, str] | None = None) -> dict[str, C
     Raises
     ------
     FormatError
-        If a file cannot be read, is malformed, or has a key that is unknown.
+        If a file cannot be read, is malformed, has a key that is unknown or a value that is none.
 
     Notes
     -----
-    Values are checked when they are put to use (`ChosenSetting.check`).
+    Values of variables are checked when they are put to use (`ChosenSetting.check`).
     """
     variables = os.environ if environment is None else environment
     found: dict[str, ChosenSetting] = {}
@@ -171,6 +194,9 @@ def chosen_settings(environment: Mapping[str, str] | None = None) -> dict[str, C
     for one in SETTINGS:
         if said := variables.get(one.variable):
             found[one.key] = ChosenSetting(one, said, one.variable)
+    for chosen in found.values():
+        if chosen.origin != chosen.setting.variable:
+            chosen.check()
     return found
 
 
