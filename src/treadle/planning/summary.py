@@ -116,7 +116,7 @@ def repair_summary(result: RepairResult) -> dict[str, object]:
         "lost_links": result.lost_links,
         "lost_ranks": list(result.lost_ranks),
         "before": before,
-        "algbw_loss": float(result.algbw_loss),
+        "throughput_loss": float(result.throughput_loss),
     }
     if result.optimum_loss is not None:
         values["optimum_loss"] = float(result.optimum_loss)

@@ -78,7 +78,7 @@ def test_json_has_both_sides(plan: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert values["verified"] is True
     assert values["plan"] == str(new)
     assert "failures" in values["seconds"]
-    after, before = Fraction(values["optimal_algbw_exact"]), Fraction(1040 * 10**9, 3)
+    after, before = Fraction(values["optimal_algbw_exact"]) * 14 / 15, Fraction(325 * 10**9)
     assert values["optimum_loss"] == pytest.approx(float(1 - after / before))
 
 

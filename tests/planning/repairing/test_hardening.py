@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,17 @@ def test_what_cuts_ranks_off_has_no_plan_and_a_reason() -> None:
     assert all(row.result is None and "no link is left" in row.refusal for row in rows[:2])
     served = [row.failure.name for row in rows if row.result is not None]
     assert served == ["n0", "n2"]  # without the one in the middle the others are cut off
+
+
+def test_losses_of_fewer_ranks_are_of_busbw() -> None:
+    """Of algbw, which grows as ranks leave, a path would gain a third by losing an end."""
+    lost = {row.failure.name: row.loss for row in harden(solve("path(3)", "allgather").plan, which="all")}
+    assert lost["n0"] == lost["n2"] == 0  # 1 byte/s into every rank before and after
+    old = solve("complete(4)", "allgather").plan
+    assert [row.loss for row in harden(old, which="nodes")] == [Fraction(1, 3)] * 4  # of three links in
+    result = repair(old, nodes=["n3"])
+    assert (result.new.algbw, old.algbw) == (3, 4)
+    assert result.optimum_loss == result.throughput_loss == Fraction(1, 3)
 
 
 def test_failures_that_come_after_the_time_limit_are_late() -> None:

@@ -47,7 +47,7 @@ def test_a_failed_network_link_costs_what_the_cuts_say() -> None:
     assert old.algbw == Fraction(16 * 325 * GB, 15)
     assert result.new.algbw == Fraction(16 * 300 * GB, 15)
     assert result.solved.is_optimal
-    assert result.optimum_loss == result.algbw_loss == Fraction(1, 13)
+    assert result.optimum_loss == result.throughput_loss == Fraction(1, 13)
     assert (result.lost_links, result.lost_ranks) == (2, ())
     assert isinstance(result.new.witness, CutWitness)
     outside = set(range(result.new.topology.n_nodes)) - set(result.new.witness.nodes)

@@ -168,10 +168,10 @@ def _reach(plan: Plan) -> str:
 def _loss(result: RepairResult) -> str:
     """What the failure costs, of the optimum if both are known and of the plans' throughput."""
     if result.optimum_loss is None:
-        return f"{_share(result.algbw_loss)} of the plan's throughput"
+        return f"{_share(result.throughput_loss)} of the plan's throughput"
     text = f"{_share(result.optimum_loss)} of the optimum"
-    if result.algbw_loss != result.optimum_loss:
-        text += f", {_share(result.algbw_loss)} of the plan's throughput"
+    if result.throughput_loss != result.optimum_loss:
+        text += f", {_share(result.throughput_loss)} of the plan's throughput"
     return text
 
 

@@ -68,11 +68,11 @@ class HardenedRow:
 
     @property
     def loss(self) -> Fraction | None:
-        """Share of the optimum that is lost, of the plan's throughput where no optimum is known."""
+        """Share of the optimum that is lost, of the plan's throughput where no optimum is known; of busbw."""
         if self.result is None:
             return None
         lost = self.result.optimum_loss
-        return self.result.algbw_loss if lost is None else lost
+        return self.result.throughput_loss if lost is None else lost
 
 
 def single_failures(topology: Topology, which: Failures) -> tuple[Failure, ...]:

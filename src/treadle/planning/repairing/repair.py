@@ -22,7 +22,7 @@ from treadle.planning.solving.schedulers import algorithm_names, find_scheduler,
 from treadle.planning.solving.solve import SolveResult, solve
 from treadle.planning.stages import Stopwatch
 from treadle.schedules.alltoall.demands import Demands
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.witness import CutWitness
@@ -80,15 +80,23 @@ class RepairResult:
 
     @property
     def optimum_loss(self) -> Fraction | None:
-        """The share of the optimum that is lost; negative if fewer ranks get on better; None: not known."""
+        """The share of the optimum that is lost; negative if fewer ranks get on better; None: not known.
+
+        Of busbw, as `throughput_loss`: algbw of fewer ranks is another measure, which grows as they leave.
+        """
         if self.old.optimal_algbw is None or self.new.optimal_algbw is None:
             return None
-        return 1 - self.new.optimal_algbw / self.old.optimal_algbw
+        return self._loss(self.old.optimal_algbw, self.new.optimal_algbw)
 
     @property
-    def algbw_loss(self) -> Fraction:
-        """The share of the plan's own throughput that is lost; negative if the new plan is faster."""
-        return 1 - self.new.algbw / self.old.algbw
+    def throughput_loss(self) -> Fraction:
+        """The share of the plan's own busbw that is lost; negative if the new plan is faster."""
+        return self._loss(self.old.algbw, self.new.algbw)
+
+    def _loss(self, before: Fraction, after: Fraction) -> Fraction:
+        """The share of busbw that is lost from one algbw of the old ranks to one of the new."""
+        old, new = (busbw_factor(one.kind, one.n_ranks) for one in (self.old.collective, self.new.collective))
+        return 1 - (after * new) / (before * old)
 
     @property
     def lone_bottleneck(self) -> str | None:
