@@ -52,6 +52,18 @@ def close_names(name: str, known: Iterable[str], *, most: int = 2) -> list[str]:
     return [names[one] for one in dict.fromkeys([*close[:1], *parts, *as_close])][:most]
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and a regular noun that agrees with it.
+
+    Examples
+    --------
+    >>> counted(1, "switch"), counted(2, "switch"), counted(0, "link")
+    ('1 switch', '2 switches', '0 links')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith(("ch", "s", "x")) else "s"
+    return f"{number} {noun}{ending}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """What follows the complaint about an unknown name; "" where nothing is like it.
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from treadle.errors import FormatError
 from treadle.schedules.collective import Collective, busbw_factor
+from treadle.spelling import counted as counted
 from treadle.units import (
     bandwidth_unit,
     format_bandwidth,
@@ -102,12 +103,6 @@ def parse_integers(text: str, what: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(",", 2**16))
     except ValueError:
         raise FormatError("expected integers with commas between, as in 2,1,1", source=what) from None
-
-
-def counted(number: int, noun: str) -> str:
-    """A number and a regular noun that agrees with it: ``1 switch``, ``2 switches``."""
-    ending = "" if number == 1 else "es" if noun.endswith(("ch", "s", "x")) else "s"
-    return f"{number} {noun}{ending}"
 
 
 def shortfall(algbw: Fraction, limit: Fraction) -> str:

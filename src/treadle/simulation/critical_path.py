@@ -11,6 +11,7 @@ import numpy as np
 from treadle.errors import ScheduleError
 from treadle.program.program import OperationKind
 from treadle.simulation.result import Simulation
+from treadle.spelling import counted
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def describe_path(simulation: Simulation, path: CriticalPath, *, most: int = 3) 
     n_sends = len({(s.operation, s.slice_number) for s in sends if kinds[s.operation] == OperationKind.SEND})
     ranked = sorted(path.resource_s.items(), key=lambda entry: (-entry[1], entry[0]))
     total = path.total or Fraction(1)
-    lines = [f"{n_sends} messages over {len(ranked)} links one after another"]
+    lines = [f"{counted(n_sends, 'message')} over {counted(len(ranked), 'link')} one after another"]
     lines += [
         f"{float(seconds / total):6.1%}  {graph.resource_name(resource)}"
         for resource, seconds in ranked[:most]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, exact_sum, frozen
 from treadle.errors import TopologyError
+from treadle.spelling import counted
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.typed_quantities import bandwidth_of
 
@@ -240,7 +241,8 @@ class Topology(FrozenArrays):
         return to_networkx(self)
 
     def __repr__(self) -> str:
-        counts = f"{len(self.compute_nodes)} compute, {len(self.switches)} switches, {self.n_links} links"
+        counts = f"{len(self.compute_nodes)} compute, {counted(len(self.switches), 'switch')}"
+        counts += f", {counted(self.n_links, 'link')}"
         return f"<Topology {self.name}: {counts}>"
 
 

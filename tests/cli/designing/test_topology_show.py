@@ -95,7 +95,7 @@ def test_only_what_applies(capsys: pytest.CaptureFixture[str]) -> None:
     assert "connected  no: n0 does not reach n1" in text
     assert "diameter" not in text
     text = shown(capsys, 'with_failed_nodes(ring(2), "n0")')
-    assert text.splitlines()[0].endswith("1 compute nodes, 0 switches")
+    assert text.splitlines()[0].endswith("1 compute node, 0 switches")
     assert "diameter" not in text
 
 

@@ -25,6 +25,7 @@ from treadle.cli.fabric_arguments import (
     import_keywords,
 )
 from treadle.cli.output import JsonOption, Output, QuietOption
+from treadle.cli.quantities import counted
 from treadle.planning import import_topology
 from treadle.topologies import dump_topology, topology_hash
 from treadle.topologies.readers.imported import Imported
@@ -103,5 +104,5 @@ def _lines(path: str, found: Imported) -> Iterator[str]:
     for what, several in (("defaulted", found.defaulted), ("warning", found.warnings)):
         for finding in several:
             yield f"{what:<11} {finding}"
-    counts = f"{len(fabric.compute_nodes)} compute nodes, {len(fabric.switches)} switches"
-    yield f"{'fabric':<11} {fabric.name}: {counts}, {fabric.n_links} links"
+    nodes = counted(len(fabric.compute_nodes), "compute node"), counted(len(fabric.switches), "switch")
+    yield f"{'fabric':<11} {fabric.name}: {', '.join(nodes)}, {counted(fabric.n_links, 'link')}"

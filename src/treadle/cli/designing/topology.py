@@ -15,7 +15,7 @@ from treadle.cli.command import Command
 from treadle.cli.designing.fabric_text import fact_lines
 from treadle.cli.designing.import_report import import_command
 from treadle.cli.output import JsonOption, Output, QuietOption, UnitOption
-from treadle.cli.quantities import Rates
+from treadle.cli.quantities import Rates, counted
 from treadle.cli.solving.problem_arguments import TopologyArgument
 from treadle.cli.status import put
 from treadle.errors import FormatError
@@ -90,7 +90,8 @@ def show_command(
     """Show a fabric: nodes, links, balance; of a direct-connect one distances, bounds and symmetries."""
     output = Output(json, quiet, Rates(unit or ""))
     fabric, values = topology, _summary(topology)
-    output.line(f"{fabric.name}: {values['ranks']} compute nodes, {values['switches']} switches")
+    ranks = counted(len(fabric.compute_nodes), "compute node")
+    output.line(f"{fabric.name}: {ranks}, {counted(len(fabric.switches), 'switch')}")
     links = Counter(int(bandwidth) for bandwidth in fabric.bandwidths)
     kinds = ", ".join(f"{count} of {output.rates.link(rate)}" for rate, count in sorted(links.items())[:8])
     output.line(f"links      {fabric.n_links} directed: {kinds}{', ...' if len(links) > 8 else ''}")

@@ -171,7 +171,7 @@ def test_slurm_switches_without_nodes_are_left_out(tmp_path: Path) -> None:
     text = TUX.replace("s[0-3]", "s[0-3],above") + more
     found = imported(tmp_path, text, nic_bandwidth=50 * GB, oversubscription="1:1")
     assert found.topology == imported(tmp_path, TUX, nic_bandwidth=50 * GB, oversubscription="1:1").topology
-    assert [str(finding) for finding in found.warnings] == ["2 switches without nodes are left out"]
+    assert [str(finding) for finding in found.warnings] == ["left out: 2 switches without nodes"]
     assert "names no switch with nodes" in refusal(tmp_path, more)
 
 
@@ -180,8 +180,9 @@ def test_slurm_switches_without_nodes_are_left_out(tmp_path: Path) -> None:
     [
         (TUX, {}, "say it by --nic-bandwidth"),
         (TUX, {"nic_bandwidth": GB}, "say it by --oversubscription"),
-        (TUX, {"nic_bandwidth": GB, "oversubscription": "8"}, "expected down:up, such as 8:1"),
-        (TUX, {"nic_bandwidth": GB, "oversubscription": "2:1,2:1"}, "1 levels of switches have uplinks"),
+        (TUX, {"nic_bandwidth": GB, "oversubscription": "8"}, "such as 8:1 or 4:1,2:1; did you mean 8:1?"),
+        (TUX, {"nic_bandwidth": GB, "oversubscription": "2.5x"}, "did you mean 2.5:1?"),
+        (TUX, {"nic_bandwidth": GB, "oversubscription": "2:1,2:1"}, "switches of 1 level have uplinks"),
         (TUX + "SwitchName=s9 Nodes=tux3", {"nic_bandwidth": GB}, ":7: node 'tux3' is named twice"),
         (TUX + "SwitchName=s9 Switches=s4,s9", {"nic_bandwidth": GB}, "switch 's9' is below itself"),
         (TUX + "SwitchName=s9 Switches=s0", {"nic_bandwidth": GB}, "below both s4 and s9"),

@@ -54,6 +54,38 @@ def test_what_is_written_is_read_back(topology: Topology) -> None:
     assert read("edge-list", edge_list_text(topology)).topology == topology
 
 
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("a,b,25GB/s\nb,c,25GB/s\nc,a,50GB/s\n", {}),
+        ("# of a switch\na, b, 25GB/s, 2us\nb, c, 25GB/s, 2us\nc, a, 50GB/s, 2us\n", {}),
+        ("Source,Target,Bandwidth (GB/s)\na,b,25GB/s\nb,c,25GB/s\nc,a,50GB/s\n", {}),
+        ("from,to,weight\n0,1,1\n1,2,1\n2,0,2\n", {"bandwidth": 25 * GB}),
+        ("0,1,25GB/s\n1,2,25GB/s\n2,0,50GB/s\n", {}),
+        ("a,b,1\nb,c,1\nc,a,2\n", {"bandwidth": 25 * GB}),
+    ],
+)
+def test_edges_with_commas(text: str, options: dict[str, Any]) -> None:
+    assert [record.name for record in RECORDS.values() if record.tells and record.tells(text)] == [
+        "edge-list"
+    ]
+    found = read("edge-list", text, **options).topology
+    plain = read("edge-list", "a b 25GB/s\nb c 25GB/s\nc a 50GB/s\n").topology
+    assert found.bandwidths.tolist() == plain.bandwidths.tolist()
+    assert (found.tails.tolist(), found.heads.tolist()) == (plain.tails.tolist(), plain.heads.tolist())
+    assert found.latencies_ns.tolist() == [2000 if "2us" in text else 0] * 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0,1,2\n1,0,3\n2,3,0\n", "a,b,c\n0,1,25GB/s\n1,0,1\n2,3,0\n", "0,25GB/s\n25GB/s,0\n", MATRIX],
+)
+def test_matrices_are_no_edges_with_commas(text: str) -> None:
+    assert [record.name for record in RECORDS.values() if record.tells and record.tells(text)] == [
+        "csv-matrix"
+    ]
+
+
 def test_texts_of_ours_are_told() -> None:
     for name, text in (("graphml", graphml_text(ring(5))), ("edge-list", edge_list_text(ring(5)))):
         head = text[:HEAD_CHARACTERS]
@@ -224,7 +256,7 @@ def test_edge_lists_take_their_direction_from_a_comment() -> None:
     [
         ("a b\nb c\n", {}, "edge 'a' to 'b' has no bandwidth; say it by --bandwidth"),
         ("a b 2\nb c 3\n", {}, "has a weight"),
-        ("a b c d e\n", {}, "expected an edge, found"),
+        ("a b c d e\n", {}, "such as a b 25GB/s or a,b,25GB/s; found 'a b c d e'"),
         ("# only\n", {}, "has no edge"),
         ("a b {'weight': [1,\n", {}, "expected an edge"),
         ("a b {1: 2 3}\n", {}, "expected attributes"),

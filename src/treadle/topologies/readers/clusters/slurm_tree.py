@@ -16,6 +16,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from treadle.errors import FormatError
+from treadle.spelling import counted
 from treadle.topologies.readers.figures import (
     asked,
     check_import_size,
@@ -30,6 +31,7 @@ from treadle.units import format_link_bandwidth
 
 _PAIR = re.compile(r"(\w+)\s*=\s*(\S+)")
 _KEYS = {"switchname", "switches", "nodes", "linkspeed"}
+_PLAIN_RATIO = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(?:x|:)?", re.I)
 _RATIO = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?):([0-9]{1,6}(?:\.[0-9]{1,6})?)")
 _MAX_LEVELS = 64
 
@@ -195,7 +197,7 @@ def _tree(source: SourceText, options: ImportOptions, all_rows: Sequence[_Switch
             builder.duplex(name, above[name], whole_bandwidth(source, f"uplink of {name}", uplink))
     found = {
         "nodes": str(len(hosts)),
-        "switches": f"{len(rows)} on {max(levels.values()) + 1} levels",
+        "switches": f"{len(rows)} on {counted(max(levels.values()) + 1, 'level')}",
         "speeds": f"{format_link_bandwidth(options.nic_bandwidth)} per node",
         "rank order": "nodes in the order of the file",
     }
@@ -258,10 +260,16 @@ def _ratios(source: SourceText, options: ImportOptions, levels: int) -> list[Fra
     for part in text.split(","):
         match = _RATIO.fullmatch(part.strip())
         if match is None or not Fraction(match[1]) or not Fraction(match[2]):
-            raise FormatError(f"--oversubscription {text[:40]!r}: expected down:up, such as 8:1 or 4:1,2:1")
+            meant = _PLAIN_RATIO.fullmatch(text.strip())
+            hint = f"; did you mean {meant[1]}:1?" if meant is not None else ""
+            raise FormatError(
+                f"--oversubscription {text[:40]!r}: expected down:up, such as 8:1 or 4:1,2:1{hint}"
+            )
         given.append(Fraction(match[1]) / Fraction(match[2]))
     if len(given) > levels:
-        raise source.error(f"--oversubscription {text[:40]!r}: {levels} levels of switches have uplinks")
+        raise source.error(
+            f"--oversubscription {text[:40]!r}: switches of {counted(levels, 'level')} have uplinks"
+        )
     return given + [Fraction(1)] * (levels - len(given))
 
 
@@ -274,7 +282,7 @@ def _warnings(
     all_rows: Sequence[_Switch], rows: Sequence[_Switch], above: dict[str, str]
 ) -> Iterator[Finding]:
     if len(rows) < len(all_rows):
-        yield Finding(f"{len(all_rows) - len(rows)} switches without nodes are left out")
+        yield Finding(f"left out: {counted(len(all_rows) - len(rows), 'switch')} without nodes")
     speeds = [row for row in rows if row.speed]
     if speeds:
         yield Finding("LinkSpeed has no unit and is not used", speeds[0].place.removesuffix(": "))

@@ -29,7 +29,7 @@ FORMATS = (
         tells=edge_list.tells,
         extensions=(".edgelist", ".edges"),
         max_bytes=4 * 2**20,
-        says="an edge a line, with weights or speeds",
+        says="an edge a line, with blanks or commas between, weights or speeds",
         asks="--bandwidth where edges have none",
     ),
     TopologyFormat(

@@ -1,9 +1,10 @@
 """Edge lists: an edge a line, as networkx writes them, and with speeds as people do.
 
 A line is ``tail head``, then nothing, a weight, a bandwidth with its unit (and a latency), or networkx's
-``{'bandwidth': '25GB/s'}``. ``#`` begins a comment, but three comments say something: ``# directed`` or
-``# undirected``, ``# name: NAME``, and ``# node NAME KIND [multicast] [aggregation] [turns_round]``. Names
-with blanks are JSON strings. Without either word an edge is a link each way.
+``{'bandwidth': '25GB/s'}``; all but the last also with commas between, below a heading or none. ``#`` begins
+a comment, but three comments say something: ``# directed`` or ``# undirected``, ``# name: NAME``, and
+``# node NAME KIND [multicast] [aggregation] [turns_round]``. Names with blanks are JSON strings. Without
+either word an edge is a link each way.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from treadle.errors import TreadleError
+from treadle.spelling import counted
 from treadle.topologies.readers.figures import shown
 from treadle.topologies.readers.graphs.attributed import (
     EDGE_KEYS,
@@ -34,6 +36,15 @@ _TIME = r"[0-9.]+\s?(?:ns|us|µs|μs|ms|s)"
 EDGE = re.compile(
     rf"\s*({_WORD})\s+({_WORD})(?:\s+(?:({_NUMBER})|({_SPEED})(?:\s+({_TIME}))?|(\{{.*\}})))?\s*"
 )
+_COMMA_EDGE = re.compile(
+    rf"\s*({_WORD})\s*,\s*({_WORD})(?:\s*,\s*(?:({_NUMBER})|({_SPEED})(?:\s*,\s*({_TIME}))?))?\s*"
+)
+_HEADING = re.compile(
+    r"\s*(?:source|src|from|tail|node1|u)\s*,"
+    r"\s*(?:target|destination|dst|dest|to|head|node2|v)\b[\w\s,/()-]*",
+    re.I,
+)
+"""First line of a list with commas, as spreadsheets write it."""
 _COMMENT = re.compile(r"\s*(?:#.*)?")
 _NODE = re.compile(rf"\s*#\s*node\s+({_WORD})((?:\s+[\w=]+)*)\s*")
 _TITLE = re.compile(r"\s*#\s*name:\s*(\S.*?)\s*")
@@ -42,11 +53,35 @@ _DIRECTION = re.compile(r"\s*#\s*(directed|undirected)\s*")
 
 def tells(head: str) -> bool:
     """Whether all whole lines of a text's beginning, two at least, are edges or comments."""
+    edges = _whole_edges(head)
+    return len(edges) > 1 and (all(map(EDGE.fullmatch, edges)) or is_with_commas(head))
+
+
+def is_with_commas(head: str) -> bool:
+    """Whether edges, two at least, have commas between their words, and are no rows of a matrix.
+
+    Without a heading names that are numbers need a speed with its unit behind them.
+    """
+    edges = _whole_edges(head)
+    if edges and _HEADING.fullmatch(edges[0]):
+        return len(edges) > 1 and all(map(_COMMA_EDGE.fullmatch, edges[1:]))
+    matches = [_COMMA_EDGE.fullmatch(line) for line in edges]
+    return len(edges) > 1 and all(
+        match is not None and (match[4] or not (_is_cell(match[1]) or _is_cell(match[2])))
+        for match in matches
+    )
+
+
+def _is_cell(word: str) -> bool:
+    """Whether a word may be a link of a matrix, or the lack of one."""
+    return word.lower() in ("x", "-") or bool(re.fullmatch(_NUMBER, word))
+
+
+def _whole_edges(head: str) -> list[str]:
     lines = head.splitlines()
     if len(lines) > 2 and not head.endswith("\n"):
         del lines[-1]
-    edges = [line for line in lines if not _COMMENT.fullmatch(line)]
-    return len(edges) > 1 and all(EDGE.fullmatch(line) for line in edges)
+    return [line for line in lines if not _COMMENT.fullmatch(line)]
 
 
 def read(source: SourceText, options: ImportOptions) -> Imported:
@@ -62,12 +97,14 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
         raise source.error("has no edge")
     topology = graph.fabric(reading.name or source.stem, edges)
     found = {
-        "nodes": f"{len(topology.compute_nodes)} compute, {len(topology.switches)} switches",
+        "nodes": f"{len(topology.compute_nodes)} compute, {counted(len(topology.switches), 'switch')}",
         "links": f"{topology.n_links} directed",
         "rank order": "nodes in the order in which they first stand",
     }
     findings = (
-        [Finding(f"{graph.filled_in} edges take their speed from --bandwidth")] if graph.filled_in else []
+        [Finding(f"{counted(graph.filled_in, 'edge')} with the speed of --bandwidth")]
+        if graph.filled_in
+        else []
     )
     if reading.directed is None:
         findings.append(Finding("edges are links each way; '# directed' in a line of its own says otherwise"))
@@ -91,9 +128,12 @@ class _Lines:
             if _COMMENT.fullmatch(text):
                 self._take_comment(text, line, started=bool(pairs))
                 continue
-            match = EDGE.fullmatch(text)
+            match = EDGE.fullmatch(text) or _COMMA_EDGE.fullmatch(text)
+            if not pairs and _HEADING.fullmatch(text):
+                continue
             if match is None:
-                raise self._source.error(f"expected an edge, found {shown(text)}", line=line)
+                expected = "expected an edge, such as a b 25GB/s or a,b,25GB/s"
+                raise self._source.error(f"{expected}; found {shown(text)}", line=line)
             tail, head = (self._word(word, line) for word in match.groups()[:2])
             for name in (tail, head):
                 if name not in self._graph.nodes:
@@ -111,7 +151,7 @@ class _Lines:
             yield GraphEdge(tail, head, attributes, not self.directed, line)
 
     def _attributes(self, match: re.Match[str], line: int) -> dict[str, Any]:
-        weight, speed, time, literal = match.groups()[2:]
+        weight, speed, time, literal = (*match.groups(), None)[2:6]
         if literal is None:
             named = {"weight": weight, "bandwidth": speed, "latency": time}
             return {key: value for key, value in named.items() if value is not None}

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from lxml import etree
 
 from treadle.errors import TreadleError
+from treadle.spelling import counted
 from treadle.topologies.readers.boxes.xml_text import line_of, parse_xml
 from treadle.topologies.readers.graphs.attributed import EDGE_KEYS, NODE_KEYS, AttributedGraph, GraphEdge
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
@@ -55,11 +56,11 @@ class _GraphMl:
         topology = self._graph.fabric(title, self._edges(top, directed))
         count = self._graph.filled_in
         found = {
-            "nodes": f"{len(topology.compute_nodes)} compute, {len(topology.switches)} switches",
+            "nodes": f"{len(topology.compute_nodes)} compute, {counted(len(topology.switches), 'switch')}",
             "links": f"{topology.n_links} directed, of a{' directed' if directed else 'n undirected'} graph",
             "rank order": "nodes in the order of the file",
         }
-        filled = (Finding(f"{count} edges take their speed from --bandwidth"),) if count else ()
+        filled = (Finding(f"{counted(count, 'edge')} with the speed of --bandwidth"),) if count else ()
         return Imported(topology, "graphml", MappingProxyType(found), filled)
 
     def _take_key(self, key: etree._Element) -> None:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from treadle.errors import TreadleError
 from treadle.topologies.readers.figures import shown
 from treadle.topologies.readers.graphs.attributed import AttributedGraph, GraphEdge
+from treadle.topologies.readers.graphs.edge_list import is_with_commas
 from treadle.topologies.readers.imported import Finding, Imported, ImportOptions, SourceText
 
 _NUMBER = re.compile(r"[0-9.]+(?:[eE][+-]?[0-9]+)?")
@@ -39,6 +40,7 @@ def tells(head: str) -> bool:
         and marks >= len(cells) - 1
         and marks > 0
         and head.lstrip()[:1] not in "{[<#"
+        and not is_with_commas(head)
     )
 
 
