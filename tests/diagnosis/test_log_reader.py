@@ -67,6 +67,15 @@ def told(log: Log) -> dict[str, object]:
     }
 
 
+@pytest.mark.parametrize(
+    "prefix", ["", "node0:4000:4000 [0] NCCL INFO ", "0: node0:4000:4000 [0] NCCL INFO "]
+)
+def test_the_version_stands_in_a_line_of_nccls_own_too(tmp_path: Path, prefix: str) -> None:
+    assert read(tmp_path, [f"{prefix}NCCL version 2.21.5+cuda12.4", *whole()]).version == "2.21.5+cuda12.4"
+    other = [line for line in whole() if not line.startswith("NCCL version")]
+    assert read(tmp_path, [*other, f"{prefix}NCCL version 2.30.3"]).version == "2.30.3"
+
+
 def test_a_log_says_all_of_this(tmp_path: Path) -> None:
     log = read(tmp_path, whole())
     values = told(log)

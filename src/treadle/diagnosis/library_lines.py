@@ -112,6 +112,7 @@ class FactReader:
             ("coll channels", self._channels),
             ("NCCL_", self._setting),
             ("anks ", self._size),
+            ("NCCL version", self._version),
         )
 
     @property
@@ -152,6 +153,10 @@ class FactReader:
         for name, pattern in _REMARKS.items():
             if name not in self.remarks and pattern.search(text) is not None:
                 self.remarks[name] = message.line
+
+    def _version(self, _: LogMessage, text: str) -> None:
+        if not self.version and (match := _VERSION.search(text)) is not None:
+            self.version = match[1]
 
     def _plain(self, message: LogMessage) -> None:
         """A line of another program: a version, a command, the output of lspci."""

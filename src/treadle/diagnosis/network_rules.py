@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from treadle.diagnosis.log import NetworkHop
 from treadle.diagnosis.suspect import MOST_LINES, Case, Suspect
+from treadle.spelling import counted
 
 _MANY_GPUS = 4
 """So many GPUs of a box that share a NIC are worth a question."""
@@ -153,6 +154,13 @@ def pcie(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
         f"{limit.nics / 1e9:.1f} GB/s together"
     )
     remedy = "more NICs per GPU do not help; use more GPUs of the box, each with a NIC of its own"
+    if limit.n_nics <= case.gpus_per_host:
+        nics = f"{counted(limit.n_nics, 'NIC')} carry {limit.nics / 1e9:.1f} GB/s together"
+        text = f"PCIe between GPUs and NICs binds: {limit.bandwidth / 1e9:.1f} GB/s where {nics}"
+        remedy = (
+            "see lspci -vv for LnkSta (downgraded): reseat the cards, check slots and BIOS; if PCIe is no "
+            "faster, faster NICs do not help"
+        )
     return [Suspect("pcie", text, tuple(lines[:MOST_LINES]), remedy)]
 
 

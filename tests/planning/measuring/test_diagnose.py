@@ -59,6 +59,18 @@ def direct(nics: int = 1) -> list[str]:
     ]
 
 
+def test_the_remedy_of_slow_pcie_is_for_the_box_at_hand(tmp_path: Path) -> None:
+    """A NIC for each GPU: more of them, or more GPUs, are no help; the slots are."""
+    fabric = nvswitch_boxes(2, nics=8, nic=50 * GB, pcie=16 * GB)
+    found = examined(tmp_path, [*ranks(2, 8), *direct(8), *table(ALLREDUCE, 16, curve(60))], fabric)
+    suspect = next(one for one in found.suspects if one.name == "pcie")
+    assert (
+        suspect.text == "PCIe between GPUs and NICs binds: 128.0 GB/s where 8 NICs carry 400.0 GB/s together"
+    )
+    assert "LnkSta" in suspect.remedy
+    assert "more NICs" not in suspect.remedy
+
+
 def test_four_v100_boxes_with_one_edr_card_each(tmp_path: Path) -> None:
     """nccl-tests #29: 12.2 GB/s once GPUDirect works; the maintainers expect 12.5 of rings."""
     log = [*ranks(4, 8, V100), *direct(), *table(ALLREDUCE, 32, curve(12.2))]
