@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from samples.box_files import nccl_xml
 from treadle.cli.main import main
 
 MISTAKES = """
@@ -85,6 +86,14 @@ MISTAKES = """
 2 | bound ring:4 allgather --unit GB | unit 'GB': expected one such as GB/s
 2 | bound ring:4 alltoall --gap much | --gap 'much': expected a number
 2 | design --nodes 8 --degree 2 --pick 99 --alltoall bound --no-cache | --pick 99: the frontier has
+2 | bound box.xml allgather --gpu h101 | --gpu 'h101' is not known; did you mean h100
+2 | bound box.xml allgather --links nominl | --links 'nominl': expected nominal or library; did you
+2 | bound box.xml allgather --pcie ful | --pcie 'ful': expected near or full; did you mean full?
+2 | bound box.xml allgather --boxes 2 --network rial | expected one-switch, rail, rails:K | did you mean rail?
+2 | bound box.xml allgather --boxes 2 --network rail:4 | did you mean rails:4?
+2 | bound box.xml allgather --boxes 2 --network leafspine:2,2 | did you mean leaf-spine:L,S?
+2 | bound box.xml allgather --nic-bandwith 50GB/s | did you mean --nic-bandwidth?
+2 | bound box.xml allgather --oversubscribe 4:1 | did you mean --oversubscription?
 # units
 2 | run ring.plan --size 64 | with a unit, such as 512B, 1K or 64MB, found '64'
 2 | run ring.plan --size 1GB... | expected two sizes, as in 1K..1GB
@@ -173,7 +182,9 @@ MISTAKES = """
 2 | solve ring(1000000000) allgather | ring
 2 | solve dgx_a100:two allgather | dgx_a100
 2 | solve torus: allgather | torus
-2 | solve torus:4x allgather | torus
+2 | solve torus:4x allgather | '4x' lacks a number beside its x; expected one on both sides, as in 4x4
+2 | solve mi300x allgather | mi300x lacks boxes, as in mi300x:2
+2 | verify nofile.xml | there is no such file; expected a plan that solve wrote (-o), or a text for a runtime
 2 | solve dgx_a100 allgather | dgx_a100
 2 | design --nodes 1 --degree 2 | nodes must be at least 2, found 1
 2 | design --nodes 8 --degree 0 | degree must be at least 1, found 0
@@ -202,6 +213,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert main(["topology", "export", "ring:4", "-o", "fabric.json"]) == 0
     (path / "cut.plan").write_bytes((path / "ring.plan").read_bytes()[:-40])
     (path / "empty").write_text("")
+    (path / "box.xml").write_text(nccl_xml())
     (path / "notes.txt").write_text("remember the milk\n")
     (path / "broken.json").write_text('{"treadle": "topology", "version": 1,}')
     (path / "folder").mkdir()

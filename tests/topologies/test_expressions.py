@@ -79,8 +79,13 @@ def test_the_name_is_the_expression_in_one_spelling():
         ("dgx_a100(2, pcie=1)", 1, "pcie must be True or False"),
         ("subset(4)", 1, "topology must be a fabric"),
         ("ring(ring(4))", 1, "n must be an integer, found a fabric"),
-        ("ring()", 1, r"missing a required argument: 'n'; expected ring\(n"),
-        ("ring:", 1, "missing a required argument"),
+        ("torus:4x", 7, r"'4x' lacks a number beside its x; expected one on both sides, as in 4x4"),
+        ("torus:4x4x", 7, "'4x4x' lacks a number"),
+        ("torus:4q", 7, "a number and a word run together"),
+        ("mi300x", 1, r"mi300x lacks boxes, as in mi300x:2; expected mi300x\(boxes"),
+        ("kautz:2", 1, r"kautz lacks n; expected kautz\(d, n"),
+        ("ring()", 1, r"ring lacks n, as in ring:2; expected ring\(n"),
+        ("ring:", 1, "ring lacks n"),
         ("dgx_a10(2)", 1, "did you mean dgx_a100"),
         ("subset(dgx-a10(2), 0)", 8, "did you mean dgx_a100"),
         ("mi250(2, gpus=8)", 15, r"no keyword 'gpus'; expected mi250\(boxes, gpus_per_box=16"),
@@ -157,7 +162,7 @@ def needs_arguments(name):
 
 @pytest.mark.parametrize("name", [name for name in catalogue() if needs_arguments(name)])
 def test_a_bare_name_without_its_arguments_is_an_error_with_the_signature(name):
-    with pytest.raises(TreadleError, match=rf"{name}: .*(expected {name}\(|must be at least [12])"):
+    with pytest.raises(TreadleError, match=rf"{name}(:| lacks) .*(expected {name}\(|must be at least [12])"):
         parse(name)
 
 

@@ -45,7 +45,7 @@ def read_plan(path: str | Path, max_memory: str | None) -> Plan:
         return load_plan(path, max_memory_bytes=granted)
 
 
-def refuse_what_is_no_plan(path: str | Path) -> None:
+def refuse_what_is_no_plan(path: str | Path, expected: str = "a plan that solve wrote (-o)") -> None:
     """FormatError for what users take for a plan and is something else: it says what, and what takes it.
 
     Raises
@@ -62,15 +62,15 @@ def refuse_what_is_no_plan(path: str | Path) -> None:
             raise FormatError(
                 f"this is a collective, not a plan; {_solved('dgx_a100:2', shown)}", source=shown
             )
-        raise FormatError("there is no such file; expected a plan that solve wrote (-o)", source=shown)
+        raise FormatError(f"there is no such file; expected {expected}", source=shown)
     if place.is_dir():
-        raise FormatError("this is a folder; expected a plan that solve wrote (-o)", source=shown)
+        raise FormatError(f"this is a folder; expected {expected}", source=shown)
     if not place.is_file():
         return
     with place.open("rb") as file:
         head = file.read(_HEAD)
     if not head:
-        raise FormatError("this file is empty; expected a plan that solve wrote (-o)", source=shown)
+        raise FormatError(f"this file is empty; expected {expected}", source=shown)
     if head.startswith(_ZIP):
         return
     text = head.decode("utf-8", "replace")

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from treadle.checking import checked
 from treadle.errors import FormatError
+from treadle.spelling import did_you_mean, spelt_alike
 from treadle.topologies.readers.imported import (
     Imported,
     ImportKeywords,
@@ -48,11 +49,12 @@ def import_options(**keywords: Unpack[ImportKeywords]) -> ImportOptions:
     values: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
     for name, kind in (("links", LinkSpeeds), ("pcie", PcieDetail)):
         if name in values:
-            try:
-                values[name] = kind(str(values[name]))
-            except ValueError:
+            word = str(values[name])
+            meant = spelt_alike(word, kind)
+            if meant is None:
                 known = " or ".join(kind)
-                raise FormatError(f"{spelt(name)} {str(values[name])[:40]!r}: expected {known}") from None
+                raise FormatError(f"{spelt(name)} {word[:40]!r}: expected {known}{did_you_mean(word, kind)}")
+            values[name] = kind(meant)
     for name in ("nic_bandwidth", "bandwidth"):
         if name in values:
             values[name] = bandwidth_of(values[name], name)

@@ -7,7 +7,7 @@ import inspect
 import re
 import typing
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +31,9 @@ _CALL = re.compile(rf"{_NAME}\s*\(")
 _COLON = re.compile(rf"({_NAME})(?::(.*))?", re.DOTALL)
 _WORD = re.compile(rf"\"[^\"]*\"|'[^']*'|{_NAME}(?=\s*\()|\b[1-9]\d*(?:[xX×]\d+)+\b")
 _TIMES = re.compile("[xX×]")
+_HALF_A_PRODUCT = re.compile(r"(?<![\w.])\d+[xX×](?:\d+[xX×])*(?!\w)")
+"""``4x`` and ``4x4x``."""
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
 _Value = Topology | int | bool | str
 _TYPE_WORDS: Mapping[type, str] = MappingProxyType(
@@ -145,6 +148,24 @@ def _catalogue_name(word: str) -> str:
     return name if name in _CATALOGUE else spelt_alike(name, _CATALOGUE) or name
 
 
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
+
+
+def _lacking(
+    name: str, signature: inspect.Signature, values: Sequence[_Value], keywords: Mapping[str, _Value]
+) -> str | None:
+    """The first argument that a call lacks, with an example if that is plain; None if it lacks none."""
+    plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    places = [one for one in signature.parameters.values() if one.kind is plain]
+    missing = [one for one in places[len(values) :] if one.default is one.empty and one.name not in keywords]
+    if not missing:
+        return None
+    required = [one for one in places if one.default is one.empty]
+    example = f", as in {name}:2" if [one.annotation for one in required] == ["int"] else ""
+    return f"{missing[0].name}{example}"
+
+
 def _hint(name: str) -> str:
     return did_you_mean(name.strip(), _CATALOGUE)
 
@@ -178,6 +199,13 @@ class _Evaluation:
         except SyntaxError as error:
             reason = error.msg or "not an expression"
             column = self._offset() + (error.offset or 1)
+            if (half := _HALF_A_PRODUCT.search(_QUOTED.sub(_blank, self._text))) is not None:
+                reason = f"{half[0]!r} lacks a number beside its x"
+                raise self._error(
+                    f"{reason}; expected one on both sides, as in 4x4", half.start() + 1
+                ) from None
+            if "literal" in reason:
+                reason = "a number and a word run together"
             raise self._error(f"{reason}; expected name(argument, ...)", column) from None
         except (ValueError, RecursionError, MemoryError):
             raise self._error("not an expression; expected name(argument, ...)", None) from None
@@ -275,6 +303,8 @@ class _Evaluation:
             bound = signature.bind(*values, **keywords)
         except TypeError as error:
             message = f"{function.__name__}: {error}; expected {call_signature(function)}"
+            if (lacking := _lacking(function.__name__, signature, values, keywords)) is not None:
+                message = f"{function.__name__} lacks {lacking}; expected {call_signature(function)}"
             raise self._error(message, node) from None
         types = typing.get_type_hints(function)
         for key, given in bound.arguments.items():

@@ -40,6 +40,9 @@ FileArgument = Annotated[
 ]
 
 
+_EXPECTED = "a plan that solve wrote (-o), or a text for a runtime"
+
+
 def command(
     plan: FileArgument,
     topology: Annotated[
@@ -75,7 +78,7 @@ def command(
         raise ScheduleError(f"{plan}: --profile and --root are for texts; a plan says both itself")
     with ProgressLine(quiet=quiet or json) as progress:
         Watch(progress).announce("reading")
-        refuse_what_is_no_plan(plan)
+        refuse_what_is_no_plan(plan, _EXPECTED)
         granted = granted_bytes(max_memory)
         with memory_fence(granted, str(plan)):
             loaded = load_plan(plan, max_memory_bytes=granted)

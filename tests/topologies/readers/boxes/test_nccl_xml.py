@@ -174,7 +174,24 @@ def test_speed_of_a_nic_is_asked_overruled_or_the_librarys(tmp_path: Path) -> No
     said = imported(tmp_path, nccl_xml(), nic_bandwidth=50 * GB, **RAIL)
     assert bandwidths(said)["box0.nic0->ib0"] == 50
     assert bandwidths(said)["box0.nic0->box0.pcie0"] == Fraction("31.5")  # the card's own lanes
-    assert str(said.warnings[0]) == "mlx5_0: 25 GB/s in the file, 50 GB/s by --nic-bandwidth"
+    assert [str(one) for one in said.warnings] == [
+        "mlx5_0, mlx5_1, mlx5_2, mlx5_3: 25 GB/s in the file, 50 GB/s by --nic-bandwidth"
+    ]
+    more = imported(tmp_path, nccl_xml(gpus=8), nic_bandwidth=50 * GB, **RAIL)
+    assert [one.place for one in more.warnings] == ["mlx5_0, mlx5_1, mlx5_2 and 5 more"]
+
+
+def test_a_card_below_a_sibling_switch_is_paired(tmp_path: Path) -> None:
+    """Both NICs of the first switch hang from one of their own below it: data goes over the switch above."""
+    lines = nccl_xml().splitlines()
+    nics = [at for at, line in enumerate(lines) if 'busid="0000:8' in line][:2]
+    own = '<pci busid="0000:30:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">'
+    taken = [line for at in nics for line in lines[at : at + 3]]
+    kept = [line for at, line in enumerate(lines) if not any(nic <= at < nic + 3 for nic in nics)]
+    place = next(at for at, line in enumerate(kept) if line == "    </pci>")
+    found = imported(tmp_path, "\n".join([*kept[:place], own, *taken, "</pci>", *kept[place:]]), **RAIL)
+    assert found.recognised["pairs"] == "gpu0+gpu1: mlx5_0, mlx5_1; gpu2+gpu3: mlx5_2, mlx5_3"
+    assert "box0.pcie1->box0.pcie0" in bandwidths(found)
 
 
 def test_broadcoms_two_levels_are_one_switch(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from treadle.spelling import did_you_mean
 from treadle.topologies.limits import check_size
 from treadle.topologies.readers.boxes.box import Box, BridgeKind, Gpu, HostSpeed, Nic, joined_parts
 from treadle.topologies.readers.boxes.pcie_tree import PcieLink, Place, full_tree, near_nics, near_tree
@@ -104,13 +105,22 @@ def _count_boxes(source: SourceText, options: ImportOptions) -> int:
     """How many boxes; FormatError unless the network that joins several is said."""
     if options.network is not None:
         if not (options.network in ("one-switch", "rail") or _shape(options.network)):
-            raise source.error(f"--network {options.network[:40]!r}: expected {NETWORKS}")
+            hint = _meant(options.network)
+            raise source.error(f"--network {options.network[:40]!r}: expected {NETWORKS}{hint}")
         if options.boxes is None:
             raise source.error("--network joins several boxes; say by --boxes how many there are")
     boxes = options.boxes or 1
     if boxes > 1 and options.network is None:
         raise source.error(f"the file describes one box; say by --network what joins {boxes}: {NETWORKS}")
     return boxes
+
+
+def _meant(network: str) -> str:
+    """What a network's name was probably to be, for the end of a message."""
+    word, _, numbers = network.partition(":")
+    if re.fullmatch("[0-9]{1,6}", numbers) and word.casefold() in ("rail", "rails"):
+        return f"; did you mean rails:{numbers}?"
+    return did_you_mean(word, ("one-switch", "rail", "rails:K", "leaf-spine:L,S"))
 
 
 def _shape(network: str) -> re.Match[str] | None:
@@ -160,17 +170,29 @@ def _nic_speeds(
 ) -> dict[int, int]:
     """Bytes/s of each used NIC: as typed, else as the file has it."""
     speeds = {}
+    differing: dict[int, list[str]] = {}
     for number in chosen:
         nic = box.nics[number]
         speed = options.nic_bandwidth or nic.bandwidth
         if speed is None:
             raise source.error(f"speed of NIC {nic.name} is not in the file; say it by --nic-bandwidth")
         if nic.bandwidth not in (None, speed):
-            found = format_link_bandwidth(nic.bandwidth or 0)
-            text = f"{found} in the file, {format_link_bandwidth(speed)} by --nic-bandwidth"
-            warnings.append(Finding(text, nic.name))
+            differing.setdefault(nic.bandwidth or 0, []).append(nic.name)
         speeds[number] = speed
+    for bandwidth, names in differing.items():
+        text = f"{format_link_bandwidth(bandwidth)} in the file, "
+        text += f"{format_link_bandwidth(options.nic_bandwidth or 0)} by --nic-bandwidth"
+        warnings.append(Finding(text, _listed(names)))
     return speeds
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names with commas between; of more than four the first three, and how many more."""
+    few = len(names) <= _MOST_NAMES
+    return ", ".join(names) if few else f"{', '.join(names[: _MOST_NAMES - 1])} and {len(names) - 3} more"
+
+
+_MOST_NAMES = 4
 
 
 def _check_full(source: SourceText, box: Box) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from treadle.topologies.readers.boxes.box import Box, Gpu
 from treadle.topologies.readers.boxes.pcie_tree import PcieLink, Place
@@ -87,18 +87,29 @@ def _nic_speeds(box: Box) -> Iterable[str]:
 
 
 def _pairs(box: Box, tree: Sequence[PcieLink]) -> str:
-    """GPUs and the NICs that hang with them from a lowest switch."""
+    """NICs, and the GPUs below the lowest place that both hang from: a switch, one above it, or the GPU."""
     above = {link.lower: link.upper for link in tree}
-    groups: dict[Place, tuple[list[str], list[str]]] = {}
-    for place, upper in above.items():
-        if place.kind == "bridge":
-            continue
-        gpus, nics = groups.setdefault(upper, ([], []))
+    below: dict[Place, list[int]] = {}
+    for place in above:
         if place.kind == "gpu":
-            gpus.append(f"gpu{place.number}")
-        else:
-            nics.append(box.nics[place.number].name)
-            if upper.kind == "gpu" and not gpus:
-                gpus.append(f"gpu{upper.number}")
-    words = [f"{'+'.join(gpus)}: {', '.join(nics)}" for gpus, nics in groups.values() if gpus and nics]
+            for upper in _upwards(place, above):
+                below.setdefault(upper, []).append(place.number)
+    for upper in [upper for upper in above.values() if upper.kind == "gpu"]:
+        below[upper] = [upper.number]
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for place in above:
+        shared = next((upper for upper in _upwards(place, above) if upper in below), None)
+        if place.kind == "nic" and shared is not None:
+            groups.setdefault(tuple(sorted(below[shared])), []).append(box.nics[place.number].name)
+    words = [
+        f"{'+'.join(f'gpu{gpu}' for gpu in gpus)}: {', '.join(groups[gpus])}"
+        for gpus in sorted(groups, key=lambda one: one[0])
+    ]
     return "; ".join(words) or "none"
+
+
+def _upwards(place: Place, above: Mapping[Place, Place]) -> Iterator[Place]:
+    """What a place hangs from, and what that hangs from, to the root."""
+    while place in above:
+        place = above[place]
+        yield place

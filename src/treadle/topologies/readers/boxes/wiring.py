@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.errors import FormatError
+from treadle.spelling import did_you_mean, spelt_alike
 from treadle.topologies.readers.boxes.box import Gpu, GpuLink, joined_parts
 from treadle.topologies.readers.boxes.gpu_models import (
     GPU_MODELS,
@@ -53,10 +54,11 @@ def typed_model(source: SourceText, options: ImportOptions, *, word: str = "") -
     """
     if options.gpu is None:
         return ""
-    name = options.gpu.strip().casefold()
-    if name not in GPU_MODELS:
-        known = ", ".join(GPU_MODELS)
-        raise source.error(f"--gpu {options.gpu[:40]!r} is not known; expected one of {known}")
+    name = spelt_alike(options.gpu, GPU_MODELS)
+    if name is None:
+        hint, known = did_you_mean(options.gpu, GPU_MODELS), ", ".join(GPU_MODELS)
+        expected = f"{hint} Expected" if hint else "; expected"
+        raise source.error(f"--gpu {options.gpu[:40]!r} is not known{expected} one of {known}")
     kind = GPU_MODELS[name].kind
     if word and kind is not None and kind.word != word:
         raise source.error(f"--gpu {name}: has {kind.word} links, the GPUs of such a file have {word}")
