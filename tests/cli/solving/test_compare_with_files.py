@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import treadle
 from samples.foreign import foreign_files
 from treadle.cli.main import main
 
@@ -71,6 +72,31 @@ def test_what_is_wrong_is_told_and_fails(
     assert "NO: 1 violation" in shown
     assert main([*command[:-1], str(tmp_path / "none.xml")]) == 2
     assert "is not a file" in capsys.readouterr().err
+
+
+def test_files_of_one_name_are_told_apart(
+    ring_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / folder / "run" / ring_file.name for folder in ("old", "new")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_bytes(ring_file.read_bytes())
+    several = ",".join(map(str, [*files, ring_file, ring_file]))
+    command = ["compare", "ring:4", "allgather", "--algorithms", "ring", "--with", several]
+    assert main([*command, "--json"]) == 0
+    names = [row["algorithm"] for row in json.loads(capsys.readouterr().out)["schedules"]]
+    name = ring_file.name
+    last = f"{ring_file.parent.name}/{name}"
+    assert sorted(names) == sorted(["ring", f"old/run/{name}", f"new/run/{name}", last, f"{last} (2)"])
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert all(one in shown for one in names)
+
+
+def test_plans_by_one_algorithm_are_numbered() -> None:
+    plan = treadle.solve("ring:4", "allgather")
+    found = treadle.compare("ring:4", "allgather", algorithms=[], beside=[plan, plan, plan.plan])
+    assert [row.algorithm for row in found.rows] == ["forestcoll", "forestcoll (2)", "forestcoll (3)"]
 
 
 def test_sizes_alone_simulate_our_own(capsys: pytest.CaptureFixture[str]) -> None:

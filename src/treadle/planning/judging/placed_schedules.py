@@ -9,8 +9,10 @@ fabric. Ranks of a file correspond to the fabric's by number.
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +163,33 @@ def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "")
     if zipfile.is_zipfile(path):
         return _of_plan(load_plan(path), problem, name or path.name)
     return place_text(read_schedule_text(path, root=problem.collective.root or 0), problem, name=name)
+
+
+def place_schedules(sources: Sequence[ForeignSchedule], problem: Problem) -> list[PlacedSchedule]:
+    """Several, judged as by `place_schedule`, of names that differ.
+
+    Files of one name have as many of their folders in front as tell them apart; what is still alike, such as
+    plans by one algorithm, is numbered.
+    """
+    paths = {place: Path(one) for place, one in enumerate(sources) if isinstance(one, str | Path)}
+    placed: list[PlacedSchedule] = []
+    for place, source in enumerate(sources):
+        others = [path for other, path in paths.items() if other != place]
+        name = _told_apart(paths[place], others) if place in paths else ""
+        found = place_schedule(source, problem, name=name)
+        taken = {one.name for one in placed}
+        free = (own for number in count(2) if (own := f"{found.name} ({number})") not in taken)
+        placed.append(replace(found, name=next(free)) if found.name in taken else found)
+    return placed
+
+
+def _told_apart(path: Path, others: Sequence[Path]) -> str:
+    """The end of a path that no other has; of a path that is there twice its own name."""
+    parts, rest = path.parts, [other.parts for other in others if other != path]
+    for length in range(1, len(parts) + 1):
+        if all(other[-length:] != parts[-length:] for other in rest):
+            return str(Path(*parts[-length:]))
+    return str(path)
 
 
 def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:

@@ -12,7 +12,7 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import TreadleError
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
-from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedule
+from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedules
 from treadle.planning.measuring.congestion import Congestion, congestion
 from treadle.planning.measuring.simulation import SimulatedRow, SimulatedSubject, simulated
 from treadle.planning.problem import Problem, ProblemOptions, pose
@@ -213,7 +213,7 @@ def compare(
     named = [find_scheduler(name) for name in algorithms or ()]
     problem = pose(topology, collective, **problem_options)
     several = beside if isinstance(beside, list | tuple) else [beside]
-    brought = [place_schedule(one, problem) for one in several]
+    brought = place_schedules(several, problem)
     bound = find_bound(problem, Watch(progress), cards_forward=True)  # routes are compared as well
     watch = Watch(progress, seconds_left(time_limit_s))
     asked = _Asked(bound, at, bool(at or beside))
