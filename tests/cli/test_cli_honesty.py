@@ -184,6 +184,26 @@ def test_plans_of_some_ranks_verify_against_the_whole_fabric(
     assert json_of(capsys, "verify", str(plan), "--topology", weaker, status=1)["verified"] is False
 
 
+def test_nodes_that_are_absent_from_a_plan_of_another_fabric_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both rings have n0 to n3; so has the complete graph, where the plan even holds."""
+    plan = solved(tmp_path, "complete:4", "allgather")
+    for fabric, status in (("ring:5", 1), ("complete:6", 0)):
+        assert main(["verify", str(plan), "--topology", fabric, "--json"]) == status
+        out, err = capsys.readouterr()
+        name = fabric.replace(":", "(") + ")"
+        absent = "n4, which it does not know, is" if status else "n4, n5, which it does not know, are"
+        note = f"the plan was made for complete(4), not for {name}: {absent} taken as absent"
+        assert err == f"treadle: warning: {note}\n"
+        assert json.loads(out)["notes"] == [note]
+        assert main(["verify", str(plan), "--topology", fabric, "-q"]) == status
+        assert capsys.readouterr() == ("", "")
+    part = solved(tmp_path, "complete:6", "allgather", "--ranks", "0-3")
+    assert main(["verify", str(part), "--topology", "complete:6"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_late_bound_has_no_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bound", "dgx_a100:2", "allreduce", "--time-limit", "1ns", "--json"]) == 4
     out, err = capsys.readouterr()

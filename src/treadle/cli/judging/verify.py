@@ -10,7 +10,7 @@ import typer
 from treadle import planning
 from treadle.cli.fabric_arguments import topology_text
 from treadle.cli.memory_fence import memory_fence
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption, warn
 from treadle.cli.plan_file import MaxMemoryOption, granted_bytes, refuse_what_is_no_plan
 from treadle.cli.quantities import Rates, counted
 from treadle.cli.solving.report import (
@@ -84,6 +84,8 @@ def command(
             loaded = load_plan(plan, max_memory_bytes=granted)
             Watch(progress).announce("verifying")
             result = planning.verify(loaded, topology)
+    for note in () if quiet else result.notes:
+        warn(f"warning: {note}")
     print_problem(output, result.topology, loaded.collective)
     if result.is_embedded:
         output.line(f"assumed     the fabric inside the plan, {result.topology_hash[:16]}; see --topology")
@@ -116,6 +118,7 @@ def command(
             "topology_hash": result.topology_hash,
             "topology_embedded": result.is_embedded,
             **({"absent_compute_nodes": result.n_absent} if result.n_absent else {}),
+            **({"notes": list(result.notes)} if result.notes else {}),
             "plan": str(plan),
         }
     )

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from treadle.planning.judging.placed_schedules import PlacedSchedule
 
 
+_SHOWN = 3
+"""Nodes that a note names."""
+
+
 @brief("topology", "is_ok", "is_embedded", "reports", "n_absent")
 @dataclass(frozen=True)
 class VerifyResult:
@@ -42,6 +46,8 @@ class VerifyResult:
     n_absent : int
         Compute nodes of the trusted fabric that the plan does not know and that were taken out; the claims
         hold for the rest.
+    notes : tuple of str
+        What to know of it: that the plan was made for another fabric than a part of this one.
     placed : PlacedSchedule, optional
         Of a schedule of others: its messages or trees on the fabric, and the optimum beside it.
     """
@@ -51,6 +57,7 @@ class VerifyResult:
     is_embedded: bool
     reports: tuple[Report, ...]
     n_absent: int = 0
+    notes: tuple[str, ...] = ()
     placed: PlacedSchedule | None = None
 
     @property
@@ -146,14 +153,16 @@ def verify(
         return VerifyResult(plan.topology, topology_hash(plan.topology), True, verify_plan(plan))
     fabric = resolve_topology(topology)
     whole_hash, n_absent = topology_hash(fabric), 0
+    notes: tuple[str, ...] = ()
     try:
         part = _part(plan.topology, fabric)
         n_absent = len(fabric.compute_nodes) - len(part.compute_nodes)
+        notes = _notes(plan.topology, fabric, part)
         fabric = part
         reports = verify_plan(_moved(plan, fabric), topology=fabric)
     except (TopologyError, ScheduleError) as error:
         reports = (_refused(str(error)),)
-    return VerifyResult(fabric, whole_hash, False, reports, n_absent)
+    return VerifyResult(fabric, whole_hash, False, reports, n_absent, notes)
 
 
 def _verify_placed(path: Path, fabric: Topology, root: int) -> VerifyResult:
@@ -176,6 +185,22 @@ def _part(own: Topology, fabric: Topology) -> Topology:
     names = [fabric.node_names[node] for node in fabric.compute_nodes.tolist()]
     places = [place for place, name in enumerate(names) if name in known]
     return fabric if len(places) in (0, len(names)) else subset(fabric, *places)
+
+
+def _notes(own: Topology, fabric: Topology, part: Topology) -> tuple[str, ...]:
+    """That nodes are taken as absent though the plan's fabric is no part of the trusted one by its name.
+
+    Plans of some ranks are made for ``subset(FABRIC, ...)``; names such as n0 are those of many fabrics.
+    """
+    kept = {part.node_names[node] for node in part.compute_nodes.tolist()}
+    absent = [name for node in fabric.compute_nodes.tolist() if (name := fabric.node_names[node]) not in kept]
+    if not absent or own.name == part.name:
+        return ()
+    shown = ", ".join(absent[:_SHOWN]) + (f" and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else "")
+    return (
+        f"the plan was made for {own.name}, not for {fabric.name}: {shown}, which it does not know, "
+        f"{'is' if len(absent) == 1 else 'are'} taken as absent",
+    )
 
 
 def _moved(plan: Plan, fabric: Topology) -> Plan:
