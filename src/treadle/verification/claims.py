@@ -20,6 +20,11 @@ def check_members(topology: Topology, collective: Collective, found: Findings) -
     if collective.groups is not None:
         found.add(ViolationKind.SHAPE, f"the schedule is for one group, found {len(collective.groups)}")
         return
+    check_compute_nodes(topology, collective, found)
+
+
+def check_compute_nodes(topology: Topology, collective: Collective, found: Findings) -> None:
+    """Ranks, of all groups if there are some, and forwarders must be the compute nodes of the fabric."""
     members = {*collective.ranks, *collective.forwarders}
     compute = set(topology.compute_nodes.tolist())
     if members == compute:

@@ -30,6 +30,7 @@ from treadle.verification.routes.round_check import verify_timed_routes
 from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.steps.step_check import verify_steps
 from treadle.verification.trees.forest_check import ForestCheck
+from treadle.verification.trees.group_check import verify_groups
 from treadle.verification.violations import Findings, Report, Violation, ViolationKind
 
 __all__ = ["Report", "Violation", "ViolationKind", "verify", "verify_plan"]
@@ -76,9 +77,9 @@ def verify(
 
     Notes
     -----
-    What makes a step schedule correct is said at `steps.step_check.verify_steps`, and for an all-to-all at
-    `alltoall.exchange_check.verify_exchange` and, of routes, `routes.route_check.verify_routes` and
-    `routes.round_check.verify_timed_routes`.
+    What makes a step schedule correct is said at `steps.step_check.verify_steps`, one of groups at
+    `trees.group_check.verify_groups`, and for an all-to-all at `alltoall.exchange_check.verify_exchange` and,
+    of routes, `routes.route_check.verify_routes` and `routes.round_check.verify_timed_routes`.
 
     Forests are correct if every tree spans the ranks from its root; every edge's paths carry the tree's
     multiplicity along links that join, through switches and declared forwarders only; and the trees per root
@@ -107,10 +108,9 @@ def verify(
         return verify_timed_routes(topology, collective, schedule, **claims)
     if isinstance(schedule, FactoredSchedule):
         return verify_factored(topology, collective, schedule, **claims)
-    found = Findings(limit)
     if isinstance(schedule, GroupSchedule):
-        found.add(ViolationKind.SHAPE, "groups at once are not judged yet")
-        return found.report()
+        return verify_groups(topology, collective, schedule, **claims)
+    found = Findings(limit)
     check_members(topology, collective, found)
     if found.total:
         return found.report()

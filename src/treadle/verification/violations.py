@@ -126,6 +126,12 @@ class Findings:
         self.kept.extend(Violation(kind, describe(i)) for i in range(min(number, room)))
         self.total += number
 
+    def adopt(self, place: str, other: Findings) -> None:
+        """Add what was found at one place, each with its name."""
+        room = max(0, self.limit - len(self.kept))
+        self.kept.extend(Violation(one.kind, f"{place}: {one.message}") for one in other.kept[:room])
+        self.total += other.total
+
     def report(
         self,
         *,

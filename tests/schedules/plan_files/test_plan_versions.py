@@ -24,10 +24,11 @@ from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.plan import Plan
-from treadle.schedules.plan_files import factored, plan_reader
+from treadle.schedules.plan_files import factored, group_forests, plan_reader
 from treadle.schedules.plan_files.archive import dump_plan, load_plan, parse_plan
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.trees.forest import Direction
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import WITNESS_READERS
 from treadle.verification.violations import ViolationKind
 
@@ -110,6 +111,7 @@ def test_every_kind_of_entry_is_kept() -> None:
     wanted |= {(name, "allreduce", both) for name in ("ForestSchedule", "FactoredSchedule", "StepSchedule")}
     wanted |= {(name, "reduce-scatter", other) for name in ("ForestSchedule", "StepSchedule")}
     wanted |= {("ForestSchedule", "broadcast", one), ("ForestSchedule", "reduce", other)}
+    wanted |= {("GroupSchedule", "allgather", one), ("GroupSchedule", "allreduce", both)}
     wanted |= {(name, "alltoall", ()) for name in ("ExchangeSchedule", "RouteSchedule", "TimedRoutes")}
     assert wanted <= found
     assert {name for name, _, _ in found} == {form.__name__ for form in Schedule.__args__}
@@ -117,6 +119,8 @@ def test_every_kind_of_entry_is_kept() -> None:
 
 
 def _roles(schedule: Schedule) -> tuple[Direction, ...]:
+    if isinstance(schedule, GroupSchedule):
+        return _roles(schedule.groups[0])
     parts = getattr(schedule, "forests", None) or getattr(schedule, "phases", ())
     return tuple(part.direction for part in parts)
 
@@ -127,7 +131,8 @@ def test_every_member_of_the_format_is_kept() -> None:
     for path in KEPT:
         with zipfile.ZipFile(path) as archive:
             found |= {_column(name) for name in archive.namelist() if name.endswith(".npy")}
-    wanted = {f"forests/{key}" for key in (*plan_reader.FOREST_COLUMNS, *plan_reader.FOREST_COUNTS)}
+    wanted = {f"forests/{key}" for key in (*group_forests.FOREST_COLUMNS, *group_forests.FOREST_COUNTS)}
+    wanted |= {f"groups/{key}" for key in (*group_forests.FOREST_COLUMNS, *group_forests.GROUP_COUNTS)}
     wanted |= {f"steps/{key}" for key in (*plan_reader.STEP_COLUMNS, *plan_reader.STEP_COUNTS, "targets")}
     wanted |= {f"routes/{key}" for key in (*plan_reader.ROUTE_COLUMNS, *plan_reader.ROUTE_COUNTS)}
     wanted |= {f"rounds/{key}" for key in (*plan_reader.ROUND_COLUMNS, *plan_reader.ROUND_COUNTS)}
@@ -160,5 +165,6 @@ def test_every_witness_and_option_is_kept() -> None:
     assert any(plan.collective.weights for plan in plans)
     assert any(plan.collective.demands is not None for plan in plans)
     assert any(len(plan.entries) > 1 for plan in plans)
+    assert {plan.collective.ranks_forward for plan in plans if plan.collective.groups} == {False, True}
     assert any(isinstance(schedule, TimedRoutes) for _, schedule in schedules())
     assert any("hosts" in (manifest_of(path)["witness"] or {}) for path in KEPT)

@@ -1,22 +1,25 @@
 """Plan files: a zip of a JSON manifest, the fabric's JSON and .npy arrays; read with distrust.
 
 Format, version 2. ``manifest.json`` has the collective, the claims, the witness, the provenance and, per
-entry, the size range, its ``type`` (``forests``, ``factored``, ``steps``, ``exchange`` or ``routes``) and
-the numbers of its forests or steps by role, of an exchange the number of its ``sends`` among the steps, of
-routes their number and that of their ``rounds`` if they have any; ``topology.json`` is the fabric as
-`treadle.topologies.files` writes it; ``forests/<number>/<column>.npy``, and likewise ``steps``, ``routes``
-and ``rounds``, are little-endian signed integers of the narrowest sufficient width. ``forests`` and
-``rounds`` say how many there are, ``steps`` and ``routes`` list the chunks per shard or unit of demand of
+entry, the size range, its ``type`` (``forests``, ``groups``, ``factored``, ``steps``, ``exchange`` or
+``routes``) and the numbers of its forests or steps by role, of an exchange the number of its ``sends`` among
+the steps, of routes their number and that of their ``rounds`` if they have any; ``topology.json`` is the
+fabric as `treadle.topologies.files` writes it; ``forests/<number>/<column>.npy``, and likewise ``steps``,
+``routes`` and ``rounds``, are little-endian signed integers of the narrowest sufficient width. ``forests``
+and ``rounds`` say how many there are, ``steps`` and ``routes`` list the chunks per shard or unit of demand of
 each. Offsets are stored as counts, which deflate better. The steps of an exchange have ``targets.npy``
 besides. Where an all-to-all has demands, the collective's ``demands`` names the member with their matrix.
 Equal plans give equal bytes.
 
 Factored forests have members of their own (`plan_files.factored`); ``factored`` lists how many layers
-each has.
+each has. Where the collective has ``groups`` (and ``ranks_forward``), entries are of the type ``groups``: the
+forests of all groups that flow one way are one table (`plan_files.group_forests`), and ``groups`` says how
+many such tables there are.
 
-All-to-all, its routes and factored forests came to version 2 without a new number: a program that does not
-know them refuses the collective's kind or the entry's type by its name, and all other plans have stayed the
-same to the byte (the keys ``routes``, ``rounds`` and ``factored`` are there only where an entry has them).
+All-to-all, its routes, factored forests and groups came to version 2 without a new number: a program that
+does not know them refuses the collective's kind or key or the entry's type by its name, and all other plans
+have stayed the same to the byte (the keys ``routes``, ``rounds``, ``factored`` and ``groups`` are there only
+where an entry has them).
 
 Version 1, which is read as well, has no ``steps`` and no ``type``: all entries name forests.
 """
@@ -44,13 +47,12 @@ from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.plan import HasPlan, Plan, PlanEntry, plan_of
 from treadle.schedules.plan_files.budget import MAX_MEMORY
+from treadle.schedules.plan_files.collective_values import DEMANDS_MEMBER, collective_values
 from treadle.schedules.plan_files.factored import write_factored
+from treadle.schedules.plan_files.group_forests import FOREST_COLUMNS, FOREST_COUNTS, write_group_forests
 from treadle.schedules.plan_files.manifest_values import fraction_text, indented
 from treadle.schedules.plan_files.members import to_npy, write_member
 from treadle.schedules.plan_files.plan_reader import (
-    DEMANDS_MEMBER,
-    FOREST_COLUMNS,
-    FOREST_COUNTS,
     ROUND_COLUMNS,
     ROUND_COUNTS,
     ROUTE_COLUMNS,
@@ -142,6 +144,8 @@ def dump_plan(plan: Plan, *, source: str = "plan") -> bytes:
         _write_columns(archive, "rounds", parts.rounds, ROUND_COLUMNS, ROUND_COUNTS)
         for number, forest in enumerate(parts.factored):
             write_factored(archive, number, forest)
+        for number, forests in enumerate(parts.grouped):
+            write_group_forests(archive, number, forests)
         for number, ranks in parts.targets.items():
             write_member(archive, targets_member(number), to_npy(ranks))
         if plan.collective.demands is not None:
@@ -202,6 +206,7 @@ class _Parts:
     routes: list[RouteSchedule] = field(default_factory=list)
     rounds: list[TimedRoutes] = field(default_factory=list)
     factored: list[FactoredForest] = field(default_factory=list)
+    grouped: list[tuple[Forest, ...]] = field(default_factory=list)
 
 
 def _row(entry: PlanEntry, parts: _Parts) -> dict[str, object]:
@@ -224,11 +229,9 @@ def _row(entry: PlanEntry, parts: _Parts) -> dict[str, object]:
         named = {part.direction.value: _number(parts.forests, part) for part in schedule.forests}
         return row | {"type": "forests"} | named
     if isinstance(schedule, GroupSchedule):
-        groups = [
-            {part.direction.value: _number(parts.forests, part) for part in one.forests}
-            for one in schedule.groups
-        ]
-        return row | {"type": "groups", "groups": groups}
+        ways = zip(*(one.forests for one in schedule.groups), strict=True)
+        named = {forests[0].direction.value: _group_number(parts.grouped, forests) for forests in ways}
+        return row | {"type": "groups"} | named
     if isinstance(schedule, FactoredSchedule):
         named = {part.direction.value: _number(parts.factored, part) for part in schedule.forests}
         return row | {"type": "factored"} | named
@@ -248,6 +251,15 @@ def _number(known: list[_Part], part: _Part) -> int:
     return len(known) - 1
 
 
+def _group_number(known: list[tuple[Forest, ...]], forests: tuple[Forest, ...]) -> int:
+    """As `_number`, of the forests of all groups."""
+    for number, other in enumerate(known):
+        if all(one is its for one, its in zip(other, forests, strict=True)):
+            return number
+    known.append(forests)
+    return len(known) - 1
+
+
 def _write_columns(
     archive: zipfile.ZipFile,
     folder: str,
@@ -264,24 +276,11 @@ def _write_columns(
 
 def _manifest(plan: Plan, digest: str, entries: list[dict[str, object]], parts: _Parts) -> dict[str, object]:
     layers = [{"layers": len(forest.layers)} for forest in parts.factored]
-    collective = plan.collective
-    posed: dict[str, object] = {
-        "kind": collective.kind.value,
-        "ranks": list(collective.ranks),
-        "root": collective.root,
-        "weights": None if collective.weights is None else list(collective.weights),
-        "forwarders": list(collective.forwarders),
-    }
-    if collective.groups is not None:
-        posed["groups"] = [list(group) for group in collective.groups]
-        posed["ranks_forward"] = collective.ranks_forward
-    if collective.demands is not None:
-        posed["demands"] = DEMANDS_MEMBER
     return {
         "treadle": "plan",
         "version": VERSION,
         "topology_sha256": digest,
-        "collective": posed,
+        "collective": collective_values(plan.collective),
         "algorithm": plan.algorithm,
         "algbw": fraction_text(plan.algbw),
         "optimal_algbw": None if plan.optimal_algbw is None else fraction_text(plan.optimal_algbw),
@@ -293,4 +292,5 @@ def _manifest(plan: Plan, digest: str, entries: list[dict[str, object]], parts: 
         **({"routes": [{"n_chunks": part.n_chunks} for part in parts.routes]} if parts.routes else {}),
         **({"rounds": len(parts.rounds)} if parts.rounds else {}),
         **({"factored": layers} if layers else {}),
+        **({"groups": len(parts.grouped)} if parts.grouped else {}),
     }

@@ -48,10 +48,13 @@ _BYTES = {
         "entry_count": _COUNT,
         "path_length": 150,
     },
+    # of groups: forests of a few ranks each may be many
+    "groups": {"tree_count": 4000, "path_count": _COUNT},
     "steps": {"homes": 60, "shard": 8, "link": 12, "low": 6, "high": 6, "step_count": 400, "targets": 60},
     "routes": {"source": 24, "target": 24, "units": 50, "layer": 24, "path_links": 60, "path_length": 50},
     "rounds": {"path": 60, "round_count": 500},
 }
+_BYTES["groups"] |= _BYTES["forests"]
 """Bytes for each value of a column: what reading and verifying take, but for what `_more` adds."""
 
 _FACTORED = 60
@@ -64,7 +67,7 @@ _DEMAND = 110
 _RATIO, _SLACK = 1040, 2**12
 """No deflated member is larger than 1032 times its compressed size."""
 
-_COLUMN = re.compile(r"(forests|steps|routes|rounds)/\d+/(\w+)\.npy")
+_COLUMN = re.compile(r"(forests|groups|steps|routes|rounds)/\d+/(\w+)\.npy")
 
 
 class MemoryBudget:

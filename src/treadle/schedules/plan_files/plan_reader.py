@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import FormatError
-from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -26,10 +25,16 @@ from treadle.schedules.plan_files.budget import (
     array_bytes,
     fabric_bytes,
     json_bytes,
-    pair_bytes,
     state_bytes,
 )
+from treadle.schedules.plan_files.collective_values import DEMANDS_MEMBER, read_collective
 from treadle.schedules.plan_files.factored import LAYER_MEMBERS, MAX_LAYERS, factored_members, read_factored
+from treadle.schedules.plan_files.group_forests import (
+    FOREST_COLUMNS,
+    FOREST_COUNTS,
+    GROUP_COUNTS,
+    split_group_forests,
+)
 from treadle.schedules.plan_files.manifest_values import (
     read_fraction,
     read_list,
@@ -38,12 +43,12 @@ from treadle.schedules.plan_files.manifest_values import (
     read_scalars,
     read_string,
     read_whole,
-    read_wholes,
 )
 from treadle.schedules.plan_files.members import MemberReader
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import witness_from_json
 from treadle.topologies.files import parse_canonical, parse_json, parse_with_hash
 from treadle.topologies.topology import Topology
@@ -51,16 +56,6 @@ from treadle.topologies.topology import Topology
 VERSION = 2
 """What is written; the one before is read as well."""
 
-FOREST_COLUMNS = (
-    "root_multiplicity",
-    "tree_root",
-    "tree_multiplicity",
-    "parent",
-    "entry_path",
-    "entry_units",
-    "path_links",
-)
-FOREST_COUNTS = {"entry_count": "entry_offset", "path_length": "path_offset"}
 STEP_COLUMNS = ("homes", "shard", "link", "low", "high")
 STEP_COUNTS = {"step_count": "step_offset"}
 ROUTE_COLUMNS = ("source", "target", "units", "layer", "path_links")
@@ -68,8 +63,6 @@ ROUTE_COUNTS = {"path_length": "path_offset"}
 ROUND_COLUMNS = ("path",)
 ROUND_COUNTS = {"round_count": "round_offset"}
 """Members, and those that hold the differences of an offset array."""
-
-DEMANDS_MEMBER = "demands.npy"
 
 MAX_MANIFEST = 2**26  # bytes; a witness may have a number for every link
 _MAX_ITEMS = 1000  # entries, forests, steps, routes and rounds
@@ -110,8 +103,8 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
     topology, found = _topology(members.text("topology.json"), budget)
     if manifest["topology_sha256"] != found:
         raise FormatError(f"topology_sha256: does not belong to topology.json, which has {found}")
-    collective = _collective(manifest["collective"], members, topology, budget)
-    items.check_lengths(shapes, collective.n_ranks)
+    collective = read_collective(manifest["collective"], members, topology, budget)
+    items.check_lengths(shapes, collective)
     items.charge_state(budget, shapes, topology.n_nodes)
     return Plan(
         topology=topology,
@@ -145,10 +138,10 @@ def _manifest(value: Any) -> Mapping[str, Any]:
         raise FormatError('manifest: expected "treadle": "plan" and a version')
     if version not in (VERSION - 1, VERSION):
         raise FormatError(f"manifest: version {version}, this program reads {VERSION - 1} and {VERSION}")
-    absent = {"steps": [], "routes": [], "rounds": 0, "factored": []}
+    absent = {"steps": [], "routes": [], "rounds": 0, "factored": [], "groups": 0}
     if version == 1:
         return {**absent, **read_object(value, "manifest", _KEYS)}
-    return {**absent, **read_object(value, "manifest", _KEYS | {"steps"}, {"routes", "rounds", "factored"})}
+    return {**absent, **read_object(value, "manifest", _KEYS | {"steps"}, set(absent) - {"steps"})}
 
 
 @dataclass(frozen=True)
@@ -156,12 +149,13 @@ class _Parts:
     """What entries name by number."""
 
     forests: list[Forest]
+    grouped: list[tuple[Forest, ...]]
     factored: list[FactoredForest]
     steps: list[Steps]
 
 
 class _Items:
-    """The forests, steps, routes and rounds of an archive, and the entries that name them."""
+    """The forests, of one group or of several, steps, routes and rounds of an archive, and its entries."""
 
     def __init__(self, members: MemberReader, manifest: Mapping[str, Any]) -> None:
         self._members = members
@@ -169,22 +163,20 @@ class _Items:
         if len(self._entries) > _MAX_ITEMS:  # each is verified
             raise FormatError(f"entries: {len(self._entries)}, expected 1 to {_MAX_ITEMS}")
         self._has_types = manifest["version"] > 1
-        self._n_forests = read_whole(manifest["forests"], "forests")
-        if not 0 <= self._n_forests <= _MAX_ITEMS:
-            raise FormatError(f"forests: {self._n_forests}, expected 0 to {_MAX_ITEMS}")
+        self._n_forests = _count(manifest, "forests")
+        self._n_grouped = _count(manifest, "groups")
         self._n_layers = _item_numbers(manifest, "factored", "layers")
         if any(not 1 <= number <= MAX_LAYERS for number in self._n_layers):
             raise FormatError(f"factored: layers must be 1 to {MAX_LAYERS}")
         self._n_chunks = _item_numbers(manifest, "steps", "n_chunks")
         self._route_chunks = _item_numbers(manifest, "routes", "n_chunks")
-        self._n_rounds = read_whole(manifest["rounds"], "rounds")
-        if not 0 <= self._n_rounds <= _MAX_ITEMS:
-            raise FormatError(f"rounds: {self._n_rounds}, expected 0 to {_MAX_ITEMS}")
+        self._n_rounds = _count(manifest, "rounds")
         expected = {"manifest.json", "topology.json"}
         if isinstance(manifest["collective"], dict) and "demands" in manifest["collective"]:
             expected.add(DEMANDS_MEMBER)
         for folder, number, keys in (
             ("forests", self._n_forests, (*FOREST_COLUMNS, *FOREST_COUNTS)),
+            ("groups", self._n_grouped, (*FOREST_COLUMNS, *GROUP_COUNTS)),
             ("steps", len(self._n_chunks), (*STEP_COLUMNS, *STEP_COUNTS)),
             ("routes", len(self._route_chunks), (*ROUTE_COLUMNS, *ROUTE_COUNTS)),
             ("rounds", self._n_rounds, (*ROUND_COLUMNS, *ROUND_COUNTS)),
@@ -220,10 +212,17 @@ class _Items:
         ]
         budget.charge(max((state_bytes(n_nodes, *size) for size in sizes), default=0))
 
-    def check_lengths(self, shapes: Shapes, n_ranks: int) -> None:
+    def check_lengths(self, shapes: Shapes, collective: Collective) -> None:
         """Refuse columns that are longer than the collective allows, before any is read."""
+        n_ranks = collective.n_ranks
+        if self._n_grouped and collective.n_groups is None:
+            raise FormatError("groups: forests of several groups; the collective has one")
         most = {f"forests/{i}/root_multiplicity.npy": n_ranks for i in range(self._n_forests)}
         most |= {f"factored/{i}/root_multiplicity.npy": n_ranks for i in range(len(self._n_layers))}
+        for number in range(self._n_grouped):
+            most[f"groups/{number}/root_multiplicity.npy"] = n_ranks
+            for key in ("tree_count", "path_count"):
+                most[f"groups/{number}/{key}.npy"] = collective.n_groups or 0
         for number in self._exchanged():
             pairs = n_ranks * (n_ranks - 1)
             most |= {f"steps/{number}/homes.npy": pairs, targets_member(number): pairs}
@@ -236,6 +235,8 @@ class _Items:
         kind, n_ranks = collective.kind, collective.n_ranks
         ways = self._directions("forests", self._n_forests)
         forests = [self._forest(number, way, n_ranks) for number, way in enumerate(ways)]
+        ways = self._directions("groups", self._n_grouped)
+        grouped = [self._grouped(number, way, collective) for number, way in enumerate(ways)]
         ways = self._directions("steps", len(self._n_chunks))
         steps = [self._step_phase(number, way, n_ranks) for number, way in enumerate(ways)]
         ways = self._directions("factored", len(self._n_layers))
@@ -245,7 +246,7 @@ class _Items:
         ]
         routed = self._routed(kind, n_ranks)
         return tuple(
-            self._entry(value, kind, _Parts(forests, factored, steps)) if found is None else found
+            self._entry(value, kind, _Parts(forests, grouped, factored, steps)) if found is None else found
             for value, found in zip(self._entries, routed, strict=True)
         )
 
@@ -292,7 +293,7 @@ class _Items:
         if kind is CollectiveKind.ALLTOALL:
             raise FormatError('entries: an all-to-all has entries of "type": "exchange" or "routes"')
         found = self._type(value)
-        is_forest = found in ("forests", "factored")
+        is_forest = found in ("forests", "factored", "groups")
         roles = {
             role for role, needed in (("reduce", kind.reduces), ("broadcast", kind.broadcasts)) if needed
         }
@@ -303,6 +304,14 @@ class _Items:
         schedule: Schedule
         if found == "forests":
             schedule = ForestSchedule(kind, **{role: parts.forests[fields[role]] for role in roles})
+        elif found == "groups":
+            ways = [(role, parts.grouped[fields[role]]) for role in sorted(roles)]
+            groups = zip(*(forests for _, forests in ways), strict=True)
+            names = [role for role, _ in ways]
+            schedule = GroupSchedule(
+                kind,
+                tuple(ForestSchedule(kind, **dict(zip(names, one, strict=True))) for one in groups),
+            )
         elif found == "factored":
             schedule = FactoredSchedule(kind, **{role: parts.factored[fields[role]] for role in roles})
         else:
@@ -322,9 +331,9 @@ class _Items:
         if not isinstance(entry, dict):
             raise FormatError("entries: expected objects")
         found = entry.get("type") if self._has_types else "forests"
-        if found not in ("forests", "factored", "steps", "exchange", "routes"):
+        if found not in ("forests", "groups", "factored", "steps", "exchange", "routes"):
             raise FormatError(
-                'entries: expected "type": "forests", "factored", "steps", "exchange" or "routes"'
+                'entries: expected "type": "forests", "groups", "factored", "steps", "exchange" or "routes"'
             )
         return str(found)
 
@@ -372,6 +381,16 @@ class _Items:
             raise FormatError(f"forest {number}: its columns do not fit {n_trees} trees of {n_ranks} ranks")
         return Forest(direction=direction, **columns)
 
+    def _grouped(self, number: int, direction: Direction, collective: Collective) -> tuple[Forest, ...]:
+        columns = self._columns(f"groups/{number}", FOREST_COLUMNS, GROUP_COUNTS)
+        return split_group_forests(
+            columns,
+            number,
+            direction,
+            n_groups=collective.n_groups or 0,
+            group_size=collective.group_size,
+        )
+
     def _step_phase(self, number: int, direction: Direction, n_ranks: int) -> Steps:
         columns = self._columns(f"steps/{number}", STEP_COLUMNS, STEP_COUNTS)
         return Steps(direction=direction, n_ranks=n_ranks, n_chunks=self._n_chunks[number], **columns)
@@ -390,6 +409,14 @@ def _item_numbers(manifest: Mapping[str, Any], key: str, number: str) -> list[in
     if len(items) > _MAX_ITEMS:
         raise FormatError(f"{key}: {len(items)}, expected 0 to {_MAX_ITEMS}")
     return [read_whole(read_object(item, key, {number})[number], f"{key}: {number}") for item in items]
+
+
+def _count(manifest: Mapping[str, Any], key: str) -> int:
+    """How many forests or rounds there are."""
+    number = read_whole(manifest[key], key)
+    if not 0 <= number <= _MAX_ITEMS:
+        raise FormatError(f"{key}: {number}, expected 0 to {_MAX_ITEMS}")
+    return number
 
 
 def _numbered(entry: Mapping[str, Any], key: str, total: int) -> int:
@@ -415,33 +442,3 @@ def _offsets(counts: Int64Array, place: str) -> Int64Array:
     offsets = offsets_of(counts)
     offsets.setflags(write=False)
     return offsets
-
-
-def _collective(value: Any, members: MemberReader, topology: Topology, budget: MemoryBudget) -> Collective:
-    keys = {"kind", "ranks", "root", "weights", "forwarders"}
-    fields = read_object(value, "collective", keys, {"demands"})
-    kind = read_string(fields["kind"], "collective.kind")
-    if kind not in set(CollectiveKind):
-        raise FormatError(f"collective.kind: {kind[:100]!r}, expected one of {', '.join(CollectiveKind)}")
-    ranks = read_wholes(fields["ranks"], "collective.ranks")
-    forwarders = read_wholes(fields["forwarders"], "collective.forwarders")
-    if len(ranks) + len(forwarders) > topology.n_nodes:
-        raise FormatError(
-            f"collective: {len(ranks)} ranks and {len(forwarders)} forwarders, the fabric has "
-            f"{topology.n_nodes} nodes"
-        )
-    if kind == CollectiveKind.ALLTOALL:
-        budget.charge(pair_bytes(len(ranks)))
-    demands = None
-    if "demands" in fields:
-        if fields["demands"] != DEMANDS_MEMBER:
-            raise FormatError(f"collective.demands: expected {DEMANDS_MEMBER!r}")
-        demands = Demands(members.array(DEMANDS_MEMBER, np.int64, n_dimensions=2, most=len(ranks) ** 2))
-    return Collective(
-        CollectiveKind(kind),
-        ranks,
-        root=read_optional(fields["root"], read_whole, "collective.root"),
-        weights=read_optional(fields["weights"], read_wholes, "collective.weights"),
-        forwarders=forwarders,
-        demands=demands,
-    )
