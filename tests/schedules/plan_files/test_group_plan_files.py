@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from samples.group_samples import GROUPED, grouped, random_groups
+from samples.groups.group_samples import GROUPED, grouped, random_groups
 from treadle.errors import FormatError, MemoryLimitError, TreadleError
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.schedules.plan import Plan, PlanEntry
