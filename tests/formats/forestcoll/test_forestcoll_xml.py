@@ -158,6 +158,29 @@ def test_what_is_no_allgather_of_trees_is_refused() -> None:
             planning.lower(plan, to="forestcoll-xml")
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("box0.nvswitch", "box0.ghost", 1), "goes through box0.ghost, which dgx_a100(2) has not"),
+        (("ib0", "box0.nic1", 1), "has not all of its links"),
+    ],
+)
+def test_a_path_over_what_the_fabric_has_not_is_a_fault(
+    tmp_path: Path, change: tuple[str, str, int], words: str
+) -> None:
+    _, data = lowered("dgx_a100(2)")
+    path = tmp_path / "trees.xml"
+    path.write_text(data.decode().replace(*change))
+    line = next(at for at, text in enumerate(path.read_text().splitlines(), 1) if change[1] in text)
+    problem = pose("dgx_a100(2)", "allgather")
+    (violation,) = place_schedule(path, problem).report.violations[:1]
+    assert words in violation.message
+    tree = int(violation.message.split("line ")[1].split(":")[0])
+    assert tree < line <= tree + 15
+    path.write_bytes(data)
+    assert place_schedule(path, problem).report.is_ok
+
+
 @pytest.mark.parametrize("path", ["0,2,1", "0,3,2,1", "0,2,3,0,1"])
 def test_a_path_through_a_rank_is_no_path(path: str) -> None:
     _, data = lowered("ring(4)", algorithm="ring")

@@ -76,7 +76,13 @@ def test_different_names_mean_different_switches_where_that_can_be() -> None:
         fabric, collective, [(0, ("p",), 2), (0, ("q",), 2), (1, ("p",), 3), (1, ("q",), 3)]
     )
     assert {fabric.node_names[node] for node in found.nodes.values()} == {"ib", "ib2"}
-    assert not found.is_unique
+    assert sorted(found.others) == ["p", "q"]
+    assert all(not set(nodes) & {found.nodes[name]} for name, nodes in found.others.items())
+    placed = place_messages(fabric, collective, [(0, 2, ("p",), 1), (1, 3, ("q",), 1)])
+    assert placed.notes == (
+        "switches that the file names may be several of the fabric's: p is taken as ib, and may be ib2; q is "
+        "taken as ib2, and may be ib",
+    )
 
 
 def test_a_named_switch_is_taken_though_another_is_faster() -> None:
@@ -96,6 +102,46 @@ def test_several_names_may_mean_one_switch() -> None:
     ways = [(rank, (str(plane),), (rank + 1) % 8) for rank in range(8) for plane in range(3)]
     found = find_switches(fabric, collective, ways)
     assert {fabric.node_names[node] for node in found.nodes.values()} == {"box0.nvswitch"}
+
+
+def test_names_that_the_fabric_has_are_its_own() -> None:
+    """Others are looked for among the rest, and are strangers in a file whose ways are binding."""
+    fabric = boxes(twice=True)
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    messages = [(0, 2, ("ib2",), 1), (1, 3, ("ghost",), 1)]
+    found = find_switches(fabric, collective, [(one, way, other) for one, other, way, _ in messages])
+    assert {name: fabric.node_names[node] for name, node in found.nodes.items()} == {
+        "ib2": "ib2",
+        "ghost": "ib",
+    }
+    assert found.strangers == ("ghost",)
+    places = {(0, ("ib2",), 2): "line 2", (1, ("ghost",), 3): "line 7"}
+    assert place_messages(fabric, collective, messages, places).faults == (
+        "line 7: the path from rank 1 to rank 3 goes through ghost, which boxes has not",
+    )
+
+
+def test_a_named_way_that_is_none_is_told_or_a_fault() -> None:
+    fabric = boxes()
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    messages = [(0, 2, ("left",), 1), (0, 1, ("left",), 1)]
+    found = place_messages(fabric, collective, messages)
+    assert not found.faults
+    assert "1 named way of the file not in the fabric, first 0 to 2 via left" in found.notes[0]
+    places = {(0, ("left",), 2): "line 3", (0, ("left",), 1): "line 3"}
+    assert place_messages(fabric, collective, messages, places).faults == (
+        "line 3: the path from rank 0 to rank 2 goes through left, and boxes has not all of its links",
+    )
+
+
+def test_binding_names_without_counterpart_are_a_fault() -> None:
+    fabric = parse("complete(4)")
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    (fault,) = place_messages(fabric, collective, [(0, 1, ("sw",), 1)], {(0, ("sw",), 1): "line 3"}).faults
+    assert fault == (
+        "line 3: the path from rank 0 to rank 1 goes through sw, and no switches of complete(4) were found "
+        "that are joined as the file's"
+    )
 
 
 def test_switches_without_counterpart_are_said() -> None:

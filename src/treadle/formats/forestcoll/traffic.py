@@ -28,5 +28,5 @@ def trees(data: bytes, terms: Terms) -> NamedTrees:
                     f"through {through[0][:40]}, which is a rank; only switches lie between"
                 )
         ways = {rank[send.head]: send.between for send in tree.sends}
-        found.append(NamedTree(rank[tree.root], tree.chunks, parents, ways))
+        found.append(NamedTree(rank[tree.root], tree.chunks, parents, ways, f"line {tree.line}"))
     return NamedTrees(nodes, tuple(found))

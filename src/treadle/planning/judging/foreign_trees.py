@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from treadle.planning.problem import Problem
 from treadle.program.foreign.placing import Placement, place_messages
-from treadle.program.foreign.traffic import NamedTree, NamedTrees
+from treadle.program.foreign.traffic import NamedTree, NamedTrees, Way
 from treadle.program.foreign.ways import Links
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import (
@@ -37,15 +37,16 @@ def forest_of_trees(
     directions = [Direction.REDUCE] if collective.kind.reduces else []
     directions += [Direction.BROADCAST] if collective.kind.broadcasts else []
     messages = []
+    places: dict[tuple[int, Way, int], str] = {}
     for direction in directions:
         for tree in used:
             for child, parent in sorted(tree.parents.items()):
-                way = tree.ways[child]
+                sender, receiver, way = parent, child, tree.ways[child]
                 if direction is Direction.REDUCE:
-                    messages.append((child, parent, way[::-1], tree.units))
-                else:
-                    messages.append((parent, child, way, tree.units))
-    placement = place_messages(problem.topology, collective, messages)
+                    sender, receiver, way = child, parent, way[::-1]
+                messages.append((sender, receiver, way, tree.units))
+                places.setdefault((sender, way, receiver), tree.place)
+    placement = place_messages(problem.topology, collective, messages, places)
     if placement.faults:
         return placement
     ways: Iterator[Links | None] = iter(placement.ways)

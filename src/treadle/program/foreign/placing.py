@@ -1,14 +1,15 @@
 """Puts messages between ranks on the links of a fabric.
 
 A message takes the way that its file names, if the fabric has the switches that are meant; else the widest of
-the shortest ways through switches. Of several equal ways each message takes the one that is least loaded by
+the shortest ways through switches, unless the ways are part of what the file says (trees are): then it is at
+fault. Of several equal ways each message takes the one that is least loaded by
 those before it, as switches that adapt would choose.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
@@ -20,8 +21,13 @@ from treadle.program.foreign.traffic import Traffic, Way
 from treadle.program.foreign.ways import Links, PhysicalWays
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import Collective
+from treadle.spelling import counted
 from treadle.topologies.topology import Topology
 
+_Named = tuple[int, Way, int]
+"""Sender, names on the way, and receiver."""
+_MOST_TOLD = 4
+"""Of names that may mean several switches."""
 _Message = tuple[int, int, Way, int]
 """Sender, receiver, names on the way, and amount."""
 
@@ -35,7 +41,7 @@ class Placement:
     ways : list of tuple of int, or None
         Links of each message; None where nothing leads there.
     faults : tuple of str
-        Pairs of ranks that no way joins, each once.
+        Pairs of ranks that no way joins, and named ways that are none, each once.
     notes : tuple of str
         What was ambiguous, and what was chosen.
     """
@@ -45,11 +51,27 @@ class Placement:
     notes: tuple[str, ...]
 
 
-def place_messages(topology: Topology, collective: Collective, messages: Sequence[_Message]) -> Placement:
-    """Ways for messages, in their order."""
+def place_messages(
+    topology: Topology,
+    collective: Collective,
+    messages: Sequence[_Message],
+    places: Mapping[_Named, str] | None = None,
+) -> Placement:
+    """Ways for messages, in their order.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    messages : sequence of (sender, receiver, names, amount)
+    places : mapping of (sender, names, receiver) to str, optional
+        Of ways that have to be those that are named: where the file names them.
+    """
     ways = PhysicalWays(topology, collective)
     named = {(sender, way, receiver) for sender, receiver, way, _ in messages}
     switches = find_switches(topology, collective, named)
+    if places is not None and (wrong := tuple(_no_ways(topology, ways, switches, places))):
+        return Placement([None] * len(messages), wrong, ())
     choices = {
         (sender, way, receiver): _choices(ways, switches, sender, way, receiver)
         for sender, way, receiver in sorted(named)
@@ -64,7 +86,7 @@ def place_messages(topology: Topology, collective: Collective, messages: Sequenc
         f"{names[sender]} to {names[receiver]} of {topology.name}"
         for (sender, receiver), count in sorted(lost.items())
     )
-    return Placement(placed, faults, tuple(_notes(switches, choices)))
+    return Placement(placed, faults, tuple(_notes(topology, ways, switches, choices)))
 
 
 def place_program(
@@ -97,16 +119,54 @@ def place_program(
     return placed, placement
 
 
+def _no_ways(
+    topology: Topology, ways: PhysicalWays, switches: SwitchNames, places: Mapping[_Named, str]
+) -> Iterator[str]:
+    """Named ways that the fabric has not; of a strange name, and of names that mean nothing, the first."""
+    told: set[str] = set()
+    for key, place in places.items():
+        sender, way, receiver = key
+        where = f"{place}: the path from rank {sender} to rank {receiver}"
+        strange = [name for name in way if name in switches.strangers]
+        if strange and strange[0] not in told:
+            told.add(strange[0])
+            yield f"{where} goes through {strange[0][:60]}, which {topology.name} has not"
+        elif way and not strange and not switches.nodes and not switches.strangers and not told & set(way):
+            told.update(way)
+            lacking = f"no switches of {topology.name} were found that are joined as the file's"
+            yield f"{where} goes through {way[0][:60]}, and {lacking}"
+        elif way and switches.nodes and not strange and not _along(ways, switches, key):
+            through = ", ".join(topology.node_names[switches.nodes[name]] for name in way)
+            yield f"{where} goes through {through[:120]}, and {topology.name} has not all of its links"
+
+
+def _along(ways: PhysicalWays, switches: SwitchNames, key: _Named) -> tuple[Links, ...]:
+    """The ways over the switches that are named."""
+    sender, way, receiver = key
+    through = [switches.nodes[name] for name in way]
+    return ways.along(sender, receiver, [node for node, *_ in _runs(through)])
+
+
 def _choices(
     ways: PhysicalWays, switches: SwitchNames, sender: int, way: Way, receiver: int
 ) -> tuple[Links, ...]:
     """The ways that a message may take."""
-    if way and switches.nodes:
-        through = [switches.nodes[name] for name in way]
-        found = ways.along(sender, receiver, [node for node, *_ in _runs(through)])
-        if found:
-            return found
+    if way and switches.nodes and (found := _along(ways, switches, (sender, way, receiver))):
+        return found
     return ways.between(sender, receiver)
+
+
+def _ambiguous(topology: Topology, switches: SwitchNames) -> str:
+    """Which switches were taken for names that may mean several."""
+    names = sorted(switches.others, key=lambda name: (len(name), name))
+    told = []
+    for name in names[:_MOST_TOLD]:
+        others = [topology.node_names[node] for node in switches.others[name]]
+        rest = f" and {len(others) - 2} more" if len(others) > 2 else ""
+        chosen = topology.node_names[switches.nodes[name]]
+        told.append(f"{name} is taken as {chosen}, and may be {', '.join(others[:2])}{rest}")
+    more = f"; so for {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
+    return f"switches that the file names may be several of the fabric's: {'; '.join(told)}{more}"
 
 
 def _runs(nodes: Iterable[int]) -> list[tuple[int]]:
@@ -143,15 +203,28 @@ def _dealt_out(
     return placed
 
 
-def _notes(switches: SwitchNames, choices: dict[tuple[int, Way, int], tuple[Links, ...]]) -> Iterable[str]:
-    named = [way for _, way, _ in choices if way]
+def _notes(
+    topology: Topology,
+    ways: PhysicalWays,
+    switches: SwitchNames,
+    choices: dict[_Named, tuple[Links, ...]],
+) -> Iterable[str]:
+    named = [key for key in choices if key[1]]
     if named and not switches.nodes:
         yield (
             "the switches that the file names have no counterpart in the fabric: messages take the widest of "
             "the shortest ways"
         )
-    elif named and not switches.is_unique:
-        yield "the switches that the file names may be several of the fabric's: the first that fit were taken"
+        named = []
+    if switches.others:
+        yield _ambiguous(topology, switches)
+    lost = [key for key in named if not _along(ways, switches, key)]
+    if lost:
+        sender, way, receiver = lost[0]
+        yield (
+            f"{counted(len(lost), 'named way')} of the file not in the fabric, first {sender} to {receiver} "
+            f"via {' -> '.join(way)[:60]}: their messages take the widest of the shortest ways"
+        )
     several = {(sender, receiver) for (sender, _, receiver), ways in choices.items() if len(ways) > 1}
     if several:
         pairs = len({(sender, receiver) for sender, _, receiver in choices})

@@ -1,15 +1,15 @@
 """Which switches of a fabric are meant by the names that a file of others gives to its own.
 
-A switch of the file stands between neighbours, and so must its counterpart: candidates that lack a link to
-every candidate of a neighbour are struck out until nothing changes, and what is left is tried in the fabric's
-order. Different names mean different switches if that can be; else several names may mean one, as where a
-fabric has the switches of a box as one.
+A name that the fabric has means that switch. Any other switch of the file stands between neighbours, and so
+must its counterpart: candidates that lack a link to every candidate of a neighbour are struck out until
+nothing changes, and what is left is tried in the fabric's order. Different names mean different switches if
+that can be; else several names may mean one, as where a fabric has the switches of a box as one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from treadle.program.foreign.traffic import Way
@@ -29,12 +29,15 @@ class SwitchNames:
     ----------
     nodes : mapping of name to node
         Empty if no choice of nodes has all the links that the file uses.
-    is_unique : bool
-        Only one choice was left; else the first in the fabric's order was taken.
+    others : mapping of name to nodes
+        Of a name that could mean several: those that were not taken.
+    strangers : tuple of str
+        Names that the fabric has not, in a file that names other switches as the fabric does.
     """
 
     nodes: Mapping[str, int]
-    is_unique: bool
+    others: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    strangers: tuple[str, ...] = ()
 
 
 def find_switches(
@@ -52,22 +55,28 @@ def find_switches(
     names = sorted({name for _, way, _ in used for name in way})
     inner = set(range(topology.n_nodes)) - set(collective.ranks)
     known = {topology.node_names[node]: node for node in sorted(inner)}
-    if all(name in known for name in names):
-        return SwitchNames({name: known[name] for name in names}, True)
+    unknown = [name for name in names if name not in known]
+    if not unknown:
+        return SwitchNames({name: known[name] for name in names})
+    strangers = tuple(unknown) if len(unknown) < len(names) else ()
     links = set(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
-    if len(names) * len(inner) > _MOST_CANDIDATES:
-        return SwitchNames({}, False)
+    if len(unknown) * len(inner) > _MOST_CANDIDATES:
+        return SwitchNames({}, strangers=strangers)
     pairs = _pairs(collective, used)
-    candidates: dict[str, set[int]] = {name: set(inner) for name in names}
+    candidates: dict[str, set[int]] = {name: {known[name]} if name in known else set(inner) for name in names}
     _strike_out(candidates, pairs, links)
     if not all(candidates.values()):
-        return SwitchNames({}, False)
-    is_unique = all(len(nodes) == 1 for nodes in candidates.values())
+        return SwitchNames({}, strangers=strangers)
     for is_injective in (True, False):
         found = _first_choice(names, candidates, pairs, links, is_injective=is_injective)
         if found is not None:
-            return SwitchNames(found, is_unique)
-    return SwitchNames({}, False)
+            others = {
+                name: tuple(sorted(nodes - {found[name]}))
+                for name, nodes in candidates.items()
+                if len(nodes) > 1
+            }
+            return SwitchNames(found, others, strangers)
+    return SwitchNames({}, strangers=strangers)
 
 
 _End = str | int

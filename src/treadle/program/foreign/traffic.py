@@ -46,12 +46,15 @@ class NamedTree:
         Of every rank but the root.
     ways : mapping of rank to Way
         Nodes between a rank and its parent, from the parent on.
+    place : str
+        Where in the file it stands.
     """
 
     root: int
     units: int
     parents: Mapping[int, int]
     ways: Mapping[int, Way]
+    place: str
 
 
 @dataclass(frozen=True)
