@@ -45,6 +45,12 @@ def offered(line: str) -> list[str]:
         ("treadle nothing ", []),
         ("treadle solve ring:4 allgather surplus", []),
         ("treadle run --redop ma", ["max"]),
+        ("treadle run diam", ["diamond"]),
+        ("treadle bound star:3 allgather --without ", ["n0", "n1", "n2"]),
+        ("treadle bound star:3 allgather --without n2,n0--", ["n2,n0--n1", "n2,n0--n2"]),
+        ("treadle simulate star:3 allgather --without=n1->n", ["--without=n1->n0"]),
+        ("treadle bound two.xml allgather --without n", []),
+        ("treadle bound torus: allgather --without n", []),
     ],
 )
 def test_candidates(line: str, some: list[str]) -> None:
@@ -56,7 +62,7 @@ def test_files_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (tmp_path / "plans").mkdir()
     for name in ("plain.plan", ".hidden", "plans/one.plan"):
         (tmp_path / name).write_text("")
-    assert sorted(offered("treadle run pla")) == ["plain.plan", "plans/"]
+    assert sorted(offered("treadle lower pla")) == ["plain.plan", "plans/"]
     assert offered("treadle verify plans/") == ["plans/one.plan"]
     assert offered("treadle solve ring:4 allgather -o .h") == [".hidden"]
     assert offered(f"treadle run {tmp_path}/plai") == [f"{tmp_path}/plain.plan"]

@@ -13,7 +13,11 @@ from treadle.cli.main import main
 from treadle.topologies import dgx_a100, load_topology
 from treadle.topologies.readers.imported import ImportOptions
 
-OPTIONS = {f"--{name.replace('_', '-')}" for name in ImportOptions.__dataclass_fields__} | {"--format"}
+OPTIONS = (
+    {"--without"}
+    | {f"--{name.replace('_', '-')}" for name in ImportOptions.__dataclass_fields__}
+    | {"--format"}
+)
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def test_every_command_with_a_topology_takes_all_options_of_an_import() -> None:
     taking = {}
     for name, command in commands().items():
         parameters = command.params  # type: ignore[attr-defined]
-        if any(one.name == "topology" for one in parameters):
+        if any(one.name == "topology" or "TOPOLOGY" in str(one.metavar) for one in parameters):
             taking[name] = {option for one in parameters for option in one.opts}
     wanted = {
         "solve",
@@ -47,6 +51,9 @@ def test_every_command_with_a_topology_takes_all_options_of_an_import() -> None:
         "pareto",
         "routes",
         "verify",
+        "simulate",
+        "run",
+        "diagnose",
         "testbed",
         "topology show",
         "topology export",
@@ -63,6 +70,7 @@ def test_only_import_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "Files of other tools: --boxes, --network, --gpu" in shown
     assert "--oversubscription" not in shown
+    assert "--without" in shown
 
 
 def test_warnings_are_lines_on_stderr(box: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,3 +175,83 @@ def test_a_box_of_eight_is_the_catalogues(tmp_path: Path, capsys: pytest.Capture
     path.write_text(nccl_xml(gpus=8))
     assert main(["topology", "export", str(path), "-o", str(target)]) == 0
     assert load_topology(target) == dgx_a100(1)
+
+
+@pytest.mark.parametrize(
+    ("words", "optimum"),
+    [
+        (["--without", "box0.gpu0--ib0"], "320000000000/1"),
+        (["--without", "box0.gpu0--ib0,box1.gpu3"], "2250000000000/7"),
+        (["--without", "box0.gpu0--ib0", "--without", "box1.gpu?--ib0"], None),
+    ],
+)
+def test_without_takes_links_and_nodes_out(
+    words: list[str], optimum: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(["bound", "dgx_a100_flat:2", "allgather", *words, "--json"])
+    out, err = capsys.readouterr()
+    if optimum is None:
+        assert status == 3
+        assert "box1.gpu0" in err
+        return
+    assert status == 0
+    values = json.loads(out)
+    assert values["optimal_algbw_exact"] == optimum
+    assert main(["bound", values["topology"], "allgather", "--json"]) == 0  # its name is an expression
+    assert json.loads(capsys.readouterr().out)["optimal_algbw_exact"] == optimum
+
+
+def test_without_holds_for_every_command_with_a_fabric(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, wanted = str(tmp_path / "ring.plan"), 'with_failed_links(ring(4), "n3--n0")'
+    failed = ["--without", "n3--n0"]
+    for words in (
+        ["solve", "ring:4", "allgather", "-o", plan],
+        ["bound", "ring:4", "allgather"],
+        ["compare", "ring:4", "allgather", "--algorithms", "ring,forestcoll"],
+        ["routes", "ring:4"],
+        ["simulate", "ring:4", "allgather", "--size", "1K"],
+        ["run", "ring:4", "allgather", "--size", "1K", "--iterations", "1"],
+        ["verify", plan, "--topology", "ring:4"],
+        ["topology", "show", "ring:4"],
+    ):
+        assert main([*words, *failed, "--json"]) == 0, words
+        assert json.loads(capsys.readouterr().out)["topology"] == wanted, words
+    assert main(["topology", "export", "ring:4", *failed]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == wanted
+    shapers = []
+    for more in ([], failed):
+        assert main(["testbed", "ring:4", *more, "--dry-run", "--json"]) == 0
+        shapers.append(capsys.readouterr().out.count(" tbf "))
+    assert shapers == [8, 6]  # one at each end of a cable
+
+
+def test_without_holds_for_files(box: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "left.json"
+    words = ["topology", "import", box, "--without", "*gpu1", "-o", str(target), "--json", "-q"]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["ranks"] == 3
+    assert len(load_topology(target).compute_nodes) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bound", "ring:4", "allgather", "--without", "n0--n2"], "there is no link 'n0--n2'"),
+        (["bound", "ring:4", "allgather", "--without", "m0"], "no node is called 'm0'"),
+        (["run", "{}", "--without", "n0--n1"], "is a plan, which has its own; treadle repair plans anew"),
+        (["simulate", "{}", "--without", "n0--n1"], "treadle repair plans anew"),
+        (["verify", "{}", "--without", "n0--n1"], "--without is about a fabric, and no fabric is named"),
+    ],
+)
+def test_what_is_not_there_cannot_fail(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "ring.plan")
+    assert main(["solve", "ring:4", "allgather", "-o", plan, "-q"]) == 0
+    assert main([word.replace("{}", plan) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1

@@ -20,7 +20,7 @@ MISTAKES = """
 2 | simulate | PLAN|TOPOLOGY is missing
 2 | simulate ring:4 | COLLECTIVE is missing; expected one of allgather,
 2 | verify | FILE is missing; expected a plan, or a text
-2 | run | PLAN is missing; expected a plan that solve wrote
+2 | run | PLAN|TOPOLOGY is missing; expected a plan that solve wrote
 2 | lower | PLAN is missing
 2 | repair | PLAN is missing
 2 | repair ring.plan | --link
@@ -43,7 +43,8 @@ MISTAKES = """
 2 | solve torus 4 4 | did you mean torus:4,4?
 2 | topology show torus 4 4 | did you mean torus:4,4?
 2 | bound torus(4, 4) allgather | quote an expression
-2 | run ring.plan two.plan | run takes PLAN; left over: two.plan
+2 | run ring.plan two.plan | COLLECTIVE: expected a fabric to solve for, and ring.plan is a plan
+2 | lower ring.plan two.plan | lower takes PLAN; left over: two.plan
 2 | topology list kautz ring | left over: ring
 # commands
 2 | slove ring:4 allgather | no command 'slove'; did you mean solve?
@@ -134,7 +135,8 @@ MISTAKES = """
 2 | repair ring.plan --link a--b | 'a'
 2 | repair ring.plan --node nobody | nobody
 # one kind of file for another
-2 | run ring:4 | this is a topology, not a plan; solve it first: treadle solve ring:4 allreduce -o x.plan
+2 | lower ring:4 | this is a topology, not a plan; solve it first: treadle solve ring:4 allreduce -o x.plan
+2 | run ring:4 | COLLECTIVE is missing; expected one of allgather,
 2 | verify dgx-a100:2 | this is a topology, not a plan
 2 | run allreduce | this is a collective, not a plan
 2 | run fabric.json | this is a topology (Treadle's JSON), not a plan; solve it first: treadle solve fabric
@@ -172,7 +174,7 @@ MISTAKES = """
 2 | solve ring:4 allgather --weights 1;2;1;1 | expected integers with commas between
 2 | solve ring:4 allreduce --weights 1,1,1,2 | no shards to weight
 2 | lower ring.plan --to cpu-xml --profile azure -o x | --profile is for
-2 | simulate ring.plan --algorithm ring | expected a fabric and a collective, found a plan
+2 | simulate ring.plan --algorithm ring | expected a fabric to solve for, and ring.plan is a plan
 2 | design --nodes 8 --degree 2 --collective alltoall | expected one of allreduce
 2 | calibrate ring.plan --fabric ring:4 | --fabric and --fabric-output go together
 # what cannot be

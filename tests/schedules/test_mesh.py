@@ -103,3 +103,9 @@ def test_what_knows_one_group_refuses_several() -> None:
             use()
     one = Collective(CollectiveKind.ALLREDUCE, (0, 1, 2, 3))
     assert one.as_one_group() is one.member(0) is one
+
+
+def test_a_mesh_is_written_as_it_is_typed() -> None:
+    assert Mesh((2, 3), ("dp", "tp")).text == "dp=2,tp=3"
+    assert Mesh((2, 3), ("0", "1")).text == "2,3"
+    assert Mesh((2, 3), ("1", "0")).text == "1=2,0=3"

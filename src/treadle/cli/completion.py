@@ -218,6 +218,8 @@ def _values(parameter: Any, word: str, typed: Sequence[str]) -> list[str]:
         from treadle.planning import Packer
 
         return _beginning(word, Packer)
+    if name == "without":
+        return _parts(word, typed)
     known_words = {"unit": _UNITS, "method": _METHODS}.get(name)
     if known_words is not None:
         return _beginning(word, known_words)
@@ -244,6 +246,30 @@ def _fabrics(word: str) -> list[str]:
         needed = any(one.default is one.empty for one in signature(known[name]).parameters.values())
         found.append(f"{name}:" if needed else name)
     return found
+
+
+def _parts(word: str, typed: Sequence[str]) -> list[str]:
+    """Nodes of the fabric that was typed, and behind ``A--`` those to which A has a link."""
+    from treadle.errors import TreadleError
+    from treadle.topologies.expressions import names_fabric, parse
+
+    fabrics = [one for one in typed if names_fabric(one)]
+    try:
+        fabric = parse(fabrics[0]) if fabrics else None
+    except TreadleError:
+        fabric = None
+    if fabric is None:
+        return []
+    listed, comma, last = word.rpartition(",")
+    head, names = f"{listed}{comma}", fabric.node_names
+    one, arrow, other = last.rpartition("--") if "--" in last else last.rpartition("->")
+    if arrow and one in names:
+        ends = fabric.heads[fabric.tails == fabric.node_index(one)].tolist()
+        return [
+            f"{head}{one}{arrow}{name}"
+            for name in _beginning(other, dict.fromkeys(names[end] for end in ends))
+        ]
+    return [f"{head}{name}" for name in _beginning(last, names)]
 
 
 def _collectives() -> list[str]:

@@ -1,12 +1,13 @@
 """The fabric that a command is about: an expression or a file of anyone's, with what the file does not say.
 
-Every command with a parameter `topology` takes the options below, hidden in its help but for one line, and
-its function gets a `Topology` in the place of the text. Libraries are loaded when a command runs.
+Every command with a parameter `topology`, and those whose `plan` may be a fabric, take ``--without`` and the
+options below, which help hides but for one line; their functions get a `Topology` in the place of the text.
+Libraries are loaded when a command runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ from treadle.errors import FormatError
 
 if TYPE_CHECKING:
     from treadle.topologies.readers.imported import Imported, ImportKeywords
+    from treadle.topologies.topology import Topology
 
 FormatOption = Annotated[
     str | None,
@@ -78,6 +80,14 @@ ChunkSizeOption = Annotated[
         metavar="SIZE",
     ),
 ]
+WithoutOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        help="What failed: links A--B (or 'A->B'), nodes, patterns.",
+        metavar="NAME,...",
+    ),
+]
 
 OPTIONS_OF_FILES = (
     "Files of other tools: --boxes, --network, --gpu and the other options of treadle topology import hold "
@@ -92,7 +102,7 @@ _QUANTITIES = {
 """Options that are typed with a unit, and what reads them."""
 
 
-def import_options_stub(
+def fabric_options_stub(
     file_format: FormatOption = None,
     boxes: BoxesOption = None,
     network: NetworkOption = None,
@@ -104,17 +114,18 @@ def import_options_stub(
     bandwidth: BandwidthOption = None,
     oversubscription: OversubscriptionOption = None,
     chunk_size: ChunkSizeOption = None,
+    without: WithoutOption = None,
 ) -> None:
-    """Stands for the options of an import; their names are those of `ImportOptions`."""
+    """Stands for ``--without`` and the options of an import; these have the names of `ImportOptions`."""
 
 
 @cache
-def _import_parameters() -> tuple[Any, ...]:
+def _fabric_parameters() -> tuple[Any, ...]:
     app = typer.Typer(add_completion=False)
-    app.command("import")(import_options_stub)
+    app.command("import")(fabric_options_stub)
     found = tuple(one for one in get_command(app).params if one.name != "help")
     for one in found:
-        one.hidden = True  # type: ignore[attr-defined]
+        one.hidden = one.name != "without"  # type: ignore[attr-defined]
     return found
 
 
@@ -139,14 +150,14 @@ def topology_text(text: str) -> Any:
 
 
 class FabricCommand(TyperCommand):
-    """A command whose parameter `topology`, if it has one, is read with the options of an import."""
+    """A command whose fabric, if it has one, is read with the options of an import and ``--without``."""
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
         self._added: list[str] = []
-        if any(one.name == "topology" for one in self.params):
+        if any(one.name == "topology" or "TOPOLOGY" in str(one.metavar) for one in self.params):
             taken = {option for one in self.params for option in one.opts}
-            for one in _import_parameters():
+            for one in _fabric_parameters():
                 if not taken & set(one.opts):
                     self.params.append(one)
                     self._added.append(one.name)
@@ -156,16 +167,19 @@ class FabricCommand(TyperCommand):
         from treadle.cli.output import FINDINGS
 
         typed = {name: ctx.params.pop(name) for name in self._added if name in ctx.params}
-        text, told = ctx.params.get("topology"), None
+        place, told = _place(ctx.params), None
+        text = ctx.params.get(place)
         if isinstance(text, str) and not _is_plan(text):
             file_format = typed.pop("file_format", ctx.params.get("file_format"))
+            failed = typed.pop("without", None)
             found = read_fabric(text, file_format, typed)
             if not ctx.params.get("quiet"):
                 tell_warnings(found)
             told = findings(found) if found.format not in _OURS else None
-            ctx.params["topology"] = found.topology
+            ctx.params[place] = left_of(found.topology, failed)
         else:
-            _refuse(typed, text)
+            plan = ctx.params.get("plan")
+            _refuse(typed, plan if text is None and isinstance(plan, str) and _is_plan(plan) else text)
         token = FINDINGS.set(told)
         try:
             return super().invoke(ctx)
@@ -184,6 +198,22 @@ def read_fabric(text: str, file_format: str | None, typed: Mapping[str, Any]) ->
     from treadle.topologies.expressions import parse_imported
 
     return parse_imported(text, format=file_format, options=import_options(**import_keywords(typed)))
+
+
+def left_of(topology: Topology, failed: Sequence[str] | None) -> Topology:
+    """The fabric without what ``--without`` names."""
+    if not failed:
+        return topology
+    from treadle.topologies.transforms.failures import without_failures
+
+    return without_failures(topology, failed)
+
+
+def _place(values: Mapping[str, Any]) -> str:
+    """The parameter that names the fabric: where both may, a plan's place with a collective behind it."""
+    if values.get("topology") is None and values.get("collective") is not None and "plan" in values:
+        return "plan"
+    return "topology"
 
 
 _OURS = ("catalogue", "json")
@@ -217,7 +247,9 @@ def _is_plan(text: str) -> bool:
 def _refuse(typed: Mapping[str, Any], text: str | None) -> None:
     """FormatError if an option is about a fabric and none is read."""
     for name, value in typed.items():
-        if value is not None:
+        if value:
             option = "--format" if name == "file_format" else f"--{name.replace('_', '-')}"
             where = "no fabric is named" if text is None else f"{text} is a plan, which has its own"
-            raise FormatError(f"{option} is about a file with a fabric, and {where}")
+            what = "a fabric" if name == "without" else "a file with a fabric"
+            remedy = "; treadle repair plans anew after a failure" if name == "without" and text else ""
+            raise FormatError(f"{option} is about {what}, and {where}{remedy}")

@@ -9,15 +9,18 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypedDict
+from typing import TypedDict, Unpack
 
+from treadle.checking import checked
 from treadle.errors import FormatError, ScheduleError, TopologyError
 from treadle.planning.demand_files import read_demands
 from treadle.planning.fabrics_and_plans import FabricLike, as_fabric
-from treadle.schedules.alltoall.demands import Demands
+from treadle.planning.meshes import AxesLike, groups_of
+from treadle.schedules.alltoall.demands import Demands, block_demands
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
+from treadle.schedules.mesh import Mesh
 from treadle.spelling import spelt_alike, unknown
-from treadle.topologies import parse, subset
+from treadle.topologies import parse, subset, without_failures
 from treadle.topologies.topology import Topology
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
@@ -50,6 +53,9 @@ class ProblemOptions(TypedDict, total=False):
     weights: Sequence[int] | None
     file_format: str | None
     demands: Demands | Path | str | None
+    without: Sequence[str] | str | None
+    mesh: Mesh | str | None
+    axes: AxesLike | None
 
 
 def model_of(topology: Topology, collective: Collective) -> str:
@@ -59,6 +65,8 @@ def model_of(topology: Topology, collective: Collective) -> str:
     able = [name for name in ("multicast", "aggregation") if getattr(topology, name).any()]
     if not able:
         return "allreduce without in-network multicast and aggregation"
+    if collective.groups is not None:
+        return "allreduce in groups, without in-network multicast and aggregation"
     capable = topology.multicast | topology.aggregation
     asked = capable & ~topology.turns_round
     how = ", for ranks that ask" if asked.any() else ""
@@ -100,16 +108,9 @@ def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
     return CollectiveKind(found)
 
 
+@checked()
 def pose(
-    topology: FabricLike,
-    collective: Collective | CollectiveKind | str,
-    *,
-    ranks: Sequence[int] | str | None = None,
-    forward: bool = False,
-    root: int | str | None = None,
-    weights: Sequence[int] | None = None,
-    file_format: str | None = None,
-    demands: Demands | Path | str | None = None,
+    topology: FabricLike, collective: Collective | CollectiveKind | str, **options: Unpack[ProblemOptions]
 ) -> Problem:
     """Bring a fabric and a collective together.
 
@@ -123,29 +124,42 @@ def pose(
         Places among the fabric's compute nodes from 0, or text: ``0-7,16-23`` or names and patterns
         (``box0.*,box1.gpu3``). Ranks keep the fabric's order. Default: all.
     forward : bool
-        Compute nodes outside `ranks` forward; otherwise they are absent.
+        Compute nodes outside `ranks` forward, with a mesh also ranks of other groups; otherwise they are
+        absent.
     root : int or str, optional
-        Rank (an int) or node name of the root of broadcast and reduce; default rank 0.
+        Rank (an int) or node name of the root of broadcast and reduce; default rank 0. With a mesh: the place
+        within each group, or a node that has it in its own.
     weights : sequence of int, optional
         Relative shard size of each rank.
     file_format : str, optional
         Format of the file that `topology` names.
     demands : Demands, Path or str, optional
         What each rank has for each other in an all-to-all, or a CSV or JSON file of that.
+    without : str or sequence of str, optional
+        Links (``leaf3--spine2``) and nodes that failed, patterns, several with commas between
+        (`topologies.without_failures`). Ranks are counted in what is left.
+    mesh : Mesh or str, optional
+        Lays out the ranks: ``dp=16,tp=8``, or ``16,8`` with axes 0 and 1. The last axis is the fastest.
+    axes : str or sequence of str, optional
+        With a mesh: the collective runs in all groups over these axes at once. Where they make one group
+        only, it is the plain collective of its ranks.
 
     Raises
     ------
     FormatError, TopologyError, ScheduleError
         If either is malformed or they do not fit each other.
     """
-    fabric = resolve_topology(topology, file_format=file_format)
+    fabric = resolve_topology(topology, file_format=options.get("file_format"))
     if isinstance(collective, Collective):
-        if forward or any(option is not None for option in (ranks, root, weights, demands)):
-            raise ScheduleError(
-                "ranks, forward, root, weights and demands belong to a collective's name, not its value"
-            )
+        given = {name: value for name, value in options.items() if name != "file_format"}
+        if any(value is not None and value is not False for value in given.values()):
+            *names, last = [name for name in ProblemOptions.__annotations__ if name != "file_format"]
+            raise ScheduleError(f"{', '.join(names)} and {last} belong to a collective's name, not its value")
         return Problem(fabric, collective)
     kind = resolve_kind(collective)
+    if (without := options.get("without")) is not None:
+        fabric = without_failures(fabric, without)
+    ranks, forward = options.get("ranks"), options.get("forward", False)
     n = len(fabric.compute_nodes)
     places = list(range(n)) if ranks is None else select_ranks(fabric, ranks)
     if len(places) < 2:
@@ -157,15 +171,37 @@ def pose(
     elif len(places) < n:
         fabric = subset(fabric, *places)
         chosen = [int(node) for node in fabric.compute_nodes]
-    value = Collective(
+    groups = groups_of(options.get("mesh"), options.get("axes"), len(chosen), fabric.name)
+    return Problem(fabric, _collective(fabric, kind, tuple(chosen), forwarders, groups, options))
+
+
+def _collective(
+    fabric: Topology,
+    kind: CollectiveKind,
+    chosen: tuple[int, ...],
+    forwarders: tuple[int, ...],
+    groups: tuple[tuple[int, ...], ...] | None,
+    options: ProblemOptions,
+) -> Collective:
+    """The value of what was asked for, over chosen nodes and perhaps in groups of their places."""
+    if groups is not None and len(groups) == 1:  # in the order that the axes give it
+        chosen, groups = tuple(chosen[place] for place in groups[0]), None
+    weights, typed = options.get("weights"), options.get("demands")
+    demands = read_demands(typed) if isinstance(typed, Path | str) else typed
+    if groups is not None and kind is CollectiveKind.ALLTOALL:
+        if demands is not None:
+            raise ScheduleError("a mesh says who has something for whom, and so do demands; give one of them")
+        demands, groups = block_demands(len(chosen), groups), None
+    return Collective(
         kind,
-        tuple(chosen),
-        root=_root_rank(fabric, kind, chosen, root),
+        chosen,
+        root=_root_rank(fabric, kind, chosen, groups, options.get("root")),
         weights=None if weights is None else tuple(weights),
         forwarders=forwarders,
-        demands=read_demands(demands) if isinstance(demands, Path | str) else demands,
+        demands=demands,
+        groups=groups,
+        ranks_forward=groups is not None and options.get("forward", False),
     )
-    return Problem(fabric, value)
 
 
 def select_ranks(topology: Topology, ranks: Sequence[int] | str) -> list[int]:
@@ -202,7 +238,11 @@ def _typed_places(topology: Topology, names: Sequence[str], text: str) -> list[i
 
 
 def _root_rank(
-    topology: Topology, kind: CollectiveKind, chosen: Sequence[int], root: int | str | None
+    topology: Topology,
+    kind: CollectiveKind,
+    chosen: Sequence[int],
+    groups: tuple[tuple[int, ...], ...] | None,
+    root: int | str | None,
 ) -> int | None:
     if root is None:
         return 0 if kind.is_rooted else None
@@ -210,5 +250,6 @@ def _root_rank(
         node = topology.node_index(root)
         if node not in chosen:
             raise ScheduleError(f"root {root!r} is not among the ranks")
-        return list(chosen).index(node)
+        rank = list(chosen).index(node)
+        return rank if groups is None else next(group.index(rank) for group in groups if rank in group)
     return int(root)

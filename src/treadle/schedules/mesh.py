@@ -72,7 +72,9 @@ class Mesh:
 
     @property
     def text(self) -> str:
-        """As on the command line: ``dp=2,tp=4``."""
+        """As on the command line: ``dp=2,tp=4``, or ``2,4`` where axes are called 0, 1, and so on."""
+        if self.axis_names == tuple(map(str, range(len(self.shape)))):
+            return ",".join(map(str, self.shape))
         return ",".join(f"{name}={size}" for name, size in zip(self.axis_names, self.shape, strict=True))
 
     def groups(self, axes: str | Sequence[str]) -> tuple[tuple[int, ...], ...]:

@@ -117,6 +117,7 @@ from treadle.topologies.transforms.expansions import (
     degree_expansion,
     line_graph,
 )
+from treadle.topologies.transforms.failures import without_failures
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
 from treadle.topologies.typed_quantities import takes_quantities, with_units
 
@@ -233,6 +234,7 @@ __all__ = [
     "with_links",
     "with_parallel_links",
     "with_reverse_links",
+    "without_failures",
     "xpander",
 ]
 

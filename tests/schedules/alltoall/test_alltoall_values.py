@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from samples.strategies import digraphs
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
-from treadle.schedules.alltoall.demands import Demands, uniform_demands
+from treadle.schedules.alltoall.demands import Demands, block_demands, uniform_demands
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.witness import witness_from_json
 from treadle.topologies import complete, hypercube, parse, ring, torus
@@ -211,3 +211,16 @@ def test_long_paths_are_exact() -> None:
     witness = DistanceWitness(lengths)
     collective = on_all_ranks(circle, CollectiveKind.ALLTOALL)
     assert witness.pair_rate_bound(circle, collective) == Fraction(2, n * (n - 1))
+
+
+@pytest.mark.parametrize("groups", [[(0, 4)], [(-1, 0)], [(0, 1), (1, 2)], [(0, 0)]])
+def test_groups_of_demands_are_disjoint_and_of_ranks(groups: list[tuple[int, ...]]) -> None:
+    with pytest.raises(ScheduleError, match="each in one group"):
+        block_demands(4, groups)
+
+
+def test_ranks_in_no_group_have_nothing_for_any() -> None:
+    demands = block_demands(5, [(4, 0), (1, 3)])
+    assert {tuple(pair) for pair in np.argwhere(demands.between).tolist()} == {(0, 4), (4, 0), (1, 3), (3, 1)}
+    assert demands.buffer_units == 2
+    assert not demands.matrix[2].any()

@@ -21,14 +21,17 @@ from treadle.cli.fabric_arguments import (
     NicsOption,
     OversubscriptionOption,
     PcieOption,
+    WithoutOption,
     findings,
     import_keywords,
+    left_of,
 )
 from treadle.cli.output import JsonOption, Output, QuietOption
 from treadle.cli.quantities import counted
 from treadle.planning import import_topology
 from treadle.topologies import dump_topology, topology_hash
 from treadle.topologies.readers.imported import Imported
+from treadle.topologies.topology import Topology
 
 FileArgument = Annotated[
     str,
@@ -49,6 +52,7 @@ def import_command(
     bandwidth: BandwidthOption = None,
     oversubscription: OversubscriptionOption = None,
     chunk_size: ChunkSizeOption = None,
+    without: WithoutOption = None,
     target: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the fabric as Treadle's JSON.")
     ] = None,
@@ -70,10 +74,10 @@ def import_command(
     }
     output = Output(json, quiet)
     found = import_topology(path, format=file_format, **import_keywords(typed))
-    fabric = found.topology
+    fabric = left_of(found.topology, without)
     if target is not None:
         write_bytes(target, dump_topology(fabric).encode())
-    for line in _lines(path, found):
+    for line in _lines(path, found, fabric):
         output.line(line)
     if target is not None:
         output.line(f"written     {target}")
@@ -95,9 +99,8 @@ def import_command(
     return 0
 
 
-def _lines(path: str, found: Imported) -> Iterator[str]:
+def _lines(path: str, found: Imported, fabric: Topology) -> Iterator[str]:
     """The report, a line for each subject and finding."""
-    fabric = found.topology
     yield f"{'file':<11} {path}, read as {found.format}"
     for subject, text in found.recognised.items():
         yield f"{subject:<11} {text}"

@@ -22,7 +22,9 @@ from treadle.cli.fabric_arguments import (
     NicsOption,
     OversubscriptionOption,
     PcieOption,
+    WithoutOption,
     import_keywords,
+    left_of,
     read_fabric,
     tell_warnings,
 )
@@ -30,6 +32,7 @@ from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, Un
 from treadle.cli.quantities import Rates, counted, parse_seconds
 from treadle.cli.status import USAGE, fail
 from treadle.diagnosis.log_figures import nvls_line
+from treadle.errors import FormatError
 from treadle.planning.measuring.diagnose import diagnose
 from treadle.planning.measuring.diagnosed import IN_NETWORK, OPTIMUM, RING, Diagnosis, JudgedTable, Yardstick
 from treadle.planning.measuring.diagnosis_summary import diagnosis_summary
@@ -68,6 +71,7 @@ def command(
     bandwidth: BandwidthOption = None,
     oversubscription: OversubscriptionOption = None,
     chunk_size: ChunkSizeOption = None,
+    without: WithoutOption = None,
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="Give up bounds after this time, such as 30s.")
     ] = None,
@@ -94,7 +98,9 @@ def command(
         imported = read_fabric(fabric, file_format, typed)
         if not quiet:
             tell_warnings(imported)
-        topology, typed = imported.topology, {}
+        topology, typed = left_of(imported.topology, without), {}
+    elif without:
+        raise FormatError("--without is about the fabric of --topology; a log's own tree lacks what failed")
     with ProgressLine(quiet=quiet or json) as progress:
         found = diagnose(
             log,

@@ -7,9 +7,24 @@ from typing import Annotated
 import typer
 
 from treadle import planning
+from treadle.cli.measuring.solved_or_read import (
+    PlanOrFabricArgument,
+    SolvedAlgorithmOption,
+    SolvedCollectiveArgument,
+    Solving,
+    solved_or_read,
+)
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
-from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
+from treadle.cli.plan_file import MaxMemoryOption
 from treadle.cli.quantities import Rates, busbw, counted
+from treadle.cli.solving.problem_arguments import (
+    AxesOption,
+    ForwardOption,
+    MeshOption,
+    RanksOption,
+    RootOption,
+    problem_options,
+)
 from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED
 from treadle.planning import (
@@ -22,11 +37,14 @@ from treadle.planning import (
 )
 from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.plan import Plan
+from treadle.topologies.topology import Topology
 from treadle.watch import Watch
 
 
 def command(
-    plan: PlanArgument,
+    plan: PlanOrFabricArgument,
+    collective: SolvedCollectiveArgument = None,
+    algorithm: SolvedAlgorithmOption = None,
     size: Annotated[
         str, typer.Option(help="Per-rank buffer: 64M, or 1K..64M by factors of two.", metavar="SIZES")
     ] = "1K..64M",
@@ -41,6 +59,11 @@ def command(
     reference: Annotated[
         bool, typer.Option("--reference", help="Time MPI's own collective beside (mpi only).")
     ] = False,
+    ranks: RanksOption = None,
+    forward: ForwardOption = False,
+    root: RootOption = None,
+    mesh: MeshOption = None,
+    axes: AxesOption = None,
     seed: SeedOption = 0,
     max_memory: MaxMemoryOption = None,
     unit: UnitOption = None,
@@ -48,9 +71,12 @@ def command(
     quiet: QuietOption = False,
 ) -> int:
     """Move real data by a plan, check every element, and print the columns of nccl-tests."""
-    loaded = read_plan(plan, max_memory)
-    sizes = parse_sizes(size)
+    options = problem_options(ranks, forward, root, None, None, None, mesh, axes)
+    asked = Solving(collective, algorithm, seed, options)
     reporter = planning.is_reporter(runtime)
+    sizes = parse_sizes(size)
+    with ProgressLine(quiet=quiet or json or not reporter) as progress:
+        loaded = solved_or_read(plan, asked, command="run", max_memory=max_memory, progress=progress)
     output = Output(json, quiet or not reporter, Rates(unit or ""))
     if not reporter and not planning.has_process_per_rank(loaded, runtime):
         return 0  # the first process says it for all; a failure here could end it before it has
@@ -71,12 +97,16 @@ def command(
     except planning.UnverifiedPlanError as error:
         if not reporter:
             return 0
-        warn(f"{plan}: {error}")
+        warn(f"{_named(plan)}: {error}")
         return FAILED
     _print(output, loaded, runtime, result)
     if reporter:
         output.result({**_summary(loaded, runtime, result.rows), **shortfall_summary(result.shortfall)})
     return FAILED if result.wrong else 0
+
+
+def _named(plan: Topology | str) -> str:
+    return plan.name if isinstance(plan, Topology) else plan
 
 
 def _print(output: Output, plan: Plan, runtime: RuntimeName, result: RunResult) -> None:

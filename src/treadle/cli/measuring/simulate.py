@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.fabric_arguments import topology_text
+from treadle.cli.measuring.solved_or_read import (
+    SolvedAlgorithmOption,
+    SolvedCollectiveArgument,
+    Solving,
+    solved_or_read,
+)
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
-from treadle.cli.plan_file import MaxMemoryOption, read_plan
+from treadle.cli.plan_file import MaxMemoryOption
 from treadle.cli.quantities import Rates, busbw, counted
+from treadle.cli.solving.problem_arguments import (
+    AxesOption,
+    ForwardOption,
+    MeshOption,
+    RanksOption,
+    RootOption,
+    problem_options,
+)
 from treadle.cli.status import FAILED
-from treadle.cli.usage import is_fabric
 from treadle.errors import FormatError
 from treadle.planning import (
     Forwarding,
@@ -33,7 +45,6 @@ from treadle.planning import (
 )
 from treadle.planning.judging.texts import read_text
 from treadle.planning.summary import exact_text, throughput
-from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
 from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
@@ -44,18 +55,15 @@ _Simulated = Plan | PlacedSchedule
 
 def command(
     plan: Annotated[
-        str,
+        Any,
         typer.Argument(
             metavar="PLAN|TOPOLOGY",
             help="A plan that solve wrote, a schedule of others (with --topology), or a fabric to solve for.",
+            parser=topology_text,
         ),
     ],
-    collective: Annotated[
-        str | None, typer.Argument(metavar="[COLLECTIVE]", help="With a fabric: what to solve.")
-    ] = None,
-    algorithm: Annotated[
-        str | None, typer.Option(help="With a fabric: the scheduler.", metavar="NAME")
-    ] = None,
+    collective: SolvedCollectiveArgument = None,
+    algorithm: SolvedAlgorithmOption = None,
     topology: Annotated[
         Topology | None,
         typer.Option(help="Of a schedule of others: the fabric.", metavar="TOPOLOGY", parser=topology_text),
@@ -103,6 +111,11 @@ def command(
         Referee | None,
         typer.Option(help="Simulate by this simulator of others too, with real data, and compare."),
     ] = None,
+    ranks: RanksOption = None,
+    forward: ForwardOption = False,
+    root: RootOption = None,
+    mesh: MeshOption = None,
+    axes: AxesOption = None,
     seed: SeedOption = 0,
     max_memory: MaxMemoryOption = None,
     unit: UnitOption = None,
@@ -121,17 +134,21 @@ def command(
         reduction_bytes_per_s=0 if reduction is None else parse_bandwidth(reduction),
     )
     output = Output(json, quiet, Rates(unit or ""))
+    options_of_problem = problem_options(ranks, forward, root, None, None, None, mesh, axes)
+    asked = Solving(collective, algorithm, seed, options_of_problem, multicast)
     try:
         with ProgressLine(quiet=quiet or json) as progress:
             loaded: _Simulated
-            if read_text(Path(plan)) is None:
+            if isinstance(plan, Topology) or read_text(Path(plan)) is None:
                 if topology is not None:
                     raise FormatError(
                         f"--topology: names the fabric of a schedule of others, and {plan} is none"
                     )
-                loaded = _plan(plan, collective, algorithm, multicast, seed, max_memory, progress)
+                loaded = solved_or_read(
+                    plan, asked, command="simulate", max_memory=max_memory, progress=progress
+                )
             else:
-                _refuse_solving(plan, collective, algorithm, multicast)
+                asked.refuse(f"{plan} is a schedule of others")
                 loaded = _placed(plan, topology, progress)
             if alpha is None:
                 options = replace(options, alpha_ns=planning.default_alpha_ns(loaded.topology))
@@ -151,7 +168,7 @@ def command(
                 )
             )
     except (planning.UnverifiedPlanError, planning.RejectedError) as error:
-        warn(f"{plan}: {error}")
+        warn(f"{plan.name if isinstance(plan, Topology) else plan}: {error}")
         return FAILED
     if trace is not None:
         write_bytes(trace, planning.chrome_trace(result.last).encode())
@@ -184,18 +201,6 @@ def _slices(text: str) -> int:
     return int(text)
 
 
-def _refuse_solving(path: str, collective: str | None, algorithm: str | None, multicast: bool) -> None:
-    """FormatError if something is asked of a schedule of others that only solving can heed."""
-    asked = {
-        "COLLECTIVE": collective is not None,
-        "--algorithm": algorithm is not None,
-        "--multicast": multicast,
-    }
-    for name, is_asked in asked.items():
-        if is_asked:
-            raise FormatError(f"{name}: expected a fabric to solve for, and {path} is a schedule of others")
-
-
 def _placed(path: str, topology: Topology | None, progress: ProgressLine) -> PlacedSchedule:
     """A schedule of others on its fabric; FormatError without one, ScheduleError if it is wrong there."""
     if topology is None:
@@ -204,30 +209,6 @@ def _placed(path: str, topology: Topology | None, progress: ProgressLine) -> Pla
     placed = planning.place_file(Path(path), topology, progress=progress)
     placed.require()
     return placed
-
-
-def _plan(
-    plan: str,
-    collective: str | None,
-    algorithm: str | None,
-    multicast: bool,
-    seed: int,
-    max_memory: str | None,
-    progress: ProgressLine,
-) -> Plan:
-    if collective is not None:
-        return planning.solve(
-            plan, collective, algorithm=algorithm, multicast=multicast, seed=seed, progress=progress
-        ).plan
-    if is_fabric(plan) and not Path(plan).exists():
-        raise FormatError(
-            f"COLLECTIVE is missing; expected one of {', '.join(CollectiveKind)}, as in: "
-            f"treadle simulate {quote(plan)} allreduce"
-        )
-    if algorithm is not None or multicast:
-        raise FormatError("--algorithm and --multicast: expected a fabric and a collective, found a plan")
-    Watch(progress).announce("reading")
-    return read_plan(plan, max_memory)
 
 
 def _print(output: Output, plan: _Simulated, options: SimulationOptions, result: SimulationRun) -> None:

@@ -16,7 +16,7 @@ ThreadsOption = Annotated[
 ClusterOption = Annotated[
     str | None,
     typer.Option(
-        help="Of a dask scheduler that shares out the work (tcp://...).",
-        metavar="ADDRESS",
+        help="Dask scheduler that shares out the work.",
+        metavar="TCP://...",
     ),
 ]

@@ -11,10 +11,12 @@ from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, late
 from treadle.cli.quantities import Rates, parse_seconds
 from treadle.cli.solving.problem_arguments import (
+    AxesOption,
     CollectiveArgument,
     DemandsOption,
     FormatOption,
     ForwardOption,
+    MeshOption,
     RanksOption,
     RootOption,
     TopologyArgument,
@@ -34,6 +36,8 @@ def command(
     root: RootOption = None,
     weights: WeightsOption = None,
     demands: DemandsOption = None,
+    mesh: MeshOption = None,
+    axes: AxesOption = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +80,7 @@ def command(
                 seed=seed,
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,
-                **problem_options(ranks, forward, root, weights, file_format, demands),
+                **problem_options(ranks, forward, root, weights, file_format, demands, mesh, axes),
             )
     except planning.TimeLimitError:
         return late("the bound is not known; allow more time (--time-limit)")

@@ -17,7 +17,7 @@ TopologyArgument = Annotated[
     Topology,
     typer.Argument(
         metavar="TOPOLOGY",
-        help="A catalogue expression such as dgx_a100:2, or a file, NCCL's and others' too.",
+        help="A catalogue expression such as dgx_a100:2, or anyone's file.",
         parser=topology_text,
     ),
 ]
@@ -34,7 +34,15 @@ RanksOption = Annotated[
     typer.Option(help="Only these compute nodes, as 0-7,16-23 or box0.*.", metavar="RANKS"),
 ]
 ForwardOption = Annotated[
-    bool, typer.Option("--forward", help="Nodes outside --ranks forward instead of being absent.")
+    bool, typer.Option("--forward", help="Nodes outside --ranks, or of other groups, forward.")
+]
+MeshOption = Annotated[
+    str | None,
+    typer.Option(help="Lays out the ranks: dp=16,tp=8, or 16,8.", metavar="MESH"),
+]
+AxesOption = Annotated[
+    str | None,
+    typer.Option(help="All groups over these at once: dp, or 0,1.", metavar="AXES"),
 ]
 RootOption = Annotated[
     str | None, typer.Option(help="Root of broadcast and reduce: a rank or a node's name.", metavar="RANK")
@@ -58,6 +66,8 @@ def problem_options(
     weights: str | None,
     file_format: str | None,
     demands: Path | None = None,
+    mesh: str | None = None,
+    axes: str | None = None,
 ) -> ProblemOptions:
     """What was typed, as `treadle.planning.pose` takes it."""
     return ProblemOptions(
@@ -67,4 +77,6 @@ def problem_options(
         weights=None if weights is None else parse_integers(weights, "--weights"),
         file_format=file_format,
         demands=demands,
+        mesh=mesh,
+        axes=axes,
     )

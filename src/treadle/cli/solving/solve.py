@@ -24,10 +24,12 @@ from treadle.cli.output import (
 from treadle.cli.quantities import Rates, parse_integers, parse_seconds
 from treadle.cli.solving.algorithm_help import algorithm_sections as help_sections  # noqa: F401
 from treadle.cli.solving.problem_arguments import (
+    AxesOption,
     CollectiveArgument,
     DemandsOption,
     FormatOption,
     ForwardOption,
+    MeshOption,
     RanksOption,
     RootOption,
     TopologyArgument,
@@ -145,6 +147,8 @@ def command(
     root: RootOption = None,
     weights: WeightsOption = None,
     demands: DemandsOption = None,
+    mesh: MeshOption = None,
+    axes: AxesOption = None,
     file_format: FormatOption = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
@@ -180,7 +184,7 @@ def command(
                 size=_size(for_size, alpha),
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,
-                **problem_options(ranks, forward, root, weights, file_format, demands),
+                **problem_options(ranks, forward, root, weights, file_format, demands, mesh, axes),
             )
             if plan is not None:
                 Watch(progress).announce("writing")

@@ -27,8 +27,9 @@ from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.scheduler_options import Form, OptionKeywords
-from treadle.topologies import reached, with_failed_links, with_failed_nodes
+from treadle.topologies import reached
 from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.failures import without_links_and_nodes
 from treadle.watch import Progress
 
 _SHOWN = 3
@@ -289,10 +290,7 @@ def _without(topology: Topology, links: Sequence[str], nodes: Sequence[str]) -> 
     for name, times in Counter((*links, *nodes)).items():
         if times > 1:
             raise TopologyError(f"{topology.name}: {name!r} is named {times} times as failed")
-    rest = with_failed_links(topology, *links) if links else topology
-    gone = _gone(topology, rest)  # switches that lead nowhere without the failed links
-    names = [name for name in nodes if name not in gone]
-    return with_failed_nodes(rest, *names) if names else rest
+    return without_links_and_nodes(topology, links, nodes)
 
 
 def _gone(old: Topology, new: Topology) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,3 +82,35 @@ class Demands:
 def uniform_demands(n: int) -> Demands:
     """Every rank has one unit for every rank, itself included: the plain all-to-all."""
     return Demands(np.ones((n, n), dtype=np.int64))
+
+
+def block_demands(n: int, groups: Sequence[Sequence[int]]) -> Demands:
+    """Every rank has one unit for every rank of its group, itself included: all-to-alls in groups at once.
+
+    Parameters
+    ----------
+    n : int
+        Ranks.
+    groups : sequence of sequences of int
+        Ranks from 0 to n - 1, each in one group at most. A rank in none has nothing for any.
+
+    Raises
+    ------
+    ScheduleError
+        If a group names a rank that there is not, or that is in another group.
+
+    Examples
+    --------
+    >>> block_demands(4, [(0, 2), (1, 3)]).matrix.tolist()
+    [[1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
+    """
+    group_of = np.full(n, -1, dtype=np.int64)
+    for number, group in enumerate(groups):
+        for rank in group:
+            if not 0 <= rank < n or group_of[rank] >= 0:
+                raise ScheduleError(
+                    f"groups: rank {rank}; expected ranks from 0 to {n - 1}, each in one group"
+                )
+            group_of[rank] = number
+    alike = (group_of[:, None] == group_of) & (group_of >= 0)
+    return Demands(alike.astype(np.int64))

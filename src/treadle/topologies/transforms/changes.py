@@ -59,9 +59,15 @@ def with_failed_links(topology: Topology, *names: str) -> Topology:
 
 
 def _label(function: str, topology: Topology, arguments: Iterable[int | str]) -> str:
-    words = [topology.name, *(repr(argument) for argument in arguments)]
+    words = [topology.name, *map(_written, arguments)]
     text = f"{function}({', '.join(words)})"
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _written(argument: int | str) -> str:
+    """An argument as `parse` writes it: text in double quotes."""
+    text = repr(argument)
+    return text if '"' in text or "\\" in text else text.replace("'", '"')
 
 
 def _named_links(topology: Topology, name: str) -> BoolArray:
@@ -70,7 +76,7 @@ def _named_links(topology: Topology, name: str) -> BoolArray:
         # A node's name may itself contain the arrow: take the place that leaves two known names.
         for match in re.finditer(f"(?={arrow})", name):
             ends = name[: match.start()], name[match.start() + 2 :]
-            if all(_has_node(topology, end) for end in ends):
+            if all(has_node(topology, end) for end in ends):
                 return _links_between(topology, name, ends, both=arrow == "--")
     for arrow in ("->", "--"):
         if arrow in name:
@@ -89,7 +95,7 @@ def _links_between(topology: Topology, name: str, ends: tuple[str, str], *, both
     return chosen
 
 
-def _has_node(topology: Topology, name: str) -> bool:
+def has_node(topology: Topology, name: str) -> bool:
     """Whether a node is called `name`; constant time, unlike a search in `node_names`."""
     try:
         topology.node_index(name)
@@ -100,7 +106,7 @@ def _has_node(topology: Topology, name: str) -> bool:
 
 def _node(topology: Topology, name: str) -> int:
     """Index of the node called `name`, or an error with the likeliest names."""
-    if _has_node(topology, name):
+    if has_node(topology, name):
         return topology.node_index(name)
     close = difflib.get_close_matches(name, topology.node_names[:5000], n=2)
     hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
@@ -171,7 +177,7 @@ def subset(topology: Topology, *members: int | str) -> Topology:
 def _member_nodes(topology: Topology, member: int | str) -> list[int]:
     """Node indices that a member of a subset means."""
     ranks = len(topology.compute_nodes)
-    if isinstance(member, str) and _has_node(topology, member):
+    if isinstance(member, str) and has_node(topology, member):
         node = topology.node_index(member)
         if not topology.is_compute[node]:
             raise TopologyError(f"subset of {topology.name}: {member!r} is a switch; name compute nodes")

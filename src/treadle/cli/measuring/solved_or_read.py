@@ -1,0 +1,93 @@
+"""Commands that take a plan, or a fabric and a collective to solve first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Any
+
+import typer
+
+from treadle import planning
+from treadle.cli.fabric_arguments import topology_text
+from treadle.cli.output import ProgressLine
+from treadle.cli.plan_file import read_plan
+from treadle.cli.usage import is_fabric
+from treadle.errors import FormatError
+from treadle.planning.problem import ProblemOptions
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.plan import Plan
+from treadle.topologies.topology import Topology
+from treadle.watch import Watch
+
+PlanOrFabricArgument = Annotated[
+    Any,
+    typer.Argument(
+        metavar="PLAN|TOPOLOGY",
+        help="A plan that solve wrote, or a fabric to solve for.",
+        parser=topology_text,
+    ),
+]
+"""A `Topology` where `cli.fabric_arguments.FabricCommand` has read one; else the text."""
+SolvedCollectiveArgument = Annotated[
+    str | None, typer.Argument(metavar="[COLLECTIVE]", help="With a fabric: what to solve.")
+]
+SolvedAlgorithmOption = Annotated[
+    str | None, typer.Option("--algorithm", help="With a fabric: the scheduler.", metavar="NAME")
+]
+
+
+@dataclass(frozen=True)
+class Solving:
+    """What is to be solved for a fabric, as it was typed; nothing of it goes with a schedule at hand."""
+
+    collective: str | None
+    algorithm: str | None
+    seed: int
+    options: ProblemOptions
+    multicast: bool = False
+
+    def refuse(self, instead: str) -> None:
+        """FormatError if anything was asked for; `instead` says what was found, as "x is a plan"."""
+        given = {
+            "COLLECTIVE": self.collective,
+            "--algorithm": self.algorithm,
+            "--multicast": self.multicast,
+            **{f"--{name}": value for name, value in self.options.items() if name != "file_format"},
+        }
+        for name, value in given.items():
+            if value is not None and value is not False:
+                raise FormatError(f"{name}: expected a fabric to solve for, and {instead}")
+
+
+def solved_or_read(
+    plan: Topology | str, asked: Solving, *, command: str, max_memory: str | None, progress: ProgressLine
+) -> Plan:
+    """The plan of a file, or of a fabric and a collective.
+
+    Raises
+    ------
+    TreadleError
+        If the collective is missing, or what only solving heeds is given beside a plan; or the plan cannot be
+        read, or there is none.
+    """
+    if isinstance(plan, Topology) and asked.collective is not None:
+        return planning.solve(
+            plan,
+            asked.collective,
+            algorithm=asked.algorithm,
+            multicast=asked.multicast,
+            seed=asked.seed,
+            progress=progress,
+            **asked.options,
+        ).plan
+    text = str(plan)
+    if is_fabric(text) and not Path(text).exists():
+        raise FormatError(
+            f"COLLECTIVE is missing; expected one of {', '.join(CollectiveKind)}, as in: "
+            f"treadle {command} {quote(text)} allreduce"
+        )
+    asked.refuse(f"{text} is a plan")
+    Watch(progress).announce("reading")
+    return read_plan(text, max_memory)

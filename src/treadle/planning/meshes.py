@@ -1,0 +1,99 @@
+"""Meshes as people type them, ``dp=16,tp=8`` or ``16,8``, and the groups that their axes make of ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from treadle.errors import FormatError, ScheduleError
+from treadle.schedules.mesh import Mesh
+
+_SIZE = re.compile(r"[1-9][0-9]{0,8}")
+AxesLike = str | int | Sequence[str | int]
+"""Names of axes: one, several with commas between, or a sequence of them."""
+
+
+def as_mesh(mesh: Mesh | str) -> Mesh:
+    """The mesh itself, or that of a text.
+
+    Parameters
+    ----------
+    mesh : Mesh or str
+        ``name=size`` for each axis, or sizes only: the axes are then called 0, 1, and so on. The last axis
+        is the fastest.
+
+    Raises
+    ------
+    FormatError
+        If a text is neither.
+    ScheduleError
+        If its names do not make a mesh.
+
+    Examples
+    --------
+    >>> as_mesh("dp=16,tp=8")
+    Mesh(text='dp=16,tp=8')
+    >>> as_mesh("16,8").axis_names
+    ('0', '1')
+    """
+    if isinstance(mesh, Mesh):
+        return mesh
+    parts = [part.strip() for part in mesh.split(",")]
+    pairs = [part.partition("=") for part in parts]
+    named = any(equals for _, equals, _ in pairs)
+    sizes = [(size if named else name).strip() for name, _, size in pairs]
+    if not all(map(_SIZE.fullmatch, sizes)):
+        raise FormatError(
+            f"mesh {mesh[:60]!r}: expected NAME=SIZE,... as dp=16,tp=8, or sizes as 16,8 (the last axis is "
+            f"the fastest)"
+        )
+    names = [name.strip() if named else str(axis) for axis, (name, _, _) in enumerate(pairs)]
+    return Mesh(tuple(map(int, sizes)), tuple(names))
+
+
+def as_axes(axes: AxesLike) -> tuple[str, ...]:
+    """Names of axes, one by one."""
+    if isinstance(axes, str | int):
+        return tuple(part.strip() for part in str(axes).split(","))
+    return tuple(map(str, axes))
+
+
+def groups_of(
+    mesh: Mesh | str | None, axes: AxesLike | None, n_ranks: int, fabric: str
+) -> tuple[tuple[int, ...], ...] | None:
+    """Groups of ranks, as places from 0 to `n_ranks` - 1; None without a mesh.
+
+    Parameters
+    ----------
+    mesh : Mesh or str, optional
+    axes : str, int or sequence of them, optional
+        Over which of its axes each group goes; none without a mesh.
+    n_ranks : int
+        How many ranks there are to lay out.
+    fabric : str
+        Whose name errors tell.
+
+    Raises
+    ------
+    FormatError, ScheduleError
+        If one of the two is missing, the mesh is not of so many ranks, or there are no such axes.
+    """
+    if mesh is None:
+        if axes is not None:
+            raise FormatError(
+                f"axes {','.join(as_axes(axes))[:60]}: the mesh that has them is missing; expected --mesh "
+                f"NAME=SIZE,... (mesh=)"
+            )
+        return None
+    meant = as_mesh(mesh)
+    if axes is None:
+        raise FormatError(
+            f"mesh {meant.text}: the axes that groups go over are missing; expected --axes (axes=) with some "
+            f"of {', '.join(meant.axis_names)}"
+        )
+    if meant.n_ranks != n_ranks:
+        raise ScheduleError(
+            f"mesh {meant.text}: it lays out {meant.n_ranks} ranks, and {fabric} has {n_ranks}; --ranks "
+            f"(ranks=) chooses some"
+        )
+    return meant.groups(as_axes(axes))

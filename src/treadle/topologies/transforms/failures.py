@@ -1,0 +1,135 @@
+"""A fabric without what failed, named as people type it: links, nodes and patterns of both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import translate
+
+import numpy as np
+
+from treadle.arrays import BoolArray
+from treadle.errors import TopologyError
+from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.changes import has_node, with_failed_links, with_failed_nodes
+
+_ARROWS = ("->", "--")
+_PATTERN = frozenset("*?[")
+
+
+def without_failures(topology: Topology, failed: Sequence[str] | str) -> Topology:
+    """The fabric without links and nodes that failed.
+
+    Parameters
+    ----------
+    topology : Topology
+    failed : str or sequence of str
+        Each is a name or several with commas between: ``one--other`` for a link in both directions,
+        ``tail->head`` for one, else a node. ``*``, ``?`` and ``[...]`` stand for any characters, as in a
+        shell (``leaf3--spine*``, ``box0.*``); what a name means as it stands wins.
+
+    Returns
+    -------
+    Topology
+        Named by an expression of `with_failed_links` and `with_failed_nodes`, which `parse` takes where it
+        takes the fabric's own name.
+
+    Raises
+    ------
+    TopologyError
+        For a name or pattern that nothing has, or if no compute node is left.
+
+    Examples
+    --------
+    >>> from treadle.topologies.catalogue.graphs import ring
+    >>> without_failures(ring(4), "n0--n1,n2->n*")
+    <Topology with_failed_links(ring(4), "n0--n1", "n2->n1", "n2->n3"): 4 compute, 0 switches, 4 links>
+    """
+    links, nodes = named_failures(topology, failed)
+    return without_links_and_nodes(topology, links, nodes)
+
+
+def without_links_and_nodes(topology: Topology, links: Sequence[str], nodes: Sequence[str]) -> Topology:
+    """The fabric without links and nodes of exact names; both named as in the whole fabric.
+
+    A switch that leads nowhere without the links is gone with them, whether it is among the nodes or not.
+    """
+    rest = with_failed_links(topology, *links) if links else topology
+    left = frozenset(rest.node_names) if rest.n_nodes < topology.n_nodes else frozenset(topology.node_names)
+    names = [name for name in nodes if name in left or not has_node(topology, name)]
+    return with_failed_nodes(rest, *names) if names else rest
+
+
+def named_failures(
+    topology: Topology, failed: Sequence[str] | str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Exact names of the links, and of the nodes, that `without_failures` is to take out; each once."""
+    links: dict[str, None] = {}
+    nodes: dict[str, None] = {}
+    for text in [failed] if isinstance(failed, str) else failed:
+        for name in _split(topology, text):
+            found, are_links = _meant(topology, name)
+            (links if are_links else nodes).update(dict.fromkeys(found))
+    return tuple(links), tuple(nodes)
+
+
+def _split(topology: Topology, text: str) -> list[str]:
+    """The names in a list with commas; one that has commas itself stands alone."""
+    if "," not in text or has_node(topology, text) or any(_exact_ends(topology, text)):
+        return [text.strip()]
+    return [part.strip() for part in text.split(",")]
+
+
+def _meant(topology: Topology, name: str) -> tuple[list[str], bool]:
+    """Exact names that one stands for, and whether they are of links."""
+    if has_node(topology, name):
+        return [name], False
+    if any(_exact_ends(topology, name)):
+        return [name], True
+    if not _PATTERN & set(name):
+        if any(arrow in name for arrow in _ARROWS):
+            with_failed_links(topology, name)  # says which end is unknown, or that there is no such link
+        with_failed_nodes(topology, name)  # and this that no node has the name
+    for arrow, tail, head in _ends(name):
+        tails, heads = _matching(topology, tail), _matching(topology, head)
+        if tails.any() and heads.any():
+            return _links_between(topology, name, tails, heads, arrow), True
+    chosen = np.flatnonzero(_matching(topology, name))
+    if not chosen.size:
+        raise TopologyError(f"{topology.name}: no node and no link is called as {name[:60]!r}")
+    return [topology.node_names[node] for node in chosen.tolist()], False
+
+
+def _ends(name: str) -> Iterator[tuple[str, str, str]]:
+    """Every reading of a name as two ends with an arrow between; names of nodes may have arrows, too."""
+    for arrow in _ARROWS:
+        for match in re.finditer(f"(?={arrow})", name):
+            yield arrow, name[: match.start()], name[match.start() + 2 :]
+
+
+def _exact_ends(topology: Topology, name: str) -> Iterator[bool]:
+    return (has_node(topology, tail) and has_node(topology, head) for _, tail, head in _ends(name))
+
+
+def _links_between(
+    topology: Topology, name: str, tails: BoolArray, heads: BoolArray, arrow: str
+) -> list[str]:
+    """Exact names of the links from the one side to the other, the ends in the order that was typed."""
+    onward = tails[topology.tails] & heads[topology.heads]
+    back = heads[topology.tails] & tails[topology.heads] & (arrow == "--")
+    ends = zip(topology.tails.tolist(), topology.heads.tolist(), onward.tolist(), back.tolist(), strict=True)
+    pairs: dict[tuple[int, int], None] = {}
+    for tail, head, is_onward, is_back in ends:
+        pair = (tail, head) if is_onward else (head, tail)
+        if (is_onward or is_back) and (arrow == "->" or pair[::-1] not in pairs):
+            pairs[pair] = None
+    if not pairs:
+        raise TopologyError(f"{topology.name}: there is no link {name[:80]!r}")
+    names = topology.node_names
+    return [f"{names[tail]}{arrow}{names[head]}" for tail, head in pairs]
+
+
+def _matching(topology: Topology, pattern: str) -> BoolArray:
+    """Mask of the nodes whose names a pattern fits."""
+    fits = re.compile(translate(pattern)).match
+    return np.fromiter((fits(name) is not None for name in topology.node_names), np.bool_, topology.n_nodes)
