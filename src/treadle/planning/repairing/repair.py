@@ -96,7 +96,9 @@ class RepairResult:
 
     def _loss(self, before: Fraction, after: Fraction) -> Fraction:
         """The share of busbw that is lost from one algbw of the old ranks to one of the new."""
-        old, new = (busbw_factor(one.kind, one.n_ranks) for one in (self.old.collective, self.new.collective))
+        old, new = (
+            busbw_factor(one.kind, one.group_size) for one in (self.old.collective, self.new.collective)
+        )
         return 1 - (after * new) / (before * old)
 
     @property

@@ -135,7 +135,7 @@ class Comparison(Tabular):
 
     def records(self) -> list[dict[str, Cell]]:
         """A row for each scheduler, or for each of them and each size that was simulated."""
-        factor = busbw_factor(self.collective.kind, self.collective.n_ranks)
+        factor = busbw_factor(self.collective.kind, self.collective.group_size)
         rows: list[dict[str, Cell]] = []
         for row in self.rows:
             own: dict[str, object] = {
