@@ -47,6 +47,12 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, obj
     return json.loads(capsys.readouterr().out)
 
 
+def test_rates_have_the_unit_that_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, shown in (([], "12.5 GB/s"), (["--unit", "Gbit/s"], "100 Gbit/s")):
+        assert main(["design", "--nodes", "8", "--degree", "2", *words]) == 0
+        assert f"{shown} out of and into a node" in capsys.readouterr().out
+
+
 def test_frontier_of_table_3_4(capsys: pytest.CaptureFixture[str]) -> None:
     """N = 1024, d = 4: at least as good as the published frontier, beside the bounds."""
     values = answer(capsys, "--nodes", "1024", "--degree", "4")

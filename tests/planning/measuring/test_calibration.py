@@ -179,6 +179,9 @@ def test_the_command_writes_options_and_a_fabric(tmp_path: Path, capsys: pytest.
     assert main([*arguments, "--fabric", "torus(3, 3)", "--fabric-output", str(fabric)]) == 0
     text = capsys.readouterr().out
     assert 'latency="10000ns", bandwidth="25000000000B/s"' in text.replace("24999999999", "25000000000")
+    assert "100 GB/s" in text
+    assert main([*arguments, "--unit", "Gbit/s"]) == 0
+    assert "800 Gbit/s" in capsys.readouterr().out
     options = json.loads(fit.read_text(encoding="utf-8"))["options"]
     assert options["latency"] == "10000ns"
     written = load_topology(fabric)

@@ -10,8 +10,8 @@ import typer
 
 from treadle import planning
 from treadle.atomic import write_bytes
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, warn
-from treadle.cli.quantities import counted
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
+from treadle.cli.quantities import Rates, counted
 from treadle.cli.solving.report import print_seconds
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
@@ -23,7 +23,7 @@ from treadle.planning.problem import resolve_kind
 from treadle.planning.summary import design_summary, plan_summary
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan_files.archive import save_plan
-from treadle.units import format_bandwidth, format_size, parse_bandwidth, parse_size, parse_time_ns
+from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
 
 _PLANNED = (CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 
@@ -75,11 +75,12 @@ def command(
         bool, typer.Option("--cache/--no-cache", help="Keep plans and rates, and look for kept ones.")
     ] = True,
     seed: SeedOption = 0,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Find the best topologies for N nodes of degree D, and their schedules."""
-    output = Output(json, quiet)
+    output = Output(json, quiet, Rates(unit or ""))
     if plan is not None and cabling is not None and plan.resolve() == cabling.resolve():
         raise FormatError(f"--output and --cabling are both {plan}; expected two files")
     job, network = _problem(alpha, bandwidth, size, workload)
@@ -181,7 +182,7 @@ def _print_frontier(output: Output, result: planning.DesignResult, chosen: plann
     output.line(f"fabrics     {result.nodes} nodes, degree {result.degree}, {direction}")
     output.line(
         f"network     {_microseconds(network.alpha_s)} us a hop, "
-        f"{format_bandwidth(network.bandwidth_bytes_per_s)} out of and into a node"
+        f"{output.rates(network.bandwidth_bytes_per_s)} out of and into a node"
     )
     output.line(f"workload    {result.workload.name}")
     output.line()

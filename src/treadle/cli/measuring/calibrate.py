@@ -11,7 +11,8 @@ import numpy as np
 import typer
 
 from treadle.atomic import write_bytes
-from treadle.cli.output import JsonOption, Output, QuietOption
+from treadle.cli.output import JsonOption, Output, QuietOption, UnitOption
+from treadle.cli.quantities import Rates
 from treadle.errors import FormatError
 from treadle.planning.measuring.calibration import (
     Calibration,
@@ -51,11 +52,12 @@ def command(
     fabric_file: Annotated[
         Path | None, typer.Option("--fabric-output", help="Where to; a topology file.", metavar="FILE")
     ] = None,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Fit latency and bandwidth of the alpha-beta model to measured times."""
-    output = Output(json, quiet)
+    output = Output(json, quiet, Rates(unit or ""))
     if (fabric is None) != (fabric_file is None):
         raise FormatError("--fabric and --fabric-output go together")
     kind = None if collective is None else resolve_kind(collective)
@@ -65,7 +67,7 @@ def command(
         _write_fabric(fabric, fabric_file, result)
     if result_file is not None:
         write_bytes(result_file, (json_text.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
-    for line in calibration_lines(result, degree):
+    for line in calibration_lines(result, degree, show=output.rates):
         output.line(line)
     output.result(summary)
     return 0

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from treadle.cli.fabric_arguments import topology_text
-from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, warn
+from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, UnitOption, warn
 from treadle.cli.plan_file import MaxMemoryOption, read_plan
+from treadle.cli.quantities import Rates
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.planning.measuring import testbed
@@ -17,7 +18,7 @@ from treadle.planning.measuring.execution import parse_sizes
 from treadle.planning.problem import pose, resolve_kind
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology
-from treadle.units import format_bandwidth, format_size, parse_bandwidth
+from treadle.units import format_size, parse_bandwidth
 from treadle.watch import Watch
 
 
@@ -51,11 +52,12 @@ def command(
         bool, typer.Option("--clean", help="Remove what crashed testbeds left, and do nothing else.")
     ] = False,
     max_memory: MaxMemoryOption = None,
+    unit: UnitOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Emulate a fabric with network namespaces (root on Linux), run plans on it, compare with the model."""
-    output = Output(json, quiet)
+    output = Output(json, quiet, Rates(unit or ""))
     if clean:
         removed = testbed.clean_leftovers()
         for line in [f"removed {name}" for name in removed] or ["nothing was left"]:
@@ -98,7 +100,7 @@ def _fabric(typed: Topology | None, planned: list[Topology]) -> Topology:
 
 
 def _print(output: Output, result: testbed.EmulationResult) -> None:
-    rate = format_bandwidth(result.rate_bytes_per_s)
+    rate = output.rates(result.rate_bytes_per_s)
     output.line(f"measured on {result.topology.name}, emulated on this host, {rate} a link and more:")
     headings = ["collective", "algorithm", "size", "steps", "T_B (M/B)", "measured", "predicted", "error", ""]
     rows = [
@@ -117,7 +119,7 @@ def _print(output: Output, result: testbed.EmulationResult) -> None:
     ]
     output.table(headings, rows, left=2, least=("T_B (M/B)", "steps", "", "predicted"))
     output.line()
-    output.line(testbed.model_line(result))
+    output.line(testbed.model_line(result, show=output.rates))
     output.line(f"error: mean {result.mean_error:.1%}, max {result.max_error:.1%}")
     wrong = result.wrong
     output.line(f"{wrong} elements WRONG" if wrong else "every element is right")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,8 +130,10 @@ def _ends(estimate: Estimate) -> list[float] | None:
     return None if estimate.high == float("inf") else [estimate.low, estimate.high]
 
 
-def calibration_lines(result: Calibration, degree: int = 1) -> list[str]:
-    """The fit as lines of text."""
+def calibration_lines(
+    result: Calibration, degree: int = 1, *, show: Callable[[int], str] = format_bandwidth
+) -> list[str]:
+    """The fit as lines of text; `show` writes a bandwidth in bytes/s."""
     fit = result.fit
     what = "a step" if result.has_steps else "the whole collective"
     lines = []
@@ -141,7 +143,7 @@ def calibration_lines(result: Calibration, degree: int = 1) -> list[str]:
     if INVERSE_BANDWIDTH in fit.estimates:
         assert result.bandwidth_bytes_per_s is not None
         lines.append(f"{'1/B':<32}{_interval(fit.estimates[INVERSE_BANDWIDTH], 1e6)} us/byte")
-        lines.append(f"{'B (bandwidth of a node)':<32}{format_bandwidth(result.bandwidth_bytes_per_s)}")
+        lines.append(f"{'B (bandwidth of a node)':<32}{show(result.bandwidth_bytes_per_s)}")
     count = len(result.measurements)
     errors = f"mean {fit.mean_error:.2%}, max {fit.max_error:.2%}"
     lines.append(f"{'error of the fit':<32}{errors} over {count} times")

@@ -397,12 +397,12 @@ def emulation_summary(result: EmulationResult) -> dict[str, object]:
     }
 
 
-def model_line(result: EmulationResult) -> str:
-    """The fitted model in one line."""
+def model_line(result: EmulationResult, *, show: Callable[[int | Fraction], str] = format_bandwidth) -> str:
+    """The fitted model in one line; `show` writes a bandwidth in bytes/s."""
     fit, nominal = result.calibration.fit, result.node_bandwidth_bytes_per_s
     bandwidth = result.calibration.bandwidth_bytes_per_s
-    shown = "not to be seen" if bandwidth is None else format_bandwidth(bandwidth)
+    shown = "not to be seen" if bandwidth is None else show(bandwidth)
     return (
         f"alpha {fit.value(ALPHA) * 1e6:.1f} us a step, epsilon {fit.value(EPSILON) * 1e6:.1f} us, "
-        f"B {shown} (nominal {format_bandwidth(nominal)})"
+        f"B {shown} (nominal {show(nominal)})"
     )
