@@ -1,7 +1,11 @@
-"""Any schedule to a program."""
+"""Any schedule to a program, and those of groups to one for each."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from treadle.errors import ScheduleError
+from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import Program
 from treadle.program.routes.route_program import lower_routes
 from treadle.program.steps import step_lowering as steps
@@ -13,6 +17,7 @@ from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective
 from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
 
 
@@ -60,3 +65,48 @@ def lower(
     return steps.lower_steps(
         topology, collective, schedule, channels=channels, in_place=in_place, merge=merge
     )
+
+
+def lower_groups(
+    topology: Topology,
+    collective: Collective,
+    schedule: Schedule,
+    *,
+    channels: int = 1,
+    in_place: bool = False,
+    merge: bool = True,
+) -> ProgramGroups:
+    """A program for each group of ranks; of a schedule of one group, that one alone.
+
+    Parameters and errors are those of `lower`.
+    """
+    if not isinstance(schedule, GroupSchedule):
+        return as_groups(
+            lower(topology, collective, schedule, channels=channels, in_place=in_place, merge=merge)
+        )
+    if collective.groups is None or len(collective.groups) != len(schedule.groups):
+        raise ScheduleError(
+            f"the schedule is of {len(schedule.groups)} groups, the collective of {collective.n_groups or 1}"
+        )
+    programs = tuple(
+        forest.lower(
+            topology,
+            collective_of_group(topology, collective, number),
+            one,
+            channels=channels,
+            in_place=in_place,
+            merge=merge,
+        )
+        for number, one in enumerate(schedule.groups)
+    )
+    return ProgramGroups(programs, collective.groups)
+
+
+def collective_of_group(topology: Topology, collective: Collective, group: int) -> Collective:
+    """One group's collective on the whole fabric: all other compute nodes are there, and forward.
+
+    Whether they may is for the verifier to say: what is lowered keeps to its paths.
+    """
+    member = collective.member(group)
+    others = frozenset(topology.compute_nodes.tolist()).difference(member.ranks)
+    return replace(member, forwarders=tuple(sorted(others)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.program.program import OperationKind, Program
+from treadle.program.operation_lists import OperationKind, OperationLists
 from treadle.topologies.topology import Topology
 
 
-def in_network_sends(topology: Topology, program: Program) -> Int64Array:
+def in_network_sends(topology: Topology, program: OperationLists) -> Int64Array:
     """Sends whose path begins or ends at a switch: copies or sums that the schedule leaves to the network.
 
     A program, and any text made from it, sends them from rank to rank all the same: the data come out right,
@@ -19,7 +19,7 @@ def in_network_sends(topology: Topology, program: Program) -> Int64Array:
     ----------
     topology : Topology
         The fabric that the program's paths are on.
-    program : Program
+    program : OperationLists
 
     Returns
     -------

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.program.group_lists import ProgramGroups
 from treadle.program.message_levels import dataflow, needs_copy, stands_alone
 from treadle.program.program import Buffer, Program
 
 VERSION = 2
+GROUPS_VERSION = 1
 
 _COPIED = 2
 
@@ -55,6 +57,34 @@ def program_text(program: Program) -> str:
     A COPY has peer, message and level -1.
     """
     return "\n".join(_lines(program)) + "\n"
+
+
+def groups_text(programs: ProgramGroups) -> str:
+    """Write the programs of several groups: after a header each with a line of the ranks that run it.
+
+    Parameters
+    ----------
+    programs : ProgramGroups
+
+    Returns
+    -------
+    str
+        Of one group, the text of its program alone. Else ``treadle-groups 1``, ``groups`` and ``size`` with
+        their number and that of the ranks in each; then for each ``group`` with its ranks among all, and the
+        text of its program.
+    """
+    if len(programs.programs) == 1:
+        return program_text(programs.programs[0])
+    head = [
+        f"treadle-groups {GROUPS_VERSION}",
+        f"groups {len(programs.groups)}",
+        f"size {len(programs.groups[0])}",
+    ]
+    parts = [
+        f"{' '.join(['group', *map(str, ranks)])}\n{program_text(program)}"
+        for program, ranks in zip(programs.programs, programs.groups, strict=True)
+    ]
+    return "\n".join(head) + "\n" + "".join(parts)
 
 
 def _lines(program: Program) -> Iterator[str]:

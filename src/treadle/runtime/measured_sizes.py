@@ -14,10 +14,11 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.errors import FormatError
+from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import Buffer, Program
 from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern, poison
 from treadle.runtime.in_process import SLICE_BYTES, Execution, PreparedProgram
-from treadle.runtime.memory import count_wrong, fill_input
+from treadle.runtime.memory import RankMemory, count_wrong, fill_input
 from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.schedules.collective import busbw_factor
 
@@ -54,6 +55,8 @@ class SweepRow:
         Elements of all ranks that differ from the collective's definition.
     reference_time_s : float, optional
         The same collective by the runtime's own library (MPI), where it was measured.
+    worst_group : int, optional
+        Of several groups at once: the one with the most wrong elements; None where all are right.
     """
 
     size_bytes: int
@@ -67,6 +70,7 @@ class SweepRow:
     busbw_bytes_per_s: float
     wrong: int
     reference_time_s: float | None = None
+    worst_group: int | None = None
 
 
 def parse_size(text: str) -> int:
@@ -127,7 +131,7 @@ def parse_sizes(text: str) -> list[int]:
 
 
 def measure(
-    program: Program,
+    program: Program | ProgramGroups,
     sizes: Iterable[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
@@ -137,7 +141,8 @@ def measure(
 
     Parameters
     ----------
-    program : Program
+    program : Program or ProgramGroups
+        Of several groups: each has data of its own, and one runs after the other, as ranks do.
     sizes : iterable of int
         Bytes of the larger per-rank buffer, rounded down to whole elements.
     on_row : callable, optional
@@ -155,40 +160,72 @@ def measure(
         If the program cannot be executed.
     """
     asked = RunOptions(**options)
-    element, reduction = asked.element, asked.reduction
-    prepared = PreparedProgram(program)
+    element = asked.element
+    programs = as_groups(program).programs
+    prepared = [PreparedProgram(one) for one in programs]
     sizes = list(sizes)
     # the first touch of fresh memory costs more than the copies, so that all sizes share the largest's
     largest = max(sizes, default=0) // element.n_bytes
-    storage = Execution(prepared, largest, element=element, slice_bytes=MAX_SIZE_BYTES).memories
+    storage = [
+        Execution(one, largest, element=element, slice_bytes=MAX_SIZE_BYTES).memories for one in prepared
+    ]
     rows: list[SweepRow] = []
     for size in sizes:
         count = size // element.n_bytes
-        pattern = make_pattern(
-            program.n_ranks,
-            count,
-            element=element,
-            reduction=reduction,
-            reduces=program.kind.reduces,
-            seed=asked.seed,
-        )
-        execution = Execution(
-            prepared,
-            count,
-            element=element,
-            reduction=reduction,
-            slice_bytes=asked.slices_of(SLICE_BYTES),
-            storage=storage,
-        )
-        wrong, first_s = _checked_run(execution, pattern)
-        affordable = max(1, int(asked.budget_s / max(first_s, 1e-9)))
+        groups = [
+            (_execution(one, count, asked, memories), group_pattern(one.program, count, asked, group))
+            for group, (one, memories) in enumerate(zip(prepared, storage, strict=True))
+        ]
+        checked = [_checked_run(execution, pattern) for execution, pattern in groups]
+        wrong = [found for found, _ in checked]
+        affordable = max(1, int(asked.budget_s / max(sum(seconds for _, seconds in checked), 1e-9)))
         for _ in range(min(asked.warmup, affordable - 1)):
-            _timed_run(execution, pattern)
-        times = [_timed_run(execution, pattern) for _ in range(max(1, min(asked.iterations, affordable)))]
-        rows.append(make_row(program, count, times, wrong, element=element, reduction=reduction))
+            _timed_runs(groups)
+        times = [_timed_runs(groups) for _ in range(max(1, min(asked.iterations, affordable)))]
+        rows.append(
+            make_row(
+                programs[0],
+                count,
+                times,
+                sum(wrong),
+                element=element,
+                reduction=asked.reduction,
+                worst_group=worst_of(wrong),
+            )
+        )
         if on_row is not None:
             on_row(rows[-1])
     return rows
+
+
+def _execution(
+    prepared: PreparedProgram, count: int, asked: RunOptions, storage: Sequence[RankMemory]
+) -> Execution:
+    return Execution(
+        prepared,
+        count,
+        element=asked.element,
+        reduction=asked.reduction,
+        slice_bytes=asked.slices_of(SLICE_BYTES),
+        storage=storage,
+    )
+
+
+def group_pattern(program: Program, count: int, asked: RunOptions, group: int) -> Pattern:
+    """Inputs of one group's ranks: others for every group."""
+    return make_pattern(
+        program.n_ranks,
+        count,
+        element=asked.element,
+        reduction=asked.reduction,
+        reduces=program.kind.reduces,
+        seed=asked.seed + group,
+    )
+
+
+def worst_of(wrong: Sequence[int]) -> int | None:
+    """The first group with the most wrong elements; None where there is one group, or none is wrong."""
+    return wrong.index(max(wrong)) if len(wrong) > 1 and any(wrong) else None
 
 
 def make_row(
@@ -200,8 +237,9 @@ def make_row(
     element: ElementType,
     reduction: Reduction,
     reference_time_s: float | None = None,
+    worst_group: int | None = None,
 ) -> SweepRow:
-    """The table's line for `count` elements and the given times in seconds."""
+    """The table's line for `count` elements and the given times in seconds; `program` is of any group."""
     time_s = statistics.median(times)
     size_bytes = count * element.n_bytes
     algbw = size_bytes / time_s if time_s > 0 else 0.0
@@ -221,6 +259,7 @@ def make_row(
         busbw_bytes_per_s=algbw * float(busbw_factor(program.kind, program.n_ranks)),
         wrong=wrong,
         reference_time_s=reference_time_s,
+        worst_group=worst_group,
     )
 
 
@@ -234,6 +273,11 @@ def _checked_run(execution: Execution, pattern: Pattern) -> tuple[int, float]:
         count_wrong(execution.layout, rank, memory, pattern) for rank, memory in enumerate(execution.memories)
     )
     return wrong, seconds
+
+
+def _timed_runs(groups: Sequence[tuple[Execution, Pattern]]) -> float:
+    """Seconds of all groups, one after the other."""
+    return sum(_timed_run(execution, pattern) for execution, pattern in groups)
 
 
 def _timed_run(execution: Execution, pattern: Pattern, *, refill: bool = False) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Unpack
 from zlib import crc32
@@ -13,16 +13,16 @@ from zlib import crc32
 import numpy as np
 
 from treadle.errors import MemoryLimitError, MissingDependencyError, ScheduleError, TreadleError
+from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import Buffer, Program
 from treadle.runtime.data import (
     ElementType,
     Pattern,
     Reduction,
-    make_pattern,
     numpy_dtype,
     poison,
 )
-from treadle.runtime.measured_sizes import SweepRow, make_row
+from treadle.runtime.measured_sizes import SweepRow, group_pattern, make_row, worst_of
 from treadle.runtime.memory import count_wrong, fill_input
 from treadle.runtime.mpi_rank import SLICE_BYTES, PreparedRank, RankExecution
 from treadle.runtime.run_options import RunKeywords, RunOptions
@@ -49,8 +49,8 @@ def load_mpi() -> Any:
     return MPI
 
 
-def check_world(program: Program, n_processes: int) -> None:
-    """Raise ScheduleError unless there is one process for each rank of the program."""
+def check_world(program: Program | ProgramGroups, n_processes: int) -> None:
+    """Raise ScheduleError unless there is one process for each rank of the program, or of all groups'."""
     if n_processes != program.n_ranks:
         raise ScheduleError(
             f"MPI world: expected {program.n_ranks} processes, one for each rank, found {n_processes}; "
@@ -59,7 +59,7 @@ def check_world(program: Program, n_processes: int) -> None:
 
 
 def measure_mpi(
-    program: Program,
+    program: Program | ProgramGroups,
     sizes: Iterable[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
@@ -69,8 +69,9 @@ def measure_mpi(
 
     Parameters
     ----------
-    program : Program
-        The same in every process.
+    program : Program or ProgramGroups
+        The same in every process. The ranks of each group have a communicator of their own, and all groups
+        start at once.
     sizes, on_row
         As `treadle.runtime.measured_sizes.measure`; `on_row` is called at rank 0 only.
     **options
@@ -92,35 +93,60 @@ def measure_mpi(
     asked = RunOptions(**options)
     mpi = load_mpi()
     world = mpi.COMM_WORLD
-    check_world(program, world.Get_size())
-    _check_same_program(program, world)
-    prepared = PreparedRank(program, world.Get_rank())
+    groups = as_groups(program)
+    check_world(groups, world.Get_size())
+    _check_same_program(groups, world)
+    group, place = groups.place_of(world.Get_rank())
+    own = world if len(groups.programs) == 1 else world.Split(group, place)
+    prepared = _PreparedGroups(groups, group, PreparedRank(groups.programs[group], place))
     rows: list[SweepRow] = []
     for size in sizes:
         count = size // asked.element.n_bytes
-        pattern = make_pattern(
-            program.n_ranks,
-            count,
-            element=asked.element,
-            reduction=asked.reduction,
-            reduces=program.kind.reduces,
-            seed=asked.seed,
-        )
-        run = _prepare_everywhere(prepared, mpi, world, count, asked)
+        pattern = group_pattern(groups.programs[group], count, asked, group)
+        run = _prepare_everywhere(prepared, mpi, world, own, count, asked)
         with _abort_on_failure(world):
             row = _measure_size(run, pattern, asked)
             if world.Get_rank() == 0:
                 rows.append(row)
                 if on_row is not None:
                     on_row(row)
+    if own is not world:
+        own.Free()
     return rows
 
 
-def _check_same_program(program: Program, world: Any) -> None:
-    digest = 0
-    for field in fields(program):
-        value = getattr(program, field.name)
-        digest = crc32(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode(), digest)
+@dataclass(frozen=True)
+class _PreparedGroups:
+    """All programs, and this process's part in that of its group."""
+
+    groups: ProgramGroups
+    group: int
+    rank: PreparedRank
+
+
+@dataclass(frozen=True)
+class _Run:
+    """This process's part at one size, and all processes of all groups."""
+
+    groups: ProgramGroups
+    group: int
+    own: RankExecution
+    world: Any
+
+    def wrong_by_group(self, wrong: int) -> list[int]:
+        """Wrong elements of each group, from those of this process; the same everywhere."""
+        total = [0] * len(self.groups.programs)
+        for group, found in self.world.allgather((self.group, wrong)):
+            total[group] += found
+        return total
+
+
+def _check_same_program(groups: ProgramGroups, world: Any) -> None:
+    digest = crc32(repr(groups.groups).encode())
+    for program in groups.programs:
+        for field in fields(program):
+            value = getattr(program, field.name)
+            digest = crc32(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode(), digest)
     digests = world.allgather(digest)
     for rank, other in enumerate(digests):
         if other != digests[0]:
@@ -140,11 +166,11 @@ def _abort_on_failure(world: Any) -> Iterator[None]:
         raise
 
 
-def _measure_size(run: RankExecution, pattern: Pattern, asked: RunOptions) -> SweepRow:
+def _measure_size(run: _Run, pattern: Pattern, asked: RunOptions) -> SweepRow:
     wrong, first_s = _checked_run(run, pattern)
     affordable = max(1, int(asked.budget_s / max(first_s, 1e-9)))
     timed, untimed = max(1, min(asked.iterations, affordable)), min(asked.warmup, affordable - 1)
-    library = _reference(run, pattern) if asked.with_reference else None
+    library = _reference(run.own, pattern) if asked.with_reference else None
     times: list[float] = []
     reference: list[float] = []
     for number in range(-untimed, timed):  # in turn, so that both meet the same load of the machine
@@ -154,26 +180,27 @@ def _measure_size(run: RankExecution, pattern: Pattern, asked: RunOptions) -> Sw
             times.append(seconds)
             reference += [] if library_seconds is None else [library_seconds]
     return make_row(
-        run.prepared.program,
-        run.layout.count,
+        run.groups.programs[0],
+        run.own.layout.count,
         times,
-        wrong,
-        element=run.element,
-        reduction=run.reduction,
+        sum(wrong),
+        element=run.own.element,
+        reduction=run.own.reduction,
         reference_time_s=float(np.median(reference)) if reference else None,
+        worst_group=worst_of(wrong),
     )
 
 
 def _prepare_everywhere(
-    prepared: PreparedRank, mpi: Any, world: Any, count: int, asked: RunOptions
-) -> RankExecution:
+    prepared: _PreparedGroups, mpi: Any, world: Any, own: Any, count: int, asked: RunOptions
+) -> _Run:
     """Allocate in every process, or fail in every process: one that went on alone would wait for ever."""
     run, problem = None, ""
     try:
         run = RankExecution(
-            prepared,
+            prepared.rank,
             mpi,
-            world,
+            own,
             count,
             element=asked.element,
             reduction=asked.reduction,
@@ -186,32 +213,33 @@ def _prepare_everywhere(
             kind = MemoryLimitError if other == _OUT_OF_MEMORY else ScheduleError
             raise kind(f"rank {rank}: {count * asked.element.n_bytes} bytes: {other}")
     assert run is not None
-    return run
+    return _Run(prepared.groups, prepared.group, run, world)
 
 
-def _checked_run(run: RankExecution, pattern: Pattern) -> tuple[int, float]:
-    """Wrong elements of all processes after one run on fresh buffers, and its seconds."""
+def _checked_run(run: _Run, pattern: Pattern) -> tuple[list[int], float]:
+    """Wrong elements of each group after one run on fresh buffers, and its seconds."""
+    own = run.own
     for buffer in (Buffer.SCRATCH, Buffer.OUTPUT):
-        poison(run.memory.arrays[buffer])
+        poison(own.memory.arrays[buffer])
     seconds = _timed_run(run, pattern, refill=True)
-    wrong = count_wrong(run.layout, run.prepared.rank, run.memory, pattern)
-    return int(run.communicator.allreduce(wrong)), seconds
+    return run.wrong_by_group(count_wrong(own.layout, own.prepared.rank, own.memory, pattern)), seconds
 
 
-def _timed_run(run: RankExecution, pattern: Pattern, *, refill: bool = False) -> float:
+def _timed_run(run: _Run, pattern: Pattern, *, refill: bool = False) -> float:
     """Seconds of the slowest process, the same everywhere."""
-    if refill or run.prepared.program.in_place:
-        fill_input(run.prepared.rank, run.memory, pattern)
+    own = run.own
+    if refill or own.prepared.program.in_place:
+        fill_input(own.prepared.rank, own.memory, pattern)
     with np.errstate(all="ignore"):  # a wrong program may combine poison
-        return _timed(run, run.run)
+        return _timed(run, own.run)
 
 
-def _timed(run: RankExecution, call: Callable[[], None]) -> float:
+def _timed(run: _Run, call: Callable[[], None]) -> float:
     """Seconds of the slowest process in a call, the same everywhere."""
-    run.communicator.Barrier()
-    start = run.mpi.Wtime()
+    run.world.Barrier()
+    start = run.own.mpi.Wtime()
     call()
-    return float(run.communicator.allreduce(run.mpi.Wtime() - start, op=run.mpi.MAX))
+    return float(run.world.allreduce(run.own.mpi.Wtime() - start, op=run.own.mpi.MAX))
 
 
 def _reference(run: RankExecution, pattern: Pattern) -> Callable[[], None] | None:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from treadle.errors import ScheduleError
+from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.passes import merge_levels
 from treadle.program.program import Program
-from treadle.program.program_text import program_text
+from treadle.program.program_text import groups_text
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.measured_sizes import SweepRow, make_row
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
@@ -64,6 +65,8 @@ class InterpreterTimes:
         The same of bare rounds; empty where they were not asked for.
     messages : int
         Most that a rank sends in a run.
+    worst_group : int, optional
+        Of several groups, the one with the most wrong elements; None where all are right.
     """
 
     size_bytes: int
@@ -72,6 +75,7 @@ class InterpreterTimes:
     reference_times_s: tuple[float, ...] = ()
     rounds_times_s: tuple[float, ...] = ()
     messages: int = 0
+    worst_group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def launch_environment() -> dict[str, str]:
 
 
 def measure_mpi_c(
-    program: Program,
+    program: Program | ProgramGroups,
     sizes: Sequence[int],
     *,
     on_row: Callable[[SweepRow], None] | None = None,
@@ -132,7 +136,8 @@ def measure_mpi_c(
 
     Parameters
     ----------
-    program : Program
+    program : Program or ProgramGroups
+        The ranks of each group have a communicator of their own, and all groups start at once.
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
     on_row : callable, optional
@@ -148,11 +153,14 @@ def measure_mpi_c(
         Without MPI or a C compiler.
     """
     asked = RunOptions(**options)
-    check_interpretable(program, asked.element, asked.reduction)
+    groups = as_groups(program)
+    for one in groups.programs:
+        check_interpretable(one, asked.element, asked.reduction)
     mpi = find_mpi()
     interpreter = build_interpreter(mpi)
     rows: list[SweepRow] = []
-    with written_program(merge_levels(program)) as path:
+    merged = ProgramGroups(tuple(map(merge_levels, groups.programs)), groups.groups)
+    with written_program(merged) as path:
         arguments = interpreter_arguments(
             path,
             sizes,
@@ -163,9 +171,9 @@ def measure_mpi_c(
             slice_bytes=asked.slices_of(SLICE_BYTES),
             with_reference=asked.with_reference,
         )
-        command = [*local_launch(mpi, program.n_ranks), str(interpreter), *arguments]
+        command = [*local_launch(mpi, groups.n_ranks), str(interpreter), *arguments]
         for times in run_interpreter(command, environment=launch_environment(), n_sizes=len(sizes)):
-            rows.append(_row(program, times, asked))
+            rows.append(_row(groups.programs[0], times, asked))
             if on_row is not None:
                 on_row(rows[-1])
     return rows
@@ -188,11 +196,11 @@ def local_launch(mpi: MpiInstallation, n_ranks: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def written_program(program: Program) -> Iterator[Path]:
-    """A file with the program's text; removed at the end."""
+def written_program(program: Program | ProgramGroups) -> Iterator[Path]:
+    """A file with the program's text, or that of all groups' programs; removed at the end."""
     with signals_interrupt(), tempfile.TemporaryDirectory(prefix="treadle-program-") as folder:
         path = Path(folder) / "program.txt"
-        path.write_text(program_text(program), encoding="ascii")
+        path.write_text(groups_text(as_groups(program)), encoding="ascii")
         yield path
 
 
@@ -301,6 +309,7 @@ def _parse_row(line: str) -> InterpreterTimes:
             size_bytes=int(row["size_bytes"]),
             wrong=int(row["wrong"]),
             messages=int(row["messages"]),
+            worst_group=None if row.get("worst_group") is None else int(row["worst_group"]),
             **{key: tuple(map(float, row.get(key, []))) for key in _TIMES},
         )
     except (ValueError, KeyError, TypeError) as error:
@@ -321,6 +330,7 @@ def _row(program: Program, times: InterpreterTimes, asked: RunOptions) -> SweepR
         element=asked.element,
         reduction=asked.reduction,
         reference_time_s=statistics.median(references) if references else None,
+        worst_group=times.worst_group,
     )
 
 

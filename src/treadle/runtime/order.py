@@ -6,10 +6,11 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
+from treadle.program.operation_lists import OperationLists
 from treadle.program.program import Buffer, OperationKind, Program
 
 
-def match_messages(program: Program) -> Int64Array:
+def match_messages(program: OperationLists) -> Int64Array:
     """Pair every send with its receive.
 
     The i-th send from a to b on a channel belongs to the i-th receive at b from a on that channel.
@@ -137,20 +138,20 @@ def execution_order(program: Program, partner: Int64Array) -> Int64Array:
     return np.array(order, dtype=np.int64)
 
 
-def is_receive(program: Program) -> BoolArray:
+def is_receive(program: OperationLists) -> BoolArray:
     """True for operations that need a message to arrive: receives, with or without reduction, shape (n,)."""
     kind = program.operation_kind
     return np.isin(kind, (OperationKind.RECEIVE, OperationKind.RECEIVE_REDUCE))
 
 
-def is_awaited(program: Program) -> BoolArray:
+def is_awaited(program: OperationLists) -> BoolArray:
     """True for operations that another operation waits for, shape (n,)."""
     awaited = np.zeros(program.n_operations, dtype=bool)
     awaited[program.waits] = True
     return awaited
 
 
-def describe(program: Program, operation: int) -> str:
+def describe(program: OperationLists, operation: int) -> str:
     """An operation in words, for messages."""
     rank = int(np.searchsorted(program.operation_offset, operation, side="right")) - 1
     place = operation - int(program.operation_offset[rank])

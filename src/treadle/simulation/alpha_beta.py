@@ -18,6 +18,8 @@ from treadle.schedules.steps.step_cost import shard_fraction, step_loads
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Forest, ForestSchedule, Tree
 from treadle.schedules.trees.forest_cost import algbw
+from treadle.schedules.trees.group_cost import group_algbw
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
 
 _NANOSECOND = Fraction(1, 10**9)
@@ -32,7 +34,8 @@ def alpha_beta_time(
     bandwidth) over the links that a step uses; a capped host takes at least bytes / cap, out and in. Trees:
     T_L + T_B, where T_L is the longest way through a tree (reducing and broadcasting tree one after the
     other), alpha for each send and all link latencies, and T_B = size / algbw: what many thin slices come
-    close to. Routes: alpha and the longest path's latency, once or in each round, and T_B.
+    close to. Trees of several groups at once: the longest T_L of a group, and T_B of all loads together.
+    Routes: alpha and the longest path's latency, once or in each round, and T_B.
 
     Parameters
     ----------
@@ -49,6 +52,9 @@ def alpha_beta_time(
     Fraction
         Seconds.
     """
+    if isinstance(schedule, GroupSchedule):
+        deepest = max(_deepest(topology, one, alpha_ns) for one in schedule.groups)
+        return deepest * _NANOSECOND + size_bytes / group_algbw(topology, schedule)
     schedule = written_out(schedule)
     if isinstance(schedule, ForestSchedule):
         return _deepest(topology, schedule, alpha_ns) * _NANOSECOND + size_bytes / algbw(topology, schedule)

@@ -12,7 +12,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.program.in_network import in_network_sends
-from treadle.program.program import OperationKind, Program
+from treadle.program.operation_lists import OperationKind, OperationLists
 from treadle.schedules.switch_operations import lanes_of, members_at, unnamed_crossings
 from treadle.topologies.topology import Topology
 
@@ -38,7 +38,9 @@ class NetworkJoin:
     taker_link: int
 
 
-def network_joins(topology: Topology, program: Program, partner: Int64Array) -> tuple[NetworkJoin, ...]:
+def network_joins(
+    topology: Topology, program: OperationLists, partner: Int64Array
+) -> tuple[NetworkJoin, ...]:
     """Where copies come from, and which sends take sums along.
 
     A path that begins at a switch is a copy of what another send of the same chunks brings there; a path that
@@ -50,7 +52,7 @@ def network_joins(topology: Topology, program: Program, partner: Int64Array) -> 
     Parameters
     ----------
     topology : Topology
-    program : Program
+    program : OperationLists
     partner : array of int64, shape (n,)
         From `treadle.runtime.order.match_messages`.
 
@@ -83,7 +85,7 @@ def network_joins(topology: Topology, program: Program, partner: Int64Array) -> 
     return tuple(joins)
 
 
-def _asker(topology: Topology, program: Program, number: int, switch: int, *, adds: bool) -> int:
+def _asker(topology: Topology, program: OperationLists, number: int, switch: int, *, adds: bool) -> int:
     """The rank that asks for a copy or sum, -1 at switches that work by themselves."""
     if topology.turns_round[switch]:
         return -1
@@ -111,7 +113,7 @@ class GroupCrossing:
 
 
 def group_crossings(
-    topology: Topology, program: Program, joins: Sequence[NetworkJoin]
+    topology: Topology, program: OperationLists, joins: Sequence[NetworkJoin]
 ) -> tuple[GroupCrossing, ...]:
     """What operations of switches that work for ranks that ask cross besides the program's paths."""
     lanes = lanes_of(topology)
@@ -142,15 +144,15 @@ def group_crossings(
     return tuple(found)
 
 
-def _first_node(topology: Topology, program: Program, send: int) -> int:
+def _first_node(topology: Topology, program: OperationLists, send: int) -> int:
     return int(topology.tails[program.links(int(program.path[send]))[0]])
 
 
-def _last_node(topology: Topology, program: Program, send: int) -> int:
+def _last_node(topology: Topology, program: OperationLists, send: int) -> int:
     return int(topology.heads[program.links(int(program.path[send]))[-1]])
 
 
-def _switches(topology: Topology, program: Program, number: int) -> tuple[int, int]:
+def _switches(topology: Topology, program: OperationLists, number: int) -> tuple[int, int]:
     """Switches at which a path begins and ends, -1 where it does so at the ranks of its send."""
     path = program.links(int(program.path[number]))
     rank = int(np.searchsorted(program.operation_offset, number, side="right")) - 1
@@ -175,7 +177,7 @@ _Place = tuple[int, int]
 
 
 def _passing(
-    topology: Topology, program: Program, partner: Int64Array, switches: set[int]
+    topology: Topology, program: OperationLists, partner: Int64Array, switches: set[int]
 ) -> tuple[dict[_Key, _Place], dict[_Key, _Place]]:
     """The first send that enters each switch with each chunk, and the last that leaves it."""
     enters: dict[_Key, _Place] = {}
@@ -196,7 +198,7 @@ def _passing(
 
 
 def _links_at(
-    topology: Topology, program: Program, switches: set[int]
+    topology: Topology, program: OperationLists, switches: set[int]
 ) -> defaultdict[int, list[tuple[int, int, bool]]]:
     """For each path the switches that it passes within: (switch, link, whether the link goes into it)."""
     through: defaultdict[int, list[tuple[int, int, bool]]] = defaultdict(list)

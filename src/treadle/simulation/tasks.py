@@ -10,7 +10,7 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
 from treadle.brief import brief
 from treadle.errors import ScheduleError
-from treadle.program.program import OperationKind, Program
+from treadle.program.operation_lists import OperationKind, OperationLists
 from treadle.runtime.order import describe, is_receive, match_messages
 from treadle.simulation.switch_feeds import GroupCrossing, NetworkJoin, group_crossings, network_joins
 from treadle.topologies.topology import Topology
@@ -39,7 +39,7 @@ class TaskGraph:
     Parameters
     ----------
     topology : Topology
-    program : Program
+    program : OperationLists
     capped : array of int64
         Nodes with an injection cap.
     resource_bytes_per_s, resource_latency_ns : arrays of int64, shape (resources,)
@@ -59,7 +59,7 @@ class TaskGraph:
     """
 
     topology: Topology
-    program: Program
+    program: OperationLists
     capped: Int64Array
     resource_bytes_per_s: Int64Array
     resource_latency_ns: Int64Array
@@ -96,14 +96,14 @@ class TaskGraph:
         return f"out of {node}" if resource < m + ports else f"into {node}"
 
 
-def task_graph(topology: Topology, program: Program) -> TaskGraph:
+def task_graph(topology: Topology, program: OperationLists) -> TaskGraph:
     """Everything that happens in a program, and in which order at least.
 
     Parameters
     ----------
     topology : Topology
         The fabric that the program was lowered for.
-    program : Program
+    program : OperationLists
 
     Raises
     ------
@@ -168,7 +168,7 @@ def task_graph(topology: Topology, program: Program) -> TaskGraph:
     )
 
 
-def _check_paths(topology: Topology, program: Program) -> None:
+def _check_paths(topology: Topology, program: OperationLists) -> None:
     """Every send needs a path: a walk of links from its rank, or a switch, to its peer, or a switch."""
     sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
     path = program.path[sends]
@@ -204,7 +204,7 @@ def _check_paths(topology: Topology, program: Program) -> None:
         )
 
 
-def _hops(topology: Topology, program: Program, capped: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _hops(topology: Topology, program: OperationLists, capped: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Resources of every path in order, with the ports of capped hosts that its links leave and enter."""
     links = program.path_links.astype(np.int64)
     port = np.full(topology.n_nodes, -1, dtype=np.int64)
@@ -228,7 +228,7 @@ class _Aside:
 
 def _aside(
     topology: Topology,
-    program: Program,
+    program: OperationLists,
     partner: Int64Array,
     capped: Int64Array,
     begin: Int64Array,
@@ -267,7 +267,7 @@ def _places(topology: Topology, capped: Int64Array, link: int) -> list[int]:
 
 
 def _own_waits(
-    topology: Topology, program: Program, partner: Int64Array, crossing: GroupCrossing
+    topology: Topology, program: OperationLists, partner: Int64Array, crossing: GroupCrossing
 ) -> list[int]:
     """What the asker of a sum waits for before it adds up, where `crossing` is of its own data."""
     if topology.tails[crossing.link] != topology.heads[crossing.call]:
@@ -279,7 +279,7 @@ def _own_waits(
 
 def _edges(
     topology: Topology,
-    program: Program,
+    program: OperationLists,
     partner: Int64Array,
     begin: Int64Array,
     resource: Int64Array,
@@ -313,11 +313,11 @@ def _rows(source: Int64Array, target: Int64Array, kind: Follows) -> Int64Array:
     return np.stack([source, target, np.full(len(source), kind)]).astype(np.int64)
 
 
-def _begins(program: Program, send: int) -> int:
+def _begins(program: OperationLists, send: int) -> int:
     return int(program.path_links[program.path_offset[program.path[send]]])
 
 
-def _ends(program: Program, send: int) -> int:
+def _ends(program: OperationLists, send: int) -> int:
     return int(program.path_links[program.path_offset[program.path[send] + 1] - 1])
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from treadle.errors import ScheduleError
-from treadle.program.program import OperationKind
+from treadle.program.group_lists import GroupLists
+from treadle.program.operation_lists import OperationKind, OperationLists
 from treadle.simulation.result import Simulation
 
 MAX_EVENTS = 10**6
@@ -22,7 +23,8 @@ def chrome_trace(simulation: Simulation, *, max_events: int = MAX_EVENTS) -> str
     """JSON in the Trace Event Format: complete events ("ph": "X") in microseconds.
 
     Process "links" has a lane for each link (and each capped host's port) with the messages that hold it;
-    process "ranks" has a lane for each rank with its operations, from the start of each slice to its end.
+    process "ranks" has a lane for each rank with its operations, from the start of each slice to its end. Of
+    several groups, names say which one: lanes of ranks, and what is sent.
 
     Parameters
     ----------
@@ -59,7 +61,8 @@ def _names(simulation: Simulation) -> Iterator[_Event]:
     for resource in np.unique(graph.resource[graph.resource >= 0]).tolist():
         yield _lane(_LINKS, resource, f"{resource}: {graph.resource_name(resource)}")
     for rank, node in enumerate(graph.program.nodes.tolist()):
-        yield _lane(_RANKS, rank, f"rank {rank}: {graph.topology.node_names[node]}")
+        group = _group(graph.program, rank)
+        yield _lane(_RANKS, rank, f"{group}rank {rank}: {graph.topology.node_names[node]}")
 
 
 def _lane(process: int, lane: int, name: str) -> _Event:
@@ -76,7 +79,8 @@ def _link_events(simulation: Simulation) -> Iterator[_Event]:
             yield _span(
                 _LINKS,
                 int(graph.resource[task]),
-                f"{rank[operation]}->{program.peer[operation]} {_chunks(simulation, operation)}",
+                f"{_group(program, int(rank[operation]))}{rank[operation]}->{program.peer[operation]} "
+                f"{_chunks(simulation, operation)}",
                 float(row[task]) * microseconds,
                 float(end[part, task]) * microseconds,
                 {"operation": operation, "slice": part, "step": int(program.step[operation])},
@@ -110,9 +114,17 @@ def _rank_events(simulation: Simulation) -> Iterator[_Event]:
             )
 
 
+def _group(program: OperationLists, rank: int) -> str:
+    """The words before a rank that say of which group it is; none where there is one."""
+    return f"group {program.group_of[rank]}, " if isinstance(program, GroupLists) else ""
+
+
 def _chunks(simulation: Simulation, operation: int) -> str:
-    first = int(simulation.graph.program.first[operation])
-    return f"[{first},{first + int(simulation.graph.program.count[operation])})"
+    program = simulation.graph.program
+    first = int(program.first[operation])
+    if isinstance(program, GroupLists):  # numbered over all groups
+        first %= program.n_chunks
+    return f"[{first},{first + int(program.count[operation])})"
 
 
 def _span(process: int, lane: int, name: str, begin: float, end: float, about: _Event) -> _Event:

@@ -16,6 +16,8 @@ from treadle.planning.judging.point_to_point import Shortfall, shortfall
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.program.any_schedule import lower as lower_schedule
+from treadle.program.any_schedule import lower_groups
+from treadle.program.group_lists import ProgramGroups
 from treadle.program.program import Program
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes
@@ -35,6 +37,7 @@ __all__ = [
     "is_reporter",
     "parse_sizes",
     "program_of",
+    "programs_of",
     "run",
 ]
 
@@ -83,9 +86,27 @@ class RunResult(Tabular):
 
 
 def program_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels: int = 1) -> Program:
-    """The runtime-neutral program of the plan's schedule for a size; ScheduleError if none serves it."""
+    """The runtime-neutral program of the plan's schedule for a size.
+
+    Raises
+    ------
+    ScheduleError
+        If none serves it, or the plan is of several groups: see `programs_of`.
+    """
     schedule = plan.schedule_for(size_bytes)
     return lower_schedule(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)
+
+
+def programs_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels: int = 1) -> ProgramGroups:
+    """The programs of all groups of a plan for a size; of a plan of one group its only one.
+
+    Raises
+    ------
+    ScheduleError
+        If no schedule serves the size.
+    """
+    schedule = plan.schedule_for(size_bytes)
+    return lower_groups(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)
 
 
 def is_reporter(runtime: RuntimeName | str) -> bool:
@@ -180,7 +201,8 @@ def run(
         served = [size for size in sizes if plan.schedule_for(size) is entry.schedule]
         if not served:
             continue
-        program = program_of(plan, served[0], in_place=in_place)
-        lacking = shortfall(plan.topology, plan.collective, program)
-        rows += _MEASURES[RuntimeName(runtime)](program, served, on_row=on_row, **options)
+        programs = programs_of(plan, served[0], in_place=in_place)
+        if len(programs.programs) == 1:  # groups leave nothing to switches
+            lacking = shortfall(plan.topology, plan.collective, programs.programs[0])
+        rows += _MEASURES[RuntimeName(runtime)](programs, served, on_row=on_row, **options)
     return RunResult(tuple(rows), reporter, lacking)

@@ -16,10 +16,10 @@ from treadle.planning.fabrics_and_plans import FabricLike, PlanLike, SizesLike, 
 from treadle.planning.judging.placed_schedules import PlacedSchedule, place_file
 from treadle.planning.judging.texts import told_name
 from treadle.planning.judging.verification import require_verified
-from treadle.planning.measuring.execution import program_of
+from treadle.planning.measuring.execution import programs_of
 from treadle.planning.problem import Problem, resolve_topology
 from treadle.planning.tabular import Cell, Tabular, plain_row
-from treadle.program.program import Program
+from treadle.program.operation_lists import OperationLists
 from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule
@@ -193,7 +193,7 @@ def simulate(
             continue
         subject = SimulatedSubject(
             Problem(plan.topology, plan.collective),
-            program_of(plan, sizes[served[0]]),
+            programs_of(plan, sizes[served[0]]).lists,
             entry.schedule,
             plan.optimal_algbw,
         )
@@ -234,8 +234,8 @@ class SimulatedSubject:
     Parameters
     ----------
     problem : Problem
-    program : Program
-        With the paths of its messages.
+    program : OperationLists
+        With the paths of its messages; those of all groups together.
     schedule : Schedule, optional
         What it was made of.
     bound : Fraction, optional
@@ -243,7 +243,7 @@ class SimulatedSubject:
     """
 
     problem: Problem
-    program: Program
+    program: OperationLists
     schedule: Schedule | None = None
     bound: Fraction | None = None
 

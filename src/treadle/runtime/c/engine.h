@@ -109,7 +109,7 @@ static void post_bundles(Engine *engine) {
         if (!bundle->is_send) {
             MPI_Request request;
             MPI_Irecv(bundle->data, (int)bundle->elements, engine->type, bundle->peer, bundle->tag,
-                      MPI_COMM_WORLD, &request);
+                      engine->communicator, &request);
             add_request(&engine->awaited, request, engine->n_units + i);
         }
     }
@@ -131,7 +131,7 @@ static void start_member(Engine *engine, const Member *member) {
     if (--bundle->missing == 0) {
         MPI_Request request;
         MPI_Isend(bundle->data, (int)bundle->elements, engine->type, bundle->peer, bundle->tag,
-                  MPI_COMM_WORLD, &request);
+                  engine->communicator, &request);
         add_request(&engine->sends, request, -1);
         engine->n_sent++;
     }
@@ -153,7 +153,7 @@ static void post(Engine *engine, int64_t unit) {
         int64_t n = piece.past - piece.first;
         char *at = reduces ? spare : address(memory, operation->target, range, piece.first);
         MPI_Request request;
-        MPI_Irecv(at, (int)n, engine->type, operation->peer, tag_of(engine, unit), MPI_COMM_WORLD, &request);
+        MPI_Irecv(at, (int)n, engine->type, operation->peer, tag_of(engine, unit), engine->communicator, &request);
         add_request(&engine->awaited, request, unit);
         engine->outstanding[unit]++;
         spare += reduces && memory->has_data ? n * ELEMENT_BYTES : 0;
@@ -176,7 +176,7 @@ static void send(Engine *engine, int64_t unit) {
             data = keep(engine, data, n * ELEMENT_BYTES);
         }
         MPI_Request request;
-        MPI_Isend(data, (int)n, engine->type, operation->peer, tag_of(engine, unit), MPI_COMM_WORLD,
+        MPI_Isend(data, (int)n, engine->type, operation->peer, tag_of(engine, unit), engine->communicator,
                   &request);
         add_request(is_settled ? &engine->sends : &engine->awaited, request, unit);
         engine->outstanding[unit]++;

@@ -15,8 +15,12 @@
      --no-data               move messages of the right size without filling or checking buffers
      --align                 MPI_Wtime is one clock for all ranks (a simulator): all start at the same time
 
+   PROGRAM may hold a program for each of several groups of processes: each group has a communicator of its own,
+   and data of its own, and all start together.
+
    Rank 0 prints one JSON object a line for each size; times are the slowest rank's, in seconds, and `messages`
-   are those that the rank with the most sends in a run. */
+   are those that the rank with the most sends in a run; of several groups, `worst_group` has the most wrong
+   elements. */
 #include <mpi.h>
 
 #include <time.h>
@@ -143,7 +147,19 @@ static double timed_run(const Options *options, Engine *engine, const Pattern *p
     return slowest(MPI_Wtime() - begin);
 }
 
-static int64_t checked_run(const Options *options, Engine *engine, const Pattern *pattern, double *seconds) {
+/* The group with the most wrong elements, given those of this rank; -1 where none has any. */
+static int worst_group(const Program *program, int64_t wrong) {
+    int64_t own = 0, most = 0;
+    int group, worst = program->groups;
+    MPI_Allreduce(&wrong, &own, 1, MPI_INT64_T, MPI_SUM, program->communicator);
+    MPI_Allreduce(&own, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+    group = own == most ? program->group : program->groups;
+    MPI_Allreduce(&group, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return most > 0 ? worst : -1;
+}
+
+static int64_t checked_run(const Options *options, Engine *engine, const Pattern *pattern, double *seconds,
+                           int *worst) {
     int64_t wrong = 0, total = 0;
     if (engine->memory->has_data) {
         poison(engine->memory);
@@ -152,6 +168,7 @@ static int64_t checked_run(const Options *options, Engine *engine, const Pattern
     if (engine->memory->has_data) {
         wrong = count_wrong(engine->memory, pattern);
     }
+    *worst = engine->memory->program->groups > 1 ? worst_group(engine->memory->program, wrong) : -1;
     MPI_Allreduce(&wrong, &total, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     return total;
 }
@@ -164,7 +181,7 @@ static double timed_reference(const Options *options, const Engine *engine, cons
 
 static double timed_rounds(const Options *options, const Engine *engine, const Rounds *rounds) {
     double begin = together(options);
-    execute_rounds(rounds, engine->type);
+    execute_rounds(rounds, engine->memory->program->communicator, engine->type);
     return slowest(MPI_Wtime() - begin);
 }
 
@@ -232,13 +249,14 @@ static int64_t measure(const Options *options, const Program *program, int64_t s
         fail("size %lld is too large for one message; use smaller slices", (long long)size_bytes);
     }
     Memory memory = make_memory(program, options->type, count, slices, options->has_data);
-    Pattern pattern = make_pattern(options->has_data ? program->ranks : 1, count);
+    Pattern pattern = make_pattern(options->has_data ? program->ranks : 1, count, program->group);
     int polls = options->has_data && !options->is_aligned; /* polling costs simulated time */
     Engine engine = make_engine(&memory, make_bundles(&memory, options->piece_bytes, options->bundle_bytes),
                                 options->window, polls ? options->ahead_bytes : 0);
     engine.copies_all = options->is_aligned; /* a copy costs no simulated time */
     double first_s;
-    int64_t wrong = checked_run(options, &engine, &pattern, &first_s), messages = 0;
+    int worst = -1, world_rank;
+    int64_t wrong = checked_run(options, &engine, &pattern, &first_s, &worst), messages = 0;
     MPI_Reduce(&engine.n_sent, &messages, 1, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
     double pace_s = first_s; /* the first run also connects the ranks */
     int warmed = 0;
@@ -253,11 +271,15 @@ static int64_t measure(const Options *options, const Program *program, int64_t s
     Times times = {.n = n, .own = allocate(n, sizeof(double)), .reference = allocate(n, sizeof(double)),
                    .rounds = allocate(n, sizeof(double))};
     time_runs(options, &engine, &pattern, &times);
-    if (program->rank == 0) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    if (world_rank == 0) {
         printf("{\"size_bytes\": %lld, \"wrong\": %lld, \"checked\": %s, \"messages\": %lld",
                (long long)count * ELEMENT_BYTES, (long long)wrong, options->has_data ? "true" : "false",
                (long long)messages);
         print_times("times_s", times.own, n);
+        if (worst >= 0) {
+            printf(", \"worst_group\": %d", worst);
+        }
         if (options->has_reference) {
             print_times("reference_times_s", times.reference, n);
         }

@@ -104,12 +104,12 @@ static void free_memory(Memory *memory) {
 }
 
 /* Integers of at most 8 bits, so that float32 adds those of 2^16 ranks exactly in any order. */
-static Pattern make_pattern(int ranks, int64_t count) {
+static Pattern make_pattern(int ranks, int64_t count, int group) {
     int64_t period = ranks <= FEW_RANKS ? LONG_PERIOD : SHORT_PERIOD;
     Pattern pattern = {.period = count < period ? (count > 0 ? count : 1) : period};
     pattern.values = allocate(ranks * pattern.period, sizeof(int32_t));
     pattern.sums = allocate(pattern.period, sizeof(int32_t));
-    uint64_t state = 0x9e3779b97f4a7c15u;
+    uint64_t state = 0x9e3779b97f4a7c15u * (2 * (uint64_t)group + 1); /* other data for every group */
     for (int rank = 0; rank < ranks; rank++) {
         for (int64_t i = 0; i < pattern.period; i++) {
             state = state * 6364136223846793005u + 1442695040888963407u;

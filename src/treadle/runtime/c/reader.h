@@ -1,4 +1,5 @@
-/* Reads one rank's part of a program from its text form (treadle/program/program_text.py documents it).
+/* Reads one rank's part of a program from its text form (treadle/program/program_text.py documents it), or of
+   its group's among several.
    Every number is checked against its range, so that no later code has to trust the file. */
 #ifndef TREADLE_READER_H
 #define TREADLE_READER_H
@@ -20,7 +21,7 @@ static const char *const COLLECTIVE_NAMES[COLLECTIVES] = {"allgather", "reduce-s
 
 enum { SLICED = 0, WHOLE = 1, COPIED = 2 };
 
-enum { MAX_RANKS = 1 << 16 };
+enum { MAX_RANKS = 1 << 16, MAX_GROUPS = 1 << 15 };
 #define MAX_CHUNKS ((int64_t)1 << 40)
 
 /* Chunks [first, past). */
@@ -42,6 +43,8 @@ typedef struct {
 } Operation;
 
 typedef struct {
+    MPI_Comm communicator;          /* of who runs it: all processes, or those of one group */
+    int groups, group;              /* number of groups, and which one this is */
     int collective, ranks, rank, root, in_place;
     int64_t chunks, addresses, n_shards, n_operations, largest_message;
     int64_t *shards;                /* n_shards + 1 chunk numbers */
@@ -335,37 +338,85 @@ static void read_rank(Reader *reader, Program *program, int rank) {
     find_followers(program, n_waits);
 }
 
-/* The part of `rank`; ends all ranks with a message if the file is malformed or is for another world. */
+/* The header and the part of `program->rank`; a rank of -1 has none. */
+static void read_body(Reader *reader, Program *program) {
+    expect_word(reader, "treadle-program");
+    read_number(reader, "version", 2, 2);
+    expect_word(reader, "collective");
+    program->collective = read_collective(reader);
+    expect_word(reader, "ranks");
+    int ranks = (int)read_number(reader, "ranks", 1, MAX_RANKS);
+    if (program->ranks != ranks) {
+        fail("expected %d processes, one for each rank of %s, found %d", ranks, reader->path, program->ranks);
+    }
+    int rooted = program->collective == BROADCAST || program->collective == REDUCE;
+    expect_word(reader, "root");
+    program->root = (int)read_number(reader, "root", rooted ? 0 : -1, rooted ? ranks - 1 : -1);
+    expect_word(reader, "chunks");
+    program->chunks = read_number(reader, "chunks", 1, MAX_CHUNKS);
+    expect_word(reader, "in-place");
+    program->in_place = (int)read_number(reader, "in-place", 0, program->collective == ALLTOALL ? 0 : 1);
+    read_shards(reader, program);
+    for (int i = 0; i < ranks; i++) {
+        read_rank(reader, program, i);
+    }
+    expect_word(reader, "end");
+}
+
+/* The group of process `rank`, which the file names with all others', and its part in that group's program. */
+static Program read_groups(Reader *reader, int rank, int ranks) {
+    Program found = {.ranks = -1};
+    expect_word(reader, "treadle-groups");
+    read_number(reader, "version", 1, 1);
+    expect_word(reader, "groups");
+    int groups = (int)read_number(reader, "groups", 1, MAX_GROUPS);
+    expect_word(reader, "size");
+    int size = (int)read_number(reader, "size", 1, MAX_RANKS);
+    if (groups * (int64_t)size != ranks) {
+        fail("expected %lld processes, one for each rank of %s, found %d", (long long)groups * size, reader->path,
+             ranks);
+    }
+    for (int group = 0; group < groups; group++) {
+        Program program = {.groups = groups, .group = group, .ranks = size, .rank = -1};
+        expect_word(reader, "group");
+        for (int place = 0; place < size; place++) {
+            if (read_number(reader, "rank", 0, ranks - 1) == rank) {
+                program.rank = place;
+            }
+        }
+        read_body(reader, &program);
+        if (program.rank < 0) {
+            free(program.shards);
+        } else {
+            found = program;
+        }
+    }
+    if (found.ranks < 0) {
+        fail("%s: process %d is in no group", reader->path, rank);
+    }
+    MPI_Comm_split(MPI_COMM_WORLD, found.group, found.rank, &found.communicator);
+    return found;
+}
+
+/* The part of process `rank`; ends all with a message if the file is malformed or is for another world. */
 static Program read_program(const char *path, int rank, int ranks) {
     Reader reader = {.path = path, .file = fopen(path, "rb"), .line = 1};
-    Program program = {.rank = rank};
+    Program program = {.communicator = MPI_COMM_WORLD, .groups = 1, .rank = rank, .ranks = ranks};
+    char word[9] = "";
     if (reader.file == NULL) {
         fail("%s: cannot be read", path);
     }
     fseek(reader.file, 0, SEEK_END);
     reader.bytes = ftell(reader.file);
     rewind(reader.file);
-    expect_word(&reader, "treadle-program");
-    read_number(&reader, "version", 2, 2);
-    expect_word(&reader, "collective");
-    program.collective = read_collective(&reader);
-    expect_word(&reader, "ranks");
-    program.ranks = (int)read_number(&reader, "ranks", 1, MAX_RANKS);
-    if (program.ranks != ranks) {
-        fail("expected %d processes, one for each rank of %s, found %d", program.ranks, path, ranks);
+    size_t length = fread(word, 1, sizeof word, reader.file);
+    int has_groups = length == sizeof word && memcmp(word, "treadle-g", length) == 0;
+    rewind(reader.file);
+    if (has_groups) {
+        program = read_groups(&reader, rank, ranks);
+    } else {
+        read_body(&reader, &program);
     }
-    int rooted = program.collective == BROADCAST || program.collective == REDUCE;
-    expect_word(&reader, "root");
-    program.root = (int)read_number(&reader, "root", rooted ? 0 : -1, rooted ? ranks - 1 : -1);
-    expect_word(&reader, "chunks");
-    program.chunks = read_number(&reader, "chunks", 1, MAX_CHUNKS);
-    expect_word(&reader, "in-place");
-    program.in_place = (int)read_number(&reader, "in-place", 0, program.collective == ALLTOALL ? 0 : 1);
-    read_shards(&reader, &program);
-    for (int i = 0; i < ranks; i++) {
-        read_rank(&reader, &program, i);
-    }
-    expect_word(&reader, "end");
     fclose(reader.file);
     return program;
 }

@@ -41,7 +41,7 @@ static Reference make_reference(const Memory *memory) {
 
 static void call_reference(const Memory *memory, const Reference *r, MPI_Datatype type) {
     const Program *program = memory->program;
-    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Comm world = program->communicator;
     int count = (int)memory->count, rank = program->rank, in_place = program->in_place;
     void *output = memory->arrays[OUTPUT], *input = in_place ? MPI_IN_PLACE : memory->arrays[INPUT];
     switch (program->collective) {

@@ -45,16 +45,16 @@ static Rounds make_rounds(const Memory *memory) {
     return rounds;
 }
 
-static void execute_rounds(const Rounds *rounds, MPI_Datatype type) {
+static void execute_rounds(const Rounds *rounds, MPI_Comm ranks, MPI_Datatype type) {
     for (int64_t i = 0; i < rounds->n;) {
         int n = 0;
         for (int64_t level = rounds->messages[i].level; i < rounds->n && rounds->messages[i].level == level; i++) {
             const Candidate *m = &rounds->messages[i];
             char *at = (m->is_send ? rounds->sent : rounds->received) + m->place * ELEMENT_BYTES;
             if (m->is_send) {
-                MPI_Isend(at, (int)m->elements, type, m->peer, 0, MPI_COMM_WORLD, &rounds->requests[n++]);
+                MPI_Isend(at, (int)m->elements, type, m->peer, 0, ranks, &rounds->requests[n++]);
             } else {
-                MPI_Irecv(at, (int)m->elements, type, m->peer, 0, MPI_COMM_WORLD, &rounds->requests[n++]);
+                MPI_Irecv(at, (int)m->elements, type, m->peer, 0, ranks, &rounds->requests[n++]);
             }
         }
         MPI_Waitall(n, rounds->requests, MPI_STATUSES_IGNORE);

@@ -27,6 +27,7 @@ typedef struct {
 
 typedef struct {
     const Memory *memory;
+    MPI_Comm communicator;
     MPI_Datatype type;
     int64_t width, n_units;           /* operations, and operations times slices */
     int64_t window;                   /* open slices at most */
@@ -174,7 +175,8 @@ static void reset(Engine *engine) {
 /* `ahead_bytes`: of receives that reduce, posted before their turn; 0: no limit, and no polling. */
 static Engine make_engine(const Memory *memory, Bundles bundles, int64_t window, int64_t ahead_bytes) {
     const Program *program = memory->program;
-    Engine engine = {.memory = memory, .width = program->n_operations, .window = window,
+    Engine engine = {.memory = memory, .communicator = program->communicator,
+                     .width = program->n_operations, .window = window,
                      .free_spare = -1, .bundles = bundles,
                      .type = memory->type == FLOAT32 ? MPI_FLOAT : MPI_INT32_T};
     int64_t n = engine.n_units = program->n_operations * memory->slices, pieces = 0;
