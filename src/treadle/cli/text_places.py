@@ -60,6 +60,18 @@ def place_of(output: str, plan: Path, target: Format) -> TextPlace:
     return TextPlace(path / f"{plan.stem}{ending}", is_own_folder=True, target=target)
 
 
+def place_of_group(folder: TextPlace, plan: Path, group: str) -> TextPlace:
+    """The file of one of several groups in a folder that was named: like the plan, and the group.
+
+    Where a runtime parses all files of its folder, each has a folder of its own: the runtime would not tell
+    the groups' texts apart.
+    """
+    name, target = f"{plan.stem}-{group}", folder.target
+    ending = "" if target.is_per_rank else target.extension
+    parent = folder.path.parent / name if target.parses_folder else folder.path.parent
+    return TextPlace(parent / f"{name}{ending}", is_own_folder=True, target=target)
+
+
 def check_folder(place: TextPlace, profile: Profile | None) -> None:
     """Refuse a folder with files that MSCCL cannot parse: it would end at the first one.
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from treadle.planning.measuring.execution import is_reporter as is_reporter
     from treadle.planning.measuring.execution import parse_sizes as parse_sizes
     from treadle.planning.measuring.execution import program_of as program_of
+    from treadle.planning.measuring.execution import programs_of as programs_of
     from treadle.planning.measuring.execution import run as run
     from treadle.planning.measuring.referee import Referee as Referee
     from treadle.planning.measuring.referee import RefereedRow as RefereedRow
@@ -99,8 +100,10 @@ if TYPE_CHECKING:
     from treadle.planning.writing.lower import FriendlierTrees as FriendlierTrees
     from treadle.planning.writing.lower import Loading as Loading
     from treadle.planning.writing.lower import Lowered as Lowered
+    from treadle.planning.writing.lower import LoweredGroup as LoweredGroup
     from treadle.planning.writing.lower import TargetFormat as TargetFormat
     from treadle.planning.writing.lower import lower as lower
+    from treadle.planning.writing.lower import lower_groups as lower_groups
     from treadle.synthesis.alltoall.rate.certificate import RateResult as RateResult
     from treadle.synthesis.scheduler_options import AlltoallOptions as AlltoallOptions
     from treadle.synthesis.scheduler_options import Form as Form
@@ -143,6 +146,7 @@ else:
                 "is_reporter",
                 "parse_sizes",
                 "program_of",
+                "programs_of",
                 "run",
             ),
             "treadle.planning.designing.fabric": (
@@ -158,8 +162,10 @@ else:
                 "FriendlierTrees",
                 "Loading",
                 "Lowered",
+                "LoweredGroup",
                 "TargetFormat",
                 "lower",
+                "lower_groups",
             ),
             "treadle.planning.judging.placed_schedules": (
                 "PlacedSchedule",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from treadle.errors import ScheduleError
 from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import Program
@@ -14,7 +12,7 @@ from treadle.program.trees import forest_program as forest
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
-from treadle.schedules.collective import Collective
+from treadle.schedules.collective import Collective, collective_of_group
 from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -100,13 +98,3 @@ def lower_groups(
         for number, one in enumerate(schedule.groups)
     )
     return ProgramGroups(programs, collective.groups)
-
-
-def collective_of_group(topology: Topology, collective: Collective, group: int) -> Collective:
-    """One group's collective on the whole fabric: all other compute nodes are there, and forward.
-
-    Whether they may is for the verifier to say: what is lowered keeps to its paths.
-    """
-    member = collective.member(group)
-    others = frozenset(topology.compute_nodes.tolist()).difference(member.ranks)
-    return replace(member, forwarders=tuple(sorted(others)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from itertools import chain
@@ -229,6 +229,16 @@ def on_all_ranks(
 ) -> Collective:
     """The collective over every compute node of `topology`."""
     return Collective(kind, tuple(topology.compute_nodes.tolist()), root=root, weights=weights)
+
+
+def collective_of_group(topology: Topology, collective: Collective, group: int) -> Collective:
+    """One group's collective on the whole fabric: all other compute nodes are there, and forward.
+
+    For what keeps to the paths of a verified schedule, whoever may forward there.
+    """
+    member = collective.member(group)
+    others = frozenset(topology.compute_nodes.tolist()).difference(member.ranks)
+    return replace(member, forwarders=tuple(sorted(others)))
 
 
 def check_membership(topology: Topology, collective: Collective) -> None:

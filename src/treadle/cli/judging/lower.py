@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,9 +14,11 @@ from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
 from treadle.cli.quantities import counted
 from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED, put
-from treadle.cli.text_places import TextPlace, check_folder, place_of
+from treadle.cli.text_places import TextPlace, check_folder, place_of, place_of_group
 from treadle.errors import ScheduleError
+from treadle.formats.text_options import TextKeywords
 from treadle.planning import Format, Loading, Lowered, Profile, find_format, own_formats
+from treadle.planning.group_plans import group_name
 from treadle.planning.summary import shortfall_summary, text_summary, throughput
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -68,6 +71,10 @@ def command(
             metavar="auto|plan|N",
         ),
     ] = "auto",
+    group: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of several groups at once: this one's text alone.", metavar="G"),
+    ] = None,
     accept_any_root: Annotated[
         bool,
         typer.Option(
@@ -87,62 +94,117 @@ def command(
     place = None if output_path is None else place_of(output_path, plan, target)
     if place is not None:
         check_folder(place, profile)
+    options: TextKeywords = {
+        "in_place": in_place,
+        "channels": channels,
+        "instances": instances,
+        "name": name,
+        "pipeline_bytes": _slice(pipeline),
+        "size_bytes": 0 if size is None else parse_size(size),
+        "consolidate": consolidate,
+        "rank": rank,
+        "chunks": int(chunks) if chunks.isascii() and chunks.isdigit() else chunks,
+        "accept_any_root": accept_any_root,
+    }
     try:
         with ProgressLine(quiet=quiet or json) as progress:
             Watch(progress).announce("reading")
             loaded = read_plan(plan, max_memory)
+            places = _places(loaded, plan, place, profile, group)
             Watch(progress).announce("lowering")
-            result = planning.lower(
-                loaded,
-                to=to,
-                profile=profile,
-                in_place=in_place,
-                channels=channels,
-                instances=instances,
-                name=name,
-                pipeline_bytes=_slice(pipeline),
-                size_bytes=0 if size is None else parse_size(size),
-                path="" if place is None else str(place.path),
-                in_own_folder=place is not None and place.is_own_folder,
-                consolidate=consolidate,
-                rank=rank,
-                chunks=int(chunks) if chunks.isascii() and chunks.isdigit() else chunks,
-                accept_any_root=accept_any_root,
-            )
+            results = _lowered(loaded, group, places, to=to, profile=profile, options=options)
     except planning.UnverifiedPlanError as error:
         warn(f"{plan}: {error}")
         return FAILED
-    if result.faults:
-        for fault in result.faults[:20]:
+    faults = [fault for result in results for fault in result.faults]
+    if faults:
+        for fault in faults[:20]:
             warn(str(fault))
         return FAILED
-    if place is not None:
-        place.make_folder()
-        for path, data in place.targets(result.files):
-            write_bytes(path, data)
-    elif not (json or quiet):
-        put(result.text)
-        for caution in result.cautions:
-            warn(caution)
-        if result.shortfall is not None:
-            warn(describe_shortfall(loaded, result.shortfall, "the text"))
-    _report(output, loaded, result, target, place)
-    output.result(
-        {
-            **throughput(loaded),
-            **shortfall_summary(result.shortfall),
-            "format": to,
-            **({"profile": result.dialect} if result.dialect else {}),
-            "in_place": in_place,
-            **{f"{noun.replace(' ', '_')}s": count for noun, count in result.counts},
-            "instances": instances,
-            **text_summary(result),
-            **({} if rank is None else {"rank": rank}),
-            "loaded_by_runtime": False,
-            **({} if place is None else {"path": str(place.path)}),
-        }
-    )
+    for result, where in zip(results, places, strict=True):
+        if where is not None:
+            where.make_folder()
+            for path, data in where.targets(result.files):
+                write_bytes(path, data)
+        elif not (json or quiet):
+            _put(loaded, result)
+        _report(output, loaded, result, target, where)
+    values = [_values(result, where, rank) for result, where in zip(results, places, strict=True)]
+    head = {**throughput(loaded), "format": to, "in_place": in_place, "instances": instances}
+    output.result({**head, **(values[0] if len(values) == 1 else {"groups": values})})
     return 0
+
+
+def _places(
+    loaded: Plan, plan: Path, place: TextPlace | None, profile: Profile | None, group: int | None
+) -> list[TextPlace | None]:
+    """Where the text of each group goes, or of the one asked for; of a plan of one group, as named."""
+    n_groups = loaded.collective.n_groups
+    if n_groups is None or (group is not None and not (place is not None and place.is_own_folder)):
+        return [place]
+    if place is None or not place.is_own_folder:
+        raise ScheduleError(
+            f"{plan}: {n_groups} groups at once, a text for each; name a folder for them (-o texts/), or "
+            f"choose one (--group 0 to {n_groups - 1})"
+        )
+    numbers = range(n_groups) if group is None else [group] if group < n_groups else []
+    found = [place_of_group(place, plan, group_name(loaded, number)) for number in numbers]
+    for one in found:
+        check_folder(one, profile)
+    return [*found] or [place]
+
+
+def _lowered(
+    loaded: Plan,
+    group: int | None,
+    places: list[TextPlace | None],
+    *,
+    to: str,
+    profile: Profile | None,
+    options: TextKeywords,
+) -> tuple[Lowered, ...]:
+    """The texts of all groups, or of one."""
+    paths = ["" if one is None else str(one.path) for one in places]
+    in_own_folder = all(one is not None and one.is_own_folder for one in places)
+    if group is None:
+        return planning.lower_groups(
+            loaded, to=to, profile=profile, paths=paths, in_own_folder=in_own_folder, **options
+        )
+    return (
+        planning.lower(
+            loaded,
+            to=to,
+            profile=profile,
+            path=paths[0],
+            in_own_folder=in_own_folder,
+            group=group,
+            **options,
+        ),
+    )
+
+
+def _put(loaded: Plan, result: Lowered) -> None:
+    """The text itself, and what there is to say against it."""
+    put(result.text)
+    for caution in result.cautions:
+        warn(caution)
+    if result.shortfall is not None:
+        warn(describe_shortfall(loaded, result.shortfall, "the text"))
+
+
+def _values(result: Lowered, place: TextPlace | None, rank: int | None) -> dict[str, object]:
+    """What JSON says of one text."""
+    group = result.group
+    return {
+        **({} if group is None else {"group": group.number, "group_ranks": list(group.ranks)}),
+        **shortfall_summary(result.shortfall),
+        **({"profile": result.dialect} if result.dialect else {}),
+        **{f"{noun.replace(' ', '_')}s": count for noun, count in result.counts},
+        **text_summary(result),
+        **({} if rank is None else {"rank": rank}),
+        "loaded_by_runtime": False,
+        **({} if place is None else {"path": str(place.path)}),
+    }
 
 
 def _slice(pipeline: str | None) -> int:
@@ -162,6 +224,13 @@ def _report(output: Output, plan: Plan, result: Lowered, target: Format, place: 
     where = "" if place is None else place.path
     output.line(f"written     {where}: {target.name} for {result.dialect or runtime}, {contents}")
     output.line(f"checked     {result.checked}; never loaded by {runtime}")
+    if (group := result.group) is not None:
+        ranks = ", ".join(map(str, group.ranks[:_MOST_RANKS]))
+        more = f" and {len(group.ranks) - _MOST_RANKS} more" if len(group.ranks) > _MOST_RANKS else ""
+        output.line(
+            f"group       {group.number} of {plan.collective.n_groups}: a communicator of "
+            f"{counted(len(group.ranks), 'rank')}, the plan's {ranks}{more} in this order, loads this alone"
+        )
     _tell_sizes(output, result)
     _tell_loading(output, result.loading)
     for caution in result.cautions:
@@ -171,6 +240,10 @@ def _report(output: Output, plan: Plan, result: Lowered, target: Format, place: 
     has_routes = isinstance(plan.entries[-1].schedule, RouteSchedule | TimedRoutes)
     if has_routes and not target.holds_routes:
         output.line("note        the text names no routes: cards need them too (treadle routes PLAN -o FILE)")
+
+
+_MOST_RANKS = 16
+"""Of a group, in a line."""
 
 
 def _tell_sizes(output: Output, result: Lowered) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Unpack
@@ -19,10 +20,11 @@ from treadle.formats.selection.chunk_counts import facts_of
 from treadle.formats.selection.served import Selector, served
 from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextKeywords, TextOptions, check_chunks
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
+from treadle.planning.group_plans import group_name, plan_of_group
 from treadle.planning.judging.point_to_point import shortfall
 from treadle.planning.judging.verification import require_verified
 from treadle.planning.writing.friendlier import friendlier_trees
-from treadle.planning.writing.lowered import FriendlierTrees, Lowered, TargetFormat
+from treadle.planning.writing.lowered import FriendlierTrees, Lowered, LoweredGroup, TargetFormat
 from treadle.program.program import Program
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
@@ -38,8 +40,10 @@ __all__ = [
     "FriendlierTrees",
     "Loading",
     "Lowered",
+    "LoweredGroup",
     "TargetFormat",
     "lower",
+    "lower_groups",
 ]
 
 
@@ -51,6 +55,7 @@ def lower(
     profile: Profile | str | None = None,
     path: str = "",
     in_own_folder: bool = False,
+    group: int | None = None,
     **options: Unpack[TextKeywords],
 ) -> Lowered:
     """Write the plan's schedule for the largest sizes as text for a runtime.
@@ -66,6 +71,8 @@ def lower(
         Where the text will lie, for `Lowered.loading`.
     in_own_folder : bool
         Whether nothing but such texts lies beside it: MSCCL parses every file of a folder.
+    group : int, optional
+        Of a plan of several groups at once, whose text it is; needed there. `lower_groups` writes all.
     **options
         The other fields of `treadle.formats.text_options.TextOptions`. Which of them a format heeds, and
         what they mean there, is in docs/formats.md.
@@ -81,6 +88,72 @@ def lower(
         If the format cannot express the schedule within the runtime's limits.
     """
     plan = as_plan(plan, "lower: plan")
+    numbers = _group_numbers(plan)
+    if group is None and len(numbers) > 1:
+        raise ScheduleError(
+            f"the plan is of {len(numbers)} groups at once, and a text is for one; expected group 0 to "
+            f"{len(numbers) - 1}, or lower_groups"
+        )
+    record, asked = _checked(plan, to, profile, options)
+    chosen = numbers[0] if group is None else group
+    return _lowered(plan, record, asked, (path, in_own_folder), chosen)
+
+
+@checked(size_bytes=as_size, pipeline_bytes=as_size)
+def lower_groups(
+    plan: PlanLike,
+    *,
+    to: TargetFormat | str = TargetFormat.MSCCL_XML,
+    profile: Profile | str | None = None,
+    paths: Sequence[str] = (),
+    in_own_folder: bool = False,
+    **options: Unpack[TextKeywords],
+) -> tuple[Lowered, ...]:
+    """Write the texts of all groups of a plan; of a plan of one group its only one.
+
+    Parameters
+    ----------
+    plan, to, profile
+        See `lower`.
+    paths : sequence of str
+        Where the text of each group will lie; default nowhere in particular.
+    in_own_folder, **options
+        See `lower`.
+
+    Returns
+    -------
+    tuple of Lowered
+        By group. Errors are those of `lower`.
+    """
+    plan = as_plan(plan, "lower_groups: plan")
+    record, asked = _checked(plan, to, profile, options)
+    numbers = _group_numbers(plan)
+    if paths and len(paths) != len(numbers):
+        raise ScheduleError(
+            f"lower_groups: {len(paths)} paths, expected one for each of {len(numbers)} groups"
+        )
+    places = paths or [""] * len(numbers)
+    return tuple(
+        _lowered(plan, record, asked, (path, in_own_folder), number)
+        for number, path in zip(numbers, places, strict=True)
+    )
+
+
+def _group_numbers(plan: Plan) -> list[int | None]:
+    """All groups; None stands for the only one."""
+    return [None] if plan.collective.groups is None else [*range(len(plan.collective.groups))]
+
+
+def _lowered_group(plan: Plan, group: int | None) -> LoweredGroup | None:
+    if group is None or plan.collective.groups is None:
+        return None
+    return LoweredGroup(group, plan.collective.groups[group], group_name(plan, group))
+
+
+def _checked(
+    plan: Plan, to: TargetFormat | str, profile: Profile | str | None, options: TextKeywords
+) -> tuple[Format, TextOptions]:
+    """The format and what is asked of it, of a plan that is verified here."""
     record = find_format(str(to))
     asked = TextOptions(
         profile=None if profile is None else _profile(profile),
@@ -90,22 +163,42 @@ def lower(
     record.check_options(asked)
     _check_root(record, plan.collective, accept_any_root=asked.accept_any_root)
     require_verified(plan)
-    if asked.rank is not None and not 0 <= asked.rank < plan.collective.n_ranks:
-        raise ScheduleError(f"rank {asked.rank}: expected 0 to {plan.collective.n_ranks - 1}")
+    if asked.rank is not None and not 0 <= asked.rank < plan.collective.group_size:
+        raise ScheduleError(f"rank {asked.rank}: expected 0 to {plan.collective.group_size - 1}")
+    return record, asked
+
+
+def _lowered(
+    plan: Plan, record: Format, asked: TextOptions, where: tuple[str, bool], group: int | None
+) -> Lowered:
+    path, in_own_folder = where
+    part = plan if group is None else plan_of_group(plan, group)
     try:
-        return lower_verified(plan, record, asked, path=path, in_own_folder=in_own_folder)
+        made = lower_verified(
+            part, record, asked, path=path, in_own_folder=in_own_folder, is_group=group is not None
+        )
     except ScheduleError as error:
-        raise InfeasibleError(str(error)) from None
+        raise InfeasibleError(str(error) if group is None else f"group {group}: {error}") from None
+    return replace(made, group=_lowered_group(plan, group))
 
 
 def lower_verified(
-    plan: Plan, record: Format, options: TextOptions, *, path: str = "", in_own_folder: bool = False
+    plan: Plan,
+    record: Format,
+    options: TextOptions,
+    *,
+    path: str = "",
+    in_own_folder: bool = False,
+    is_group: bool = False,
 ) -> Lowered:
-    """As `lower`, of a plan that was verified, with options that the format heeds; errors as its writer's."""
+    """As `lower`, of a plan that was verified, with options that the format heeds; errors as its writer's.
+
+    With `is_group` the plan is what one of several groups does.
+    """
     entry, rank = plan.entries[-1], options.rank
     if rank is None:
         entry = replace(entry, schedule=written_out(entry.schedule))
-    _refuse_forwarders(plan, entry.schedule, record.name)
+    _refuse_forwarders(plan, entry.schedule, record.name, "rank of the group" if is_group else "rank")
     where = path or f"treadle{record.extension}"
     request = TextRequest(plan, entry, options, where, in_own_folder, find_boxes, _rate)
     written = record.written(request)
@@ -140,7 +233,8 @@ def lower_verified(
     return replace(
         made,
         served=tuple(served(facts, selector) for selector in asked),
-        friendlier=friendlier_trees(plan, entry.schedule, facts, asked[0]),
+        # a group's trees are chosen with those of the others
+        friendlier=None if is_group else friendlier_trees(plan, entry.schedule, facts, asked[0]),
     )
 
 
@@ -163,7 +257,7 @@ def _check_root(record: Format, collective: Collective, *, accept_any_root: bool
         )
 
 
-def _refuse_forwarders(plan: Plan, schedule: Schedule, target: str) -> None:
+def _refuse_forwarders(plan: Plan, schedule: Schedule, target: str, noun: str) -> None:
     """A forwarder is a process of its own, and the formats' collectives know only ranks."""
     if isinstance(schedule, ForestSchedule):
         links = np.concatenate([forest.all_paths()[1] for forest in schedule.forests])
@@ -174,7 +268,7 @@ def _refuse_forwarders(plan: Plan, schedule: Schedule, target: str) -> None:
     ends = plan.topology.heads[links]
     for node in ends[np.isin(ends, plan.collective.forwarders)][:1]:
         raise InfeasibleError(
-            f"the plan's paths pass compute node {plan.topology.node_names[node]!r}, which is no rank; "
+            f"the plan's paths pass compute node {plan.topology.node_names[node]!r}, which is no {noun}; "
             f"{target} has no program for it; solve without --forward"
         )
 

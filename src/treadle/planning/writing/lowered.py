@@ -47,6 +47,24 @@ class FriendlierTrees:
     loss: Fraction
 
 
+@dataclass(frozen=True)
+class LoweredGroup:
+    """Which of several groups of ranks a text is for.
+
+    Parameters
+    ----------
+    number : int
+    ranks : tuple of int
+        Of the plan, in the order of the text's: it is for a communicator of these.
+    name : str
+        For files: the number and the ranks in a word.
+    """
+
+    number: int
+    ranks: tuple[int, ...]
+    name: str
+
+
 @brief("dialect", "files", "n_operations", "n_chunks", "cautions")
 @dataclass(frozen=True)
 class Lowered:
@@ -78,6 +96,8 @@ class Lowered:
         Calls that the runtime gives to the text and that it does not serve.
     shortfall : Shortfall, optional
         Where the plan leaves copies or sums to the network, which the text does not.
+    group : LoweredGroup, optional
+        Of a plan of several groups at once.
     """
 
     files: tuple[tuple[str, bytes], ...]
@@ -92,6 +112,7 @@ class Lowered:
     friendlier: FriendlierTrees | None = None
     cautions: tuple[str, ...] = ()
     shortfall: Shortfall | None = None
+    group: LoweredGroup | None = None
 
     @property
     def faults(self) -> tuple[str, ...]:
