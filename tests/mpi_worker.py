@@ -10,7 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from samples.runtime_programs import exchange, overwritten, random_program
+from shortcuts.group_plans import random_groups, without_sum
 from treadle.errors import TreadleError
+from treadle.program.any_schedule import lower_groups
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.mpi import load_mpi, measure_mpi
@@ -49,6 +51,18 @@ def problem(program: Program) -> str:
     return ""
 
 
+def groups_at_once(n: int) -> dict[str, object]:
+    """Two groups of all ranks: wrong elements, and the worst group where the second leaves out a sum."""
+    wrong = {}
+    for kind in SPANNING_KINDS:
+        programs = lower_groups(*random_groups(1, kind, 2, size=n // 2))
+        rows = measure_mpi(programs, SIZES, iterations=1, with_reference=True)
+        wrong[kind.value] = [row.wrong for row in rows]
+    programs = lower_groups(*random_groups(1, CollectiveKind.ALLREDUCE, 2, size=n // 2))
+    mutant = measure_mpi(without_sum(programs, 1), [4096], iterations=1)
+    return {"wrong": wrong, "worst_group": [row.worst_group for row in mutant]}
+
+
 def main() -> None:
     world = load_mpi().COMM_WORLD
     n = world.Get_size()
@@ -72,6 +86,7 @@ def main() -> None:
     library = measure_mpi(exchange(n, in_place=False), [4096], iterations=3, with_reference=True)
     misfit = problem(random_program(CollectiveKind.ALLREDUCE, n + 1, seed=1))
     other = problem(random_program(CollectiveKind.ALLREDUCE, n, seed=world.Get_rank() // (n - 1)))
+    groups = groups_at_once(n)
     problems = world.gather(misfit)
     others = world.gather(other)
     if world.Get_rank() == 0:
@@ -79,6 +94,7 @@ def main() -> None:
             "wrong": wrong,
             "mutant": mutant[0].wrong,
             "swap": swap[0].wrong,
+            "groups": groups,
             "left": left[0].wrong,
             "library_s": library[0].reference_time_s,
             "problems": problems,

@@ -19,7 +19,7 @@ from treadle.program.trees.forest_program import lower
 from treadle.runtime.data import ElementType
 from treadle.runtime.mpi import check_world, load_mpi
 from treadle.runtime.mpi_rank import PreparedRank, RankExecution
-from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 
 WORKER = Path(__file__).resolve().parents[1] / "mpi_worker.py"
 STEPS_WORKER = WORKER.with_name("mpi_steps_worker.py")
@@ -75,6 +75,9 @@ def test_mpi_processes_move_the_right_data(n: int) -> None:
     assert report["mutant"] > 0
     assert report["swap"] == 0
     assert report["left"] == 0
+    assert set(report["groups"]["wrong"]) == {kind.value for kind in SPANNING_KINDS}
+    assert all(wrong == [0] * 5 for wrong in report["groups"]["wrong"].values())
+    assert report["groups"]["worst_group"] == [1]
     assert report["library_s"] > 0
     assert len(report["others"]) == n
     assert all(f"rank {n - 1} has another program than rank 0" in other for other in report["others"])

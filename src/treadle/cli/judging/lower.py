@@ -16,10 +16,10 @@ from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED, put
 from treadle.cli.text_places import TextPlace, check_folder, place_of, place_of_group
 from treadle.errors import ScheduleError
-from treadle.formats.text_options import TextKeywords
 from treadle.planning import Format, Loading, Lowered, Profile, find_format, own_formats
 from treadle.planning.group_plans import group_name
 from treadle.planning.summary import shortfall_summary, text_summary, throughput
+from treadle.planning.writing.lower import TextKeywords
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.plan import Plan

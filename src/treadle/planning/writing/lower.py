@@ -42,6 +42,7 @@ __all__ = [
     "Lowered",
     "LoweredGroup",
     "TargetFormat",
+    "TextKeywords",
     "lower",
     "lower_groups",
 ]
