@@ -7,6 +7,7 @@ import dataclasses
 import io
 import sys
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,14 @@ LOG = """# nThread 1 nGpus 8 minBytes 8 maxBytes 8 step: 2(factor) warmup iters:
 #       size         count      type   redop    root     time   algbw   busbw #wrong
    1073741824     268435456     float     sum      -1   5000.0  214.7  375.8      0
 """
+
+
+@dataclasses.dataclass
+class OldPlan:
+    """What a loss reads of the plan before the repair."""
+
+    algbw: Fraction
+    collective: treadle.Collective
 
 
 def results(folder: Path) -> Iterator[object]:
@@ -200,6 +209,17 @@ def test_tables_have_the_figures_of_their_results() -> None:
     (measures,) = [row.measured for row in sized.rows]
     assert measures is not None
     assert sized.records()[0]["simulated_busbw_bytes_per_s"] == measures.sizes[0].busbw_bytes_per_s
+
+
+def test_busbw_of_groups_is_that_of_a_group() -> None:
+    whole = treadle.compare("ring:4", "allgather", algorithms=["ring"])
+    groups = dataclasses.replace(whole.collective, groups=((0, 1), (2, 3)))
+    halves = dataclasses.replace(whole, collective=groups)
+    assert halves.records()[0]["busbw_bytes_per_s"] == float(whole.rows[0].algbw or 0) / 2
+    repaired = treadle.repair(treadle.solve("ring:4", "allgather"), links=["n0--n1"])
+    old = dataclasses.replace(repaired.old.collective, groups=((0, 1), (2, 3)))
+    stand_in = dataclasses.replace(repaired, old=OldPlan(repaired.old.algbw, old))
+    assert stand_in.throughput_loss == 1 - repaired.new.algbw * 3 / 4 / (repaired.old.algbw / 2)
 
 
 def test_pandas_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
