@@ -240,6 +240,14 @@ def test_where_a_plan_is_needed_a_schedule_of_others_is_called_one(text: Path) -
             call(text)
 
 
+def test_where_a_plan_is_needed_a_fabric_is_called_one(tmp_path: Path) -> None:
+    path = tmp_path / "ring.json"
+    path.write_text(dump_topology(ring(4)))
+    for fabric in ("ring:4", "ring(4)", path, str(path)):
+        with pytest.raises(FormatError, match="this is a fabric, not a plan; treadle"):
+            treadle.verify(fabric)
+
+
 @pytest.mark.parametrize("limit", [-1, -0.5, float("nan")])
 def test_time_limits_are_not_negative(limit: float) -> None:
     for function in ("solve", "bound", "compare", "harden", "repair", "diagnose"):

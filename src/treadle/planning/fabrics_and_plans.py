@@ -11,7 +11,7 @@ import numpy as np
 from treadle.checking import unexpected
 from treadle.errors import FormatError
 from treadle.schedules.plan import HasPlan, Plan, plan_of
-from treadle.topologies.expressions import path_text
+from treadle.topologies.expressions import names_fabric, path_text
 from treadle.topologies.readers.graphs.networkx_graphs import from_networkx, is_networkx_graph
 from treadle.topologies.topology import Topology
 
@@ -30,6 +30,10 @@ PlanLike = Plan | HasPlan | Path | str
 """What is taken as a plan: one, the path of its file, or the result that has one."""
 SizesLike = Iterable[int | str] | int | str
 """Bytes, texts such as ``1K``, ranges such as ``1K..64M``, or several."""
+
+
+_ZIP = b"PK"
+"""How plan files begin; within, they have the text of a fabric too."""
 
 
 def as_fabric(value: Any, place: str = "topology") -> Topology | str:
@@ -57,19 +61,34 @@ def as_fabric(value: Any, place: str = "topology") -> Topology | str:
 def as_plan(value: Any, place: str = "plan") -> Plan:
     """A plan, that of a result, or that of a file; TreadleError for what is none."""
     if isinstance(value, str | Path):
-        from treadle.planning.judging.texts import told_name
         from treadle.schedules.plan_files.archive import load_plan
 
-        if name := told_name(Path(value)):
-            raise FormatError(
-                f"this is a text for a runtime ({name}), not a plan; treadle.verify judges it, and "
-                f"with a fabric simulate and compare take it",
-                source=str(value),
-            )
+        _refuse_what_is_no_plan(value)
         return load_plan(value)
     if (found := plan_of(value)) is not None:
         return found
     raise unexpected(place, "a Plan, the path of a plan file, or a result with a plan", value)
+
+
+def _refuse_what_is_no_plan(value: str | Path) -> None:
+    """FormatError for a fabric or a text for a runtime; what else is wrong with a plan, its reader says."""
+    from treadle.planning.judging.texts import is_file, told_name
+    from treadle.topologies.readers.reader import HEAD_CHARACTERS, told_topology
+
+    path, shown = Path(value), str(value)[:80]
+    if name := told_name(path):
+        raise FormatError(
+            f"this is a text for a runtime ({name}), not a plan; treadle.verify judges it, and with a "
+            f"fabric simulate and compare take it",
+            source=shown,
+        )
+    is_fabric = isinstance(value, str) and names_fabric(value)
+    if is_file(path):
+        with path.open("rb") as file:
+            head = file.read(HEAD_CHARACTERS)
+        is_fabric = not head.startswith(_ZIP) and told_topology(head.decode("utf-8", "replace")) is not None
+    if is_fabric:
+        raise FormatError("this is a fabric, not a plan; treadle.solve makes a plan for it", source=shown)
 
 
 def as_sizes(value: Any, place: str) -> list[int]:

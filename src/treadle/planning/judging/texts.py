@@ -51,14 +51,14 @@ class TextVerification:
 
 def told_name(path: Path) -> str:
     """The name of the format that a file begins as; "" for any other file, a fabric or a plan."""
-    if not _is_file(path):
+    if not is_file(path):
         return ""
     with path.open("rb") as file:
         told = _told(file.read(_HEAD).decode("utf-8", "replace"))
     return "" if told is None else told.name
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
     """Whether there is one; false where the system cannot even look (too long, a null byte)."""
     try:
         return path.is_file()
@@ -74,7 +74,7 @@ def read_text(path: Path) -> str | None:
     FormatError
         If it begins so, and is too large or no UTF-8.
     """
-    if not _is_file(path):
+    if not is_file(path):
         return None
     with path.open("rb") as file:
         content = file.read(_HEAD)
