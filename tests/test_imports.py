@@ -39,7 +39,7 @@ BASE = {
 }
 ALLOWED = {
     "topologies": {"topologies"},
-    "schedules": {"topologies", "schedules"},
+    "schedules": {"topologies", "schedules", "_core"},
     "synthesis": {"topologies", "schedules", "verification", "synthesis", "_core"},
     "finder": {"topologies", "schedules", "verification", "synthesis", "finder"},
     "verification": {"topologies", "schedules", "verification"},

@@ -39,6 +39,7 @@ from treadle.synthesis.core_values.tree_values import (
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 UInt16 = NDArray[np.uint16]
+UInt64 = NDArray[np.uint64]
 Float64 = NDArray[np.float64]
 
 # Plain tuples in the order of the fields of the named ones
@@ -67,6 +68,18 @@ def split_switches(
     fabric: RootedFabric, mend_limit: int, control: Int64
 ) -> tuple[int, _LogicalArcs, tuple[int, int]]: ...
 def split_amount(fabric: RootedFabric, u: int, w: int, t: int) -> int: ...
+
+# Cheapest arborescences of groups: integers of 128 bits as halves, high and low
+def group_arborescences(
+    tail: Int32,
+    head: Int32,
+    length: tuple[Int64, UInt64],
+    passing: Int32,
+    members: Int32,
+    group_size: int,
+    root: int,
+    control: Int64,
+) -> tuple[int, int, tuple[Int64, UInt64]]: ...
 
 # Packers of trees in graphs without switches
 def pack(

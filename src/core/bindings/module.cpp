@@ -4,6 +4,7 @@
 NB_MODULE(_core, m) {
     m.doc() = "Treadle's compiled core: free functions over arrays and tuples of arrays.";
     treadle::bind_cuts(m);
+    treadle::bind_arborescences(m);
     treadle::bind_packing(m);
     treadle::bind_routed_forests(m);
     treadle::bind_closed_forms(m);

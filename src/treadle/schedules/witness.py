@@ -15,6 +15,7 @@ from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.topologies.topology import Topology
 
@@ -103,6 +104,7 @@ WITNESS_READERS: Mapping[str, Callable[[Mapping[str, object]], Witness]] = Mappi
         LengthWitness.kind: LengthWitness.from_json,
         CutCombinationWitness.kind: CutCombinationWitness.from_json,
         DistanceWitness.kind: DistanceWitness.from_json,
+        GroupLengthWitness.kind: GroupLengthWitness.from_json,
     }
 )
 """Reader of each witness kind's JSON object."""

@@ -20,6 +20,7 @@ from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective
 from treadle.schedules.factored import FactoredSchedule
+from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import link_loads
@@ -117,6 +118,11 @@ def describe_witness(
         cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
         first = describe_nodes(topology, cuts[0][0]) if cuts else "none"
         return f"{counted(len(cuts), 'cut')} together; the heaviest is {first}"
+    if isinstance(witness, GroupLengthWitness):
+        scarce = describe_links(topology, (e for e, length in enumerate(witness.lengths) if length), rates)
+        return (
+            f"link prices, by which each group's cheapest trees cost too much for more; scarce are {scarce}"
+        )
     if isinstance(witness, DistanceWitness):
         return "link lengths; by them the pairs are too far apart for more"
     return witness.kind

@@ -62,7 +62,7 @@ class LengthWitness:
             )
         if any(length < 0 for length in self.lengths):
             raise ScheduleError("length witness: lengths must not be negative")
-        scale = _common_scale(self.lengths)
+        scale = common_scale(self.lengths)
         lengths = [int(length * scale) for length in self.lengths]
         distance = _pair_lengths(topology, lengths)
         aggregating = shortest_connection(topology, collective, distance, topology.aggregation)
@@ -90,7 +90,7 @@ class LengthWitness:
         lengths = value.get("lengths")
         if set(value) != {"kind", "lengths"} or not isinstance(lengths, list):
             raise FormatError("length witness: expected the keys kind and lengths, a list")
-        return cls(tuple(_fraction(length) for length in lengths))
+        return cls(tuple(read_rational(length) for length in lengths))
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class CutCombinationWitness:
         _check_allreduce(collective)
         cuts = (*self.broadcast_cuts, *self.reduce_cuts)
         potentials = (*self.broadcast_potentials, *self.reduce_potentials)
-        scale = _common_scale(value for _, value in (*cuts, *potentials, *self.prices))
+        scale = common_scale(value for _, value in (*cuts, *potentials, *self.prices))
         coverage = np.zeros(topology.n_nodes, dtype=object)
         price = _priced(topology, self.prices, scale)
         groups = [group for group in asked_groups(topology, collective) if len(group.members) > 2]
@@ -234,7 +234,7 @@ def _priced(
     return found
 
 
-def _common_scale(values: Iterable[Fraction]) -> int:
+def common_scale(values: Iterable[Fraction]) -> int:
     """Least common denominator; ScheduleError if it is so long that it fills the memory."""
     scale = 1
     for value in values:
@@ -301,7 +301,7 @@ def _entries(
     for entry in value:
         if not isinstance(entry, Mapping) or set(entry) != {name, weight}:
             raise FormatError(f"cut combination: expected objects with the keys {name} and {weight}")
-        entries.append((read(entry[name]), _fraction(entry[weight])))
+        entries.append((read(entry[name]), read_rational(entry[weight])))
     return tuple(entries)
 
 
@@ -317,7 +317,8 @@ def _nodes(value: object) -> tuple[int, ...]:
     return tuple(_node(node) for node in value)
 
 
-def _fraction(value: object) -> Fraction:
+def read_rational(value: object) -> Fraction:
+    """A rational of a witness, ``p`` or ``p/q``, of up to 1000 digits each; FormatError if it is none."""
     if not isinstance(value, str) or not re.fullmatch(r"-?[0-9]{1,1000}(/[1-9][0-9]{0,999})?", value):
         raise FormatError(f"witness: {str(value)[:40]!r} is no rational p/q")
     return Fraction(value)

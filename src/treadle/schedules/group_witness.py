@@ -1,0 +1,205 @@
+"""Witness of a bound for groups of ranks that communicate at once: link lengths that make all trees long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby
+from math import gcd
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array
+from treadle.brief import brief
+from treadle.errors import FormatError, ScheduleError
+from treadle.schedules.collective import Collective, check_declared
+from treadle.schedules.trees.allreduce_witness import common_scale, read_rational
+from treadle.topologies.topology import Topology
+
+UInt64Array = NDArray[np.uint64]
+
+_MAX_BITS = 125
+"""Of the sum of all lengths, as integers without a common divisor, times the ranks of a group."""
+
+MAX_LENGTHS = 2**22
+"""Most lengths in a file: twice the links of the largest fabric of the catalogue."""
+
+_STUCK, _TOO_LARGE = 3, 1
+
+
+@brief("lengths")
+@dataclass(frozen=True)
+class GroupLengthWitness:
+    """Link lengths l that make the cheapest trees of all groups long.
+
+    Parameters
+    ----------
+    lengths : tuple of Fraction, length m
+        Not negative.
+
+    Notes
+    -----
+    A unit of a tree flow of group g that is rooted at v is an arborescence of g's ranks whose edges are paths
+    through switches and what else may pass data on for g (`Collective.member`). Its links are at least as
+    long as MSA_g(v), the minimum spanning arborescence from v under shortest-path distances; so if all groups
+    move data at rate T with shares w(v) / W at each root,
+    ``T * (sum over g and v of w(v) * MSA_g(v)) <= W * (sum over links of b(e) * l(e))``.
+    In an allreduce the share of a root is free, and a unit is an in-tree and an out-tree of one root: the
+    least of their sums over the roots stands in place of the weighted sum. Tight by duality of linear
+    programs, since flows of trees decompose into single trees (Edmonds 1973, arborescence packing).
+
+    Switches are taken to pass data on and no more: without groups a fabric whose switches copy (or add) for
+    the collective has no bound by these lengths. What a self-loop could carry does not count.
+
+    The arborescences are found in the core (`src/core/trees/arborescences.cpp`), exactly, in integers.
+    """
+
+    kind: ClassVar[str] = "group-lengths"
+
+    lengths: tuple[Fraction, ...]
+
+    def bound(self, topology: Topology, collective: Collective) -> Fraction:
+        """The upper bound on algbw of every group, bytes/s; ScheduleError if the lengths prove none."""
+        check_declared(topology, collective)
+        _check_kind(topology, collective)
+        lengths = self._whole(topology, collective.group_size)
+        ways = [collective.kind.broadcasts, collective.kind.reduces]
+        out, into = (
+            _weights(topology, collective, lengths, inwards=inwards) if needed else None
+            for inwards, needed in zip((False, True), ways, strict=True)
+        )
+        size = collective.group_size
+        if out is not None and into is not None:
+            pairs = [one + other for one, other in zip(out, into, strict=True)]
+            share, total = 1, sum(min(pairs[g : g + size]) for g in range(0, len(pairs), size))
+        else:
+            found = out if out is not None else into
+            assert found is not None
+            shares = _shares(collective)
+            share = sum(shares)
+            total = sum(
+                w * found[g + v] for g in range(0, len(found), len(shares)) for v, w in enumerate(shares)
+            )
+        if not total:
+            raise ScheduleError(
+                "group length witness: the groups are joined at length 0, which proves nothing"
+            )
+        carries = (topology.tails != topology.heads).tolist()
+        ends = zip(topology.bandwidths.tolist(), lengths, carries, strict=True)
+        return Fraction(share * sum(bandwidth * length for bandwidth, length, able in ends if able), total)
+
+    def _whole(self, topology: Topology, group_size: int) -> list[int]:
+        """The lengths as integers without a common divisor: only their ratios matter."""
+        if len(self.lengths) != topology.n_links:
+            raise ScheduleError(
+                f"group length witness: {len(self.lengths)} lengths, expected one for each of "
+                f"{topology.n_links} links"
+            )
+        distinct = {id(length): length for length in self.lengths}  # hashes of fractions take long
+        if any(length < 0 for length in distinct.values()):
+            raise ScheduleError("group length witness: lengths must not be negative")
+        scale = common_scale(distinct.values())
+        scaled = {key: int(length * scale) for key, length in distinct.items()}
+        divisor = gcd(*scaled.values()) or 1
+        lengths = [scaled[id(length)] // divisor for length in self.lengths]
+        if (sum(lengths) * group_size).bit_length() > _MAX_BITS:
+            raise ScheduleError(
+                f"group length witness: as integers the lengths add up to more than 2**{_MAX_BITS} over the "
+                f"ranks of a group; give coarser ones"
+            )
+        return lengths
+
+    def to_json(self) -> dict[str, object]:
+        """Kind, the different lengths as strings ``p/q``, and runs of links of one length."""
+        values = sorted(set(self.lengths))
+        place = {value: number for number, value in enumerate(values)}
+        runs = [(place[value], len(list(run))) for value, run in groupby(self.lengths)]
+        return {
+            "kind": self.kind,
+            "values": [str(value) for value in values],
+            "run_value": [value for value, _ in runs],
+            "run_links": [count for _, count in runs],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> GroupLengthWitness:
+        """Read what `to_json` wrote; FormatError if it is anything else."""
+        keys = ("values", "run_value", "run_links")
+        lists = [value.get(key) for key in keys]
+        if set(value) != {"kind", *keys} or not all(isinstance(one, list) for one in lists):
+            raise FormatError(f"group length witness: expected the keys kind, {', '.join(keys)}, three lists")
+        values, numbers, counts = lists
+        assert isinstance(values, list)
+        assert isinstance(numbers, list)
+        assert isinstance(counts, list)
+        known = [read_rational(one) for one in values]
+        if len(numbers) != len(counts) or set(map(type, numbers + counts)) - {int}:
+            raise FormatError("group length witness: run_value and run_links must be as many integers")
+        if numbers and not 0 <= min(numbers) <= max(numbers) < len(known):
+            raise FormatError(f"group length witness: run_value must be 0 to {len(known) - 1}")
+        if counts and (min(counts) < 1 or sum(counts) > MAX_LENGTHS):
+            raise FormatError(f"group length witness: runs of 1 or more links, at most {MAX_LENGTHS} in all")
+        return cls(
+            tuple(known[number] for number, count in zip(numbers, counts, strict=True) for _ in range(count))
+        )
+
+
+def _check_kind(topology: Topology, collective: Collective) -> None:
+    """Refuse what arborescences do not bound."""
+    kind = collective.kind
+    if not (kind.broadcasts or kind.reduces):
+        raise ScheduleError(f"group length witness: it bounds collectives of trees, not {kind}")
+    able = (kind.broadcasts and topology.multicast.any()) or (kind.reduces and topology.aggregation.any())
+    if able and collective.groups is None:
+        raise ScheduleError(
+            "group length witness: switches copy or add, and it bounds what ranks alone do; expected a cut"
+        )
+
+
+def _shares(collective: Collective) -> tuple[int, ...]:
+    """Relative amount of data at each root, of those that `_weights` tells."""
+    if collective.root is not None:
+        return (1,)
+    return (1,) * collective.group_size if collective.groups is not None else collective.shard_weights
+
+
+def _weights(topology: Topology, collective: Collective, lengths: list[int], *, inwards: bool) -> list[int]:
+    """Cheapest arborescence of each group from (`inwards`: to) each of its ranks, or its root only."""
+    from treadle import _core  # most commands weigh nothing
+
+    groups = collective.groups or (tuple(range(collective.n_ranks)),)
+    nodes = np.array(collective.ranks, dtype=np.int32)
+    passing = ~topology.is_compute
+    passing[list(collective.forwarders)] = True
+    if collective.ranks_forward:
+        passing[:] = True  # ranks of the group, too: a path through one is as good as two edges
+    tails, heads = (topology.heads, topology.tails) if inwards else (topology.tails, topology.heads)
+    status, group, (high, low) = _core.group_arborescences(
+        tails,
+        heads,
+        _halves(lengths),
+        passing.astype(np.int32),
+        nodes[np.array(groups, dtype=np.int64).ravel()],
+        collective.group_size,
+        -1 if collective.root is None else collective.root,
+        np.zeros(3, dtype=np.int64),
+    )
+    if status == _STUCK:
+        raise ScheduleError(
+            f"group length witness: ranks of group {group} do not reach each other, so there is no bound"
+        )
+    if status == _TOO_LARGE:
+        raise ScheduleError(
+            f"group length witness: group {group} is too large for a table of its distances; "
+            f"{collective.group_size} ranks that differ"
+        )
+    return [(one << 64) + other for one, other in zip(high.tolist(), low.tolist(), strict=True)]
+
+
+def _halves(values: list[int]) -> tuple[Int64Array, UInt64Array]:
+    """Integers of up to 127 bits as the core takes them: value = high * 2**64 + low."""
+    high = np.array([value >> 64 for value in values], dtype=np.int64)
+    return high, np.array([value & (2**64 - 1) for value in values], dtype=np.uint64)
