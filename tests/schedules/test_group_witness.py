@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from reference.group_bounds import group_length_bound, lightest_by_networkx, lightest_by_trying
-from reference.group_lp import group_lp
+from reference.groups.group_bounds import group_length_bound, lightest_by_networkx, lightest_by_trying
+from reference.groups.group_lp import group_lp
 from samples.groups.group_fabrics import random_fabric
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
