@@ -11,7 +11,7 @@ from time import monotonic
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import solve
 from treadle.planning.problem import Problem
-from treadle.planning.solving.plan_directory import PlanIndex, find_plans, has_gap
+from treadle.planning.solving.plan_directory import PlanIndex, find_group_plans, find_plans, has_gap
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.topologies import subset
@@ -69,6 +69,8 @@ def problems_of(
 def provide(problems: Sequence[Problem], index: PlanIndex | None, settings: Settings) -> list[SharedPlan]:
     """Plans that together serve all sizes: those of the directory, then a new one if they leave some out.
 
+    First come those in which other groups communicate at the same time.
+
     Parameters
     ----------
     problems : sequence of Problem
@@ -84,6 +86,11 @@ def provide(problems: Sequence[Problem], index: PlanIndex | None, settings: Sett
     """
     plans: list[SharedPlan] = []
     if index is not None:
+        whole = problems[-1]
+        found = find_group_plans(index, whole.topology, whole.collective)
+        for line in found.problems:
+            LOGGER.warning("a plan is left out: %s", line)
+        plans += [SharedPlan(plan, f"one group of {_file_origin(path, plan)}") for path, plan in found.plans]
         for problem in problems:
             found = find_plans(index, problem.topology, problem.collective)
             for line in found.problems:

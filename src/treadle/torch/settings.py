@@ -32,7 +32,8 @@ class Options:
         [TREADLE_FABRIC] A fabric, a catalogue expression (``torus:2,2``) or a file. Its compute nodes are the
         ranks of the whole job, in order. Default: all ranks have links to all others.
     plans : str or Path, optional
-        [TREADLE_PLANS] A directory of plan files, which are used where they answer; read by rank 0 only.
+        [TREADLE_PLANS] A directory of plan files, or one, used where they answer; read by a group's rank 0
+        only. Of a plan of several groups at once each group uses its own part.
     algorithm : str, optional
         [TREADLE_ALGORITHM] What synthesises the other plans, in names of ``treadle solve --algorithm``:
         ``collective=name`` pairs with commas between, or one name for all collectives that it serves.

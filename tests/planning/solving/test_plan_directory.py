@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from shortcuts.group_plans import solved_alone
 from treadle.errors import FormatError
-from treadle.planning import solve
+from treadle.planning import solve, verify
 from treadle.planning.problem import pose
 from treadle.planning.solving import plan_directory
-from treadle.planning.solving.plan_directory import find_plans, has_gap, index_plans
-from treadle.schedules.collective import CollectiveKind
+from treadle.planning.solving.plan_directory import find_group_plans, find_plans, has_gap, index_plans
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.mesh import Mesh
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies import parse, topology_hash
 
 
@@ -142,3 +145,41 @@ def test_gaps_between_sizes() -> None:
     assert not has_gap([(5, None), (0, 7)])
     assert not has_gap([(0, 9), (10, None)])
     assert has_gap([(0, 9), (11, None)])
+
+
+def test_a_group_finds_its_part_of_a_plan_of_all_groups(tmp_path: Path) -> None:
+    kind, root = CollectiveKind.BROADCAST, 1
+    plan = solved_alone("torus:2,4", kind, Mesh((2, 4), ("dp", "tp")), "tp", root=root)
+    save_plan(tmp_path / "all.plan", plan)
+    index = index_plans(tmp_path / "all.plan")
+    assert index == index_plans(tmp_path)
+    schedule = plan.entries[0].schedule
+    assert isinstance(schedule, GroupSchedule)
+    for number, nodes in enumerate(((0, 1, 2, 3), (4, 5, 6, 7))):
+        wanted = Collective(kind, nodes, root=root)
+        found = find_group_plans(index, plan.topology, wanted)
+        ((path, part),) = found.plans
+        assert path == tmp_path / "all.plan"
+        assert part.collective.ranks == nodes
+        assert part.entries[0].schedule == schedule.groups[number]
+        assert verify(part).is_ok
+    for other in (
+        Collective(kind, (0, 1, 2, 3), root=0),
+        Collective(kind, (1, 0, 2, 3), root=1),
+        Collective(CollectiveKind.REDUCE, (0, 1, 2, 3), root=1),
+        Collective(kind, (0, 1, 2, 3, 4, 5, 6, 7), root=1),
+    ):
+        assert find_group_plans(index, plan.topology, other).plans == ()
+    assert find_group_plans(index, parse("torus:4,2"), wanted).plans == ()
+    everything = Collective(kind, tuple(range(8)), root=1)
+    assert find_plans(index, plan.topology, everything).plans == ()
+
+
+def test_a_false_plan_of_groups_is_left_out(tmp_path: Path) -> None:
+    plan = solved_alone("torus:2,4", CollectiveKind.ALLGATHER, Mesh((2, 4), ("dp", "tp")), "tp")
+    save_plan(tmp_path / "false.plan", replace(plan, algbw=plan.algbw * 2))
+    found = find_group_plans(
+        index_plans(tmp_path), plan.topology, Collective(CollectiveKind.ALLGATHER, (0, 1, 2, 3))
+    )
+    assert found.plans == ()
+    assert "fails verification" in found.problems[0]

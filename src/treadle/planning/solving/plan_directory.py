@@ -1,4 +1,4 @@
-"""A directory of plan files, found by what they answer: fabric, ranks, collective, sizes."""
+"""Plan files, of a directory or one, found by what they answer: fabric, ranks, collective, sizes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.errors import FormatError, TreadleError
+from treadle.planning.group_plans import plan_of_group
 from treadle.planning.judging.verification import verify
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
@@ -58,6 +59,8 @@ class PlanListing:
     root : int, optional
     sizes : tuple of (int, int or None)
         Smallest and largest size in bytes of each of its schedules.
+    groups : tuple of tuples of int, optional
+        Of several groups at once: nodes of the ranks of each.
     """
 
     path: Path
@@ -66,6 +69,7 @@ class PlanListing:
     ranks: tuple[int, ...]
     root: int | None
     sizes: tuple[tuple[int, int | None], ...]
+    groups: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ class FoundPlans:
 
 
 def index_plans(directory: str | Path) -> PlanIndex:
-    """List the files ``*.plan`` of a directory by their manifests.
+    """List the files ``*.plan`` of a directory, or one such file, by their manifests.
 
     Raises
     ------
@@ -109,7 +113,9 @@ def index_plans(directory: str | Path) -> PlanIndex:
         If the directory cannot be read, or has more than `MAX_FILES` of them.
     """
     try:
-        paths = sorted(path for path in Path(directory).iterdir() if path.suffix == ".plan")
+        place = Path(directory)
+        is_one = place.suffix == ".plan" and place.is_file()
+        paths = [place] if is_one else sorted(path for path in place.iterdir() if path.suffix == ".plan")
     except OSError as error:
         raise FormatError(
             f"no readable directory of plans ({error.strerror}); make it, or name another",
@@ -146,24 +152,66 @@ def find_plans(index: PlanIndex, topology: Topology, collective: Collective) -> 
     """
     digest = topology_hash(topology)
     wanted = (digest, collective.kind, collective.ranks, collective.root)
-    plans, problems = [], []
+    plans: list[tuple[Path, Plan]] = []
+    problems: list[str] = []
     for listing in index.listings:
         if (listing.topology_sha256, listing.kind, listing.ranks, listing.root) != wanted:
             continue
-        try:
-            plan = load_plan(listing.path)
-            if topology_hash(plan.topology) != digest or plan.collective != collective:
-                continue  # weights, demands or forwarders differ
-            reports = verify(plan, topology).reports
-        except TreadleError as error:
-            problems.append(str(error))
-            continue
-        wrong = [violation for report in reports for violation in report.violations]
-        if wrong or not all(report.is_ok for report in reports):
-            problems.append(f"{listing.path}: fails verification ({wrong[0] if wrong else 'no throughput'})")
-        else:
+        plan = _loaded(listing, topology, digest, problems)
+        if plan is not None and plan.collective == collective:  # also weights, demands and forwarders
             plans.append((listing.path, plan))
     return FoundPlans(tuple(plans), tuple(problems))
+
+
+def find_group_plans(index: PlanIndex, topology: Topology, collective: Collective) -> FoundPlans:
+    """What plans of several groups at once do for one of them.
+
+    Parameters
+    ----------
+    index : PlanIndex
+    topology : Topology
+        The whole fabric.
+    collective : Collective
+        Of the group, its ranks in the order of the plans' group.
+
+    Returns
+    -------
+    FoundPlans
+        The group's part of each, as `treadle.planning.group_plans.plan_of_group` makes it; verified with all
+        groups.
+    """
+    digest = topology_hash(topology)
+    plans: list[tuple[Path, Plan]] = []
+    problems: list[str] = []
+    for listing in index.listings:
+        nodes = listing.groups or ()
+        posed = (listing.topology_sha256, listing.kind, listing.root)
+        if posed != (digest, collective.kind, collective.root) or collective.ranks not in nodes:
+            continue
+        plan = _loaded(listing, topology, digest, problems)
+        if plan is None or plan.collective.groups is None:
+            continue
+        found = [tuple(plan.collective.ranks[rank] for rank in group) for group in plan.collective.groups]
+        if (plan.collective.kind, plan.collective.root) == posed[1:] and collective.ranks in found:
+            plans.append((listing.path, plan_of_group(plan, found.index(collective.ranks))))
+    return FoundPlans(tuple(plans), tuple(problems))
+
+
+def _loaded(listing: PlanListing, topology: Topology, digest: str, problems: list[str]) -> Plan | None:
+    """The plan of a listing, verified on a fabric; None for another fabric, and with a new problem."""
+    try:
+        plan = load_plan(listing.path)
+        if topology_hash(plan.topology) != digest:
+            return None
+        reports = verify(plan, topology).reports
+    except TreadleError as error:
+        problems.append(str(error))
+        return None
+    wrong = [violation for report in reports for violation in report.violations]
+    if not wrong and all(report.is_ok for report in reports):
+        return plan
+    problems.append(f"{listing.path}: fails verification ({wrong[0] if wrong else 'no throughput'})")
+    return None
 
 
 def has_gap(sizes: Sequence[tuple[int, int | None]]) -> bool:
@@ -206,13 +254,15 @@ def _from_manifest(path: Path, manifest: Any) -> PlanListing:
         if manifest["treadle"] != "plan":
             raise FormatError('manifest: expected "treadle": "plan"')
         collective = manifest["collective"]
+        ranks = tuple(read_wholes(collective["ranks"], "ranks"))
         return PlanListing(
             path=path,
             topology_sha256=read_string(manifest["topology_sha256"], "topology_sha256"),
             kind=CollectiveKind(collective["kind"]),
-            ranks=tuple(read_wholes(collective["ranks"], "ranks")),
+            ranks=ranks,
             root=read_optional(collective["root"], read_whole, "root"),
             sizes=tuple(_size_range(entry) for entry in read_list(manifest["entries"], "entries")),
+            groups=_groups(collective.get("groups"), ranks),
         )
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise FormatError(f"manifest: {type(error).__name__} {error}") from None
@@ -221,3 +271,11 @@ def _from_manifest(path: Path, manifest: Any) -> PlanListing:
 def _size_range(entry: Any) -> tuple[int, int | None]:
     low = read_whole(entry["min_bytes"], "min_bytes")
     return low, read_optional(entry["max_bytes"], read_whole, "max_bytes")
+
+
+def _groups(value: Any, ranks: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
+    """Nodes of each group's ranks; None where there are no groups."""
+    if value is None:
+        return None
+    groups = [tuple(read_wholes(group, "group")) for group in read_list(value, "groups")]
+    return tuple(tuple(ranks[rank] for rank in group) for group in groups)
