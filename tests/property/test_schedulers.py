@@ -23,8 +23,9 @@ FABRICS = (
     "double_binary_tree:6",
     "kautz(2, 1)",
     "dgx_a100_flat(2, gpus_per_box=2)",
+    "dgx_h100(1, gpus_per_box=4, nvls=True)",
 )
-"""With rings, grids, trees, one direction only, switches: each scheduler serves one at least."""
+"""With rings, grids, trees, one direction only, switches, one that sums: each scheduler serves one."""
 
 VALUES: OptionKeywords = {
     "trees": 2,

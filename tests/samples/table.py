@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from treadle.planning.solving.schedulers import schedulers
-from treadle.synthesis.scheduler import TABLE
+from treadle.synthesis.scheduler import TABLE, Comparing
 from treadle.synthesis.scheduler_options import ScheduleForm
 
 OURS = schedulers(plug_ins=False)
@@ -23,13 +23,17 @@ GENERAL_ROUTES = _general(ScheduleForm.ROUTES)
 
 
 def baselines_of(*forms: ScheduleForm) -> dict[str, Callable[..., Any]]:
-    """Functions of the records that stand beside them, in the rooms of baselines; peers have their own."""
+    """Functions of the records that stand beside them, in the rooms of baselines; peers have their own.
+
+    Those that need switches with operations serve few fabrics and have tests of their own.
+    """
     return {
         record.name: record.load()
         for record in OURS
         if record.form in forms
         and not isinstance(record.function, str)
         and ".baselines." in record.function.__module__
+        and record.comparing is not Comparing.ABLE
     }
 
 

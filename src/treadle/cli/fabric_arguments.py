@@ -89,10 +89,7 @@ WithoutOption = Annotated[
     ),
 ]
 
-OPTIONS_OF_FILES = (
-    "Files of other tools: --boxes, --network, --gpu and the other options of treadle topology import hold "
-    "here too."
-)
+OPTIONS_OF_FILES = "Files of other tools: --boxes, --network, --gpu and all of topology import too."
 """What help says in place of them."""
 _QUANTITIES = {
     "nic_bandwidth": "parse_bandwidth",

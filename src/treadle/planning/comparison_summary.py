@@ -5,7 +5,8 @@ from __future__ import annotations
 from treadle.planning.judging.placed_schedules import PlacedSchedule
 from treadle.planning.measuring.congestion import congestion
 from treadle.planning.problem import busbw_values
-from treadle.planning.solving.comparison import Comparison, ComparisonRow, RowMeasures
+from treadle.planning.solving.bounds import Bound
+from treadle.planning.solving.comparison import Comparison, ComparisonRow, InNetwork, RowMeasures
 from treadle.planning.summary import (
     bound_values,
     exact_text,
@@ -13,6 +14,7 @@ from treadle.planning.summary import (
     throughput,
     verification_values,
 )
+from treadle.schedules.collective import Collective
 
 
 def comparison_summary(result: Comparison) -> dict[str, object]:
@@ -20,11 +22,24 @@ def comparison_summary(result: Comparison) -> dict[str, object]:
     return {
         **problem_summary(result.topology, result.collective),
         **bound_values(result.bound, result.topology, result.collective),
-        "schedules": [_row(result, row) for row in result.rows],
+        "schedules": [_row(result.bound, result.collective, row) for row in result.rows],
+        **({} if result.in_network is None else {"in_network": _in_network(result, result.in_network)}),
     }
 
 
-def _row(result: Comparison, row: ComparisonRow) -> dict[str, object]:
+def _in_network(result: Comparison, found: InNetwork) -> dict[str, object]:
+    """NVLS on the same fabric with switches that sum, against the optimum of that."""
+    best = found.bound.algbw
+    return {
+        "optimal_algbw_bytes_per_s": float(best),
+        "optimal_algbw_exact": exact_text(best),
+        **busbw_values("optimal_busbw", best, result.collective),
+        "model": found.bound.model,
+        "schedule": _row(found.bound, result.collective, found.row),
+    }
+
+
+def _row(bound: Bound, collective: Collective, row: ComparisonRow) -> dict[str, object]:
     values: dict[str, object] = {"algorithm": row.algorithm, "seconds": {"total": row.seconds}}
     if row.form:
         values["form"] = row.form
@@ -40,9 +55,9 @@ def _row(result: Comparison, row: ComparisonRow) -> dict[str, object]:
         values |= {
             "algbw_bytes_per_s": float(row.algbw),
             "algbw_exact": exact_text(row.algbw),
-            **busbw_values("busbw", row.algbw, result.collective),
-            "gap": float(1 - row.algbw / result.bound.algbw),
-            "optimal": row.report.is_optimal or (False if result.bound.is_tight else None),
+            **busbw_values("busbw", row.algbw, collective),
+            "gap": float(1 - row.algbw / bound.algbw),
+            "optimal": row.report.is_optimal or (False if bound.is_tight else None),
         }
     if row.trees is not None:
         values["trees"] = row.trees

@@ -37,6 +37,7 @@ class Comparing(StrEnum):
     ALWAYS = "always"
     SMALL = "up to 64 ranks"
     SWITCHED = "with switches"
+    ABLE = "with switches that copy or add up as it needs"
     NAMED = "when named"
 
 

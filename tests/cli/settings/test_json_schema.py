@@ -90,6 +90,8 @@ simulate ring:4 allgather --size 8B --alpha 0us --slices 1
 compare ring:4 allgather
 compare dgx_a100:2 allreduce --algorithms forestcoll,ring,bfb
 compare torus:3x3 alltoall --algorithms pairwise,routes
+compare dgx_h100:1 allreduce
+compare dgx_h100:1 allreduce --size 1M
 compare ring:4 allgather --with ring.plan --algorithms ring --size 1K,1M
 algorithms
 algorithms bfb

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from treadle.cli.output import (
 )
 from treadle.cli.quantities import Rates, busbw, counted, parse_seconds
 from treadle.cli.solving.algorithm_help import algorithm_sections as help_sections  # noqa: F401
-from treadle.cli.solving.comparison_report import print_measures, row_name
+from treadle.cli.solving.comparison_report import IN_NETWORK_NAME, in_network_line, print_measures, row_name
 from treadle.cli.solving.problem_arguments import (
     CollectiveArgument,
     DemandsOption,
@@ -108,7 +109,13 @@ def command(
         cells = [_alltoall_cells(result, row, output.rates) for row in rows]
         output.table(_ALLTOALL_HEADINGS, cells, least=_ALLTOALL_LEAST)
     else:
-        output.table(_HEADINGS, [_cells(result, row, output.rates) for row in rows], least=_LEAST)
+        cells = [_cells(result, row, output.rates) for row in rows]
+        if result.in_network is not None:
+            able = replace(result, bound=result.in_network.bound)
+            cells.insert(0, (IN_NETWORK_NAME, *_cells(able, result.in_network.row, output.rates)[1:]))
+        output.table(_HEADINGS, cells, least=_LEAST)
+    if result.in_network is not None:
+        output.line(in_network_line(result.in_network, output.rates))
     for row in result.rows:
         if row.refusal:
             reason = row.refusal.removeprefix(f"{row.algorithm}: ")

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from treadle import planning
 from treadle.cli.output import Output
-from treadle.cli.quantities import counted
+from treadle.cli.quantities import Rates, counted
 from treadle.cli.solving.report import SHOWN_VIOLATIONS
 from treadle.planning import Comparison, ComparisonRow
+from treadle.planning.solving.comparison import InNetwork
 from treadle.schedules.collective import busbw_factor
 from treadle.units import format_size
+
+IN_NETWORK_NAME = "nvls (in-network)"
+
+
+def in_network_line(found: InNetwork, rates: Rates) -> str:
+    """What the row of switches that sum stands for."""
+    return (
+        f"{IN_NETWORK_NAME}: on NVSwitches that sum and copy (NVLink SHARP), which the fabric does not say; "
+        f"in % of their optimum, {rates(found.bound.algbw)}; 'dgx_h100(1, nvls=True)' has such"
+    )
 
 
 def row_name(row: ComparisonRow) -> str:
@@ -23,13 +34,16 @@ def print_measures(output: Output, result: Comparison) -> None:
     for row in result.rows:
         if row.form and row.report is not None:
             _print_brought(output, row)
+    able = [] if result.in_network is None else [(IN_NETWORK_NAME, result.in_network.row)]
     measured = [
-        row for row in result.rows if row.measured is not None and row.measured.congestion is not None
+        (name, row)
+        for name, row in (*able, *((row_name(row), row) for row in result.rows))
+        if row.measured is not None and row.measured.congestion is not None
     ]
     if measured:
         output.line()
         headings = ("algorithm", "longest busy links", "links", "busy / optimum")
-        output.table(headings, [_link_cells(row) for row in measured], left=2)
+        output.table(headings, [_link_cells(*one) for one in measured], left=2)
     if result.sizes and measured:
         _print_sizes(output, result, measured)
     for row in result.rows:
@@ -48,16 +62,16 @@ def _print_brought(output: Output, row: ComparisonRow) -> None:
         output.line(f"{row.algorithm}: {note}")
 
 
-def _link_cells(row: ComparisonRow) -> tuple[str, ...]:
+def _link_cells(name: str, row: ComparisonRow) -> tuple[str, ...]:
     assert row.measured is not None
     assert row.measured.congestion is not None
     found = row.measured.congestion
     more = ", ..." if found.n_links > len(found.links) else ""
     links = ", ".join(found.links) + more
-    return row_name(row), links, str(found.n_links), f"{float(found.times_optimum):.3f}"
+    return name, links, str(found.n_links), f"{float(found.times_optimum):.3f}"
 
 
-def _print_sizes(output: Output, result: Comparison, rows: list[ComparisonRow]) -> None:
+def _print_sizes(output: Output, result: Comparison, rows: list[tuple[str, ComparisonRow]]) -> None:
     """Simulated times: a row per scheduler, columns per size."""
     alpha_us = planning.default_alpha_ns(result.topology) / 1000
     model = f"alpha {alpha_us:g}us a message" if alpha_us else "latencies of the fabric's links"
@@ -72,9 +86,9 @@ def _print_sizes(output: Output, result: Comparison, rows: list[ComparisonRow]) 
         name = format_size(size)
         headings += [f"{name} us", f"{name} {output.rates.column}", f"{name} %opt"]
     cells = []
-    for row in rows:
+    for name, row in rows:
         assert row.measured is not None
-        line = [row_name(row)]
+        line = [name]
         for found in row.measured.sizes:
             share = "-" if found.efficiency is None else f"{found.efficiency:.1%}"
             line += [f"{float(found.time) * 1e6:.2f}", output.rates.number(found.algbw_bytes_per_s, 3), share]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from time import monotonic, process_time, time
 from typing import Unpack
@@ -19,6 +19,7 @@ from treadle.planning.problem import Problem, ProblemOptions, pose
 from treadle.planning.solving.bounds import Bound, find_bound
 from treadle.planning.solving.generation import generate
 from treadle.planning.solving.schedulers import find_scheduler, schedulers
+from treadle.planning.solving.summing_twin import NVLS, summing_twin
 from treadle.planning.stages import seconds_left
 from treadle.planning.tabular import Cell, Tabular, plain_row
 from treadle.program.any_schedule import lower
@@ -38,6 +39,8 @@ from treadle.watch import Progress, TimeLimitError, Watch
 
 _LARGE = 64
 """Ranks beyond which the slow ones have to be named to be run."""
+_MOST_SUMMING = 128
+"""Ranks up to which the optimum of switches that sum takes seconds at most."""
 _MOST_TASKS = 2**17
 """Of one trial of a number of slices: many schedules are simulated."""
 
@@ -106,6 +109,22 @@ class ComparisonRow:
         return self.report.algbw if self.report is not None and self.report.is_ok else None
 
 
+@brief("bound", "row")
+@dataclass(frozen=True)
+class InNetwork:
+    """An allreduce on the same fabric, were its switches to sum and copy for ranks that ask (NVLink SHARP).
+
+    Parameters
+    ----------
+    bound : Bound
+    row : ComparisonRow
+        Of NCCL's way to do it (`nvls`).
+    """
+
+    bound: Bound
+    row: ComparisonRow
+
+
 @brief("collective", "topology", "optimal_algbw", "rows", "sizes")
 @dataclass(frozen=True)
 class Comparison(Tabular):
@@ -120,6 +139,8 @@ class Comparison(Tabular):
         Fastest first; refusals last.
     sizes : tuple of int
         Bytes at which they were simulated.
+    in_network : InNetwork, optional
+        Where the fabric's NVSwitches may be of those that sum, and it does not say so.
     """
 
     topology: Topology
@@ -127,6 +148,7 @@ class Comparison(Tabular):
     bound: Bound
     rows: tuple[ComparisonRow, ...]
     sizes: tuple[int, ...] = ()
+    in_network: InNetwork | None = None
 
     @property
     def optimal_algbw(self) -> Fraction:
@@ -223,7 +245,22 @@ def compare(
     rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], asked, watch)
     rows += [_brought_row(one, asked) for one in brought]
     rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
-    return Comparison(problem.topology, problem.collective, bound, tuple(rows), asked.sizes)
+    found = _in_network(problem, asked, watch) if algorithms is None else None
+    return Comparison(problem.topology, problem.collective, bound, tuple(rows), asked.sizes, found)
+
+
+def _in_network(problem: Problem, asked: _Asked, watch: Watch) -> InNetwork | None:
+    """NCCL's NVLS on switches that sum; None where that is no question, or time ran out."""
+    twin = summing_twin(problem)
+    if twin is None or problem.collective.n_ranks > _MOST_SUMMING:
+        return None
+    try:
+        bound = find_bound(twin, watch)
+    except TimeLimitError:
+        return None
+    scheduler = find_scheduler(NVLS)
+    row = _row(twin, (scheduler, OPTIONS_OF[scheduler.form]()), replace(asked, bound=bound), watch)
+    return None if row.refusal else InNetwork(bound, row)
 
 
 @dataclass(frozen=True)
@@ -276,6 +313,7 @@ def _fitting(problem: Problem) -> list[Scheduler]:
         Comparing.ALWAYS: True,
         Comparing.SMALL: problem.collective.n_ranks <= _LARGE,
         Comparing.SWITCHED: has_switches,
+        Comparing.ABLE: True,
         Comparing.NAMED: False,
     }
     return [
@@ -284,6 +322,10 @@ def _fitting(problem: Problem) -> list[Scheduler]:
         if (CollectiveKind.ALLTOALL in scheduler.collectives) == is_alltoall
         and not (has_switches and no_switches in scheduler.needs)
         and wanted[scheduler.comparing]
+        and (
+            scheduler.comparing is not Comparing.ABLE
+            or scheduler.refusal(problem.topology, problem.collective) is None
+        )
     ]
 
 

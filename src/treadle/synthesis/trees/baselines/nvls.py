@@ -1,0 +1,136 @@
+"""NVLink SHARP as NCCL uses it: every rank sums its part in the switches, and has them copy the result.
+
+A rank's part goes up from all ranks, is summed on the way and comes down to that rank (a load that sums);
+the sum goes up once and comes down to all (a store that is copied). Of N ranks, each link carries (N + 1) / N
+of the buffer in an allreduce, where rings carry 2 (N - 1) / N of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+
+import numpy as np
+
+from treadle.arrays import BoolArray
+from treadle.errors import ScheduleError
+from treadle.refusal import Refusal
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.switch_operations import lanes_of
+from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
+from treadle.synthesis.scheduler import Comparing, scheduler
+from treadle.synthesis.trees.baselines.embedding import check_supported
+from treadle.topologies.topology import Topology
+
+_KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
+_LEAST = 3
+"""Ranks."""
+_Lane = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""Bandwidth of a lane through a switch, its link up from each rank, and its link down to each."""
+
+
+def a_switch_of_all_ranks_that_copies_and_adds(topology: Topology, collective: Collective) -> Refusal | None:
+    """One switch that works for ranks that ask has all of them around it."""
+    if _lanes(topology, collective, _able(topology, collective.kind)):
+        return None
+    what = {
+        CollectiveKind.ALLGATHER: "copies",
+        CollectiveKind.REDUCE_SCATTER: "adds up",
+    }.get(collective.kind, "copies and adds up")
+    example = "as in 'dgx_h100(1, nvls=True)'"
+    return Refusal(f"expected a switch that {what} for ranks that ask and joins all of them, {example}")
+
+
+def three_ranks(_: Topology, collective: Collective) -> Refusal | None:
+    """Of two ranks a switch has nothing to copy, and what it sums is one path."""
+    n = collective.n_ranks
+    return Refusal(f"expected at least 3 ranks, found {n}; use ring instead") if n < _LEAST else None
+
+
+@scheduler(
+    "nvls",
+    form="trees",
+    collectives=_KINDS,
+    needs=(three_ranks, a_switch_of_all_ranks_that_copies_and_adds),
+    source="NCCL's NVLS (NVLink SHARP)",
+    comparing=Comparing.ABLE,
+)
+def nvls(topology: Topology, collective: Collective) -> ForestSchedule:
+    """Sums and copies in the switches of one box, each rank asking for its own part.
+
+    Parameters
+    ----------
+    topology : Topology
+        Several switches around all ranks, and parallel links to them, share each part by their bandwidths.
+    collective : Collective
+        Allgather, reduce-scatter or allreduce.
+
+    Returns
+    -------
+    ForestSchedule
+        A star per root and lane through a switch: one path from the asking rank, and copies to the others.
+
+    Raises
+    ------
+    ScheduleError
+        If there are two ranks only, or no switch with these operations joins all ranks.
+    """
+    kind = collective.kind
+    check_supported("nvls", topology, collective, _KINDS)
+    for need in (three_ranks, a_switch_of_all_ranks_that_copies_and_adds):
+        if (refusal := need(topology, collective)) is not None:
+            raise ScheduleError(f"nvls: {refusal}")
+    lanes = _lanes(topology, collective, _able(topology, kind))
+    weights = collective.shard_weights
+    return ForestSchedule(
+        kind,
+        reduce=_stars(Direction.REDUCE, lanes, weights) if kind.reduces else None,
+        broadcast=_stars(Direction.BROADCAST, lanes, weights) if kind.broadcasts else None,
+    )
+
+
+def _able(topology: Topology, kind: CollectiveKind) -> BoolArray:
+    """Switches with the operations that a collective takes."""
+    able = ~topology.is_compute & ~topology.turns_round
+    if kind.broadcasts:
+        able = able & topology.multicast
+    if kind.reduces:
+        able = able & topology.aggregation
+    return np.asarray(able, dtype=np.bool_)
+
+
+def _lanes(topology: Topology, collective: Collective, able: BoolArray) -> list[_Lane]:
+    """Ways through switches around all ranks; the i-th parallel links of all ranks make lane i."""
+    links, found = lanes_of(topology), []
+    for switch in np.flatnonzero(able).tolist():
+        up = [links.get((node, switch), ()) for node in collective.ranks]
+        down = [links.get((switch, node), ()) for node in collective.ranks]
+        for place in range(min(map(len, (*up, *down)))):
+            chosen = tuple(one[place] for one in up), tuple(one[place] for one in down)
+            width = min(int(topology.bandwidths[link]) for side in chosen for link in side)
+            found.append((width, *chosen))
+    return found
+
+
+def _stars(direction: Direction, lanes: Sequence[_Lane], weights: Sequence[int]) -> Forest:
+    """A star per root and lane, of as many units as the lane is wide."""
+    n, unit = len(weights), gcd(*(width for width, *_ in lanes))
+    outward = direction is Direction.BROADCAST
+    trees = []
+    for root, weight in enumerate(weights):
+        if not weight:
+            continue
+        parent = [-1 if rank == root else root for rank in range(n)]
+        first = next(rank for rank in range(n) if rank != root)
+        for width, up, down in lanes:
+            units = weight * width // unit
+            paths = {}
+            for rank in range(n):
+                if rank == root:
+                    continue
+                own: tuple[int, ...] = (down[rank],) if outward else (up[rank],)
+                if rank == first:
+                    own = (up[root], *own) if outward else (*own, down[root])
+                paths[rank] = [(own, units)]
+            trees.append(TreeSpec(root, units, parent, paths))
+    return forest_from_trees(direction, n, trees)

@@ -1,0 +1,113 @@
+"""NCCL's NVLS: stars through switches that sum and copy, their rates in closed form, and what is refused."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from treadle import planning
+from treadle.cli.main import main
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import CollectiveKind
+from treadle.topologies import Topology, TopologyBuilder
+
+GB = 10**9
+ALLREDUCE = CollectiveKind.ALLREDUCE
+
+
+def planes(ranks: int, widths: list[int], *, multicast: bool = True, aggregation: bool = True) -> Topology:
+    """Ranks around several switches, with a link of so many GB/s to each; equal switches are one."""
+    builder = TopologyBuilder("planes")
+    names = [builder.compute(f"gpu{number}") for number in range(ranks)]
+    for number, width in enumerate(widths):
+        switch = builder.switch(f"sw{number}", multicast=multicast, aggregation=aggregation)
+        for name in names:
+            builder.duplex(name, switch, width * GB)
+    return builder.build()
+
+
+@pytest.mark.parametrize("n", [3, 4, 8])
+@pytest.mark.parametrize("widths", [[450], [25, 50], [100, 100, 100]])
+@pytest.mark.parametrize(
+    ("kind", "crossings"),
+    [
+        (ALLREDUCE, lambda n: Fraction(n + 1, n)),  # up and down once, and each part once more
+        (CollectiveKind.ALLGATHER, lambda n: Fraction(1)),  # a store comes back to who asks
+        (CollectiveKind.REDUCE_SCATTER, lambda n: Fraction(1)),
+    ],
+)
+def test_rates_in_closed_form(n: int, widths: list[int], kind: CollectiveKind, crossings: object) -> None:
+    plan = planning.solve(planes(n, widths), kind, algorithm="nvls").plan
+    assert planning.verify(plan).is_ok
+    assert plan.algbw == sum(widths) * GB / crossings(n)  # type: ignore[operator]
+    if kind is ALLREDUCE:
+        assert plan.algbw == plan.optimal_algbw
+
+
+def test_parallel_links_are_lanes() -> None:
+    builder = TopologyBuilder("lanes")
+    names = [builder.compute(f"gpu{number}") for number in range(4)]
+    switch = builder.switch("sw", multicast=True, aggregation=True)
+    for name in names:
+        for width in (10, 30):
+            builder.duplex(name, switch, width * GB)
+    plan = planning.solve(builder.build(), ALLREDUCE, algorithm="nvls").plan
+    assert planning.verify(plan).is_ok
+    assert plan.algbw == Fraction(40 * GB * 4, 5)
+
+
+def test_unequal_shards_keep_their_shares() -> None:
+    plan = planning.solve(planes(4, [100]), "allgather", algorithm="nvls", weights=(3, 0, 2, 1)).plan
+    assert planning.verify(plan).is_ok
+    assert plan.algbw == 100 * GB
+
+
+@pytest.mark.parametrize(
+    ("fabric", "kind", "words"),
+    [
+        ("dgx_h100(1)", "allreduce", "a switch that copies and adds up for ranks that ask and joins all"),
+        ("dgx_h100(2, nvls=True)", "allreduce", "joins all of them"),
+        ("dgx_h100(1, nvls=True)", "broadcast", "broadcast is not supported; it knows allgather"),
+        ("ring(4)", "allgather", "a switch that copies for ranks that ask"),
+        ("dgx_h100(1, 2, nvls=True)", "allreduce", "expected at least 3 ranks, found 2"),
+        (planes(4, [1], multicast=False), "allgather", "a switch that copies for"),
+        (planes(4, [1], aggregation=False), "reduce-scatter", "a switch that adds up for"),
+    ],
+)
+def test_what_it_cannot_serve_is_refused(fabric: Topology | str, kind: str, words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        planning.solve(fabric, kind, algorithm="nvls")
+
+
+def test_compare_shows_what_switches_that_sum_would_do() -> None:
+    """One box of H100: 450 GB/s of rings, 700 with NVLink SHARP; N / (N + 1) of 450 is 400 of algbw."""
+    found = planning.compare("dgx_h100(1)", ALLREDUCE)
+    assert found.in_network is not None
+    assert found.in_network.row.algbw == found.in_network.bound.algbw == 400 * GB
+    assert "nvls" not in {row.algorithm for row in found.rows}
+    said = planning.compare("dgx_h100(1, nvls=True)", ALLREDUCE)
+    assert said.in_network is None
+    assert next(row for row in said.rows if row.algorithm == "nvls").algbw == 400 * GB
+
+
+@pytest.mark.parametrize(
+    ("fabric", "kind"),
+    [
+        ("dgx_a100(1)", "allreduce"),  # its switches do not sum
+        ("dgx_h100(2)", "allreduce"),
+        ("dgx_h100(1)", "allgather"),
+        ("ring(4)", "allreduce"),
+    ],
+)
+def test_where_that_is_no_question(fabric: str, kind: str) -> None:
+    assert planning.compare(fabric, kind).in_network is None
+
+
+def test_the_row_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "dgx_h100:1", "allreduce", "--size", "1G"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in lines if line.startswith("nvls (in-network) ")]
+    assert rows[0][2:7] == ["400", "GB/s", "700", "GB/s", "100.0%"]
+    assert len(rows) == 3  # rates, links, times
+    assert any("% of their optimum, 400 GB/s; 'dgx_h100(1, nvls=True)' has such" in line for line in lines)
