@@ -89,7 +89,7 @@ WithoutOption = Annotated[
     ),
 ]
 
-OPTIONS_OF_FILES = "Files of other tools: --boxes, --network, --gpu and all of topology import too."
+OPTIONS_OF_FILES = "Files of other tools: --boxes, --network, --gpu ...: see topology import."
 """What help says in place of them."""
 _QUANTITIES = {
     "nic_bandwidth": "parse_bandwidth",
