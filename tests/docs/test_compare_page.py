@@ -26,12 +26,15 @@ def test_commands_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     page = (repository / "docs" / "compare.md").read_text(encoding="utf-8")
-    files, peers = re.findall(r"^```\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    files, sums, peers = re.findall(r"^```\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
     shown = ""
     for line in files.splitlines():
         assert main(shlex.split(line)[1:]) == 0, line
         shown = capsys.readouterr().out
     assert "dgx_a100(2) by ring.xml" in shown
+    assert main(shlex.split(sums)[1:]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("nvls (in-network)"))
+    assert row.split()[2:6] == ["400", "GB/s", "700", "GB/s"]
     for line in peers.splitlines():
         assert main([*shlex.split(line)[1:], "--json"]) == 0, line
         rows = json.loads(capsys.readouterr().out)["schedules"]
