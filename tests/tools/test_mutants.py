@@ -16,7 +16,7 @@ from tools.mutants.mutant import Mutant
 from tools.mutants.operators import python_mutants
 from tools.mutants.sample import all_mutants, drawn, shares, source_files
 from tools.mutants.tree import ROOT, Tree
-from tools.mutants.trial import Fate, run_tests
+from tools.mutants.trial import Fate, StaleMapError, run_tests
 
 SOURCE = '''"""A docstring with 3 + 4."""
 
@@ -282,3 +282,13 @@ def test_fates(tmp_path: Path) -> None:
     assert built == [wrong.applied(sound), sound]
     assert tree.read("src/small.py") == sound
     assert wrong.difference(sound) == "@@ -6 +6 @@\n-    return n + 1\n+    return n - 1"
+
+
+def test_a_module_that_cannot_be_read_any_more_has_noticed(tmp_path: Path) -> None:
+    tree = SmallTree(tmp_path / "tree")
+    tests, wrong = ["test_small.py::test_f"], fault(tree, "n + 1", "n - 1")
+    tree.write("test_small.py", "from small import f\n\nassert f(2) == 3\n\n\ndef test_f():\n    pass\n")
+    outcome = run_tests(tree, tests, 60.0, mutant=wrong)
+    assert (outcome.fate, outcome.word) == (Fate.KILLED, "ERROR test_small.py - assert 1 == 3")
+    with pytest.raises(StaleMapError):
+        run_tests(tree, ["test_other.py::test_gone"], 60.0, mutant=wrong)

@@ -15,7 +15,7 @@ from .mutant import Mutant
 from .tree import Tree
 
 PASSED, FAILED, NO_SUCH_TESTS = 0, (1, 2), (4, 5)
-"""Exit statuses of pytest; 2 is a module that cannot be imported."""
+"""Exit statuses of pytest; 2 or, where tests of it are asked for, 4 is a module that cannot be imported."""
 CRASHES = tuple(
     -number for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGBUS, signal.SIGILL)
 )
@@ -100,7 +100,7 @@ def run_tests(
                 return Outcome(mutant, Fate.TIMEOUT, len(tests), word)
             if status in NO_SUCH_TESTS and "not found" in word:
                 raise StaleMapError(word)
-            if status in FAILED or status in CRASHES:
+            if status in FAILED or status in CRASHES or _is_broken_module(status, word):
                 return Outcome(mutant, Fate.KILLED, len(tests), word)
             if status != PASSED:
                 return Outcome(mutant, Fate.ENDED, len(tests), f"exit status {status}: {word}")
@@ -109,6 +109,11 @@ def run_tests(
         tree.write(mutant.path, source)
         if build is not None:
             build(tree)
+
+
+def _is_broken_module(status: int, word: str) -> bool:
+    """Whether a module of tests, which the map shows to have run, raised when it was imported."""
+    return status in NO_SUCH_TESTS and word.startswith("ERROR ")
 
 
 def _pytest(tree: Tree, tests: Sequence[str], limit_s: float) -> tuple[int | None, str]:
