@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,10 @@ from treadle.cli.main import main
 from treadle.errors import ScheduleError
 from treadle.planning import repair, simulate, solve, verify
 from treadle.planning.measuring.simulation import SimulationOptions
+from treadle.planning.problem import Problem
 from treadle.planning.repairing import repair_candidates
+from treadle.planning.solving.solve import SolveResult
+from treadle.planning.solving.step_candidates import volume_bound
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.topologies import with_failed_links, with_failed_nodes
@@ -114,6 +119,30 @@ def test_any_plan_may_be_compared_at_a_size(tmp_path: Path, capsys: pytest.Captu
     assert "give none of --algorithm" in capsys.readouterr().err
     with pytest.raises(ScheduleError, match="at least 1 byte"):
         repair(load_plan(path), links=["n0_0--n1_0"], size_bytes=0)
+
+
+def test_the_least_bound_stands_beside_the_fastest_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on more than 128 ranks, where steps come with a looser bound than trees."""
+
+    def loosened(*args: Any, **options: Any) -> SolveResult:
+        found = solve(*args, **options)
+        if found.plan.algorithm == "forestcoll":
+            return found
+        bound = volume_bound(Problem(found.plan.topology, found.plan.collective))
+        plan = replace(found.plan, optimal_algbw=bound.algbw, witness=bound.witness)
+        return replace(found, bound=bound, plan=plan)
+
+    monkeypatch.setattr(repair_candidates, "solve", loosened)
+    plan = solve("mesh(2, 3)", "allreduce").plan
+    corner = plan.topology.node_names[0]
+    result = repair(plan, nodes=[corner], size_bytes=1024)
+    assert result.new.algorithm != "forestcoll"
+    left = with_failed_nodes(plan.topology, corner)
+    best = solve(left, "allreduce").optimal_algbw
+    assert best is not None
+    assert best < volume_bound(Problem(left, result.new.collective)).algbw
+    assert result.new.optimal_algbw == best
+    assert verify(result.new, left).is_ok
 
 
 def test_who_cannot_serve_is_named_with_the_reason() -> None:

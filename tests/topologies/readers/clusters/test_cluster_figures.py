@@ -294,6 +294,21 @@ def test_infragraph_of_edges(tmp_path: Path) -> None:
     assert set(topology.latencies_ns[topology.bandwidths == 63 * GB].tolist()) == {500}
 
 
+def test_infragraph_of_devices_that_are_not_described(tmp_path: Path) -> None:
+    """How many components they have only slices can say."""
+    text = INFRA.replace("device: tor,", "device: tors,")
+    found = imported(tmp_path, text)
+    whole = imported(tmp_path, INFRA).topology
+    assert (found.topology.node_names, found.topology.n_links) == (whole.node_names, whole.n_links)
+    assert "device tors is not in the file" in str(found.warnings[0])
+    for part in ("port", '"port[0:]"', "7", '"port[0"'):
+        without = text.replace('component: "port[0:4]"', f"component: {part}")
+        assert "ep2: device 'tors' is not in the file" in refusal(tmp_path, without)
+    one = text.replace("scheme: one2one\n    link: eth", "scheme: many2many\n    link: eth")
+    one = one.replace('"port[0:4]"', '"port[3]"')
+    assert len(imported(tmp_path, one).topology.node_names) == len(whole.node_names)
+
+
 def test_infragraph_in_json_is_the_same(tmp_path: Path) -> None:
     import yaml
 
@@ -317,6 +332,20 @@ def test_infragraph_in_json_is_the_same(tmp_path: Path) -> None:
         ("device: server, count: 2", "device: server, count: 60000", "describes 660009 nodes"),
         ("name: xpu, choice: xpu", "name: xpu, choice: device", "devices within devices are not read"),
         ("scheme: many2many, link: nvlink", "scheme: ring, link: nvlink", "expected one2one or many2many"),
+        ('"xpu[0:4]"', '"xpu[4:4]"', "leaves the 4 that there are"),
+        ('"xpu[0:4]"', '"xpu[0:4:0]"', "leaves the 4 that there are"),
+        ('"xpu[0:4]"', '"xpu[0:4:2]"', "one2one joins 2 endpoints with 4"),
+        ('"xpu[0:4]"', '"xpu[]"', "expected a slice such as [0:4]"),
+        ('"xpu[0:4]"', '"gpu[0:4]"', "there is no 'gpu'"),
+        (
+            "ep1: {component: xpu}",
+            "ep1: {component: xpu, device: tor}",
+            "devices within devices are not read",
+        ),
+        ("name: nic, choice: nic", "name: xpu, choice: nic", "component 'xpu' is named twice"),
+        ("- name: pcie", "- name: nvlink", "link 'nvlink' is described twice"),
+        ("- name: tor", "- name: server", "device 'server' is described twice"),
+        ("name: rail, device: tor", "name: host, device: tor", "'host' is named twice"),
     ],
 )
 def test_infragraph_refuses(tmp_path: Path, old: str, new: str, says: str) -> None:
