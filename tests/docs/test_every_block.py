@@ -23,7 +23,7 @@ ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("docs/guide.md", ""): ("tests/docs/test_guide.py", None),
     ("docs/guide.md", "python"): ("tests/docs/test_guide.py", 1),
     ("docs/formats.md", ""): ("tests/docs/test_formats_page.py", 1),
-    ("docs/compare.md", ""): ("tests/docs/test_compare_page.py", 2),
+    ("docs/compare.md", ""): ("tests/docs/test_compare_page.py", 3),
     ("docs/failures.md", ""): ("tests/docs/test_failures_page.py", 3),
     ("docs/failures.md", "text"): ("tests/docs/test_failures_page.py", 2),
     ("docs/diagnose.md", ""): ("tests/docs/test_diagnose_page.py", 1),
