@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.alltoall import RateResult
     from treadle.synthesis.alltoall.rate.methods import RateMethod
     from treadle.synthesis.trees.allreduce import AllreduceBound
+    from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 
 
 @brief("algbw", "witness", "is_tight", "model")
@@ -176,7 +177,7 @@ MAX_RANKS_BY_FLOW = 1024
 
 
 def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: bool = False) -> Bound:
-    """The exact optimum; for an allreduce with capable switches, or an all-to-all, perhaps an upper bound.
+    """The exact optimum; for an allreduce with capable switches, an all-to-all, or groups perhaps a bound.
 
     Parameters
     ----------
@@ -190,6 +191,8 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: boo
     InfeasibleError
         If a rank cannot be reached.
     """
+    if problem.collective.groups is not None:
+        return bound_of_groups(problem, groups_optimum(problem, watch))
     if problem.collective.kind is CollectiveKind.ALLREDUCE:
         found = allreduce.allreduce_bound(problem.topology, problem.collective, watch=watch)
         return bound_of_allreduce(problem, found)
@@ -226,3 +229,19 @@ def bound_of_alltoall(found: RateResult) -> Bound:
     """The upper side of an all-to-all's rate as the other bounds are told."""
     units = found.collective.pair_demands.buffer_units
     return Bound(units * found.upper, found.witness, found.exact is not None)
+
+
+def groups_optimum(problem: Problem, watch: Watch = UNWATCHED) -> GroupOptimum:
+    """The most that several groups reach at once, each of them."""
+    from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
+
+    return group_optimum(problem.topology, problem.collective, watch=watch)
+
+
+def bound_of_groups(problem: Problem, found: GroupOptimum) -> Bound:
+    """The upper side of the optimum of several groups as the other bounds are told; of each group."""
+    topology, kind = problem.topology, problem.collective.kind
+    # lengths of links price each tree edge by itself, whatever the switches could do
+    prices_copies = (topology.multicast | topology.aggregation).any() or kind is CollectiveKind.ALLREDUCE
+    model = f"{kind} without in-network multicast and aggregation" if prices_copies else ""
+    return Bound(found.upper, found.witness, found.is_exact, model)

@@ -1,0 +1,51 @@
+"""Capacity rows: which classes of shares meet on each class of fabric links, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.synthesis.trees.groups.group_colours import Colours, Hashes
+from treadle.synthesis.trees.groups.representative import Representative
+from treadle.synthesis.trees.groups.share_program import CapacityRows
+from treadle.synthesis.trees.groups.union import GroupUnion
+
+
+def capacity_rows(union: GroupUnion, colours: Colours, groups: Sequence[Representative]) -> CapacityRows:
+    """A row for each class of links that some group may use."""
+    used = np.unique(union.links)
+    _, first, inverse = np.unique(colours.links[used], return_index=True, return_inverse=True)
+    chosen = used[first]
+    row = np.full(union.topology.n_links, -1, dtype=np.int64)
+    row[chosen] = np.arange(len(chosen))
+    pairs = np.flatnonzero(row[union.links] >= 0)
+    kinds = np.searchsorted(union.offsets, pairs, side="right") - 1
+    group = colours.kinds[kinds]
+    class_of = np.full(union.topology.n_links, -1, dtype=np.int64)
+    class_of[used] = inverse.ravel()
+    for kind in np.flatnonzero(union.copies > 1).tolist():
+        original = union.links_of(int(union.first[kind]))
+        for copy in np.flatnonzero(union.type_of == kind).tolist():
+            class_of[union.links_of(copy)] = class_of[original]
+    return CapacityRows(
+        links=chosen,
+        sizes=np.bincount(class_of[class_of >= 0], minlength=len(chosen)),
+        bandwidths=union.topology.bandwidths[chosen],
+        rows=row[union.links[pairs]],
+        groups=group,
+        classes=class_lookup(groups, group, colours.pairs[pairs]),
+        counts=np.where(union.is_own[pairs], 1, union.copies[kinds]),
+        class_of=class_of,
+    )
+
+
+def class_lookup(groups: Sequence[Representative], group: Int64Array, colours: Hashes) -> Int64Array:
+    """Class, within its representative, of pairs with these colours."""
+    number = np.empty(len(colours), dtype=np.int64)
+    for place, one in enumerate(groups):
+        mine = np.flatnonzero(group == place)
+        known, first = np.unique(one.pair_colour, return_index=True)
+        number[mine] = one.pair_class[first[np.searchsorted(known, colours[mine])]]
+    return number

@@ -1,0 +1,263 @@
+"""Colour refinement of the groups' subgraphs together: which links are alike, and which groups.
+
+Places are coloured by role, links by bandwidth. In every round a pair (a link as one group sees it) takes a
+colour of its ends and its link; a place adds the colours of the pairs out of it and into it, a fabric link
+adds those of all groups' pairs on it. When no colour splits any more, the classes are equitable: shares that
+are averages over them keep balance and capacity, so one variable for each class suffices. Colours of fabric
+nodes alone would be too coarse: on a torus all nodes are alike, but not to a group.
+
+Colours are 64-bit hashes; sums of hashes stand for multisets. Nothing rests on them: shares are checked on
+every link, lengths by a witness that knows no colours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import BoolArray, Int64Array
+from treadle.schedules.collective import Collective
+from treadle.synthesis.trees.groups.union import GroupUnion
+from treadle.watch import Watch
+
+Hashes = NDArray[np.uint64]
+
+_OUT, _IN, _LINK = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xD6E8FEB86659FD93),
+    np.uint64(0xA0761D6478BD642F),
+)
+
+TOLD_APART = np.uint64(0x5851F42D4C957F2D)
+"""Marks the colour of one place."""
+
+_MOST_SHARPENED = 4_000_000
+"""Pairs, times members of a group."""
+
+
+def mixed(values: Hashes) -> Hashes:
+    """The finaliser of splitmix64, in place."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        values ^= values >> np.uint64(shift)
+        values *= np.uint64(factor)
+    values ^= values >> np.uint64(31)
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums of values over the runs of equal keys."""
+
+    order: Int64Array | None
+    starts: Int64Array
+    keys: Int64Array
+    size: int
+
+    @classmethod
+    def by(cls, keys: Int64Array, size: int) -> _Sums:
+        order = None if (keys[1:] >= keys[:-1]).all() else np.argsort(keys, kind="stable")
+        ordered = keys if order is None else keys[order]
+        fresh = np.ones(len(keys), dtype=np.bool_)
+        fresh[1:] = ordered[1:] != ordered[:-1]
+        starts = np.flatnonzero(fresh)
+        return cls(order, starts, ordered[starts], size)
+
+    def __call__(self, values: Hashes) -> Hashes:
+        total = np.zeros(self.size, dtype=np.uint64)
+        if len(self.starts):
+            total[self.keys] = np.add.reduceat(
+                values if self.order is None else values[self.order], self.starts
+            )
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Refinement:
+    """The rounds of colour refinement on a digraph.
+
+    Parameters
+    ----------
+    tails, heads : arrays of int64, shape (P,)
+    n_places : int
+    """
+
+    tails: Int64Array
+    heads: Int64Array
+    n_places: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_out", _Sums.by(self.tails, self.n_places))
+        object.__setattr__(self, "_in", _Sums.by(self.heads, self.n_places))
+
+    def pairs(self, places: Hashes, links: Hashes) -> Hashes:
+        """Colours of pairs from those of their ends and `links`, shape (P,)."""
+        found = mixed(places ^ _OUT)[self.tails]
+        found += mixed(places ^ _IN)[self.heads]
+        found += links
+        return mixed(found)
+
+    def places(self, places: Hashes, pairs: Hashes) -> Hashes:
+        """Colours of places after the next round."""
+        out: Hashes = self._out(pairs)  # type: ignore[attr-defined]
+        into: Hashes = self._in(pairs)  # type: ignore[attr-defined]
+        return mixed(places * _LINK + mixed(out * _OUT) + into * _IN)
+
+    def stable(self, places: Hashes, links: Hashes) -> tuple[Hashes, Hashes]:
+        """Stable colours of places and pairs, given colours of pairs that stay."""
+        count = len(np.unique(places))
+        while True:
+            pairs = self.pairs(places, links)
+            finer = self.places(places, pairs)
+            found = len(np.unique(finer))
+            if found == count:
+                return places, pairs
+            places, count = finer, found
+
+
+@dataclass(frozen=True, eq=False)
+class Colours:
+    """Stable colours of a union.
+
+    Parameters
+    ----------
+    places : array of uint64, shape (T * n_local,)
+    pairs : array of uint64, shape (P,)
+    links : array of uint64, shape (n_links,)
+    kinds : array of int64, shape (T,)
+        Colour of each type, from 0 on in order of first appearance.
+    rounds : int
+    """
+
+    places: Hashes
+    pairs: Hashes
+    links: Hashes
+    kinds: Int64Array
+    rounds: int
+
+
+def refined(union: GroupUnion, watch: Watch) -> Colours:
+    """Stable colours of places, pairs, fabric links and types.
+
+    Parameters
+    ----------
+    union : GroupUnion
+    watch : Watch
+
+    Raises
+    ------
+    TimeLimitError
+        If the watch's deadline passed.
+    """
+    links = mixed(union.topology.bandwidths.astype(np.uint64))
+    return _stable(union, _roles(union), links, mixed(union.is_own.astype(np.uint64)), watch)
+
+
+def can_sharpen(union: GroupUnion) -> bool:
+    """Whether `sharpened` is worth its memory."""
+    return bool(len(union.tails) * union.members.shape[1] <= _MOST_SHARPENED)
+
+
+def sharpened(union: GroupUnion, colours: Colours, watch: Watch) -> Colours:
+    """Colours that also tell apart what looks different from some member.
+
+    Notes
+    -----
+    For every member the group's colours are refined with that member told apart; a pair takes up the multiset
+    of its colours over all members, a member that of all pairs as it sees them; and so on until stable. That
+    is colour refinement of the whole program with its flows to every sink, whose classes are certain to have
+    an optimum that is equal within them (Grohe, Kersting, Mladenov and Selman, ESA 2014). The plain classes,
+    which are larger, mostly do, too.
+    """
+    while True:
+        pairs, places = _as_members_see(union, colours)
+        finer = _stable(union, places, colours.links, pairs, watch)
+        counts = [
+            [len(np.unique(part)) for part in (found.places, found.pairs, found.links)]
+            for found in (colours, finer)
+        ]
+        if counts[0] == counts[1]:
+            return finer
+        colours = finer
+
+
+def _as_members_see(union: GroupUnion, colours: Colours) -> tuple[Hashes, Hashes]:
+    """Colours of pairs and places with what each member sees, told apart."""
+    n_types, size = union.members.shape
+    width = union.n_local * size
+    starts = np.arange(n_types) * width
+    kinds = np.repeat(np.arange(n_types), np.diff(union.offsets))
+    shift = starts[kinds] - kinds * union.n_local  # to the first copy of a type
+    steps = np.arange(size) * union.n_local
+    tails = (union.tails + shift)[None, :] + steps[:, None]  # (size, P)
+    heads = (union.heads + shift)[None, :] + steps[:, None]
+    places = np.repeat(colours.places.reshape(n_types, 1, union.n_local), size, axis=1).ravel()
+    told = union.members + (starts - np.arange(n_types) * union.n_local)[:, None] + steps[None, :]
+    places[told] ^= TOLD_APART
+    graph = Refinement(tails.ravel(), heads.ravel(), len(places))
+    _, seen = graph.stable(places, np.tile(colours.pairs, size))
+    seen = mixed(seen).reshape(size, -1)
+    pairs = mixed(colours.pairs + seen.sum(axis=0, dtype=np.uint64))
+    by_member = np.add.reduceat(seen, union.offsets[:-1], axis=1)  # (size, T)
+    found = colours.places.copy()
+    found[union.members] = mixed(found[union.members] + by_member.T)
+    return pairs, found
+
+
+def _stable(union: GroupUnion, places: Hashes, links: Hashes, marks: Hashes, watch: Watch) -> Colours:
+    """Refine until no colour splits; `marks` are colours of pairs that stay."""
+    graph = Refinement(union.tails, union.heads, len(union.node))
+    on_link = _Sums.by(union.links, union.topology.n_links)
+    copies = np.repeat(union.copies, np.diff(union.offsets))
+    copies[union.is_own] = 1
+    times = copies.astype(np.uint64) if (copies != 1).any() else None
+    used = np.zeros(union.topology.n_links, dtype=np.bool_)
+    used[union.links] = True
+    counts, rounds = (len(np.unique(places)), len(np.unique(links[used]))), 0
+    while True:
+        watch.beat("refinement of groups", rounds, 0)
+        pairs = graph.pairs(places, links[union.links] + marks)
+        finer = graph.places(places, pairs)
+        finer_links = mixed(links * _LINK + on_link(pairs if times is None else pairs * times))
+        found = len(np.unique(finer)), len(np.unique(finer_links[used]))
+        rounds += 1
+        if found == counts:
+            break
+        places, links, counts = finer, finer_links, found
+    kinds = mixed(places.copy()).reshape(union.n_types, union.n_local).sum(axis=1, dtype=np.uint64)
+    _, first, inverse = np.unique(kinds, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    return Colours(places, pairs, links, rank[inverse.ravel()], rounds)
+
+
+def _roles(union: GroupUnion) -> Hashes:
+    """Member (with its weight, or root), other rank, switch or forwarder, shape (T * n_local,)."""
+    collective = union.collective
+    role = union.topology.is_compute.astype(np.uint64)[union.node]
+    weights = np.array(member_weights(collective), dtype=np.uint64) + np.uint64(2)
+    role[union.members] = weights[None, :]
+    return mixed(role)
+
+
+def member_weights(collective: Collective) -> tuple[int, ...]:
+    """Relative shard of each place in a group: 1, the weights of a single group, or the root's alone."""
+    if collective.root is not None:
+        return tuple(int(place == collective.root) for place in range(collective.group_size))
+    return (1,) * collective.group_size if collective.weights is None else collective.shard_weights
+
+
+def classes(colours: Hashes) -> tuple[Int64Array, Int64Array]:
+    """Number of each one's class, in order of first appearance, and the first of each class."""
+    _, first, inverse = np.unique(colours, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[inverse.ravel()], first[order]
+
+
+def as_mask(size: int, chosen: Int64Array) -> BoolArray:
+    """True at the chosen places."""
+    found = np.zeros(size, dtype=np.bool_)
+    found[chosen] = True
+    return found

@@ -1,0 +1,132 @@
+"""Shares in integers near given ones: a rate that is surely attained, if not the optimum.
+
+Shares of classes form a circulation but for the members: an arc for each class of pairs, a node for each
+class of places. So what rounding took from their balance is mended by taking away a little more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import chain
+from math import lcm
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import InfeasibleError
+from treadle.synthesis.trees.groups.every_group import EveryGroup
+from treadle.synthesis.trees.groups.group_colours import as_mask
+from treadle.synthesis.trees.groups.representative import Representative
+from treadle.synthesis.trees.groups.served_sinks import instance_on
+from treadle.synthesis.trees.groups.share_program import Floats, ShareProgram, ShareSolution
+from treadle.synthesis.trees.groups.shares import RationalShares, over_one_denominator
+from treadle.synthesis.trees.optimality import instance_optimum
+from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.balance import balanced_capacities
+from treadle.watch import Watch
+
+_MARGIN = 1e-8
+"""Part of every share that is given up, for what the solver may have exceeded capacities by."""
+
+_GRID = 2**56
+
+
+def even_shares(program: ShareProgram, n_groups: int) -> ShareSolution:
+    """The same part of every link for every group, and even roots; for want of something better."""
+    parts = n_groups * len(program.families)
+    shares: list[Floats] = []
+    for number, group in enumerate(program.groups):
+        found = np.zeros(group.n_classes)
+        rows = program.capacity
+        mine = rows.groups == number
+        found[rows.classes[mine]] = rows.bandwidths[rows.rows[mine]] / (program.unit * parts)
+        shares.append(found)
+    roots = tuple(np.ones(len(group.members)) for group in program.groups)
+    prices = program.capacity.sizes * (program.unit / program.capacity.bandwidths)
+    return ShareSolution(0.0, (tuple(shares),) * len(program.families), roots, prices)
+
+
+def rounded_shares(
+    every: EveryGroup, program: ShareProgram, near: ShareSolution, watch: Watch
+) -> RationalShares:
+    """Balanced shares within those of a solution, and the exact rate that they attain.
+
+    Parameters
+    ----------
+    every : EveryGroup
+    program : ShareProgram
+    near : ShareSolution
+        Need not serve every sink.
+    watch : Watch
+    """
+    pieces = lcm(*(int(size) for group in program.groups for size in group.class_sizes()))
+    largest = max(
+        float(values[group.pair_class].sum()) * program.unit
+        for family in near.shares
+        for values, group in zip(family, program.groups, strict=True)
+    )
+    ticks = Fraction(_GRID / (pieces * max(largest, 1e-300)))  # per byte/s
+    shares = [
+        [
+            _balanced(group, values * (program.unit * float(ticks) * (1 - _MARGIN)), pieces)
+            for group, values in zip(program.groups, family, strict=True)
+        ]
+        for family in near.shares
+    ]
+    supplies = _supplies(program, near)
+    topology = every.union.topology
+    rate = min(
+        sum(fed) * _factor(topology, group, turned, family[number], fed, watch)
+        for number, group in chain(enumerate(program.groups), every.others())
+        for fed in (every.in_order_of(group.kind, supplies[number]),)
+        for turned, family in zip(program.families, shares, strict=True)
+    )
+    scale = ticks * pieces
+    return over_one_denominator(
+        rate / scale,
+        [[[int(v) / scale for v in values] for values in family] for family in shares],
+        [[w * rate / (sum(values) * scale) for w in values] for values in supplies],
+    )
+
+
+def _balanced(group: Representative, ticks: Floats, pieces: int) -> Int64Array:
+    """Shares of classes that are no larger, in whole ticks / pieces, balanced where no member is."""
+    sizes = group.class_sizes()
+    used = as_mask(group.n_places, group.tails) | as_mask(group.n_places, group.heads)
+    is_member = as_mask(group.n_places, group.members)
+    relays = np.unique(group.place_class[used & ~is_member])
+    _, first = np.unique(group.pair_class, return_index=True)
+    flows = np.floor(np.maximum(ticks, 0.0)).astype(np.int64) * sizes
+    kept = balanced_capacities(
+        group.place_class[group.tails[first]].astype(np.int32),
+        group.place_class[group.heads[first]].astype(np.int32),
+        flows,
+        relays.tolist(),
+    )
+    return kept * (pieces // sizes)
+
+
+def _factor(
+    topology: Topology,
+    group: Representative,
+    turned: bool,
+    shares: Int64Array,
+    supplies: Sequence[int],
+    watch: Watch,
+) -> Fraction:
+    """How many times the supplies these shares serve."""
+    problem = instance_on(topology, group, turned, np.array(supplies, dtype=np.int64))
+    try:
+        return instance_optimum(replace(problem, bandwidths=shares[group.pair_class]), watch=watch).rate
+    except InfeasibleError:  # a sink is not served at all
+        return Fraction(0)
+
+
+def _supplies(program: ShareProgram, near: ShareSolution) -> list[list[int]]:
+    """Whole numbers in proportion to what members feed in."""
+    if not program.free_roots:
+        return [list(group.weights) for group in program.groups]
+    scale = 2**20
+    return [[int(v) for v in np.floor(values / max(values.max(), 1e-300) * scale)] for values in near.roots]

@@ -1,0 +1,294 @@
+"""The linear program of shares: largest rate at which all groups are served at once, one variable per class.
+
+Columns: the rate x; of each family (out-trees, in-trees) the share c of every class of pairs; for an
+allreduce the rate of every class of roots; for each sink asked for so far a flow within the shares. Rows:
+capacity of every class of fabric links, balance of shares where no member is, and what each sink is to
+receive. Sinks are added as they are found not to be served: members that are alike are served alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.arrays import Int64Array, offsets_of
+from treadle.errors import InfeasibleError
+from treadle.synthesis.trees.groups.representative import Representative, SinkFlow, sink_flow
+from treadle.watch import TimeLimitError, Watch
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class CapacityRows:
+    """Which classes of pairs use each class of fabric links.
+
+    Parameters
+    ----------
+    links : array of int64, shape (E,)
+        One fabric link of each class.
+    sizes : array of int64, shape (E,)
+        Links of each class.
+    bandwidths : array of int64, shape (E,)
+    rows, groups, classes, counts : arrays of int64
+        Row, representative, class of pairs, and pairs of that class on one link.
+    class_of : array of int64, shape (n_links,)
+        Class of each fabric link; -1: no group uses it.
+    """
+
+    links: Int64Array
+    sizes: Int64Array
+    bandwidths: Int64Array
+    rows: Int64Array
+    groups: Int64Array
+    classes: Int64Array
+    counts: Int64Array
+    class_of: Int64Array
+
+    def spread(self, values: Sequence[Fraction]) -> tuple[Fraction, ...]:
+        """A value of each class at every fabric link; 0 where no group goes."""
+        table = np.array([*values, Fraction(0)], dtype=object)
+        return tuple(table[self.class_of].tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class ShareSolution:
+    """What the solver found, in floats.
+
+    Parameters
+    ----------
+    rate : float
+        x, in units of the program.
+    shares : tuple per family of tuple per representative of array of float
+    roots : tuple per representative of array of float, shape (group size,)
+        Rate of each root; empty where it is the weight times x.
+    prices : array of float, shape (E,)
+        Dual of each capacity row.
+    """
+
+    rate: float
+    shares: tuple[tuple[Floats, ...], ...]
+    roots: tuple[Floats, ...]
+    prices: Floats
+
+
+@dataclass
+class ShareProgram:
+    """The program so far.
+
+    Parameters
+    ----------
+    groups : sequence of Representative
+    capacity : CapacityRows
+    families : tuple of bool
+        Per family: whether links are turned round (in-trees).
+    free_roots : bool
+        Roots take any share of the data, the same in all families.
+    unit : int
+        Bytes/s that count as 1.
+    """
+
+    groups: Sequence[Representative]
+    capacity: CapacityRows
+    families: tuple[bool, ...]
+    free_roots: bool
+    unit: int
+    sinks: list[tuple[int, int, SinkFlow]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.n_columns = 1
+        self._share_at = [[self._columns(g.n_classes) for g in self.groups] for _ in self.families]
+        self._root_at: list[Int64Array] = []
+        for group in self.groups if self.free_roots else ():
+            _, inverse = np.unique(group.place_class[group.members], return_inverse=True)
+            self._root_at.append(self._columns(int(inverse.max()) + 1) + inverse.ravel())
+        self.n_own = self.n_columns
+        self._entries: list[tuple[Int64Array, Int64Array, Floats]] = []
+        self._upper: list[Floats] = []
+        self._lower: list[Floats] = []
+        self.n_rows = 0
+        self._add_capacity()
+        for family in range(len(self.families)):
+            for number, group in enumerate(self.groups):
+                self._add_balance(family, number, group)
+        for number in range(len(self._root_at)):
+            columns, counts = np.unique(self._root_at[number], return_counts=True)
+            entries = np.append(columns, 0), np.append(counts.astype(float), -1.0)
+            self._add_rows(np.zeros(len(entries[0]), dtype=np.int64), *entries, np.zeros(1), np.zeros(1))
+
+    def _columns(self, count: int) -> int:
+        start = self.n_columns
+        self.n_columns += count
+        return start
+
+    def _add_rows(
+        self, rows: Int64Array, columns: Int64Array, values: Floats, lower: Floats, upper: Floats
+    ) -> None:
+        self._entries.append((rows + self.n_rows, columns, values))
+        self._lower.append(lower)
+        self._upper.append(upper)
+        self.n_rows += len(upper)
+
+    def _add_capacity(self) -> None:
+        rows = self.capacity
+        starts = np.array(self._share_at)  # (families, groups)
+        columns = [starts[family][rows.groups] + rows.classes for family in range(len(self.families))]
+        self._add_rows(
+            np.tile(rows.rows, len(columns)),
+            np.concatenate(columns),
+            np.tile(rows.counts.astype(float), len(columns)),
+            np.full(len(rows.links), -highspy.kHighsInf),
+            rows.bandwidths / self.unit,
+        )
+
+    def _add_balance(self, family: int, number: int, group: Representative) -> None:
+        chosen = group.relay_classes()
+        row = np.full(group.n_places, -1, dtype=np.int64)
+        row[chosen] = np.arange(len(chosen))
+        into, out = row[group.heads] >= 0, row[group.tails] >= 0
+        columns = self._share_at[family][number] + group.pair_class
+        self._add_rows(
+            np.concatenate([row[group.heads[into]], row[group.tails[out]]]),
+            np.concatenate([columns[into], columns[out]]),
+            np.concatenate([np.ones(into.sum()), -np.ones(out.sum())]),
+            np.zeros(len(chosen)),
+            np.zeros(len(chosen)),
+        )
+
+    def add_sink(self, family: int, number: int, sink: int) -> None:
+        """Ask that a place of a representative be served in a family."""
+        group = self.groups[number]
+        flow = sink_flow(group, sink, turned=self.families[family])
+        start = self._columns(len(flow.share))
+        member = np.full(group.n_places, -1, dtype=np.int64)
+        member[group.members] = np.arange(len(group.members))
+        fed = np.flatnonzero(member[flow.places] >= 0)
+        who = member[flow.places[fed]]
+        if self.free_roots:
+            columns, values = self._root_at[number][who], np.ones(len(who))
+        else:
+            columns, values = np.zeros(len(who), dtype=np.int64), np.array(group.weights, dtype=float)[who]
+        zero = np.zeros(len(flow.places))
+        self._add_rows(
+            np.concatenate([flow.rows, fed]),
+            np.concatenate([start + flow.columns, columns]),
+            np.concatenate([flow.signs.astype(float), values]),
+            zero,
+            zero,
+        )
+        n = len(flow.share)
+        each = np.arange(n)
+        self._add_rows(
+            np.concatenate([each, each]),
+            np.concatenate([start + each, self._share_at[family][number] + flow.share]),
+            np.concatenate([np.ones(n), -np.ones(n)]),
+            np.full(n, -highspy.kHighsInf),
+            np.zeros(n),
+        )
+        self.sinks.append((family, number, flow))
+
+    def model(self) -> highspy.HighsLp:
+        """The program as the solver takes it: maximise the rate."""
+        rows, columns, values = (np.concatenate(part) for part in zip(*self._entries, strict=True))
+        # entries of one place add up: the solver aborts on two
+        place = rows * self.n_columns + columns
+        order = np.argsort(place, kind="stable")
+        place, values = place[order], values[order]
+        fresh = np.ones(len(place), dtype=np.bool_)
+        fresh[1:] = place[1:] != place[:-1]
+        values = np.add.reduceat(values, np.flatnonzero(fresh))
+        place = place[fresh]
+        kept = values != 0
+        rows, columns = np.divmod(place[kept], self.n_columns)
+        found = highspy.HighsLp()
+        found.num_col_, found.num_row_ = self.n_columns, self.n_rows
+        found.sense_ = highspy.ObjSense.kMaximize
+        costs = np.zeros(self.n_columns)
+        costs[0] = 1.0
+        found.col_cost_ = costs
+        found.col_lower_ = np.zeros(self.n_columns)
+        found.col_upper_ = np.full(self.n_columns, highspy.kHighsInf)
+        found.row_lower_, found.row_upper_ = np.concatenate(self._lower), np.concatenate(self._upper)
+        found.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        found.a_matrix_.start_ = offsets_of(np.bincount(rows, minlength=self.n_rows)).astype(np.int32)
+        found.a_matrix_.index_ = columns.astype(np.int32)
+        found.a_matrix_.value_ = values[kept]
+        return found
+
+    def leanest(self, rate: float) -> highspy.HighsLp:
+        """The program of least capacity of all links together at a given rate, in units of the program."""
+        costs = np.zeros(self.n_columns)
+        for shares in self._share_at:
+            for start, group in zip(shares, self.groups, strict=True):
+                costs[start : start + group.n_classes] = group.class_sizes() * float(group.times)
+        found = self.model()
+        found.col_cost_ = -costs / costs.max()
+        lower, upper = np.array(found.col_lower_), np.array(found.col_upper_)
+        lower[0] = upper[0] = rate
+        found.col_lower_, found.col_upper_ = lower, upper
+        return found
+
+    def split(self, values: Sequence[Fraction]) -> tuple[list[list[list[Fraction]]], list[list[Fraction]]]:
+        """Shares by family and representative, and root rates by representative, of all own columns."""
+        shares = [
+            [list(values[s : s + g.n_classes]) for s, g in zip(starts, self.groups, strict=True)]
+            for starts in self._share_at
+        ]
+        return shares, [[values[j] for j in at] for at in self._root_at]
+
+    def solution(self, values: Floats, duals: Floats) -> ShareSolution:
+        """What the columns and rows of a solution say."""
+        shares = tuple(
+            tuple(values[s : s + g.n_classes] for s, g in zip(starts, self.groups, strict=True))
+            for starts in self._share_at
+        )
+        roots = tuple(values[at] for at in self._root_at)
+        return ShareSolution(float(values[0]), shares, roots, duals[: len(self.capacity.links)])
+
+
+_SIMPLEX_ROWS = 1500
+"""Rows up to which the simplex method is as quick as interior points and a crossover."""
+
+
+def make_solver(watch: Watch, n_rows: int) -> Any:
+    """A solver with tight tolerances and the time that is left, for so many rows."""
+    make: Any = highspy.Highs  # its constructor has no type annotations
+    solver = make()
+    for option, value in (
+        ("output_flag", False),
+        ("threads", 1),
+        ("solver", "simplex" if n_rows < _SIMPLEX_ROWS else "ipm"),
+        ("primal_feasibility_tolerance", 1e-9),
+        ("dual_feasibility_tolerance", 1e-9),
+    ):
+        solver.setOptionValue(option, value)
+    left = watch.seconds_left
+    if left is not None:
+        solver.setOptionValue("time_limit", max(left, 0.1))
+    return solver
+
+
+def run(solver: Any, stage: str) -> tuple[Floats, Floats]:
+    """Values of columns and duals of rows of an optimum.
+
+    Raises
+    ------
+    TimeLimitError
+        If the solver's time was up.
+    InfeasibleError
+        If it ended otherwise.
+    """
+    solver.run()
+    status = solver.getModelStatus()
+    if status == highspy.HighsModelStatus.kTimeLimit:
+        raise TimeLimitError(stage)
+    if status != highspy.HighsModelStatus.kOptimal:
+        raise InfeasibleError(f"shares of groups: the solver ended with {status.name}, expected an optimum")
+    solution = solver.getSolution()
+    return np.array(solution.col_value), np.array(solution.row_dual)

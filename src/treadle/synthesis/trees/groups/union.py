@@ -1,0 +1,275 @@
+"""The disjoint union of the groups' own subgraphs: what links a group may use, beside what others may.
+
+A group may use links between its members, switches and forwarders; with ranks that forward, also those of all
+other ranks. Groups whose links to the rest look alike, rank by rank, are copies of each other: one of them
+stands for all (a type), and the union holds every type once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int64Array, offsets_of
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective, CollectiveKind, check_declared
+from treadle.topologies.topology import Topology
+
+
+@dataclass(frozen=True, eq=False)
+class GroupUnion:
+    """Subgraphs of one group of each type, side by side; their nodes and links are called places and pairs.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    nodes : array of int64, shape (G, group size)
+        Fabric nodes of each group's ranks.
+    type_of : array of int64, shape (G,)
+        Type of each group.
+    first : array of int64, shape (T,)
+        Group that stands for each type.
+    copies : array of int64, shape (T,)
+        Groups of each type.
+    n_local : int
+        Places of each type, its members last unless ranks forward.
+    node : array of int64, shape (T * n_local,)
+        Fabric node of each place.
+    tails, heads : arrays of int64, shape (P,)
+        Places at the ends of each pair; pairs of a type follow each other, types in order.
+    links : array of int64, shape (P,)
+        Fabric link of each pair.
+    is_own : array of bool, shape (P,)
+        No other group uses that link, not even a copy.
+    offsets : array of int64, shape (T + 1,)
+        Pairs of type t are those from offsets[t] to offsets[t + 1].
+    own_links : tuple of array of int64
+        Links of each group alone, in an order in which those of copies correspond.
+    """
+
+    topology: Topology
+    collective: Collective
+    nodes: Int64Array
+    type_of: Int64Array
+    first: Int64Array
+    copies: Int64Array
+    n_local: int
+    node: Int64Array
+    tails: Int64Array
+    heads: Int64Array
+    links: Int64Array
+    is_own: BoolArray
+    offsets: Int64Array
+    own_links: tuple[Int64Array, ...]
+
+    @property
+    def n_types(self) -> int:
+        """Number of types T."""
+        return len(self.first)
+
+    @cached_property
+    def members(self) -> Int64Array:
+        """Places of each type's members in the order of the group, shape (T, group size)."""
+        place = np.full(self.topology.n_nodes, -1, dtype=np.int64)
+        rows = []
+        for kind in range(self.n_types):
+            start = kind * self.n_local
+            place[self.node[start : start + self.n_local]] = np.arange(start, start + self.n_local)
+            rows.append(place[self.nodes[self.first[kind]]])
+        return np.array(rows)
+
+    @cached_property
+    def is_member(self) -> BoolArray:
+        """Which places are members, shape (T * n_local,)."""
+        found = np.zeros(len(self.node), dtype=np.bool_)
+        found[self.members.ravel()] = True
+        return found
+
+    def links_of(self, group: int) -> Int64Array:
+        """Fabric links of a group, one for each pair of its type, in the pairs' order."""
+        kind = int(self.type_of[group])
+        here = slice(int(self.offsets[kind]), int(self.offsets[kind + 1]))
+        links = self.links[here].copy()
+        if group != self.first[kind]:
+            own = self.own_links[int(self.first[kind])]
+            order = np.argsort(own)
+            mine = self.is_own[here]
+            links[mine] = self.own_links[group][order[np.searchsorted(own[order], links[mine])]]
+        return links
+
+
+def union_of(topology: Topology, collective: Collective) -> GroupUnion:
+    """The union of the groups' own subgraphs, reduced to what lies between members.
+
+    Raises
+    ------
+    ScheduleError
+        If ranks and forwarders are not just the compute nodes of the fabric.
+    InfeasibleError
+        If a compute node has an injection cap, which trees cannot express.
+        If a member of a group cannot reach another by nodes that its group may use; names both.
+    """
+    check_declared(topology, collective)
+    for node in np.flatnonzero(topology.injection_bytes_per_s):
+        raise InfeasibleError(
+            f"compute node {topology.node_names[node]!r} has an injection cap, which tree schedules do not "
+            f"model; put a switch with links of that bandwidth between the node and its links"
+        )
+    groups = (
+        np.arange(collective.n_ranks)[None, :] if collective.groups is None else np.array(collective.groups)
+    )
+    nodes = np.array(collective.ranks, dtype=np.int64)[groups]
+    union = _side_by_side(topology, collective, nodes)
+    return _between_members(union)
+
+
+def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array) -> GroupUnion:
+    n = topology.n_nodes
+    tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
+    owner, place = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    if not collective.ranks_forward:
+        owner[nodes] = np.arange(len(nodes))[:, None]
+    shared = np.flatnonzero(owner < 0)
+    place[shared] = np.arange(len(shared))
+    if not collective.ranks_forward:
+        place[nodes] = len(shared) + np.arange(nodes.shape[1])[None, :]
+    pair_owner = np.maximum(owner[tails], owner[heads])
+    usable = tails != heads
+    for end in (owner[tails], owner[heads]):
+        usable &= (end < 0) | (end == pair_owner)
+    common = np.flatnonzero(usable & (pair_owner < 0))
+    own = _own_links(topology, np.flatnonzero(usable & (pair_owner >= 0)), pair_owner, place, len(nodes))
+    type_of, first, copies = _types(topology, own, place, nodes, collective)
+
+    n_local = len(shared) + (0 if collective.ranks_forward else nodes.shape[1])
+    parts: list[Int64Array] = []
+    node = np.empty((len(first), n_local), dtype=np.int64)
+    for kind, group in enumerate(first.tolist()):
+        node[kind, : len(shared)] = shared
+        if not collective.ranks_forward:
+            node[kind, len(shared) :] = nodes[group]
+        parts.append(np.concatenate([common, own[group]]))
+    counts = [len(part) for part in parts]
+    links = np.concatenate(parts)
+    shift = np.repeat(np.arange(len(first)) * n_local, counts)
+    is_own = np.zeros(len(links), dtype=np.bool_)
+    for start, count in zip(offsets_of(counts)[:-1], counts, strict=True):
+        is_own[start + len(common) : start + count] = True
+    return GroupUnion(
+        topology=topology,
+        collective=collective,
+        nodes=nodes,
+        type_of=type_of,
+        first=first,
+        copies=copies,
+        n_local=n_local,
+        node=node.ravel(),
+        tails=place[tails[links]] + shift,
+        heads=place[heads[links]] + shift,
+        links=links,
+        is_own=is_own,
+        offsets=offsets_of(counts),
+        own_links=own,
+    )
+
+
+def _own_links(
+    topology: Topology, chosen: Int64Array, pair_owner: Int64Array, place: Int64Array, n_groups: int
+) -> tuple[Int64Array, ...]:
+    """Links of each group alone, sorted by the places of their ends within the group, then bandwidth."""
+    order = np.lexsort(
+        (
+            topology.bandwidths[chosen],
+            place[topology.heads[chosen]],
+            place[topology.tails[chosen]],
+            pair_owner[chosen],
+        )
+    )
+    chosen = chosen[order]
+    bounds = np.searchsorted(pair_owner[chosen], np.arange(n_groups + 1))
+    return tuple(chosen[a:b] for a, b in pairwise(bounds.tolist()))
+
+
+def _types(
+    topology: Topology,
+    own: tuple[Int64Array, ...],
+    place: Int64Array,
+    nodes: Int64Array,
+    collective: Collective,
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Type of each group, first group and number of groups of each type."""
+    known: dict[bytes, int] = {}
+    first: list[int] = []
+    type_of = np.empty(len(own), dtype=np.int64)
+    for group, links in enumerate(own):
+        table = np.stack(
+            [place[topology.tails[links]], place[topology.heads[links]], topology.bandwidths[links]]
+        )
+        # with ranks that forward, members are told by the nodes they are
+        key = table.tobytes() + (nodes[group].tobytes() if collective.ranks_forward else b"")
+        if key not in known:
+            known[key] = len(first)
+            first.append(group)
+        type_of[group] = known[key]
+    return type_of, np.array(first, dtype=np.int64), np.bincount(type_of)
+
+
+def _between_members(union: GroupUnion) -> GroupUnion:
+    """Without pairs that no walk from a root to a sink takes; all sinks must be reached."""
+    kind, centre = union.collective.kind, union.members[:, union.collective.root or 0]
+    is_from_all, is_to_all = kind is CollectiveKind.REDUCE, kind is CollectiveKind.BROADCAST
+    everyone = union.members.ravel()
+    forward = _reached(union.tails, union.heads, everyone if is_from_all else centre, len(union.node))
+    backward = _reached(union.heads, union.tails, everyone if is_to_all else centre, len(union.node))
+    for seen, word, is_needed in (
+        (forward, "reach", not is_from_all),
+        (backward, "be reached from", not is_to_all),
+    ):
+        missed = np.argwhere(~seen[union.members])
+        if is_needed and len(missed):
+            raise _unreachable(union, int(missed[0][0]), int(missed[0][1]), word)
+    kept = forward[union.tails] & backward[union.heads]
+    if kept.all():
+        return union
+    counts = np.add.reduceat(kept.astype(np.int64), union.offsets[:-1])
+    return replace(
+        union,
+        tails=union.tails[kept],
+        heads=union.heads[kept],
+        links=union.links[kept],
+        is_own=union.is_own[kept],
+        offsets=offsets_of(counts),
+    )
+
+
+def _reached(tails: Int64Array, heads: Int64Array, start: Int64Array, n_places: int) -> BoolArray:
+    seen = np.zeros(n_places, dtype=np.bool_)
+    seen[start] = True
+    waiting = np.arange(len(tails))
+    while True:
+        ready = seen[tails[waiting]]
+        if not ready.any():
+            return seen
+        seen[heads[waiting[ready]]] = True
+        waiting = waiting[~ready]
+
+
+def _unreachable(union: GroupUnion, kind: int, missed: int, word: str) -> InfeasibleError:
+    names = union.topology.node_names
+    group = int(union.first[kind])
+    members = union.nodes[group].tolist()
+    shown = ", ".join(names[v] for v in members[:3]) + (", ..." if len(members) > 3 else "")
+    centre = members[union.collective.root or 0]
+    where, without, remedy = f"group {group} ({shown})", "", "connect them"
+    if union.collective.groups is None:
+        where, remedy = "its ranks", "connect them or drop a rank"
+    elif not union.collective.ranks_forward:
+        without, remedy = " without ranks of other groups", "connect them or let ranks forward"
+    return InfeasibleError(
+        f"{union.topology.name}: {where}: {names[centre]!r} cannot {word} {names[members[missed]]!r}"
+        f"{without}; {remedy}"
+    )
