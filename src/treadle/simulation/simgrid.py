@@ -20,8 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleError
-from treadle.program.program import OperationKind, Program
-from treadle.program.program_text import program_text
+from treadle.program.group_lists import ProgramGroups, as_groups
+from treadle.program.operation_lists import OperationKind, OperationLists
+from treadle.program.program import Program
+from treadle.program.program_text import groups_text
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter
 from treadle.topologies.topology import Topology
 
@@ -78,13 +80,13 @@ def find_simgrid() -> MpiInstallation:
     return MpiInstallation(Path(found[0]), Path(found[1]))
 
 
-def platform_xml(topology: Topology, program: Program, *, alpha_ns: int = 0) -> str:
+def platform_xml(topology: Topology, program: OperationLists, *, alpha_ns: int = 0) -> str:
     """The fabric as a SimGrid platform: a host for each rank, and the program's paths as routes.
 
     Parameters
     ----------
     topology : Topology
-    program : Program
+    program : OperationLists
         Its sends name their paths.
     alpha_ns : int
         Latency of every message on top of the links'.
@@ -140,7 +142,7 @@ def _names(topology: Topology, links: tuple[int, ...]) -> Iterator[str]:
             yield f"into{head}"
 
 
-def _routes(topology: Topology, program: Program) -> dict[tuple[int, int], tuple[int, ...]]:
+def _routes(topology: Topology, program: OperationLists) -> dict[tuple[int, int], tuple[int, ...]]:
     routes: dict[tuple[int, int], tuple[int, ...]] = {}
     rank = program.operation_rank
     for send in np.flatnonzero(program.operation_kind == OperationKind.SEND).tolist():
@@ -162,7 +164,7 @@ def _routes(topology: Topology, program: Program) -> dict[tuple[int, int], tuple
 
 def simulate_with_simgrid(
     topology: Topology,
-    program: Program,
+    program: Program | ProgramGroups,
     sizes: Sequence[int],
     *,
     alpha_ns: int = 0,
@@ -174,7 +176,7 @@ def simulate_with_simgrid(
     Parameters
     ----------
     topology : Topology
-    program : Program
+    program : Program or ProgramGroups
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
     alpha_ns : int
@@ -182,7 +184,7 @@ def simulate_with_simgrid(
     limit_s : float
         Wall-clock seconds after which it is stopped.
     text : str, optional
-        What the processes run; default `program_text(program)`.
+        What the processes run; default the text of the program or of all groups'.
 
     Raises
     ------
@@ -192,16 +194,19 @@ def simulate_with_simgrid(
         Without SimGrid or a C compiler.
     """
     simgrid = find_simgrid()
+    groups = as_groups(program)
     interpreter = build_interpreter(simgrid)
     with tempfile.TemporaryDirectory(prefix="treadle-simgrid-") as folder:
         files = {name: Path(folder) / name for name in ("platform.xml", "hosts", "program.txt")}
-        files["platform.xml"].write_text(platform_xml(topology, program, alpha_ns=alpha_ns), encoding="ascii")
-        files["hosts"].write_text(
-            "".join(f"rank{rank}\n" for rank in range(program.n_ranks)), encoding="ascii"
+        files["platform.xml"].write_text(
+            platform_xml(topology, groups.lists, alpha_ns=alpha_ns), encoding="ascii"
         )
-        files["program.txt"].write_text(program_text(program) if text is None else text, encoding="ascii")
+        files["hosts"].write_text(
+            "".join(f"rank{rank}\n" for rank in range(groups.n_ranks)), encoding="ascii"
+        )
+        files["program.txt"].write_text(groups_text(groups) if text is None else text, encoding="ascii")
         command = [
-            *(str(simgrid.mpirun), "-np", str(program.n_ranks)),
+            *(str(simgrid.mpirun), "-np", str(groups.n_ranks)),
             *("-platform", str(files["platform.xml"]), "-hostfile", str(files["hosts"])),
             *MODEL,
             *(str(interpreter), str(files["program.txt"]), "--sizes", ",".join(map(str, sizes))),

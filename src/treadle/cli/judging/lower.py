@@ -16,7 +16,7 @@ from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED, put
 from treadle.cli.text_places import TextPlace, check_folder, place_of, place_of_group
 from treadle.errors import ScheduleError
-from treadle.planning import Format, Loading, Lowered, Profile, find_format, own_formats
+from treadle.planning import Format, Loading, Lowered, LoweredGroup, Profile, find_format, own_formats
 from treadle.planning.group_plans import group_name
 from treadle.planning.summary import shortfall_summary, text_summary, throughput
 from treadle.planning.writing.lower import TextKeywords
@@ -128,10 +128,17 @@ def command(
                 write_bytes(path, data)
         elif not (json or quiet):
             _put(loaded, result)
-        _report(output, loaded, result, target, where)
+        if result is results[0]:
+            _report(output, loaded, result, target, where)
+        else:
+            _report_alike(output, result, where)
     values = [_values(result, where, rank) for result, where in zip(results, places, strict=True)]
     head = {**throughput(loaded), "format": to, "in_place": in_place, "instances": instances}
-    output.result({**head, **(values[0] if len(values) == 1 else {"groups": values})})
+    if len(results) == 1:
+        output.result({**head, **values[0]})
+    else:
+        sizes = {"groups": len(results), "group_size": loaded.collective.group_size}
+        output.result({**head, **shortfall_summary(None), **sizes, "texts": values})
     return 0
 
 
@@ -224,12 +231,11 @@ def _report(output: Output, plan: Plan, result: Lowered, target: Format, place: 
     where = "" if place is None else place.path
     output.line(f"written     {where}: {target.name} for {result.dialect or runtime}, {contents}")
     output.line(f"checked     {result.checked}; never loaded by {runtime}")
-    if (group := result.group) is not None:
-        ranks = ", ".join(map(str, group.ranks[:_MOST_RANKS]))
-        more = f" and {len(group.ranks) - _MOST_RANKS} more" if len(group.ranks) > _MOST_RANKS else ""
+    if result.group is not None:
         output.line(
-            f"group       {group.number} of {plan.collective.n_groups}: a communicator of "
-            f"{counted(len(group.ranks), 'rank')}, the plan's {ranks}{more} in this order, loads this alone"
+            f"group       {result.group.number} of {plan.collective.n_groups}: for a communicator of "
+            f"{counted(len(result.group.ranks), 'rank')}, the plan's {_ranks(result.group)} in this order; "
+            "no other loads it"
         )
     _tell_sizes(output, result)
     _tell_loading(output, result.loading)
@@ -240,6 +246,20 @@ def _report(output: Output, plan: Plan, result: Lowered, target: Format, place: 
     has_routes = isinstance(plan.entries[-1].schedule, RouteSchedule | TimedRoutes)
     if has_routes and not target.holds_routes:
         output.line("note        the text names no routes: cards need them too (treadle routes PLAN -o FILE)")
+
+
+def _report_alike(output: Output, result: Lowered, place: TextPlace | None) -> None:
+    """Another group's text, of which the same holds; what does not is said."""
+    assert result.group is not None
+    where = "" if place is None else place.path
+    output.line(f"written     {where}: group {result.group.number}, the plan's {_ranks(result.group)}")
+    for caution in result.cautions:
+        output.line(f"beware      {caution}")
+
+
+def _ranks(group: LoweredGroup) -> str:
+    more = f" and {len(group.ranks) - _MOST_RANKS} more" if len(group.ranks) > _MOST_RANKS else ""
+    return ", ".join(map(str, group.ranks[:_MOST_RANKS])) + more
 
 
 _MOST_RANKS = 16

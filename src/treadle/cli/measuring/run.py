@@ -117,7 +117,10 @@ def _print(output: Output, plan: Plan, runtime: RuntimeName, result: RunResult) 
     )
     wrong = sum(row.wrong for row in rows)
     if wrong:
-        output.line(f"{counted(wrong, 'element')} WRONG")
+        worst = next((row.worst_group for row in rows if row.worst_group is not None), None)
+        output.line(
+            f"{counted(wrong, 'element')} WRONG{'' if worst is None else f', most of them in group {worst}'}"
+        )
     elif any(row.count for row in rows):
         output.line("every element is right")
     else:
@@ -183,6 +186,7 @@ def _summary(plan: Plan, runtime: RuntimeName, rows: tuple[SweepRow, ...]) -> di
                 "type": row.element.value,
                 "redop": "none" if row.reduction is None else row.reduction.value,
                 "wrong": row.wrong,
+                **({} if row.worst_group is None else {"worst_group": row.worst_group}),
                 **({} if row.reference_time_s is None else {"reference_time_s": row.reference_time_s}),
             }
             for row in rows

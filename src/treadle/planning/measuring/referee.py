@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from treadle.errors import MemoryLimitError
 from treadle.planning.judging.verification import require_verified
-from treadle.planning.measuring.execution import program_of
+from treadle.planning.measuring.execution import programs_of
 from treadle.schedules.plan import Plan
 from treadle.simulation.simgrid import find_simgrid, simulate_with_simgrid
 from treadle.simulation.simulate import simulate_graph
@@ -113,11 +113,11 @@ def ask_referee(
         if not served:
             continue
         Watch(progress).announce(str(referee))
-        program = program_of(plan, sizes[served[0]])
+        programs = programs_of(plan, sizes[served[0]])
         found = simulate_with_simgrid(
-            plan.topology, program, [sizes[place] for place in served], alpha_ns=alpha
+            plan.topology, programs, [sizes[place] for place in served], alpha_ns=alpha
         )
-        graph = task_graph(plan.topology, program)
+        graph = task_graph(plan.topology, programs.lists)
         for place, row in zip(served, found, strict=True):
             own = simulate_graph(graph, row.size_bytes, options)
             rows[place] = RefereedRow(row.size_bytes, row.time_s, own.time_s, row.wrong)
