@@ -138,6 +138,16 @@ def test_what_comes_together_waits_for_all_its_parts() -> None:
     assert [joined.waits_of(operation).tolist() for operation in range(5)] == [[], [], [0, 1], [2], []]
 
 
+def apart(program: Program) -> int:
+    """Waits for operations that touch none of the same chunks."""
+    found = 0
+    for number in range(program.n_operations):
+        low, past = int(program.first[number]), int(program.first[number] + program.count[number])
+        for other in program.waits_of(number).tolist():
+            found += not (low < program.first[other] + program.count[other] and program.first[other] < past)
+    return found
+
+
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
 def test_copies_are_cut_like_messages(kind: CollectiveKind) -> None:
     """What ties chunks together afterwards are messages alone."""
@@ -151,6 +161,7 @@ def test_copies_are_cut_like_messages(kind: CollectiveKind) -> None:
         assert sends(cut) == sends(program)
         assert int(cut.count.sum()) == int(program.count.sum())
         assert split_copies(cut) == cut
+        assert apart(cut) == apart(program) == 0
         kinds = cut.operation_kind
         for group in chunk_groups(cut):
             assert len(group) == 1 or any(kinds[number] != OperationKind.COPY for number in group)

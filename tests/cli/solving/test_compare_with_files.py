@@ -104,6 +104,8 @@ def test_sizes_alone_simulate_our_own(capsys: pytest.CaptureFixture[str]) -> Non
     rows = [row for row in json.loads(capsys.readouterr().out)["schedules"] if "refusal" not in row]
     assert len(rows) > 3
     assert all(len(row["sizes"]) == 1 for row in rows)
+    assert main(["compare", "hypercube:2", "allreduce", "--size", "1K", "--algorithms", "ring"]) == 0
+    assert " of algbw, busbw is 3/2 of it; %opt is algbw over the optimum\n" in capsys.readouterr().out
 
 
 def test_without_either_nothing_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:

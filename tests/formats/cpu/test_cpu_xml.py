@@ -160,21 +160,66 @@ def test_part_of_what_came_is_summed() -> None:
 
 def test_work_is_counted_by_contributions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand copies of two contributions are more than a thousand of one."""
-    monkeypatch.setattr("treadle.formats.cpu.judge.MAX_TURNS", 2500)
     sizes = 'chunks="1" root="1" inplace="0" minBytes="0" maxBytes="0"'
     head = f'<cpu name="x" collective="reduce" ranks="2" {sizes}>'
     zero = '<rank id="0" i="0-0" o="" s="" slots="0"><send peer="1" buf="i" chunk="0" cnt="1"/><sync/></rank>'
     taken = '<copy buf="i" dbuf="o" chunk="0" cnt="1"/><recv peer="0" slot="0" chunk="0" cnt="1"/><sync/>'
     summed = '<reduce slot="0" buf="o" chunk="0" cnt="1"/>'
-    for before, after in ((1000, 0), (0, 1000)):
+    for before, after, turns in ((0, 0, 14), (1000, 0, 2014), (0, 1000, 3014)):
         copies = ['<copy buf="o" dbuf="s" chunk="0" cnt="1"/>' * times for times in (before, after)]
         steps = f"{taken}{copies[0]}{summed}{copies[1]}"
         text = f'{head}{zero}<rank id="1" i="0-0" o="0-0" s="0-0" slots="1">{steps}</rank></cpu>'
-        if before:
-            assert interpret_cpu_xml(text).violations == ()
-        else:
-            with pytest.raises(FormatError, match="too large to judge"):
-                interpret_cpu_xml(text)
+        monkeypatch.setattr("treadle.formats.cpu.judge.MAX_TURNS", turns)
+        assert interpret_cpu_xml(text).violations == ()
+        monkeypatch.setattr("treadle.formats.cpu.judge.MAX_TURNS", turns - 1)
+        with pytest.raises(FormatError, match=f"more than {turns - 1} turns of ranks: too large to judge"):
+            interpret_cpu_xml(text)
+
+
+ONE_WAY = (
+    '<cpu name="x" collective="broadcast" ranks="2" chunks="2" root="0" inplace="0" minBytes="0" '
+    'maxBytes="0"><rank id="0" i="0-1" o="0-1" s="" slots="0"><send peer="1" buf="i" chunk="0" cnt="2"/>'
+    '<copy buf="i" dbuf="o" chunk="0" cnt="2"/><sync/></rank>'
+    '<rank id="1" i="" o="0-1" s="" slots="0"><recv peer="0" buf="o" chunk="0" cnt="2"/><sync/></rank></cpu>'
+)
+SWAPPED = (
+    '<cpu name="x" collective="alltoall" ranks="2" chunks="4" root="-1" inplace="0" minBytes="0" '
+    'maxBytes="0"><rank id="0" i="0-1" o="0-0 2-2" s="" slots="0"><copy buf="i" dbuf="o" chunk="0" cnt="1"/>'
+    '<send peer="1" buf="i" chunk="1" cnt="1"/><recv peer="1" buf="o" chunk="2" cnt="1"/><sync/></rank>'
+    '<rank id="1" i="2-3" o="1-1 3-3" s="" slots="0"><copy buf="i" dbuf="o" chunk="3" cnt="1"/>'
+    '<send peer="0" buf="i" chunk="2" cnt="1"/><recv peer="0" buf="o" chunk="1" cnt="1"/><sync/></rank></cpu>'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "said"),
+    [
+        (ONE_WAY, 'cnt="2"/><sync/></rank><rank', 'cnt="2"/></rank><rank', "rank 0: ends without waiting"),
+        (ONE_WAY, "<sync/></rank></cpu>", "</rank></cpu>", "rank 1: ends without waiting"),
+        (
+            ONE_WAY,
+            'chunk="0" cnt="2"/><copy',
+            'chunk="0" cnt="1"/><copy',
+            "(+1) where rank 1 receives",
+        ),
+        (ONE_WAY, 'chunk="0" cnt="2"/><copy', 'chunk="1" cnt="2"/><copy', "lacks chunks 1 to 2"),
+        (ONE_WAY, 'i="0-1" o="0-1"', 'i="0-1" o="0-0"', "lacks chunks 0 to 1"),
+        (SWAPPED, 'peer="0" buf="i" chunk="2"', 'peer="0" buf="i" chunk="1"', "buffer i lacks chunks 1 to 1"),
+        (
+            SWAPPED,
+            'peer="0" buf="i" chunk="2"',
+            'peer="0" buf="i" chunk="3"',
+            "sends chunks 3 (+1) where",
+        ),
+        (SWAPPED, 'i="2-3"', 'i="1-3"', "the buffers' chunks do not fit alltoall"),
+        (SWAPPED, 'o="0-0 2-2"', 'o="0-2"', "the buffers' chunks do not fit alltoall"),
+        (SWAPPED, 'o="1-1 3-3"', 'o="1-1"', "buffer o lacks chunks 3 to 3"),
+    ],
+)
+def test_what_goes_wrong_is_named(text: str, old: str, new: str, said: str) -> None:
+    assert interpret_cpu_xml(text).violations == ()
+    assert text.count(old) == 1
+    assert said in " ".join(interpret_cpu_xml(text.replace(old, new)).violations)
 
 
 def test_shards_of_a_million_and_of_one() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from treadle import planning
 from treadle.errors import ScheduleError
+from treadle.planning.solving import step_candidates
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.peers import teccl_gather as module
@@ -143,3 +144,19 @@ def test_time_ends_it() -> None:
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
     with pytest.raises(TimeLimitError):
         teccl_gather(fabric, collective, watch=Watch(deadline=time.monotonic() - 1))
+
+
+@pytest.mark.parametrize(
+    ("gap", "notes"), [(module.GAP, ()), (0.25, ("the value of its program is within 25% of the best",))]
+)
+def test_a_schedule_that_may_be_far_from_the_best_says_so(
+    gap: float, notes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabric = parse("ring(4)")
+    collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
+    found = teccl_gather(fabric, collective)._replace(gap=gap, is_late=True)
+    monkeypatch.setattr(step_candidates, "teccl_gather", lambda *_, **__: found)
+    assert step_candidates.te_ccl(fabric, collective).notes == notes
+    assert not step_candidates.te_ccl(fabric, collective).is_late
+    timed = Watch(deadline=time.monotonic() + 60)
+    assert step_candidates.te_ccl(fabric, collective, watch=timed).is_late

@@ -159,6 +159,8 @@ def test_limits_of_time_are_kept() -> None:
     assert exact_rate(graph, _all_to_all(graph), time_limit_s=0.0) is None
     with pytest.raises(TimeLimitError):
         master_mcf(t.generalized_kautz(4, 90), _all_to_all(t.generalized_kautz(4, 90)), time_limit_s=0.0)
+    with pytest.raises(TimeLimitError):  # the solver starts
+        master_mcf(t.generalized_kautz(4, 30), _all_to_all(t.generalized_kautz(4, 30)), time_limit_s=1e-6)
 
 
 def test_a_child_needs_a_flow_that_delivers() -> None:

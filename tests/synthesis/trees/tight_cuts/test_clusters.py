@@ -70,6 +70,21 @@ def found_sets(topology: Topology) -> set[frozenset[int]]:
     return {frozenset(family.members(number).tolist()) for number in range(1, family.n_sets)}
 
 
+def test_the_strongest_links_are_looked_at_first() -> None:
+    """Links of nineteen bandwidths, more than are tried: the fastest make boxes of three, slow ones pairs."""
+    builder = TopologyBuilder("pairs of boxes")
+    boxes = [[builder.compute(f"box{i}.{j}") for j in range(3)] for i in range(4)]
+    for one, two, three in boxes:
+        for pair in ((one, two), (two, three), (three, one)):
+            builder.duplex(*pair, 1000)
+    for width in range(4, 21):
+        builder.duplex(boxes[0][0], boxes[1][0], width)
+        builder.duplex(boxes[2][0], boxes[3][0], width)
+    for number in range(100):  # the slowest together carry more than those of a pair: boxes need theirs most
+        builder.duplex(boxes[number % 2][number % 3], boxes[2 + number // 2 % 2][number // 3 % 3], 3)
+    assert blocks([3] * 4) <= found_sets(builder.build())
+
+
 SIXTEEN = [16] * 6
 UNEQUAL = [12, 31, 16, 24, 40, 18]
 PLANTED = {
