@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 
 from samples.groups.group_samples import walks
-from treadle.schedules.collective import Collective
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
@@ -58,19 +58,23 @@ def _two_links(_plan: Plan, _number: int, forest: Forest, random: Random) -> For
 
 
 def _another_way(plan: Plan, number: int, forest: Forest, random: Random) -> Forest:
-    """A path over whatever there is, ranks of any group included."""
+    """A path over a rank of another group, and whatever else there is."""
     member = plan.collective.member(number)
-    every = Collective(
-        member.kind,
-        member.ranks,
-        member.root,
-        forwarders=tuple(sorted(set(plan.topology.compute_nodes.tolist()) - set(member.ranks))),
-    )
+    others = tuple(sorted(set(plan.topology.compute_nodes.tolist()) - set(member.ranks)))
     path = random.randrange(forest.n_paths)
     links = [forest.path(p).tolist() for p in range(forest.n_paths)]
     ends = int(plan.topology.tails[links[path][0]]), int(plan.topology.heads[links[path][-1]])
-    places = [member.ranks.index(node) for node in ends]
-    links[path] = list(walks(plan.topology, every, Direction.BROADCAST, *places, random))
+    via = random.choice(others)
+    every = Collective(
+        CollectiveKind.ALLGATHER,
+        (ends[0], via, ends[1]),
+        forwarders=tuple(node for node in others if node != via),
+    )
+    links[path] = [
+        link
+        for part in ((0, 1), (1, 2))
+        for link in walks(plan.topology, every, Direction.BROADCAST, *part, random)
+    ]
     return replace(
         forest,
         path_links=np.concatenate([np.array(one, dtype=np.int32) for one in links]),
