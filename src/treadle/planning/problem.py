@@ -59,14 +59,19 @@ class ProblemOptions(TypedDict, total=False):
 
 
 def model_of(topology: Topology, collective: Collective) -> str:
-    """What switches are assumed to do where an optimum depends on it, that is, for an allreduce; else ""."""
-    if collective.kind is not CollectiveKind.ALLREDUCE:
-        return ""
+    """What switches are assumed to do where an optimum depends on it; else "".
+
+    That is for an allreduce, and in groups wherever switches could copy or add: there they do not.
+    """
+    kind = collective.kind
     able = [name for name in ("multicast", "aggregation") if getattr(topology, name).any()]
+    if collective.groups is not None and able:
+        used = [name for name in able if (kind.broadcasts if name == "multicast" else kind.reduces)]
+        return f"{kind} in groups, without in-network {' and '.join(used)}" if used else ""
+    if kind is not CollectiveKind.ALLREDUCE:
+        return ""
     if not able:
         return "allreduce without in-network multicast and aggregation"
-    if collective.groups is not None:
-        return "allreduce in groups, without in-network multicast and aggregation"
     capable = topology.multicast | topology.aggregation
     asked = capable & ~topology.turns_round
     how = ", for ranks that ask" if asked.any() else ""

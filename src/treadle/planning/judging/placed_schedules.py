@@ -205,7 +205,7 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
         if result.report.is_ok:
             return _refused(name, "plan", problem, str(error))
     if moved is not None and moved.collective != problem.collective:
-        return _refused(name, "plan", problem, "the plan is for other ranks, weights or demands")
+        return _refused(name, "plan", problem, "the plan is for other ranks, groups, weights or demands")
     if moved is None:
         return PlacedSchedule(name, "plan", problem, result.report, schedule)
     schedule = moved.entries[-1].schedule

@@ -12,7 +12,7 @@ from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan
-from treadle.planning.repairing.repair import RepairResult, check_witness, repair
+from treadle.planning.repairing.repair import RepairResult, check_repairable, repair
 from treadle.schedules.plan import Plan
 from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.topologies.topology import Topology
@@ -128,7 +128,7 @@ def harden(
     Raises
     ------
     ScheduleError
-        If the plan's witness does not hold.
+        If the plan is of several groups at once, or its witness does not hold.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def harden(
     """
     plan = as_plan(plan, "harden: plan")
     watch = Watch(progress, None if time_limit_s is None else monotonic() + time_limit_s)
-    check_witness(plan)
+    check_repairable(plan)
     failures = single_failures(plan.topology, Failures(which))
     at_once = _BATCH if runs_apart() else 1
     for first in range(0, len(failures), at_once):

@@ -182,7 +182,7 @@ def repair(
     plan = as_plan(plan, "repair: plan")
     start, watch = process_time(), Stopwatch(progress)
     with watch.stage("failures"):
-        check_witness(plan)
+        check_repairable(plan)
         fabric = _without(plan.topology, links, nodes)
         collective, lost_ranks = _restricted(plan, fabric)
         _check_connected(fabric, collective)
@@ -273,8 +273,13 @@ def _kinds(plan: Plan) -> int | None:
     return sum(len(layer.pieces) for forest in schedule.forests for layer in forest.layers)
 
 
-def check_witness(plan: Plan) -> None:
-    """ScheduleError unless the plan's witness proves the optimum that it claims."""
+def check_repairable(plan: Plan) -> None:
+    """ScheduleError unless the plan is of one group and its witness proves the optimum that it claims."""
+    if plan.collective.groups is not None:
+        raise ScheduleError(
+            f"a plan of {len(plan.collective.groups)} groups at once: plans of one group are repaired and "
+            f"hardened; solve for what is left (treadle solve --mesh --axes --without)"
+        )
     if plan.optimal_algbw is None or plan.witness is None:
         return
     proved = plan.witness.bound(plan.topology, plan.collective)
