@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from places import ROOT
-from samples.logs.nccl_logs import HEADING, curve, info, ranks, table
+from samples.logs.nccl_logs import HEADING, curve, info, ranks, rows, table
 from treadle.diagnosis import log_lines
 from treadle.diagnosis.log import Log
 from treadle.diagnosis.log_reader import read_log
@@ -172,6 +172,28 @@ def test_wrong_results_and_several_tables(tmp_path: Path) -> None:
     assert [round(one.average or 0, 1) for one in (first, second)] == [76.0, 38.0]
     assert (first.test, len(first.ranks)) == ("all_reduce", 8)
     assert (second.test, len(second.ranks), second.out_of_bounds) == ("all_gather", 4, None)
+
+
+def test_a_test_that_starts_ends_the_one_before(tmp_path: Path) -> None:
+    """Its closing lines may be missing; what is not ours has no name, whatever was started before it."""
+    begun = table(ALLREDUCE, 8, curve(100))[:-3]
+    foreign = ["$ ./all_reduce_perf -b 8", "# Collective test starting: my_own_perf", *HEADING]
+    last = rows(CollectiveKind.ALLGATHER, 8, [(2**20, 10.0)])
+    first, second = read(tmp_path, [*begun, *foreign, *last]).tables
+    assert (first.test, len(first.rows)) == ("all_reduce", 13)
+    assert (second.test, len(second.rows)) == ("", 1)
+    over = [*begun, "# Collective test starting: all_gather_perf", *last]
+    assert [(one.test, len(one.rows)) for one in read(tmp_path, over).tables] == [
+        ("all_reduce", 13),
+        ("all_gather", 1),
+    ]
+    assert [len(one.rows) for one in read(tmp_path, [*begun, "$ ./all_gather_perf", *last]).tables] == [14]
+    ended = [
+        *begun,
+        "# Collective test concluded: all_reduce_perf",
+        *table(ALLREDUCE, 8, curve(50), named=False),
+    ]
+    assert [one.test for one in read(tmp_path, ended).tables] == ["all_reduce", ""]
 
 
 def test_what_is_cut_off_or_torn_is_passed_over(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from treadle.program.passes import (
     replicate,
     split_copies,
 )
-from treadle.program.program import Operation, OperationKind, Program, program_from_operations
+from treadle.program.program import Buffer, Operation, OperationKind, Program, program_from_operations
 from treadle.program.steps.exchange_lowering import lower_exchange
 from treadle.program.trees.forest_program import lower
 from treadle.runtime.measured_sizes import measure
@@ -172,6 +172,22 @@ def test_copies_are_cut_like_messages(kind: CollectiveKind) -> None:
                     assert any(int(cut.first[i]) in inside for i in others)
         more += len(chunk_groups(cut)) - len(chunk_groups(program))
     assert more > 0 or kind.reduces
+
+
+def test_what_waits_for_a_copy_waits_for_the_part_that_it_touches() -> None:
+    """A copy of three chunks that three messages move apart: each waits for its own part alone."""
+    send, receive, copy = OperationKind.SEND, OperationKind.RECEIVE, OperationKind.COPY
+    own = [
+        Operation(copy, 0, 3, source=Buffer.INPUT, target=Buffer.OUTPUT),
+        *(Operation(send, chunk, 1, peer=1, source=Buffer.OUTPUT, waits=(0,)) for chunk in range(3)),
+    ]
+    other = [Operation(receive, chunk, 1, peer=0, target=Buffer.OUTPUT) for chunk in range(3)]
+    program = program_from_operations(
+        CollectiveKind.BROADCAST, [own, other], n_chunks=3, shard_offset=[0, 3, 3], root=0
+    )
+    cut = split_copies(program)
+    assert cut.operation_kind.tolist() == [copy] * 3 + [send] * 3 + [receive] * 3
+    assert [cut.waits_of(number).tolist() for number in range(6)] == [[], [], [], [0], [1], [2]]
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)

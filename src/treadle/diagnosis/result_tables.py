@@ -76,7 +76,7 @@ class TableReader:
         """A line that names a test: the first of its own, or a command."""
         match = _PROGRAM.search(text)
         if "Collective test starting" in text:
-            self._close()
+            self._close(is_over=True)
             self._next_test = ""
         if match is not None and match[1] in (*TESTS, *OTHER_TESTS) and "concluded" not in text:
             self._next_test = match[1]
