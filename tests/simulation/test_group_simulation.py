@@ -56,15 +56,19 @@ def test_groups_share_links_fairly_too() -> None:
 
 
 def test_the_deepest_group_sets_the_latency() -> None:
-    plan = solved_alone("ring:6", CollectiveKind.ALLGATHER, Mesh((3, 2), ("a", "b")), "a", forward=True)
-    schedule, alpha_ns = plan.entries[0].schedule, 10**6
-    long = alpha_beta_time(plan.topology, plan.collective, schedule, 2**20, alpha_ns=alpha_ns)
-    short = alpha_beta_time(plan.topology, plan.collective, schedule, 2**20)
-    hops = max(
-        alpha_beta_time(plan.topology, plan.collective.member(group), one, 0, alpha_ns=alpha_ns)
-        for group, one in enumerate(schedule.groups)
-    )
-    assert long - short == hops > 0
+    depths = set()
+    for seed in range(8):
+        topology, collective, schedule = random_groups(seed, CollectiveKind.ALLGATHER)
+        own = [
+            alpha_beta_time(topology, collective.member(group), one, 0, alpha_ns=1000)
+            for group, one in enumerate(schedule.groups)
+        ]
+        depths.add(len(set(own)))
+        assert alpha_beta_time(topology, collective, schedule, 0, alpha_ns=1000) == max(own) > 0
+        assert alpha_beta_time(topology, collective, schedule, 999, alpha_ns=1000) == max(
+            own
+        ) + 999 / group_algbw(topology, schedule)
+    assert max(depths) > 1, "no case has groups of different depths"
 
 
 def test_the_trace_names_the_group() -> None:
