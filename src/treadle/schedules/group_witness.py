@@ -66,30 +66,14 @@ class GroupLengthWitness:
         check_declared(topology, collective)
         _check_kind(topology, collective)
         lengths = self._whole(topology, collective.group_size)
-        ways = [collective.kind.broadcasts, collective.kind.reduces]
-        out, into = (
-            _weights(topology, collective, lengths, inwards=inwards) if needed else None
-            for inwards, needed in zip((False, True), ways, strict=True)
-        )
-        size = collective.group_size
-        if out is not None and into is not None:
-            pairs = [one + other for one, other in zip(out, into, strict=True)]
-            share, total = 1, sum(min(pairs[g : g + size]) for g in range(0, len(pairs), size))
-        else:
-            found = out if out is not None else into
-            assert found is not None
-            shares = _shares(collective)
-            share = sum(shares)
-            total = sum(
-                w * found[g + v] for g in range(0, len(found), len(shares)) for v, w in enumerate(shares)
-            )
+        total = tree_cost(topology, collective, lengths)
         if not total:
             raise ScheduleError(
                 "group length witness: the groups are joined at length 0, which proves nothing"
             )
         carries = (topology.tails != topology.heads).tolist()
         ends = zip(topology.bandwidths.tolist(), lengths, carries, strict=True)
-        return Fraction(share * sum(bandwidth * length for bandwidth, length, able in ends if able), total)
+        return Fraction(sum(bandwidth * length for bandwidth, length, able in ends if able)) / total
 
     def _whole(self, topology: Topology, group_size: int) -> list[int]:
         """The lengths as integers without a common divisor: only their ratios matter."""
@@ -145,6 +129,38 @@ class GroupLengthWitness:
         return cls(
             tuple(known[number] for number, count in zip(numbers, counts, strict=True) for _ in range(count))
         )
+
+
+def tree_cost(topology: Topology, collective: Collective, lengths: list[int]) -> Fraction:
+    """Length of the links that a byte of each group's larger buffer needs at least, all groups together.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        Not an all-to-all. Compute nodes that it does not name are absent.
+    lengths : list of int, length m
+        Not negative.
+
+    Raises
+    ------
+    ScheduleError
+        If a group's ranks do not reach each other.
+    """
+    ways = [collective.kind.broadcasts, collective.kind.reduces]
+    out, into = (
+        _weights(topology, collective, lengths, inwards=inwards) if needed else None
+        for inwards, needed in zip((False, True), ways, strict=True)
+    )
+    size = collective.group_size
+    if out is not None and into is not None:
+        pairs = [one + other for one, other in zip(out, into, strict=True)]
+        return Fraction(sum(min(pairs[g : g + size]) for g in range(0, len(pairs), size)))
+    found = out if out is not None else into
+    assert found is not None
+    shares = _shares(collective)
+    total = sum(w * found[g + v] for g in range(0, len(found), len(shares)) for v, w in enumerate(shares))
+    return Fraction(total, sum(shares))
 
 
 def _check_kind(topology: Topology, collective: Collective) -> None:

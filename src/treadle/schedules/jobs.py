@@ -1,0 +1,176 @@
+"""Different collectives that run on one fabric at once, and how fast each of them can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import heappop, heappush
+
+from treadle.brief import brief
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.group_witness import tree_cost
+from treadle.schedules.trees.allreduce_witness import common_scale
+from treadle.topologies.naming import is_one_line
+from treadle.topologies.topology import Topology
+
+
+@brief("name", "collective", "weight")
+@dataclass(frozen=True)
+class Job:
+    """A collective among others at once.
+
+    Parameters
+    ----------
+    name : str
+        One line.
+    collective : Collective
+        Of one group. Compute nodes that are neither its ranks nor its forwarders are absent for it.
+    weight : Fraction
+        More than 0. Algbws are to be in proportion to these: with the sizes as weights all end together.
+
+    Raises
+    ------
+    ScheduleError
+        If any of the above does not hold.
+    """
+
+    name: str
+    collective: Collective
+    weight: Fraction
+
+    def __post_init__(self) -> None:
+        if not self.name or not is_one_line(self.name):
+            raise ScheduleError(f"job {self.name[:40]!r}: expected a name on one line")
+        self.collective.as_one_group()
+        if not (isinstance(self.weight, Fraction) and self.weight > 0):
+            raise ScheduleError(f"job {self.name!r}: weight {self.weight!r}, expected a positive fraction")
+
+
+@dataclass(frozen=True)
+class JobLevel:
+    """A step of the max-min rates: what those jobs get that are at their limit here, and why.
+
+    Parameters
+    ----------
+    rate : Fraction
+        Algbw per weight, bytes/s, of all jobs that no earlier level limits.
+    limited : tuple of int
+        Numbers of the jobs that can get no more, rising.
+    lengths : tuple of Fraction, length m
+        Of the links, not negative; the proof.
+
+    Notes
+    -----
+    At these lengths a unit of job j needs links of length c_j at least (`proved_rates`). Jobs of earlier
+    levels keep their rates r, so the others have rate * sum of w_j c_j <= sum of b(e) l(e) - sum of r_i c_i,
+    where equality limits every job with c_j > 0.
+    """
+
+    rate: Fraction
+    limited: tuple[int, ...]
+    lengths: tuple[Fraction, ...]
+
+
+def check_jobs(topology: Topology, jobs: Sequence[Job]) -> None:
+    """Raise ScheduleError unless there are jobs of different names whose nodes are compute nodes."""
+    if not jobs:
+        raise ScheduleError("jobs: none; expected at least one")
+    names = [job.name for job in jobs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ScheduleError(f"jobs: {twice[:40]!r} is the name of two; expected different names")
+    compute = set(topology.compute_nodes.tolist())
+    for job in jobs:
+        for node in (*job.collective.ranks, *job.collective.forwarders):
+            if node not in compute:
+                raise ScheduleError(f"job {job.name!r}: node {node} is no compute node of {topology.name}")
+
+
+def proved_rates(topology: Topology, jobs: Sequence[Job], levels: Sequence[JobLevel]) -> tuple[Fraction, ...]:
+    """The max-min algbw of every job, bytes/s, as far as the levels prove it.
+
+    Parameters
+    ----------
+    topology : Topology
+    jobs : sequence of Job
+    levels : sequence of JobLevel
+        No rates that the links carry are fairer than these: no job gets more unless one that gets less per
+        weight, or as much, loses. That links carry them is for the schedules to show.
+
+    Raises
+    ------
+    ScheduleError
+        If a level proves another rate, limits a job that it does not price, or some job is not limited.
+    """
+    check_jobs(topology, jobs)
+    rates: dict[int, Fraction] = {}
+    for number, level in enumerate(levels):
+        room = _volume(topology, level.lengths)
+        costs = [_unit_cost(topology, job, level.lengths) for job in jobs]
+        room -= sum(rate * costs[job] for job, rate in rates.items())
+        priced = sum(job.weight * costs[place] for place, job in enumerate(jobs) if place not in rates)
+        if not priced or room / priced != level.rate:
+            found = f"{room / priced} bytes/s" if priced else "none"
+            raise ScheduleError(f"level {number}: its lengths prove {found}, claimed {level.rate}")
+        if not level.limited:
+            raise ScheduleError(f"level {number} limits no job")
+        for job in level.limited:
+            if not 0 <= job < len(jobs) or job in rates or not costs[job]:
+                raise ScheduleError(f"level {number} does not limit job {job}, or an earlier one does")
+        rates |= {job: level.rate * jobs[job].weight for job in level.limited}
+    if len(rates) < len(jobs):
+        raise ScheduleError(f"the levels limit {len(rates)} of {len(jobs)} jobs")
+    return tuple(rates[job] for job in range(len(jobs)))
+
+
+def _volume(topology: Topology, lengths: Sequence[Fraction]) -> Fraction:
+    """Sum of bandwidth times length."""
+    if len(lengths) != topology.n_links or any(length < 0 for length in lengths):
+        raise ScheduleError(f"level: expected {topology.n_links} lengths, none negative")
+    ends = zip(topology.bandwidths.tolist(), lengths, topology.tails, topology.heads, strict=True)
+    return sum((bandwidth * length for bandwidth, length, u, v in ends if u != v), Fraction(0))
+
+
+def _unit_cost(topology: Topology, job: Job, lengths: Sequence[Fraction]) -> Fraction:
+    """Least length of links that a byte of the job's larger buffer needs."""
+    scale = common_scale(lengths)
+    whole = [int(length * scale) for length in lengths]
+    if job.collective.kind is not CollectiveKind.ALLTOALL:
+        return tree_cost(topology, job.collective, whole) / scale
+    needed = sum(
+        amount * distance
+        for source, row in zip(
+            job.collective.ranks, job.collective.pair_demands.between.tolist(), strict=True
+        )
+        if any(row)
+        for amount, distance in _wanted(topology, job, whole, source, row)
+    )
+    return Fraction(needed, scale * job.collective.pair_demands.buffer_units)
+
+
+def _wanted(
+    topology: Topology, job: Job, lengths: Sequence[int], source: int, row: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """What a rank has for each other, and how far that is by nodes which are there for the job (Dijkstra)."""
+    present = ~topology.is_compute
+    present[[*job.collective.ranks, *job.collective.forwarders]] = True
+    out: dict[int, list[tuple[int, int]]] = {}
+    for tail, head, length in zip(topology.tails.tolist(), topology.heads.tolist(), lengths, strict=True):
+        if present[tail] and present[head]:
+            out.setdefault(tail, []).append((head, length))
+    reached: dict[int, int] = {}
+    waiting = [(0, source)]
+    while waiting:
+        far, node = heappop(waiting)
+        if node not in reached:
+            reached[node] = far
+            for head, length in out.get(node, ()):
+                if head not in reached:
+                    heappush(waiting, (far + length, head))
+    for amount, node in zip(row, job.collective.ranks, strict=True):
+        if amount:
+            if node not in reached:
+                raise ScheduleError(f"job {job.name!r}: a rank cannot be reached, so nothing is proved")
+            yield amount, reached[node]
