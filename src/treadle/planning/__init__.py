@@ -97,6 +97,12 @@ if TYPE_CHECKING:
     from treadle.planning.solving.solve import RejectedError as RejectedError
     from treadle.planning.solving.solve import SolveResult as SolveResult
     from treadle.planning.solving.solve import solve as solve
+    from treadle.planning.together.jobs_folder import StoredJobs as StoredJobs
+    from treadle.planning.together.jobs_folder import load_jobs as load_jobs
+    from treadle.planning.together.jobs_folder import save_jobs as save_jobs
+    from treadle.planning.together.solve_jobs import JobsResult as JobsResult
+    from treadle.planning.together.solve_jobs import bound_jobs as bound_jobs
+    from treadle.planning.together.solve_jobs import solve_jobs as solve_jobs
     from treadle.planning.writing.lower import FriendlierTrees as FriendlierTrees
     from treadle.planning.writing.lower import Loading as Loading
     from treadle.planning.writing.lower import Lowered as Lowered
@@ -158,6 +164,8 @@ else:
             ),
             "treadle.planning.designing.fabric_facts": ("fabric_summary",),
             "treadle.planning.importing": ("import_options", "import_topology"),
+            "treadle.planning.together.solve_jobs": ("JobsResult", "bound_jobs", "solve_jobs"),
+            "treadle.planning.together.jobs_folder": ("StoredJobs", "load_jobs", "save_jobs"),
             "treadle.planning.writing.lower": (
                 "FriendlierTrees",
                 "Loading",

@@ -1,0 +1,1 @@
+"""Several collectives at once: jobs of different kinds, sizes and weights."""

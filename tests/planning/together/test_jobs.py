@@ -1,0 +1,258 @@
+"""Different collectives at once: rates against a program over flows, plans judged together, mutants found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reference.groups.jobs_lp import max_min
+from treadle import planning
+from treadle.errors import FormatError, InfeasibleError, ScheduleError
+from treadle.planning.together.job_files import read_jobs
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.jobs import Job, JobLevel, proved_rates
+from treadle.topologies import TopologyBuilder, parse
+from treadle.topologies.topology import Topology
+from treadle.verification.jobs_check import verify_jobs
+
+KINDS = tuple(CollectiveKind)
+
+
+def random_fabric(rng: np.random.Generator) -> Topology:
+    """Ranks and switches, strongly connected by a cycle, with random links besides."""
+    builder = TopologyBuilder("random")
+    n, switches = int(rng.integers(3, 6)), int(rng.integers(0, 3))
+    names = [f"r{i}" for i in range(n)] + [f"s{i}" for i in range(switches)]
+    for name in names:
+        (builder.compute if name[0] == "r" else builder.switch)(name)
+    order = rng.permutation(len(names))
+    ends = [(names[a], names[b]) for a, b in zip(order, np.roll(order, -1), strict=True)]
+    ends += [(names[b], names[a]) for a, b in zip(order, np.roll(order, -1), strict=True)]
+    for _ in range(int(rng.integers(2, 8))):
+        one, other = rng.choice(len(names), 2, replace=False)
+        ends.append((names[one], names[other]))
+    for one, other in ends:
+        builder.link(one, other, int(rng.integers(1, 5)) * 10**9)
+    return builder.build()
+
+
+def random_jobs(rng: np.random.Generator, fabric: Topology) -> tuple[Job, ...]:
+    nodes = fabric.compute_nodes.tolist()
+    jobs = []
+    for number in range(int(rng.integers(1, 4))):
+        kind = KINDS[int(rng.integers(len(KINDS)))]
+        size = int(rng.integers(2, len(nodes) + 1))
+        ranks = tuple(int(node) for node in rng.permutation(nodes)[:size])
+        others = tuple(node for node in nodes if node not in ranks)
+        root = int(rng.integers(size)) if kind.is_rooted else None
+        weights = None
+        if kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER) and rng.random() < 0.3:
+            weights = tuple(int(w) for w in rng.integers(1, 4, size))
+        collective = Collective(kind, ranks, root, weights, forwarders=others)
+        jobs.append(Job(f"{number}", collective, Fraction(int(rng.integers(1, 9)), int(rng.integers(1, 4)))))
+    return tuple(jobs)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_rates_are_those_of_a_program_over_flows(seed: int) -> None:
+    rng = np.random.default_rng([seed, 77])
+    fabric = random_fabric(rng)
+    jobs = random_jobs(rng, fabric)
+    found = planning.solve_jobs(fabric, jobs)
+    assert np.allclose([float(rate) for rate in found.together], max_min(fabric, jobs), rtol=1e-6)
+    assert found.report is not None
+    assert found.report.is_max_min
+    for job, alone, together, plan in zip(found.jobs, found.alone, found.together, found.plans, strict=True):
+        assert together <= alone
+        assert plan.algbw >= together
+        assert plan.collective.kind is job.collective.kind
+
+
+def test_one_job_alone_has_the_optimum_of_its_collective() -> None:
+    for expression, kind in (("dgx_a100:2", "allgather"), ("mesh:3,4", "allreduce"), ("ring:6", "broadcast")):
+        fabric = parse(expression)
+        posed = planning.pose(fabric, kind).collective
+        (rate,) = planning.bound_jobs(fabric, [Job("only", posed, Fraction(1))]).together
+        assert rate == planning.bound(fabric, kind).algbw
+
+
+FILE = """
+[[job]]
+name = "gradients"
+kind = "allreduce"
+mesh = "dp=2,tp=2"
+axes = "dp"
+size = "8MB"
+
+[[job]]
+kind = "a2a"
+size = "2MB"
+
+[[job]]
+name = "pair"
+kind = "allgather"
+ranks = [0, 1]
+forward = true
+size = "1MB"
+weight = 0.5
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.toml"
+    path.write_text(FILE, encoding="utf-8")
+    return path
+
+
+def test_a_file_names_jobs_and_groups_of_a_mesh(file: Path) -> None:
+    fabric = parse("complete:4")
+    jobs = read_jobs(file, fabric)
+    assert [job.name for job in jobs] == ["gradients[0]", "gradients[1]", "2:alltoall", "pair"]
+    assert [job.weight for job in jobs] == [8 * 2**20, 8 * 2**20, 2 * 2**20, 2**19]
+    assert [job.collective.ranks for job in jobs] == [(0, 2), (1, 3), (0, 1, 2, 3), (0, 1)]
+    assert [job.collective.forwarders for job in jobs] == [(), (), (), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "nothing"),
+        ("job = 3", "expected tables"),
+        ("[[job]]\nkind = 'allgather'\n[other]\nx = 1", "expected tables"),
+        ("[[job]]\nranks = '0-1'", "job 1: kind is missing"),
+        ("[[job]]\nkind = 'allgathr'", "job 1: .*allgather"),
+        ("[[job]]\nkind = 'allgather'\nsise = '1MB'", "unknown 'sise'"),
+        ("[[job]]\nkind = 'allgather'\nsize = '0B'", "at least 1 byte"),
+        ("[[job]]\nkind = 'allgather'\nweight = 0", "above 0"),
+        ("[[job]]\nkind = 'allgather'\nweight = nan", "above 0"),
+        ("[[job]]\nkind = 'allgather'\nweight = true", "above 0"),
+        ("[[job]]\nkind = 'allgather'\nforward = 1", "true or false"),
+        ("[[job]]\nkind = 'broadcast'\nroot = 1.5", "a rank or a node's name"),
+        ("[[job]]\nkind = 'allgather'\nranks = [0.5]", "a list of integers"),
+        ("[[job]]\nkind = 'allgather'\nranks = [0, 9]", "rank 9"),
+        ("[[job]]\nkind = 'allgather'\nsize = '1MB'\n[[job]]\nkind = 'allgather'", "some jobs have a size"),
+        ("[[job]]\nkind = 'reduce'\nname = 'a'\n[[job]]\nkind = 'reduce'\nname = 'a'", "the name of two"),
+        ("[[job]", "not TOML"),
+    ],
+)
+def test_what_is_no_file_of_jobs_is_told_in_a_line(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FormatError, match=message) as caught:
+        read_jobs(path, parse("complete:4"))
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_rank_out_of_reach_names_the_job() -> None:
+    fabric = parse("ring:4")
+    away = Job("away", Collective(CollectiveKind.ALLGATHER, (0, 2)), Fraction(1))
+    with pytest.raises(InfeasibleError, match="job 'away': some of its ranks cannot reach others"):
+        planning.bound_jobs(fabric, [away])
+    there = replace(away, collective=replace(away.collective, forwarders=(1, 3)))
+    assert planning.bound_jobs(fabric, [there]).together == (Fraction(4),)
+
+
+def test_caps_of_hosts_are_not_modelled_and_said_so() -> None:
+    builder = TopologyBuilder("capped")
+    for name in "ab":
+        builder.compute(name, injection_bytes_per_s=10**9)
+    builder.duplex("a", "b", 10**9)
+    fabric = builder.build()
+    with pytest.raises(InfeasibleError, match="injection cap"):
+        planning.bound_jobs(fabric, [Job("x", planning.pose(fabric, "reduce").collective, Fraction(1))])
+
+
+def mutants(found: Any) -> list[tuple[str, tuple[Any, ...]]]:
+    """Claims that are false, by what is wrong with them."""
+    fabric, jobs, plans, rates, levels = found.topology, found.jobs, found.plans, found.together, found.levels
+    first = levels[0]
+    more = (rates[0] * Fraction(1001, 1000), *rates[1:])
+    less = (rates[0] * Fraction(999, 1000), *rates[1:])
+    no_levels: tuple[JobLevel, ...] = ()
+    lone = (Fraction(1), *(Fraction(0),) * (len(first.lengths) - 1))
+    slow = replace(first, rate=first.rate / 2)
+    swapped = (plans[1], plans[0], *plans[2:])
+    heavier = (replace(jobs[0], weight=jobs[0].weight * 2), *jobs[1:])
+    return [
+        ("a rate too high", (fabric, jobs, plans, more, levels)),
+        ("a rate too low", (fabric, jobs, plans, less, levels)),
+        ("plans swapped", (fabric, jobs, swapped, rates, levels)),
+        ("a plan missing", (fabric, jobs, plans[1:], rates, levels)),
+        ("no level", (fabric, jobs, plans, rates, no_levels)),
+        (
+            "a level that limits nobody",
+            (fabric, jobs, plans, rates, (replace(first, limited=()), *levels[1:])),
+        ),
+        (
+            "one link only",
+            (fabric, jobs, plans, rates, (replace(first, lengths=lone), *levels[1:])),
+        ),
+        ("a level too low", (fabric, jobs, plans, rates, (slow, *levels[1:]))),
+        ("another weight", (fabric, heavier, plans, rates, levels)),
+        ("the last level left out", (fabric, jobs, plans, rates, levels[:-1])),
+        ("a level twice", (fabric, jobs, plans, rates, (first, *levels))),
+    ]
+
+
+def test_false_claims_about_jobs_are_found(file: Path) -> None:
+    fabric = parse("complete:4")
+    found = planning.solve_jobs(fabric, file)
+    right = (fabric, found.jobs, found.plans, found.together, found.levels)
+    assert verify_jobs(*right).is_max_min
+    accepted = [what for what, claims in mutants(found) if verify_jobs(*claims).is_max_min]
+    assert accepted == []
+
+
+def test_loads_of_all_jobs_add_up() -> None:
+    """Two jobs that each fill the ring are refused together at the rates that each has alone."""
+    fabric = parse("ring:4")
+    jobs = [Job(name, planning.pose(fabric, "allgather").collective, Fraction(1)) for name in "ab"]
+    found = planning.solve_jobs(fabric, jobs)
+    assert found.together == tuple(rate / 2 for rate in found.alone)
+    report = verify_jobs(fabric, jobs, found.plans, found.alone, found.levels).report
+    assert any("of all jobs together" in str(violation) for violation in report.violations)
+
+
+def test_plans_come_back_from_their_folder(file: Path, tmp_path: Path) -> None:
+    fabric = parse("complete:4")
+    found = planning.solve_jobs(fabric, file)
+    folder = tmp_path / "plans"
+    written = planning.save_jobs(folder, found)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in written)
+    stored = planning.load_jobs(folder)
+    assert (stored.jobs, stored.rates, stored.levels) == (found.jobs, found.together, found.levels)
+    assert stored.verified().is_max_min
+    assert stored.verified(fabric).is_max_min
+    assert not stored.verified(parse("ring:4")).is_max_min
+    text = (folder / "jobs.json").read_text(encoding="utf-8")
+    for old, new, message in (
+        ('"version": 1', '"version": 2', "version 1"),
+        ('"treadle": "jobs"', '"treadle": "job"', "version 1"),
+        (written[0].name, "../x.plan", "no file of this folder"),
+        ('"levels"', '"level"', "levels|level"),
+        ('"limited"', '"limits"', "limited|limits"),
+    ):
+        (folder / "jobs.json").write_text(text.replace(old, new), encoding="utf-8")
+        with pytest.raises(FormatError, match=message):
+            planning.load_jobs(folder)
+
+
+def test_levels_that_prove_nothing_are_refused() -> None:
+    fabric = parse("ring:4")
+    jobs = [Job("a", planning.pose(fabric, "allgather").collective, Fraction(1))]
+    (level,) = planning.bound_jobs(fabric, jobs).levels
+    for wrong, message in (
+        (replace(level, lengths=level.lengths[1:]), "lengths"),
+        (replace(level, lengths=(Fraction(-1), *level.lengths[1:])), "none negative"),
+        (replace(level, lengths=(Fraction(0),) * fabric.n_links), "prove none"),
+        (replace(level, limited=(1,)), "does not limit job 1"),
+    ):
+        with pytest.raises(ScheduleError, match=message):
+            proved_rates(fabric, jobs, [wrong])
