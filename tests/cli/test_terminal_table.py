@@ -112,6 +112,7 @@ COMMANDS = {
         *("--iterations", "3"),
     ],
 }
+COMMANDS["jobs_report"] = ["bound", "complete:4", "--jobs", "{}/jobs.toml"]
 MEASURED = {"run", "pareto", "testbed"}
 """Two runs of these differ in times, of the host or of the solver."""
 
@@ -121,6 +122,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tables")
     assert main(["solve", "dgx_a100:2", "allgather", "--trees", "1", "-q", "-o", str(path / "plan")]) == 0
     assert main(["solve", "ring:4", "allgather", "-q", "-o", str(path / "ring")]) == 0
+    (path / "jobs.toml").write_text("[[job]]\nkind = 'allreduce'\n[[job]]\nkind = 'alltoall'\n")
     return path
 
 

@@ -55,6 +55,7 @@ class Command(FabricCommand):
                 ctx.default_map = self._defaults(ctx, words, chosen)
             first = words.get("topology") or words.get("plan")
             refuse_swapped(ctx.command_path, first, words.get("collective"))
+            self._need_collective(ctx, words)
             rest = super().parse_args(ctx, args)
         except TyperException as error:  # told in `usage`, which wants to know more
             self._describe(error, ctx, words)
@@ -66,6 +67,12 @@ class Command(FabricCommand):
         """Options and arguments as they were typed: ./--json is not --json yet."""
         words: dict[str, Any] = self.make_parser(ctx).parse_args(args=list(args))[0]
         return words
+
+    def _need_collective(self, ctx: Any, words: Mapping[str, Any]) -> None:
+        """Where --jobs may say what is to be done, the collective can be left out beside it only."""
+        places = {one.name: one for one in self.get_params(ctx)}
+        if "jobs" in places and "collective" in places:
+            places["collective"].required = words.get("jobs") is None and not words.get("help")
 
     def _lacks_fabric(self, ctx: Any, words: Mapping[str, Any]) -> bool:
         """Whether the place of the fabric is empty, or the collective stands there."""

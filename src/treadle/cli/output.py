@@ -90,10 +90,10 @@ class Output:
             for text in Table(headings, rows, left, least).lines(_terminal_width()):
                 put(text + "\n")
 
-    def result(self, values: Mapping[str, object]) -> None:
+    def result(self, values: Mapping[str, object], *, variant: str = "") -> None:
         """Print the JSON object, if that was asked for; its first key names its schema."""
         if self.as_json:
-            schema = f"{COMMAND.get()}/{SCHEMA_VERSION}"
+            schema = f"{COMMAND.get()}{variant and f'-{variant}'}/{SCHEMA_VERSION}"
             found = {"schema": schema, **values, **(FINDINGS.get() or {})}
             put(json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n")
 

@@ -35,6 +35,15 @@ TEXTS = (
     "routes --to routes-json",
     "trees --to forestcoll-xml",
 )
+JOBS = """
+[[job]]
+kind = "allreduce"
+size = "8MB"
+
+[[job]]
+kind = "alltoall"
+size = "2MB"
+"""
 CASES = """
 solve ring:4 allgather
 solve dgx_a100:2 allgather -o new.plan
@@ -57,6 +66,9 @@ bound generalized_kautz:4,20 alltoall --method fleischer
 bound torus:3x3 alltoall --method cut
 bound ring:4 allgather --weights 3,1,1,1
 bound ring:8 allgather --ranks 0,4 --forward
+bound complete:4 --jobs jobs.toml
+solve complete:4 --jobs jobs.toml -o new.jobs
+verify jobs.plans
 bound 'with_host_bottleneck(torus(3, 3), bandwidth="1B/s")' alltoall
 verify ring.plan
 verify two.plan --topology dgx_a100:2
@@ -125,6 +137,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for text in TEXTS:
             name, *rest = text.split()
             assert main(["lower", f"{name}.plan", *rest, "-q", "-o", f"{name}.text"]) == 0
+        (path / "jobs.toml").write_text(JOBS, encoding="utf-8")
+        assert main(["solve", "complete:4", "--jobs", "jobs.toml", "-q", "-o", "jobs.plans"]) == 0
     return path
 
 
@@ -133,6 +147,8 @@ def judged(argv: list[str], capsys: pytest.CaptureFixture[str], status: int = 0)
     assert main([*argv, "--json"]) == status
     value: dict[str, Any] = json.loads(capsys.readouterr().out)
     name = "-".join(argv[:2]) if argv[0] == "topology" else argv[0]
+    if "--jobs" in argv or argv[1:2] == ["jobs.plans"]:
+        name += "-jobs"
     schema = json_schema(name)
     assert next(iter(value.items())) == ("schema", f"{name}/1")
     assert faults(value, schema, schema) == []
@@ -223,6 +239,8 @@ def test_every_command_that_prints_json_has_a_schema() -> None:
         for one, inner in several.items():
             if any("--json" in option.opts for option in inner.params):
                 found.add(f"{name}-{one}" if one else name)
+            if any("--jobs" in option.opts for option in inner.params) or name == "verify":
+                found.add(f"{name}-jobs")
     assert found == set(described_commands())
 
 

@@ -26,10 +26,11 @@ from treadle.errors import ScheduleError
 from treadle.planning import Check, Profile
 from treadle.planning.comparison_summary import placed_summary
 from treadle.planning.judging.texts import TextVerification, read_text, verify_text
-from treadle.planning.summary import verify_summary
+from treadle.planning.summary import exact_text, verify_summary
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
+from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.units import format_size
 from treadle.verification.violations import Report
@@ -66,6 +67,8 @@ def command(
 ) -> int:
     """Recompute every claim of a plan, or execute a text; list every violation, or none."""
     output = Output(json, quiet, Rates(unit or ""))
+    if plan.is_dir():
+        return _verify_jobs(output, plan, topology)
     text = read_text(plan)
     if text is not None:
         if topology is not None:
@@ -123,6 +126,41 @@ def command(
         }
     )
     return 0 if result.is_ok else FAILED
+
+
+def _verify_jobs(output: Output, folder: Path, topology: Topology | None) -> int:
+    """Judge the plans of jobs that run at once."""
+    with ProgressLine(quiet=output.is_silent) as progress:
+        Watch(progress).announce("reading")
+        stored = planning.load_jobs(folder)
+        Watch(progress).announce("verifying")
+        found = stored.verified(topology)
+    fabric = stored.topology if topology is None else topology
+    if topology is None:
+        output.line(f"assumed     the fabric inside the folder, {topology_hash(fabric)[:16]}; see --topology")
+    else:
+        output.line(f"against     {fabric.name}, {topology_hash(fabric)[:16]}")
+    output.line(f"jobs        {counted(len(stored.jobs), 'job')} at once")
+    print_verification(output, found.report)
+    if found.is_max_min:
+        output.line("optimal     yes: links carry all at these rates, and no rates are fairer")
+    output.result(
+        {
+            "topology": fabric.name,
+            "topology_hash": topology_hash(fabric),
+            "topology_embedded": topology is None,
+            "jobs": [
+                {"name": job.name, "together_exact": exact_text(rate)}
+                for job, rate in zip(stored.jobs, stored.rates, strict=True)
+            ],
+            "verified": found.is_max_min,
+            "violations": [str(violation) for violation in found.report.violations],
+            "n_violations": found.report.n_violations,
+            "plan": str(folder),
+        },
+        variant="jobs",
+    )
+    return 0 if found.is_max_min else FAILED
 
 
 def _print_factored(output: Output, plan: Plan, schedule: FactoredSchedule, report: Report) -> None:

@@ -50,10 +50,18 @@ def json_schema(command: str) -> dict[str, object]:
     body["required"] = ["schema", *body["required"]]
     return {
         "$schema": _DIALECT,
-        "title": f"treadle {name.replace('-', ' ', 1) if name.startswith('topology') else name} --json",
+        "title": f"treadle {_typed(name)} --json",
         **body,
         "$defs": {one: _object(_tables()["objects"][one]) for one in sorted(_needed(table))},
     }
+
+
+def _typed(name: str) -> str:
+    """A command, and perhaps what makes it print another object, as on the command line."""
+    if name.endswith("-jobs"):
+        command = name.removesuffix("-jobs")
+        return f"{command} FOLDER" if command == "verify" else f"{command} --jobs"
+    return name.replace("-", " ", 1) if name.startswith("topology") else name
 
 
 def _keys(table: Mapping[str, Any]) -> list[str]:

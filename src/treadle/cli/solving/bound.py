@@ -10,12 +10,13 @@ from treadle import planning
 from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, late
 from treadle.cli.quantities import Rates, parse_seconds
+from treadle.cli.solving.jobs_report import JobsFileOption, bound_jobs, refuse_beside_jobs
 from treadle.cli.solving.problem_arguments import (
     AxesOption,
-    CollectiveArgument,
     DemandsOption,
     FormatOption,
     ForwardOption,
+    LeftOutCollectiveArgument,
     MeshOption,
     RanksOption,
     RootOption,
@@ -30,7 +31,7 @@ from treadle.planning.workers import workers
 
 def command(
     topology: TopologyArgument,
-    collective: CollectiveArgument,
+    collective: LeftOutCollectiveArgument = None,
     ranks: RanksOption = None,
     forward: ForwardOption = False,
     root: RootOption = None,
@@ -54,6 +55,7 @@ def command(
         ),
     ] = None,
     file_format: FormatOption = None,
+    jobs: JobsFileOption = None,
     time_limit: Annotated[
         str | None,
         typer.Option(
@@ -70,6 +72,23 @@ def command(
 ) -> int:
     """Print the optimum and its witness, without building a schedule."""
     output = Output(json, quiet, Rates(unit or ""))
+    if jobs is not None:
+        refuse_beside_jobs(
+            {
+                "COLLECTIVE": collective,
+                "--ranks": ranks,
+                "--forward": forward,
+                "--root": root,
+                "--weights": weights,
+                "--demands": demands,
+                "--mesh": mesh,
+                "--axes": axes,
+                "--method": method,
+                "--gap": gap,
+            }
+        )
+        return bound_jobs(output, topology, jobs, time_limit)
+    assert collective is not None  # the parser asks for it
     try:
         with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
             result = planning.bound(

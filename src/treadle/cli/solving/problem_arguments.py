@@ -29,6 +29,14 @@ CollectiveArgument = Annotated[
         help="allgather, reduce-scatter, allreduce, broadcast, reduce or alltoall.",
     ),
 ]
+LeftOutCollectiveArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="COLLECTIVE",
+        help="allreduce, allgather, reduce-scatter, alltoall, broadcast/reduce",
+    ),
+]
+"""Of commands that take --jobs in its place."""
 RanksOption = Annotated[
     str | None,
     typer.Option(help="Only these compute nodes, as 0-7,16-23 or box0.*.", metavar="RANKS"),

@@ -23,12 +23,13 @@ from treadle.cli.output import (
 )
 from treadle.cli.quantities import Rates, parse_integers, parse_seconds
 from treadle.cli.solving.algorithm_help import algorithm_sections as help_sections  # noqa: F401
+from treadle.cli.solving.jobs_report import JobsFileOption, refuse_beside_jobs, solve_jobs
 from treadle.cli.solving.problem_arguments import (
     AxesOption,
-    CollectiveArgument,
     DemandsOption,
     FormatOption,
     ForwardOption,
+    LeftOutCollectiveArgument,
     MeshOption,
     RanksOption,
     RootOption,
@@ -55,7 +56,7 @@ from treadle.watch import Watch
 
 def command(
     topology: TopologyArgument,
-    collective: CollectiveArgument,
+    collective: LeftOutCollectiveArgument = None,
     plan: Annotated[Path | None, typer.Option("-o", "--output", help="Plan file to write.")] = None,
     algorithm: Annotated[
         str | None,
@@ -150,6 +151,7 @@ def command(
     mesh: MeshOption = None,
     axes: AxesOption = None,
     file_format: FormatOption = None,
+    jobs: JobsFileOption = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
     threads: ThreadsOption = None,
@@ -160,6 +162,27 @@ def command(
 ) -> int:
     """Synthesise a schedule, verify it, report, and write a plan."""
     output = Output(json, quiet, Rates(unit or ""))
+    if jobs is not None:
+        refuse_beside_jobs(
+            {
+                "COLLECTIVE": collective,
+                "--ranks": ranks,
+                "--forward": forward,
+                "--root": root,
+                "--weights": weights,
+                "--demands": demands,
+                "--mesh": mesh,
+                "--axes": axes,
+                "--algorithm": algorithm,
+                "--trees": trees,
+                "--max-trees": max_trees,
+                "--exact": exact,
+                "--multicast": multicast,
+                "--trim": trim,
+            }
+        )
+        return solve_jobs(output, topology, jobs, plan, time_limit)
+    assert collective is not None  # the parser asks for it
     try:
         with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):
             result = planning.solve(

@@ -1,0 +1,158 @@
+"""What ``bound`` and ``solve`` say of different collectives at once (``--jobs FILE``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle import planning
+from treadle.cli.output import Output, ProgressLine, late, warn
+from treadle.cli.quantities import counted, parse_seconds
+from treadle.cli.solving.report import print_seconds
+from treadle.cli.status import FAILED
+from treadle.errors import FormatError
+from treadle.planning.together.jobs_folder import save_jobs
+from treadle.planning.together.solve_jobs import MODEL, JobsResult
+from treadle.topologies.topology import Topology
+
+JobsFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--jobs",
+        help="What runs at once, as TOML, in COLLECTIVE's place.",
+        metavar="FILE",
+    ),
+]
+
+_SHOWN = 20
+"""Most jobs in the table; --json has all."""
+
+
+def refuse_beside_jobs(options: Mapping[str, object]) -> None:
+    """FormatError if something is given that jobs say themselves."""
+    given = [name for name, value in options.items() if value not in (None, False)]
+    if given:
+        raise FormatError(f"{' and '.join(given)}: beside --jobs the file says that of each job")
+
+
+def bound_jobs(output: Output, topology: Topology, jobs: Path, time_limit: str | None) -> int:
+    """``bound --jobs``."""
+    try:
+        with ProgressLine(quiet=output.is_silent) as progress:
+            limit = None if time_limit is None else parse_seconds(time_limit)
+            result = planning.bound_jobs(topology, jobs, time_limit_s=limit, progress=progress)
+    except planning.TimeLimitError:
+        return late("the rates are not known; allow more time (--time-limit)")
+    report_jobs(output, result)
+    return 0
+
+
+def solve_jobs(
+    output: Output, topology: Topology, jobs: Path, folder: Path | None, time_limit: str | None
+) -> int:
+    """``solve --jobs``."""
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise FormatError(f"-o {folder}: is a file; plans of jobs are written into a folder")
+    try:
+        with ProgressLine(quiet=output.is_silent) as progress:
+            limit = None if time_limit is None else parse_seconds(time_limit)
+            result = planning.solve_jobs(topology, jobs, time_limit_s=limit, progress=progress)
+    except planning.TimeLimitError:
+        return late("there are no plans; allow more time (--time-limit)")
+    except planning.RejectedError as error:
+        warn(str(error))
+        return FAILED
+    report_jobs(output, result, folder)
+    return 0
+
+
+def report_jobs(output: Output, result: JobsResult, folder: Path | None = None) -> None:
+    """Print what the jobs get, and write their plans if there are any."""
+    fabric = result.topology
+    output.line(
+        f"fabric      {fabric.name}: {counted(len(fabric.compute_nodes), 'compute node')}, "
+        f"{counted(len(fabric.switches), 'switch')}, {counted(fabric.n_links, 'link')}"
+    )
+    output.line(f"jobs        {len(result.jobs)} at once; {MODEL}")
+    rates = output.rates
+    rows = [
+        [
+            job.name,
+            job.collective.kind.value,
+            str(job.collective.n_ranks),
+            _weight(job.weight),
+            rates(alone),
+            rates(together),
+            f"{float(together / alone):.3g}",
+        ]
+        for job, alone, together in zip(result.jobs, result.alone, result.together, strict=True)
+    ]
+    output.table(
+        ["job", "collective", "ranks", "weight", "alone", "together", "share"],
+        rows[:_SHOWN],
+        left=2,
+        least=("weight", "share"),
+    )
+    if len(rows) > _SHOWN:
+        output.line(f"            and {counted(len(rows) - _SHOWN, 'job')} more; --json has all")
+    most = max(job.weight for job in result.jobs)
+    output.line(f"common      {rates(result.common_rate * most)} for the largest weight, exact")
+    for number, level in enumerate(result.levels):
+        links = [fabric.link_name(link) for link, length in enumerate(level.lengths) if length]
+        shown = ", ".join(links[:3]) + (f" and {len(links) - 3} more" if len(links) > 3 else "")
+        limited = ", ".join(result.jobs[job].name for job in level.limited[:3])
+        limited += f" and {len(level.limited) - 3} more" if len(level.limited) > 3 else ""
+        output.line(f"{'limits' if not number else '      '}      {limited}: by {shown}")
+    if result.report is not None:
+        output.line("verified    yes: every plan, and the loads of all together; no rates are fairer")
+    print_seconds(output, result.seconds)
+    if folder is not None:
+        written = save_jobs(folder, result)
+        output.line(f"plans       {folder}: {counted(len(result.plans), 'plan')} and {written[-1].name}")
+    output.result(jobs_summary(result) | ({} if folder is None else {"plan": str(folder)}), variant="jobs")
+
+
+def _weight(weight: Fraction) -> str:
+    return str(weight) if weight.denominator == 1 and weight < 10**6 else f"{float(weight):.4g}"
+
+
+def jobs_summary(result: JobsResult) -> dict[str, object]:
+    """What ``--json`` prints."""
+    return {
+        "topology": result.topology.name,
+        "model": MODEL,
+        "common_rate_exact": _exact(result.common_rate),
+        "jobs": [
+            {
+                "name": job.name,
+                "collective": job.collective.kind.value,
+                "ranks": job.collective.n_ranks,
+                "weight_exact": _exact(job.weight),
+                "alone_bytes_per_s": float(alone),
+                "alone_exact": _exact(alone),
+                "together_bytes_per_s": float(together),
+                "together_exact": _exact(together),
+            }
+            for job, alone, together in zip(result.jobs, result.alone, result.together, strict=True)
+        ],
+        "levels": [
+            {
+                "rate_exact": _exact(level.rate),
+                "limited": [result.jobs[job].name for job in level.limited],
+                "links": [
+                    result.topology.link_name(link) for link, length in enumerate(level.lengths) if length
+                ],
+            }
+            for level in result.levels
+        ],
+        "seconds": dict(result.seconds),
+        **({} if result.report is None else {"verified": result.report.is_max_min}),
+    }
+
+
+def _exact(value: Fraction) -> str:
+    return f"{value.numerator}/{value.denominator}"

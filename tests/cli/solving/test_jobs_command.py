@@ -1,0 +1,85 @@
+"""``bound --jobs``, ``solve --jobs`` and ``verify FOLDER`` as they are typed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from treadle.cli.main import main
+
+JOBS = """
+[[job]]
+name = "gradients"
+kind = "allreduce"
+size = "4MB"
+
+[[job]]
+name = "experts"
+kind = "alltoall"
+size = "1MB"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("jobs.toml").write_text(JOBS, encoding="utf-8")
+    return "jobs.toml"
+
+
+def test_jobs_are_bounded_solved_and_verified(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bound", "complete:4", "--jobs", file]) == 0
+    shown = capsys.readouterr().out
+    assert "jobs        2 at once; without in-network multicast and aggregation" in shown
+    # each link carries a quarter of 2 * 4 parts and of 1 in the time of one allreduce
+    assert [line.split()[0] for line in shown.splitlines()[2:5]] == ["job", "gradients", "experts"]
+    assert "verified" not in shown
+    assert main(["solve", "complete:4", "--jobs", file, "-o", "plans"]) == 0
+    shown = capsys.readouterr().out
+    assert "verified    yes: every plan, and the loads of all together; no rates are fairer" in shown
+    assert "plans       plans: 2 plans and jobs.json" in shown
+    assert main(["verify", "plans"]) == 0
+    assert "optimal     yes: links carry all at these rates" in capsys.readouterr().out
+    assert main(["verify", "plans", "--topology", "ring:4"]) == 1
+    assert "which the fabric has not so" in capsys.readouterr().out
+    for plan in Path("plans").glob("*.plan"):
+        assert main(["verify", str(plan), "-q"]) == 0
+
+
+def test_figures_are_exact_in_json(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bound", "complete:4", "--jobs", file, "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    gradients, experts = value["jobs"]
+    # 12 links; an allreduce of 4 needs 2 * 3 link crossings for each byte, an all-to-all of 1 needs 12 / 4
+    assert gradients["together_exact"] == "16/9"
+    assert experts["together_exact"] == "4/9"
+    assert (gradients["alone_exact"], experts["alone_exact"]) == ("2/1", "4/1")
+    assert value["common_rate_exact"] == f"1/{9 * 2**18}"
+    assert [level["limited"] for level in value["levels"]] == [["gradients", "experts"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["bound", "complete:4", "allgather"], "COLLECTIVE: beside --jobs the file says that of each job"),
+        (["solve", "complete:4", "--ranks", "0-1"], "--ranks: beside --jobs"),
+        (["solve", "complete:4", "--mesh", "2,2", "--axes", "0"], "--mesh and --axes: beside --jobs"),
+        (["solve", "complete:4", "-o", "jobs.toml"], "is a file; plans of jobs are written into a folder"),
+        (["solve", "complete:4", "--algorithm", "ring"], "--algorithm: beside --jobs"),
+    ],
+)
+def test_what_jobs_say_themselves_is_refused(
+    words: list[str], message: str, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--jobs", file]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_without_both_the_collective_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bound", "complete:4"]) == 2
+    assert "COLLECTIVE is missing; expected one of allgather" in capsys.readouterr().err
+
+
+def test_a_folder_without_jobs_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(tmp_path)]) == 2
+    assert "jobs.json: cannot be read: No such file" in capsys.readouterr().err
