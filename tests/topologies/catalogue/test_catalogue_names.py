@@ -18,6 +18,7 @@ DIRECT_CONNECT = {
     "Cayley graphs",
     "expansions",
 }
+UNIT_LINKS = {entry.name for entry in catalogue_entries() if entry.group in DIRECT_CONNECT}
 
 
 def test_every_function_of_the_catalogue_has_a_sample():
@@ -40,7 +41,14 @@ def test_names_leave_out_what_is_so_by_default(name):
         call = ast.parse(topology.name, mode="eval").body
         call.keywords = [word for word in call.keywords if words[word.arg].default is inspect.Parameter.empty]
         least = ast.unparse(call)
-        assert parse(least).name.replace('"', "'") == least.replace('"', "'")
+        plain = parse(least)
+        assert plain.name.replace('"', "'") == least.replace('"', "'")
+        if name in UNIT_LINKS and not any(isinstance(word, ast.Call) for word in call.args):
+            assert set(plain.bandwidths.tolist()) == {1}
+            assert set(plain.latencies_ns.tolist()) == {0}
+        if {"nvls", "sharp"} & set(words):
+            assert not plain.multicast.any()
+            assert not plain.aggregation.any()
 
 
 @pytest.mark.parametrize("entry", catalogue_entries(), ids=lambda entry: entry.name)
@@ -49,9 +57,7 @@ def test_entries_are_documented(entry):
     assert entry.signature.startswith(f"{entry.name}(")
 
 
-@pytest.mark.parametrize(
-    "name", [entry.name for entry in catalogue_entries() if entry.group in DIRECT_CONNECT]
-)
+@pytest.mark.parametrize("name", sorted(UNIT_LINKS))
 def test_direct_connect_graphs_have_no_switches_and_unit_links(name):
     for topology in SAMPLES[name]:
         assert topology.is_compute.all()
