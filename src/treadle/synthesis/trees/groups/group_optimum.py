@@ -187,8 +187,7 @@ def _optimum_of(union: GroupUnion, colours: Colours, watch: Watch) -> GroupOptim
     rational = RationalProgram(every_group(union, colours, groups), program, total, watch)
     found: RationalShares | None = None
     try:
-        rational.solve()
-        found = rational.exact_shares()
+        found = rational.optimise()
     except TimeLimitError:
         watch = watch.unlimited  # what is left to do is short
     lengths, upper = rational.lengths()

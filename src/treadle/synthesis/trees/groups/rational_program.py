@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.errors import ScheduleError
+from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.groups.every_group import EveryGroup
 from treadle.synthesis.trees.groups.exact_basis import BasisSystem, Integers, simplest
@@ -55,12 +55,12 @@ class RationalProgram:
         self.program, self.total, self.watch = program, total, watch
         self.last: ShareSolution | None = None
         self._solver: Any = None
-        self.is_solved = False
         self._known: set[tuple[int, int, int]] = set()
         self._upper: tuple[GroupLengthWitness, Fraction] | None = None
+        self._is_priced = False
 
-    def solve(self) -> None:
-        """The optimum in floats, every sink of every representative served.
+    def optimise(self) -> RationalShares | None:
+        """Shares in rationals that attain the optimum, the leanest if there is time; None if that fails.
 
         Raises
         ------
@@ -76,13 +76,21 @@ class RationalProgram:
                     self._add(family, number, int(group.members[place]))
         while True:
             self.watch.beat("shares of groups", len(self.program.sinks), 0)
-            self._solver = make_solver(self.watch, self.program.n_rows)
+            self._solver, self._is_priced = make_solver(self.watch, self.program.n_rows), False
             self._solver.passModel(self.program.model())
-            values, duals = run(self._solver, "shares of groups")
-            self.last = self.program.solution(values, duals)
-            if not self._add_unserved(self.last):
-                self.is_solved = True
-                return
+            self.last = self.program.solution(*run(self._solver, "shares of groups"))
+            # sinks that are still to be asked for mostly cost no rate: then leaner shares serve them, too
+            is_complete = not self._add_unserved(self.last)
+            try:
+                found = self._lean_shares()
+            except InfeasibleError:
+                found = None
+            except TimeLimitError:
+                return self._confirmed(self._solver, None)[0] if is_complete else None
+            if found is None and is_complete:
+                found = self._confirmed(self._solver, None)[0]
+            if found is not None or is_complete:
+                return found
 
     def _feeds_all(self, number: int, place: int) -> bool:
         weights = self.program.groups[number].weights
@@ -115,23 +123,21 @@ class RationalProgram:
         return added
 
     def lengths(self) -> tuple[GroupLengthWitness, Fraction]:
-        """Link lengths from the prices of capacity, and the bound that they prove."""
-        if self._upper is None:
-            best: tuple[GroupLengthWitness, Fraction] | None = None
-            solution = self._found()
-            near = Fraction(solution.rate) * self.program.unit * self.total
-            for prices in self._prices(solution):
-                witness = GroupLengthWitness(self.program.capacity.spread(prices))
-                try:
-                    bound = witness.bound(self.union.topology, self.union.collective)
-                except ScheduleError:  # too many digits, or nothing proved
-                    continue
-                if best is None or bound < best[1]:
-                    best = witness, bound
-                if self.is_solved and abs(bound - near) <= near * _CLOSE:
-                    break
-            assert best is not None, "links without bandwidth have no price"
-            self._upper = best
+        """Link lengths from the prices of capacity, and the bound that they prove: the best so far."""
+        solution = self._found()
+        near = Fraction(solution.rate) * self.program.unit * self.total
+        for prices in () if self._is_priced else self._prices(solution):
+            witness = GroupLengthWitness(self.program.capacity.spread(prices))
+            try:
+                bound = witness.bound(self.union.topology, self.union.collective)
+            except ScheduleError:  # too many digits, or nothing proved
+                continue
+            if self._upper is None or bound < self._upper[1]:
+                self._upper = witness, bound
+            if self.last is not None and bound <= near * (1 + _CLOSE):
+                break
+        self._is_priced = True
+        assert self._upper is not None, "links of length 1 prove a bound"
         return self._upper
 
     def guesses(self) -> Iterator[ShareSolution]:
@@ -150,25 +156,24 @@ class RationalProgram:
         floats /= max(float(floats.max()), 1e-300)
         for limit in _SIMPLE:
             yield [Fraction(v).limit_denominator(limit) for v in floats.tolist()]
-        if self.is_solved:
-            costs: Integers = np.zeros(self.program.n_columns, dtype=object)
+        if self.last is not None:
+            system = BasisSystem(self._solver)
+            costs: Integers = np.zeros(system.n_columns, dtype=object)
             costs[0] = 1
-            for digits in BasisSystem(self._solver).dual(costs):
+            for digits in system.dual(costs):
                 found = simplest(digits, len(sizes))
                 if found is not None:
                     yield [max(v, Fraction(0)) / int(n) for v, n in zip(found, sizes, strict=True)]
         yield [Fraction(1)] * len(sizes)
 
-    def exact_shares(self) -> RationalShares | None:
-        """Shares in rationals that attain the optimum, the leanest if there is time; None if that fails."""
-        try:
-            lean = self._lean_shares()
-        except TimeLimitError:
-            lean = None
-        return self._confirmed(self._solver, None)[0] if lean is None else lean
-
     def _lean_shares(self) -> RationalShares | None:
-        """Shares that attain the bound with the least capacity in all."""
+        """Shares that attain the bound with the least capacity in all.
+
+        Raises
+        ------
+        InfeasibleError
+            If sinks that the bound does not know of cannot be served at that rate.
+        """
         rate = self.lengths()[1] / self.total
         near = float(rate / self.program.unit)
         if abs(near - self._found().rate) > float(_CLOSE) * near:
@@ -176,8 +181,7 @@ class RationalProgram:
         while True:
             solver = make_solver(self.watch, self.program.n_rows)
             solver.passModel(self.program.leanest(near))
-            values, duals = run(solver, "leaner shares")
-            if self._add_unserved(self.program.solution(values, duals)):
+            if self._add_unserved(self.program.solution(*run(solver, "leaner shares"))):
                 continue
             found, missed = self._confirmed(solver, rate)
             if missed is None or not self._add(*missed):
@@ -197,7 +201,7 @@ class RationalProgram:
         """Candidates for the basis's shares, the simplest first; at a rate that is given or the basis's."""
         system, program = BasisSystem(solver), self.program
         scale = 1 if rate is None else rate.denominator
-        needed: Integers = np.zeros(program.n_rows, dtype=object)
+        needed: Integers = np.zeros(system.n_rows, dtype=object)
         needed[: len(program.capacity.links)] = [int(b) * scale for b in program.capacity.bandwidths]
         if rate is not None and 0 not in system.columns:
             needed = needed - system.column(0) * rate.numerator

@@ -18,6 +18,9 @@ from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_declared
 from treadle.topologies.topology import Topology
 
+_MOST_PAIRS = 2**25
+"""Of links and groups that are no copies: some 4 GB."""
+
 
 @dataclass(frozen=True, eq=False)
 class GroupUnion:
@@ -145,6 +148,13 @@ def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array)
     own = _own_links(topology, np.flatnonzero(usable & (pair_owner >= 0)), pair_owner, place, len(nodes))
     type_of, first, copies = _types(topology, own, place, nodes, collective)
 
+    n_pairs = len(first) * len(common) + sum(len(own[group]) for group in first.tolist())
+    if n_pairs > _MOST_PAIRS:
+        raise InfeasibleError(
+            f"{topology.name}: {len(first)} groups that differ on {len(common)} links that all of them may use "
+            f"are more than the {_MOST_PAIRS} pairs that the optimum of groups is computed for; solve fewer "
+            f"groups or a smaller fabric"
+        )
     n_local = len(shared) + (0 if collective.ranks_forward else nodes.shape[1])
     parts: list[Int64Array] = []
     node = np.empty((len(first), n_local), dtype=np.int64)

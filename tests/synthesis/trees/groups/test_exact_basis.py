@@ -1,0 +1,63 @@
+"""Rationals of a solver's basis, against elimination in fractions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import highspy
+import numpy as np
+import pytest
+
+from treadle.synthesis.trees.allreduce.exact_lp import solve_exactly
+from treadle.synthesis.trees.groups.exact_basis import BasisSystem, Digits, simplest
+
+
+def solved(matrix: list[dict[int, int]], rhs: list[int]) -> Any:
+    """A program whose optimal basis is all of its columns: free ones, and rows that are equations."""
+    make: Any = highspy.Highs
+    solver = make()
+    solver.setOptionValue("output_flag", False)
+    n = len(matrix)
+    solver.addVars(n, np.full(n, -highspy.kHighsInf), np.full(n, highspy.kHighsInf))
+    for row, value in zip(matrix, rhs, strict=True):
+        solver.addRow(value, value, len(row), np.array(list(row)), np.array(list(row.values()), dtype=float))
+    for column in range(n):
+        solver.changeColCost(column, float(column + 1))
+    solver.run()
+    assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return solver
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_both_sides_agree_with_elimination(seed: int) -> None:
+    random = Random(seed)
+    n = 12
+    matrix = [{j: random.randint(1, 9) for j in random.sample(range(n), 4)} | {i: 37} for i in range(n)]
+    rhs = [random.randint(0, 10**12) for _ in range(n)]
+    columns = [{i: row[j] for i, row in enumerate(matrix) if j in row} for j in range(n)]
+    solver = solved(matrix, rhs)
+    system = BasisSystem(solver)
+    for digits, exact in (
+        (system.primal(np.array(rhs, dtype=object)), solve_exactly(matrix, rhs)),
+        (system.dual(np.arange(1, n + 1).astype(object)), solve_exactly(columns, list(range(1, n + 1)))),
+    ):
+        tries = [simplest(one, n) for one in digits]
+        assert exact in tries
+        # denominators of some 60 bits are not told from the first digits
+        assert tries[0] != exact
+        assert max(value.denominator for value in exact or ()) > 2**30
+
+
+def test_simple_fractions_are_told_from_their_digits() -> None:
+    fractions = [Fraction(1, 3), Fraction(5, 7), Fraction(0), Fraction(-22, 21), Fraction(12345)]
+    bits = 60
+    values = np.array([round(value * 2**bits) for value in fractions], dtype=object)
+    assert simplest(Digits(values, bits, bits), 5) == fractions
+    assert simplest(Digits(values, bits, bits), 2) == fractions[:2]
+
+
+def test_digits_of_no_simple_fraction_are_none() -> None:
+    golden = np.array([(5**0.5 - 1) / 2 * 2**52 // 1], dtype=object).astype(int).astype(object)
+    assert simplest(Digits(golden, 52, 50), 1) is None
