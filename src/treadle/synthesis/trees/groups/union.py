@@ -151,9 +151,8 @@ def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array)
     n_pairs = len(first) * len(common) + sum(len(own[group]) for group in first.tolist())
     if n_pairs > _MOST_PAIRS:
         raise InfeasibleError(
-            f"{topology.name}: {len(first)} groups that differ on {len(common)} links that all of them may "
-            f"use are more than the {_MOST_PAIRS} pairs that the optimum of groups is computed for; solve fewer "
-            f"groups or a smaller fabric"
+            f"{topology.name}: {len(first)} groups that differ on {len(common)} links that all may use: "
+            f"more than {_MOST_PAIRS} pairs; solve fewer groups or a smaller fabric"
         )
     n_local = len(shared) + (0 if collective.ranks_forward else nodes.shape[1])
     parts: list[Int64Array] = []
