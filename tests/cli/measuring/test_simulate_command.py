@@ -152,7 +152,7 @@ def test_refusals_are_one_line(
 
 def test_a_plan_needs_no_algorithm(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", str(plan), "--algorithm", "ring"]) == 2
-    assert "expected a fabric and a collective" in capsys.readouterr().err
+    assert "expected a fabric to solve for" in capsys.readouterr().err
 
 
 @needs_simgrid
