@@ -83,6 +83,8 @@ if TYPE_CHECKING:
     from treadle.planning.solving.comparison import compare as compare
     from treadle.planning.solving.exact_synthesis import DEFAULT_TIME_LIMIT_S as DEFAULT_TIME_LIMIT_S
     from treadle.planning.solving.exact_synthesis import exact_front as exact_front
+    from treadle.planning.solving.group_rates import AloneRate as AloneRate
+    from treadle.planning.solving.group_rates import CutOffGroupError as CutOffGroupError
     from treadle.planning.solving.routing import RouteFormat as RouteFormat
     from treadle.planning.solving.routing import RoutesResult as RoutesResult
     from treadle.planning.solving.routing import routes as routes
@@ -138,6 +140,7 @@ else:
             "treadle.planning.solving.bounds": ("Bound", "BoundResult", "bound"),
             "treadle.planning.solving.comparison": ("Comparison", "ComparisonRow", "compare"),
             "treadle.planning.designing.design": ("DesignResult", "DesignRow", "design", "design_plan"),
+            "treadle.planning.solving.group_rates": ("AloneRate", "CutOffGroupError"),
             "treadle.planning.solving.exact_synthesis": ("DEFAULT_TIME_LIMIT_S", "exact_front"),
             "treadle.planning.measuring.congestion": ("congestion",),
             "treadle.planning.measuring.diagnose": ("diagnose",),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from treadle.planning.group_summary import membership_values, rates_of_groups
 from treadle.planning.problem import busbw_values, model_of
 from treadle.planning.solving.alltoall import rate_summary
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -50,6 +51,7 @@ def bound_summary(result: BoundResult) -> dict[str, object]:
         **problem_summary(result.topology, result.collective),
         **bound_values(result.bound, result.topology, result.collective),
         **({} if result.rate is None else rate_summary(result.rate)),
+        **rates_of_groups(result),
         "seconds": dict(result.seconds),
     }
 
@@ -63,6 +65,7 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
         **throughput(plan),
         **({} if result.bound is None else bound_values(result.bound, plan.topology, plan.collective)),
         "optimal": result.is_optimal,
+        **rates_of_groups(result),
     }
     if result.bound is not None:
         values["gap"] = float(1 - plan.algbw / result.bound.algbw)
@@ -271,6 +274,7 @@ def problem_summary(topology: Topology, collective: Collective) -> dict[str, obj
         "nodes": topology.n_nodes,
         "links": topology.n_links,
     }
+    values |= membership_values(collective)
     if collective.forwarders:
         values["forwarders"] = len(collective.forwarders)
     if collective.root is not None:
@@ -399,7 +403,8 @@ def _shape(schedule: Schedule) -> dict[str, object]:
     if isinstance(schedule, TimedRoutes):
         return {**route_shape(schedule.routes), "flows_per_host": schedule.max_flows}
     if isinstance(schedule, GroupSchedule):
-        return {"trees": [one.total_units for one in schedule.groups]}
+        trees = [one.total_units for one in schedule.groups]
+        return {"trees": sum(trees), "trees_of_groups": trees}
     units = schedule.total_units
     values: dict[str, object] = {"trees": units, "power_of_two": units & (units - 1) == 0}
     if isinstance(schedule, FactoredSchedule):

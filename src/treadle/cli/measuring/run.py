@@ -25,7 +25,7 @@ from treadle.cli.solving.problem_arguments import (
     RootOption,
     problem_options,
 )
-from treadle.cli.solving.report import describe_shortfall
+from treadle.cli.solving.report import describe_shortfall, members
 from treadle.cli.status import FAILED
 from treadle.planning import (
     ElementType,
@@ -35,6 +35,7 @@ from treadle.planning import (
     SweepRow,
     parse_sizes,
 )
+from treadle.planning.group_summary import membership_values
 from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
@@ -126,7 +127,8 @@ def _print(output: Output, plan: Plan, runtime: RuntimeName, result: RunResult) 
     else:
         output.line("nothing was moved: no size reaches one element for each rank")
     output.line()
-    output.line(f"on the modelled fabric, {plan.topology.name}:")
+    groups = "" if plan.collective.groups is None else f" ({members(plan.collective)})"
+    output.line(f"on the modelled fabric, {plan.topology.name}{groups}:")
     scaled = output.rates(busbw(plan.algbw, plan.collective))
     output.line(f"  asymptotic algbw of the plan  {output.rates.exact(plan.algbw)}, verified; busbw {scaled}")
     if plan.optimal_algbw is not None:
@@ -177,6 +179,7 @@ def _summary(plan: Plan, runtime: RuntimeName, rows: tuple[SweepRow, ...]) -> di
         "topology": plan.topology.name,
         "collective": plan.collective.kind.value,
         "ranks": plan.collective.n_ranks,
+        **membership_values(plan.collective),
         **({"model": model} if (model := planning.model_of(plan.topology, plan.collective)) else {}),
         "runtime": runtime.value,
         "measured_on": "this host",

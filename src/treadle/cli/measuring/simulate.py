@@ -19,7 +19,7 @@ from treadle.cli.measuring.solved_or_read import (
 )
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
 from treadle.cli.plan_file import MaxMemoryOption
-from treadle.cli.quantities import Rates, busbw, counted
+from treadle.cli.quantities import Rates, busbw
 from treadle.cli.solving.problem_arguments import (
     AxesOption,
     ForwardOption,
@@ -28,6 +28,7 @@ from treadle.cli.solving.problem_arguments import (
     RootOption,
     problem_options,
 )
+from treadle.cli.solving.report import members
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.planning import (
@@ -43,6 +44,7 @@ from treadle.planning import (
     SliceLimit,
     parse_sizes,
 )
+from treadle.planning.group_summary import membership_values
 from treadle.planning.judging.texts import read_text
 from treadle.planning.summary import exact_text, throughput
 from treadle.schedules.plan import Plan
@@ -213,7 +215,7 @@ def _placed(path: str, topology: Topology | None, progress: ProgressLine) -> Pla
 
 def _print(output: Output, plan: _Simulated, options: SimulationOptions, result: SimulationRun) -> None:
     output.line(
-        f"simulated   {plan.collective.kind} of {counted(plan.collective.n_ranks, 'rank')} on "
+        f"simulated   {plan.collective.kind} of {members(plan.collective)} on "
         f"{plan.topology.name} by {plan.algorithm}"
     )
     output.line(
@@ -313,6 +315,7 @@ def _summary(plan: _Simulated, options: SimulationOptions, result: SimulationRun
         "collective": plan.collective.kind.value,
         "algorithm": plan.algorithm,
         "ranks": plan.collective.n_ranks,
+        **membership_values(plan.collective),
         "alpha_s": options.alpha_ns / 1e9,
         "link_latency_s": int(plan.topology.latencies_ns.max(initial=0)) / 1e9,
         "least_slice_bytes": options.least_slice_bytes,

@@ -10,6 +10,7 @@ from treadle import planning
 from treadle.cli.measuring.worker_options import ClusterOption, ThreadsOption
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, late
 from treadle.cli.quantities import Rates, parse_seconds
+from treadle.cli.solving.group_report import cut_off, mesh_values, print_groups, print_mesh, say
 from treadle.cli.solving.jobs_report import JobsFileOption, bound_jobs, refuse_beside_jobs
 from treadle.cli.solving.problem_arguments import (
     AxesOption,
@@ -25,6 +26,7 @@ from treadle.cli.solving.problem_arguments import (
     problem_options,
 )
 from treadle.cli.solving.report import print_bound, print_problem, print_rate, print_seconds
+from treadle.planning.group_summary import rate_values
 from treadle.planning.summary import bound_summary
 from treadle.planning.workers import workers
 
@@ -59,7 +61,8 @@ def command(
     time_limit: Annotated[
         str | None,
         typer.Option(
-            help="Give up an allreduce's bound, or stop an all-to-all's, after this time, such as 30s.",
+            help="Give up an allreduce's bound, or stop an all-to-all's or that of groups, after this time "
+            "(30s).",
             metavar="TIME",
         ),
     ] = None,
@@ -101,15 +104,33 @@ def command(
                 progress=progress,
                 **problem_options(ranks, forward, root, weights, file_format, demands, mesh, axes),
             )
+    except planning.CutOffGroupError as error:
+        return cut_off(output, error, mesh, axes)
     except planning.TimeLimitError:
         return late("the bound is not known; allow more time (--time-limit)")
     print_problem(output, result.topology, result.collective)
-    if result.rate is None:
+    print_mesh(output, mesh, axes)
+    if result.groups is not None:
+        print_groups(output, result)
+        for note in result.notes:
+            say(output, "note", note)
+    elif result.rate is None:
         print_bound(output, result.topology, result.collective, result.bound)
     else:
         print_rate(output, result.rate)
     print_seconds(output, result.seconds)
-    output.result(bound_summary(result))
+    output.result(_values(result, mesh, axes))
+    if time_limit is not None and result.groups is not None and not result.groups.is_exact:
+        share = float(1 - result.groups.lower / result.groups.upper)
+        return late(f"the optimum is known but for a gap of {share:.3g}")
     if result.rate is not None and result.rate.is_late:
         return late(f"the optimum is known but for a gap of {result.rate.gap:.3g}")
     return 0
+
+
+def _values(result: planning.BoundResult, mesh: str | None, axes: str | None) -> dict[str, object]:
+    """What JSON says; axes over all ranks make one group, which is alone and together at once."""
+    values = {**bound_summary(result), **mesh_values(mesh, axes)}
+    if mesh is not None and result.groups is None and result.rate is None:
+        values |= {**rate_values("alone", result.algbw), **rate_values("together", result.algbw)}
+    return values

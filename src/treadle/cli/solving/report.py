@@ -43,13 +43,24 @@ def print_problem(output: Output, topology: Topology, collective: Collective) ->
         f"{counted(len(topology.switches), 'switch')}, {counted(topology.n_links, 'link')}"
     )
     extra = ""
-    if collective.root is not None:
+    if collective.root is not None and collective.groups is not None:
+        extra += f", root {collective.root} of each"
+    elif collective.root is not None:
         extra += f", root {topology.node_names[collective.ranks[collective.root]]}"
     if collective.weights is not None:
         extra += ", shards of unequal size"
     if collective.forwarders:
         extra += f", {counted(len(collective.forwarders), 'forwarder')}"
-    output.line(f"collective  {collective.kind}, {collective.n_ranks} ranks{extra}")
+    extra += ", ranks of other groups forward" if collective.ranks_forward else ""
+    output.line(f"collective  {collective.kind}, {members(collective)}{extra}")
+
+
+def members(collective: Collective) -> str:
+    """How many ranks, and in how many groups."""
+    text = counted(collective.n_ranks, "rank")
+    if collective.groups is None:
+        return text
+    return f"{text} in {counted(len(collective.groups), 'group')} of {collective.group_size}"
 
 
 def print_bound(output: Output, topology: Topology, collective: Collective, bound: Bound) -> None:
@@ -112,7 +123,7 @@ def describe_witness(
     """What proves the bound, in one line."""
     if isinstance(witness, CutWitness):
         return _cut(topology, collective, witness, algbw, rates)
-    if isinstance(witness, LengthWitness):
+    if isinstance(witness, LengthWitness | GroupLengthWitness):
         return f"link prices; scarce are {_scarce_links(topology, witness, rates)}"
     if isinstance(witness, CutCombinationWitness):
         cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
@@ -144,7 +155,7 @@ def _cut(
     return f"cut {describe_nodes(topology, inside)}: {share} must {moves} it through {capacity}"
 
 
-def _scarce_links(topology: Topology, witness: LengthWitness, rates: Rates) -> str:
+def _scarce_links(topology: Topology, witness: LengthWitness | GroupLengthWitness, rates: Rates) -> str:
     """The links that have a price."""
     priced = (link for link, length in enumerate(witness.lengths) if length > 0)
     return describe_links(topology, priced, rates)

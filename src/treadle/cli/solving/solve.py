@@ -23,6 +23,7 @@ from treadle.cli.output import (
 )
 from treadle.cli.quantities import Rates, parse_integers, parse_seconds
 from treadle.cli.solving.algorithm_help import algorithm_sections as help_sections  # noqa: F401
+from treadle.cli.solving.group_report import mesh_values, print_groups, print_mesh
 from treadle.cli.solving.jobs_report import JobsFileOption, refuse_beside_jobs, solve_jobs
 from treadle.cli.solving.problem_arguments import (
     AxesOption,
@@ -216,7 +217,10 @@ def command(
         warn(str(error))
         return FAILED
     print_problem(output, result.plan.topology, result.plan.collective)
-    if result.bound is not None:
+    print_mesh(output, mesh, axes)
+    if result.groups is not None and result.bound is not None:
+        print_groups(output, result)
+    elif result.bound is not None:
         print_bound(output, result.plan.topology, result.plan.collective, result.bound)
     print_schedule(output, result)
     if explain:
@@ -225,7 +229,8 @@ def command(
     print_seconds(output, result.seconds)
     if plan is not None:
         output.line(f"plan        {plan}")
-    output.result({**solve_summary(result), **({} if plan is None else {"plan": str(plan)})})
+    written = {} if plan is None else {"plan": str(plan)}
+    output.result({**solve_summary(result), **mesh_values(mesh, axes), **written})
     return late(STOPGAP) if result.is_late else 0
 
 

@@ -13,6 +13,7 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import Problem, ProblemOptions, model_of, pose
 from treadle.planning.solving.alltoall import alltoall_rate, rate_by_method
+from treadle.planning.solving.group_rates import AloneRate, naming_cut_off, rates_of
 from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.refusal import Refusal
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
@@ -67,6 +68,12 @@ class BoundResult:
     seconds : mapping of stage to CPU seconds
     rate : RateResult, optional
         Both sides of an all-to-all's optimum; `bound` is the upper one.
+    groups : GroupOptimum, optional
+        Both sides of the optimum of several groups at once; `bound` is the upper one, of each group.
+    alone : tuple of AloneRate
+        What groups reach, each by itself while the others idle; the least first.
+    notes : tuple of str
+        What a user should know.
     """
 
     topology: Topology
@@ -74,6 +81,9 @@ class BoundResult:
     bound: Bound
     seconds: Mapping[str, float]
     rate: RateResult | None = None
+    groups: GroupOptimum | None = None
+    alone: tuple[AloneRate, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def algbw(self) -> Fraction:
@@ -158,9 +168,28 @@ def bound(
         raise ScheduleError(
             f"gap: the bound of {problem.collective.kind} is exact; only an all-to-all has a gap"
         )
+    if problem.collective.groups is not None:
+        with naming_cut_off(problem, topology, collective, options, limit):
+            return _groups_bound(problem, watch, limit)
     with watch.stage("optimum"):
         found = find_bound(problem, limit)
     return BoundResult(problem.topology, problem.collective, found, watch.seconds())
+
+
+def _groups_bound(problem: Problem, watch: Stopwatch, limit: Watch) -> BoundResult:
+    with watch.stage("optimum"):
+        groups = groups_optimum(problem, limit)
+    with watch.stage("alone"):
+        alone = rates_of(problem, groups, limit)
+    return BoundResult(
+        problem.topology,
+        problem.collective,
+        bound_of_groups(problem, groups),
+        watch.seconds(),
+        groups=groups,
+        alone=alone,
+        notes=bracket_note(groups),
+    )
 
 
 def _method(name: RateMethod | str) -> RateMethod:
@@ -245,3 +274,11 @@ def bound_of_groups(problem: Problem, found: GroupOptimum) -> Bound:
     prices_copies = (topology.multicast | topology.aggregation).any() or kind is CollectiveKind.ALLREDUCE
     model = f"{kind} without in-network multicast and aggregation" if prices_copies else ""
     return Bound(found.upper, found.witness, found.is_exact, model)
+
+
+def bracket_note(found: GroupOptimum) -> tuple[str, ...]:
+    """What is told of an optimum that is known on two sides only."""
+    if found.is_exact:
+        return ()
+    gap = float(1 - found.lower / found.upper)
+    return (f"the optimum of the groups is not known exactly: what is built is at most {gap:.2%} below it",)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.planning.solving.bounds import Bound
 from treadle.schedules.schedule import Schedule
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import DYADIC_LOSS, Packer, PackingAttempt, TreeBudget
 from treadle.watch import UNWATCHED, Watch
+
+if TYPE_CHECKING:
+    from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 
 
 def tree_budget(*, trees: int | None = None, max_trees: int | None = None, exact: bool = False) -> TreeBudget:
@@ -66,6 +69,8 @@ class Candidate:
         Which pieces tight cuts made of the fabric, or why there are none; "" where it was no question.
     alternatives : tuple of Alternative
         Other numbers of trees that the notes name.
+    groups : GroupOptimum, optional
+        Of several groups at once: both sides of their optimum.
     """
 
     algorithm: str
@@ -82,6 +87,7 @@ class Candidate:
     height_bound: int | None = None
     decomposition: str = ""
     alternatives: tuple[Alternative, ...] = ()
+    groups: GroupOptimum | None = None
 
 
 class Built(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from treadle._version import __version__
 from treadle.brief import brief
@@ -17,6 +17,7 @@ from treadle.planning.solving.asked_options import record_asked
 from treadle.planning.solving.bounds import Bound
 from treadle.planning.solving.candidate import Alternative, Candidate
 from treadle.planning.solving.generation import fall_back, generate, options_for
+from treadle.planning.solving.group_rates import AloneRate, naming_cut_off, rates_of
 from treadle.planning.solving.schedulers import default_algorithm, find_scheduler
 from treadle.planning.stages import Stopwatch, seconds_left
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -31,11 +32,15 @@ from treadle.synthesis.scheduler_options import (
     TreeOptions,
 )
 from treadle.synthesis.trees import PackingAttempt, Pruning, prune_for_switches
+from treadle.topologies.topology import Topology
 from treadle.verification.routes.round_check import verify_timed_routes
 from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
 from treadle.watch import Progress, TimeLimitError, Watch
+
+if TYPE_CHECKING:
+    from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 
 
 class RejectedError(ScheduleError):
@@ -99,6 +104,8 @@ class SolveResult:
         Of an allreduce whose roots are free: trees in all that the optimum would need, if known.
     alternatives : tuple of Alternative
         Other numbers of trees that the notes name, and what they lose.
+    groups, alone : GroupOptimum and tuple of AloneRate
+        Of several groups at once: both sides of their optimum, and what each reaches by itself.
     """
 
     plan: Plan
@@ -116,6 +123,18 @@ class SolveResult:
     decomposition: str = ""
     exact_trees: int | None = None
     alternatives: tuple[Alternative, ...] = ()
+    groups: GroupOptimum | None = None
+    alone: tuple[AloneRate, ...] = ()
+
+    @property
+    def topology(self) -> Topology:
+        """The plan's fabric."""
+        return self.plan.topology
+
+    @property
+    def collective(self) -> Collective:
+        """The plan's collective."""
+        return self.plan.collective
 
     @property
     def algbw(self) -> Fraction:
@@ -196,7 +215,8 @@ def solve(
     scheduler = find_scheduler(algorithm or default_algorithm(problem))
     how = options_for(scheduler, options, asked)
     try:
-        found = generate(problem, scheduler, how, watch=limit)
+        with naming_cut_off(problem, topology, collective, posed, limit):
+            found = generate(problem, scheduler, how, watch=limit)
         watch.include(found.seconds)
         late = found.is_late
     except TimeLimitError:
@@ -206,6 +226,10 @@ def solve(
         with watch.stage("multicast"):
             traffic = prune_for_switches(problem.topology, found.schedule)
             found = replace(found, schedule=traffic.schedule)
+    alone: tuple[AloneRate, ...] = ()
+    if found.groups is not None:
+        with watch.stage("alone"):
+            alone = rates_of(problem, found.groups, limit.unlimited)
     with watch.stage("verify"):
         plan, report = judged(problem, found, how, maker=scheduler.origin)
     provenance = record_asked(how) if found.algorithm == scheduler.name else {}
@@ -225,6 +249,8 @@ def solve(
         decomposition=found.decomposition,
         exact_trees=found.exact_trees,
         alternatives=found.alternatives,
+        groups=found.groups,
+        alone=alone,
     )
 
 

@@ -1,0 +1,202 @@
+"""Groups of ranks by themselves: what each reaches while the others idle, and which cannot reach its own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from treadle.brief import brief
+from treadle.errors import InfeasibleError
+from treadle.planning.fabrics_and_plans import FabricLike
+from treadle.planning.problem import Problem, ProblemOptions
+from treadle.planning.solving.transfer import transfer_collective
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.topologies import reached, subset
+from treadle.topologies.topology import Topology
+from treadle.units import format_bandwidth
+from treadle.watch import UNWATCHED, Watch
+
+if TYPE_CHECKING:
+    from treadle.planning.solving.bounds import BoundResult
+    from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
+
+_SHOWN = 3
+
+
+@brief("algbw", "groups", "is_exact")
+@dataclass(frozen=True)
+class AloneRate:
+    """What groups reach, each by itself while all others idle.
+
+    Parameters
+    ----------
+    algbw : Fraction
+        The optimum of each of them, bytes/s.
+    groups : tuple of int
+        Rising.
+    is_exact : bool
+        False: no more than an upper bound is known, of an allreduce when time ran out.
+    """
+
+    algbw: Fraction
+    groups: tuple[int, ...]
+    is_exact: bool = True
+
+
+class CutOffGroupError(InfeasibleError):
+    """A group has a rank that its others do not reach.
+
+    Parameters
+    ----------
+    message : str
+    group : int
+    problem : Problem
+        In groups.
+    cut : tuple of str
+        Names of the nodes that the rank reaches, or that reach it, from which no link leads on.
+    forwarding : BoundResult, optional
+        What all groups reach where all compute nodes forward; None if even so a rank is cut off.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        group: int,
+        problem: Problem,
+        cut: tuple[str, ...],
+        forwarding: BoundResult | None,
+    ) -> None:
+        super().__init__(message)
+        self.group = group
+        self.cut = cut
+        self.problem = problem
+        self.forwarding = forwarding
+
+
+def alone_rates(
+    problem: Problem, stands_for: Sequence[int], watch: Watch = UNWATCHED
+) -> tuple[AloneRate, ...]:
+    """The optimum of each group by itself, the least first.
+
+    Parameters
+    ----------
+    problem : Problem
+        In groups.
+    stands_for : sequence of int
+        For each group one that is like it; only these are solved.
+    watch : Watch
+    """
+    found: dict[tuple[Fraction, bool], list[int]] = defaultdict(list)
+    by_group: dict[int, tuple[Fraction, bool]] = {}
+    for group, representative in enumerate(stands_for):
+        if representative not in by_group:
+            watch.announce(f"group {representative} alone")
+            by_group[representative] = _alone(problem, representative, watch)
+        found[by_group[representative]].append(group)
+    return tuple(AloneRate(algbw, tuple(found[algbw, exact]), exact) for algbw, exact in sorted(found))
+
+
+def rates_of(problem: Problem, optimum: GroupOptimum, watch: Watch = UNWATCHED) -> tuple[AloneRate, ...]:
+    """The optimum of each group by itself; of groups that are alike in the joint problem, of one."""
+    groups = range(problem.collective.n_groups or 0)
+    return alone_rates(problem, [optimum.representative(group) for group in groups], watch)
+
+
+@contextmanager
+def naming_cut_off(
+    problem: Problem,
+    topology: FabricLike,
+    collective: Collective | CollectiveKind | str,
+    options: ProblemOptions,
+    watch: Watch = UNWATCHED,
+) -> Iterator[None]:
+    """Within it, a group that is cut off raises CutOffGroupError, which knows the rate with forwarding.
+
+    Parameters
+    ----------
+    problem : Problem
+    topology, collective, options
+        From which it was posed.
+    watch : Watch
+    """
+    try:
+        yield
+    except InfeasibleError as error:
+        found = None if problem.collective.groups is None else find_cut_off(problem)
+        if found is None:
+            raise
+        forwarding = None
+        if not problem.collective.ranks_forward:
+            from treadle.planning.solving.bounds import bound  # which stands within this itself
+
+            with suppress(InfeasibleError):
+                if isinstance(collective, Collective):
+                    forwarding = bound(
+                        topology, replace(collective, ranks_forward=True), time_limit_s=watch.seconds_left
+                    )
+                else:
+                    again = ProblemOptions(**{**options, "forward": True})
+                    forwarding = bound(topology, collective, time_limit_s=watch.seconds_left, **again)
+        group, words, cut = found
+        raise CutOffGroupError(_words(problem, words, forwarding), group, problem, cut, forwarding) from error
+
+
+def _words(problem: Problem, cut_off: str, forwarding: BoundResult | None) -> str:
+    name = problem.topology.name
+    if forwarding is None:
+        more = "" if problem.collective.ranks_forward else ", and would not if other compute nodes forwarded"
+        return f"{name}: {cut_off}{more}; connect them"
+    rate = format_bandwidth(forwarding.algbw)
+    return f"{name}: {cut_off} without ranks of other groups; with --forward all groups reach {rate} algbw"
+
+
+def _alone(problem: Problem, group: int, watch: Watch) -> tuple[Fraction, bool]:
+    """The optimum of one group, and whether it is one."""
+    topology, member = own_fabric(problem, group)
+    if member.kind is CollectiveKind.ALLREDUCE:  # which switches might speed up; groups at once cannot say so
+        from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
+
+        optimum = group_optimum(topology, member, watch=watch)
+        return optimum.upper, optimum.is_exact
+    from treadle.planning.solving.bounds import find_bound  # which asks for these rates
+
+    return find_bound(Problem(topology, member), watch).algbw, True
+
+
+def own_fabric(problem: Problem, group: int) -> tuple[Topology, Collective]:
+    """One group's collective, on the fabric without nodes that are not there for it."""
+    topology, member = problem.topology, problem.collective.member(group)
+    nodes = np.sort(np.array((*member.ranks, *member.forwarders)))
+    if len(nodes) == len(topology.compute_nodes):
+        return topology, member
+    own = subset(topology, *np.searchsorted(topology.compute_nodes, nodes).tolist())
+    return own, transfer_collective(member, topology, own)
+
+
+def find_cut_off(problem: Problem) -> tuple[int, str, tuple[str, ...]] | None:
+    """The first group with a rank that others of it do not reach, in words, and the nodes on its side."""
+    topology, collective = problem.topology, problem.collective
+    names = topology.node_names
+    for group in range(collective.n_groups or 0):
+        own, member = own_fabric(problem, group)
+        ranks = np.array(member.ranks)
+        start = int(ranks[member.root or 0])
+        for backwards in (False, True):
+            if collective.root is not None and backwards is not collective.kind.reduces:
+                continue
+            side = reached(own, start, backwards=backwards)
+            missed = ranks[~side[ranks]]
+            if missed.size:
+                ends = (own.node_names[start], own.node_names[missed[0]])
+                one, other = reversed(ends) if backwards else ends
+                members = [names[collective.ranks[rank]] for rank in (collective.groups or ())[group]]
+                shown = ", ".join(members[:_SHOWN]) + (", ..." if len(members) > _SHOWN else "")
+                words = f"group {group} ({shown}): {one!r} does not reach {other!r}"
+                return group, words, tuple(own.node_names[node] for node in np.flatnonzero(side))
+    return None

@@ -1,0 +1,170 @@
+"""``--mesh`` and ``--axes``: reports of 80 columns, JSON as its schema says, groups that are cut off."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from harness.json_schema_judge import faults
+from treadle.cli.main import main
+from treadle.cli.output import Output
+from treadle.cli.settings.json_schema import json_schema
+from treadle.cli.solving.group_report import alone_text
+from treadle.planning.problem import Problem
+from treadle.planning.solving import bounds
+from treadle.planning.solving.group_rates import AloneRate
+from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
+from treadle.watch import UNWATCHED, Watch
+
+SPINES = "leaf_spine:4,2,gpus_per_leaf=8,oversubscription=4"
+
+
+def judged(argv: list[str], capsys: pytest.CaptureFixture[str], status: int = 0) -> dict[str, Any]:
+    """The command's JSON, which is as its schema says."""
+    assert main([*argv, "--json"]) == status
+    values: dict[str, Any] = json.loads(capsys.readouterr().out)
+    schema = json_schema(argv[0])
+    assert faults(values, schema, schema) == []
+    return values
+
+
+def test_bound_tells_alone_together_and_the_bottleneck(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["bound", SPINES, "allgather", "--mesh", "dp=4,tp=8", "--axes", "dp"]
+    values = judged(words, capsys)
+    assert (values["mesh"], values["axes"]) == ("dp=4,tp=8", ["dp"])
+    assert (values["groups"], values["group_size"], values["ranks"]) == (8, 4, 32)
+    assert values["alone_exact"] == "200000000000/3"
+    assert values["together_exact"] == values["optimal_algbw_exact"] == "50000000000/3"
+    assert values["optimal_busbw_exact"] == "12500000000/1"  # of groups of four
+    assert values["witness"]["kind"] == "group-lengths"
+    assert len(values["binding_links"]) == 8
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "mesh        dp=4,tp=8, over dp: 8 groups of 4 ranks at once" in lines
+    assert "bottleneck  spine*->leaf* (all 8 links of 50 GB/s)" in lines
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["generalized_kautz:4,64", "allgather", "--mesh", "8,8", "--axes", "0", "--forward"],
+        ["dgx_h100:2", "allreduce", "--mesh", "dp=2,tp=8", "--axes", "tp"],
+        ["mesh:3,4", "allreduce", "--mesh", "3,4", "--axes", "0", "--forward"],
+        ["dgx_a100:2", "reduce", "--mesh", "2,8", "--axes", "1", "--root", "3"],
+    ],
+)
+def test_reports_are_eighty_columns_wide(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bound", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith(("alone ", "together ", "bottleneck "))]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_groups_that_differ_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["bound", "mesh:3,4", "allreduce", "--mesh", "3,4", "--axes", "0", "--forward"]
+    rates = judged(words, capsys)["alone_rates"]
+    assert [(one["algbw_exact"], one["groups"], one["first_group"]) for one in rates] == [
+        ("7/4", 2, 0),
+        ("5/2", 2, 1),
+    ]
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1.75 B/s for 2 groups, 2.5 B/s for 2 groups, each by itself" in said
+
+
+def test_a_group_that_is_cut_off_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["rail_optimized:8", "allgather", "--without", "box5.gpu1--rail1", "--mesh", "8,8", "--axes", "0"]
+    values = judged(["bound", *words], capsys, 3)
+    assert values["together_exact"] == values["alone_exact"] == values["optimal_algbw_exact"] == "0/1"
+    assert values["cut_off_group"] == 1
+    inside = set(values["witness"]["nodes"])
+    assert "box0.gpu1" in inside
+    assert "box5.gpu1" not in inside
+    forwarding = judged(["bound", *words, "--forward"], capsys)["together_exact"]
+    assert values["forwarding_exact"] == forwarding == "50000000000/1"
+    assert main(["bound", *words]) == 3
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "group 1 (box0.gpu1, box1.gpu1, box2.gpu1, ...): 'box0.gpu1' does not reach 'box5.gpu1'" in err
+    assert "with --forward all groups reach 50 GB/s algbw" in err
+
+
+def test_who_is_cut_off_even_so_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["bound", "ring:4", "allgather", "--mesh", "2,2", "--axes", "0", "--without", "n0"]
+    assert main([*words[:-2], "--without", "n0--n1,n0--n3"]) == 3
+    out, err = capsys.readouterr()
+    assert "--forward" not in out
+    assert "group 0 (n0, n2): 'n0' does not reach 'n2', and would not if other compute nodes forwarded" in err
+    assert main(words) == 2  # three ranks are left
+    assert "it lays out 4 ranks" in capsys.readouterr().err
+
+
+def test_one_group_is_alone_and_together(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = judged(["bound", "dgx_h100:2", "allgather"], capsys)
+    values = judged(["bound", "dgx_h100:2", "allgather", "--mesh", "dp=2,tp=8", "--axes", "dp,tp"], capsys)
+    assert values["alone_exact"] == values["together_exact"] == plain["optimal_algbw_exact"]
+    assert (values["groups"], values["group_size"]) == (1, 16)
+
+
+def test_alltoalls_in_groups_are_block_demands(capsys: pytest.CaptureFixture[str]) -> None:
+    values = judged(["bound", "dgx_h100:2", "alltoall", "--mesh", "2,8", "--axes", "1"], capsys)
+    assert values["groups"] == 2
+    assert values["optimal_algbw_exact"] == "4000000000000/7"  # 500 GB/s out of each GPU, an eighth stays
+    assert main(["bound", "dgx_h100:2", "alltoall", "--mesh", "2,8", "--axes", "1"]) == 0
+    assert "mesh        2,8, over 1: 2 groups of 8 ranks at once" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--mesh", "dp=4,tp=8"], "the axes that groups go over are missing; expected --axes"),
+        (["--axes", "dp"], "the mesh that has them is missing; expected --mesh"),
+        (["--mesh", "4,4", "--axes", "0"], "mesh 4,4: it lays out 16 ranks, and leaf_spine(4, 2"),
+        (["--mesh", "dp=4,tp=8", "--axes", "pp"], "no axis 'pp'; expected some of dp, tp"),
+    ],
+)
+@pytest.mark.parametrize("command", ["bound", "solve", "simulate", "run"])
+def test_meshes_that_do_not_fit(
+    command: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, SPINES, "allgather", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+
+
+def test_a_bracket_is_never_called_the_optimum(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    true_optimum = bounds.groups_optimum
+
+    def stopped(problem: Problem, watch: Watch = UNWATCHED) -> GroupOptimum:
+        found = true_optimum(problem, watch)
+        return replace(found, lower=found.lower * 9 / 10)
+
+    monkeypatch.setattr(bounds, "groups_optimum", stopped)
+    words = ["bound", SPINES, "allgather", "--mesh", "4,8", "--axes", "0"]
+    values = judged(words, capsys)
+    assert values["together_exact"] == "15000000000/1"
+    assert values["together_upper_exact"] == values["optimal_algbw_exact"] == "50000000000/3"
+    assert values["bound_only"] is True
+    assert values["gap"] == pytest.approx(0.1)
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "at least 15 GB/s and at most 16.67 GB/s (50/3) algbw of each group" in " ".join(out.split())
+    assert ", exact" not in out
+    assert all(len(line) <= 80 for line in out.splitlines()[1:])
+    assert main([*words, "--time-limit", "1min"]) == 4
+    assert "a gap of 0.1" in capsys.readouterr().err
+
+
+def test_many_different_rates_are_summed_up() -> None:
+    some = tuple(AloneRate(Fraction(value), (value,), value != 2) for value in range(1, 7))
+    assert alone_text(Output(), some[:1]) == "1 B/s algbw, each group by itself"
+    assert alone_text(Output(), some[1:3]) == "at most 2 B/s for 1 group, 3 B/s for 1 group, each by itself"
+    several = alone_text(Output(), some)
+    assert several.endswith("3 B/s for 1 group, 3 more up to 6 B/s, each by itself")

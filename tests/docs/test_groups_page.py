@@ -1,0 +1,59 @@
+"""The page on groups: what it quotes is printed, and every figure of its table is what the command finds."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from fractions import Fraction
+
+import pytest
+
+from places import ROOT
+from treadle.cli.main import main
+
+TEXT = (ROOT / "docs/groups.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `(.+? --mesh .+?)` \| (.+?) \| (.+?) \|$", TEXT, flags=re.MULTILINE)
+
+
+def rate(text: str) -> Fraction:
+    """The first figure of a cell, in bytes/s."""
+    number = Fraction(text.split()[0].rstrip(";"))
+    return number if " link" in text else number * 10**9
+
+
+def exact(value: Fraction) -> str:
+    return f"{value.numerator}/{value.denominator}"
+
+
+@pytest.mark.parametrize(("command", "alone", "together"), ROWS, ids=[row[0] for row in ROWS])
+def test_figures(command: str, alone: str, together: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["bound", *shlex.split(command), "--json"])
+    values = json.loads(capsys.readouterr().out)
+    assert values["alone_exact"] == exact(rate(alone))
+    assert values["together_exact"] == exact(rate(together))
+    assert "together_upper_exact" not in values
+    others = re.fullmatch(r".*; (\d+) groups (\S+)", alone)
+    if others:
+        least, most = values["alone_rates"]
+        assert most["algbw_exact"] == exact(Fraction(others[2]))
+        assert least["groups"] + most["groups"] == values["groups"]
+        assert most["groups"] == int(others[1])
+    if "--forward` " in together:
+        assert values["forwarding_exact"] == exact(Fraction(together.split()[-1]) * 10**9)
+    assert status == (0 if rate(together) else 3)
+
+
+def test_there_are_figures() -> None:
+    assert len(ROWS) == 25
+
+
+def test_quoted_reports_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    quoted = re.findall(r"^```text\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
+    first = next(line for line in TEXT.splitlines() if line.startswith("treadle bound leaf_spine"))
+    for block, command, status in zip(quoted, (first, quoted[1].splitlines()[0][2:]), (0, 3), strict=True):
+        assert main(shlex.split(command)[1:]) == status
+        printed = capsys.readouterr().out.splitlines()
+        lines = [line for line in block.splitlines() if not line.startswith("$")]
+        assert lines
+        assert not [line for line in lines if line not in printed]
