@@ -16,11 +16,12 @@ from treadle.planning.solving.bounds import bound
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.mesh import Mesh
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, group_optimum
+from treadle.synthesis.trees.groups.rational_program import RationalProgram
 from treadle.synthesis.trees.optimality import optimum
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.topologies.transforms.changes import with_failed_links
-from treadle.watch import Watch
+from treadle.watch import TimeLimitError, Watch
 
 GB = 10**9
 KINDS = CollectiveKind
@@ -225,3 +226,16 @@ def test_representatives_stand_for_groups_of_equal_shares() -> None:
 def test_the_public_bound_is_that_of_all_groups_at_once() -> None:
     found = bound(LEAVES, "allgather", mesh="4,8", axes="0")
     assert (found.algbw, found.bound.is_tight) == (Fraction(50, 3) * GB, True)
+
+
+def test_what_is_known_before_all_sinks_are_served_is_a_bracket(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_late(program: RationalProgram) -> None:
+        raise TimeLimitError("leaner shares")
+
+    monkeypatch.setattr(RationalProgram, "_lean_shares", too_late)
+    found = group_optimum(
+        *posed("torus(8,8)", (8, 8), "a", forward=True, without=("n0_0--n1_0",)),
+        watch=Watch(deadline=time.monotonic() + 600),
+    )
+    assert Fraction(3, 7) < found.lower < Fraction(15, 7) == found.upper  # an eighth of each link serves 3/7
+    check_shares(found)
