@@ -182,6 +182,8 @@ def test_a_test_that_starts_ends_the_one_before(tmp_path: Path) -> None:
     first, second = read(tmp_path, [*begun, *foreign, *last]).tables
     assert (first.test, len(first.rows)) == ("all_reduce", 13)
     assert (second.test, len(second.rows)) == ("", 1)
+    listed = read(tmp_path, [*begun, *ranks(1, 4)[3:], *HEADING, *last]).tables
+    assert [(len(one.ranks), len(one.rows)) for one in listed] == [(0, 13), (4, 1)]
     over = [*begun, "# Collective test starting: all_gather_perf", *last]
     assert [(one.test, len(one.rows)) for one in read(tmp_path, over).tables] == [
         ("all_reduce", 13),

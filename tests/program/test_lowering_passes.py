@@ -79,6 +79,8 @@ def test_instances_of_an_alltoall() -> None:
 def test_numbers_of_instances_that_cannot_be(instances: int) -> None:
     with pytest.raises(ScheduleError, match=f"found {instances}"):
         replicate(exchange(merge=True), instances)
+    least = lower(*random_case(3, CollectiveKind.BROADCAST))
+    assert replicate(least, MAX_INSTANCES).n_chunks == MAX_INSTANCES * least.n_chunks
 
 
 def legal(program: Program) -> list[str]:

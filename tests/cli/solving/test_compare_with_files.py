@@ -105,7 +105,9 @@ def test_sizes_alone_simulate_our_own(capsys: pytest.CaptureFixture[str]) -> Non
     assert len(rows) > 3
     assert all(len(row["sizes"]) == 1 for row in rows)
     assert main(["compare", "hypercube:2", "allreduce", "--size", "1K", "--algorithms", "ring"]) == 0
-    assert " of algbw, busbw is 3/2 of it; %opt is algbw over the optimum\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert " of algbw, busbw is 3/2 of it; %opt is algbw over the optimum\n" in said
+    assert said.splitlines()[-1].split()[::3] == ["ring", "100.0%"]
 
 
 def test_without_either_nothing_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:

@@ -360,6 +360,25 @@ def test_infragraph_takes_a_bandwidth_for_links_without(tmp_path: Path) -> None:
     assert algbw(imported(tmp_path, text, bandwidth="50GB/s")) == 400 * GB
 
 
+@pytest.mark.parametrize(
+    ("bandwidth", "latency"),
+    [
+        ("gigabits_per_second: 3600", "us: 0.5"),
+        ("gigabytes_per_second: 450", "ns: 500"),
+        ("giga_bits_per_second: 3600", "ms: 0.0005"),
+        ("giga_bytes_per_second: 450", "us: 0.5"),
+    ],
+)
+def test_infragraph_units(tmp_path: Path, bandwidth: str, latency: str) -> None:
+    old = "physical: {bandwidth: {choice: gigabytes_per_second, gigabytes_per_second: 450}}"
+    assert old in INFRA
+    speed, wait = (f"{{choice: {row.partition(':')[0]}, {row}}}" for row in (bandwidth, latency))
+    topology = imported(
+        tmp_path, INFRA.replace(old, f"physical: {{bandwidth: {speed}, latency: {wait}}}")
+    ).topology
+    assert set(topology.latencies_ns[topology.bandwidths == 450 * GB].tolist()) == {500}
+
+
 def test_ibnetdiscover(tmp_path: Path) -> None:
     found = imported(tmp_path, ib_text())
     # each adapter takes in five shards of six at 25 GB/s; a leaf's uplink only three
