@@ -108,6 +108,7 @@ def test_sizes_alone_simulate_our_own(capsys: pytest.CaptureFixture[str]) -> Non
     said = capsys.readouterr().out
     assert " of algbw, busbw is 3/2 of it; %opt is algbw over the optimum\n" in said
     assert said.splitlines()[-1].split()[::3] == ["ring", "100.0%"]
+    assert "\noptimum     1.33 B/s" in said
 
 
 def test_without_either_nothing_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
