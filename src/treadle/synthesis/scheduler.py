@@ -70,6 +70,8 @@ class Scheduler:
     comparing : Comparing
     is_peer : bool
         The algorithm of another project, as its paper and its public code have it: to compare with.
+    in_groups : bool
+        Serves several groups at once, too.
 
     Raises
     ------
@@ -87,6 +89,7 @@ class Scheduler:
     origin: str = ""
     comparing: Comparing = Comparing.ALWAYS
     is_peer: bool = False
+    in_groups: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -124,6 +127,10 @@ class Scheduler:
         """Why it does not serve a problem, as far as that is known without running it."""
         if collective.kind not in self.collectives:
             return Refusal(f"{collective.kind} is not supported; it knows {', '.join(self.collectives)}")
+        if collective.groups is not None and not self.in_groups:
+            return Refusal(
+                f"it knows one group of ranks, found {len(collective.groups)} at once; leave out --algorithm"
+            )
         for need in self.needs:
             if (found := need(topology, collective)) is not None:
                 return found
@@ -221,13 +228,14 @@ def scheduler(
     source: str = "",
     comparing: Comparing = Comparing.ALWAYS,
     is_peer: bool = False,
+    in_groups: bool = False,
     table: SchedulerTable = TABLE,
 ) -> Callable[[Function], Function]:
     """Register the function below as a scheduler; the function stays what it is.
 
     Parameters
     ----------
-    name, form, collectives, needs, options, source, comparing, is_peer
+    name, form, collectives, needs, options, source, comparing, is_peer, in_groups
         See `Scheduler`.
     table : SchedulerTable
         Where to.
@@ -256,7 +264,17 @@ def scheduler(
         is_own = module == "treadle" or module.startswith("treadle.")
         origin = "" if is_own else module
         record = Scheduler(
-            name, shape, kinds, function, tuple(needs), tuple(options), source, origin, comparing, is_peer
+            name,
+            shape,
+            kinds,
+            function,
+            tuple(needs),
+            tuple(options),
+            source,
+            origin,
+            comparing,
+            is_peer,
+            in_groups,
         )
         table.register(record)
         return function

@@ -38,6 +38,8 @@ def _tell(output: Output, one: dict[str, Any], *, in_full: bool) -> None:
     for heading, key in (("serves", "collectives"), ("needs", "needs")):
         if one[key]:
             output.line(f"  {heading:8}{', '.join(one[key])}")
+    if one["groups"]:
+        output.line("  groups  several at once, too")
     if one["flags"] and not in_full:
         output.line(f"  options {', '.join(one['flags'])}")
     if one["comparing"] != "always":

@@ -52,7 +52,7 @@ def forestcoll(
     watch: Watch = UNWATCHED,
     **asked: Unpack[ForestKeywords],
 ) -> Candidate:
-    """Throughput-optimal spanning trees; of an allreduce the best construction that is known.
+    """Throughput-optimal spanning trees, also of several groups at once; the best allreduce that is known.
 
     Parameters
     ----------
@@ -70,7 +70,12 @@ def forestcoll(
     TimeLimitError
         If the deadline passed.
     """
-    return _forest(Problem(topology, collective), FORESTCOLL, _request(bound, watch, **asked))
+    problem = Problem(topology, collective)
+    if collective.groups is not None:
+        from treadle.planning.solving.groups import group_candidate  # brings a solver
+
+        return group_candidate(problem, FORESTCOLL, asked, watch=watch)
+    return _forest(problem, FORESTCOLL, _request(bound, watch, **asked))
 
 
 def rs_ag(

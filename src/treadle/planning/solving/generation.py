@@ -22,6 +22,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.scheduler import Scheduler
 from treadle.synthesis.scheduler_options import (
     OPTIONS_OF,
@@ -45,7 +46,7 @@ FALLBACKS = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
 
 _SCHEDULES: Mapping[ScheduleForm, tuple[type[Schedule], ...]] = MappingProxyType(
     {
-        ScheduleForm.TREES: (ForestSchedule, FactoredSchedule),
+        ScheduleForm.TREES: (ForestSchedule, FactoredSchedule, GroupSchedule),
         ScheduleForm.STEPS: (StepSchedule,),
         ScheduleForm.ALLTOALL_STEPS: (ExchangeSchedule,),
         ScheduleForm.ROUTES: (RouteSchedule, TimedRoutes),
@@ -125,6 +126,10 @@ def generate(
         is_other = collective.kind is CollectiveKind.ALLTOALL and collective.kind not in scheduler.collectives
         instead = "; for an all-to-all leave out --algorithm (treadle algorithms)" if is_other else ""
         raise ScheduleError(f"{scheduler.name}: {refusal}{instead}")
+    if collective.groups is not None and isinstance(options, TreeOptions) and options.multicast:
+        raise ScheduleError(
+            f"{scheduler.name}: {flag_of('multicast')} prunes trees of one group of ranks; leave it out"
+        )
     start = process_time()
     made = _made(problem, scheduler, options, bound, watch)
     if isinstance(made, Candidate):
@@ -202,6 +207,10 @@ def fall_back(problem: Problem, options: SchedulerOptions | None = None) -> Cand
         from treadle.planning.solving.alltoall_candidates import quick_alltoall
 
         return quick_alltoall(problem, getattr(options, "chunks", None))
+    if problem.collective.groups is not None:
+        from treadle.planning.solving.groups import quick_groups
+
+        return quick_groups(problem)
     # the cut search is quick enough to be worth waiting for; an allreduce's linear program may not be
     is_slow = problem.collective.kind is CollectiveKind.ALLREDUCE
     bound = None if is_slow else find_bound(problem)

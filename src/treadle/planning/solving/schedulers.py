@@ -62,6 +62,7 @@ _OURS = (
         f"{_HERE}.forestcoll:forestcoll",
         options=_TREES,
         source="ForestColl: dissertation, chapter 4 and appendix B",
+        in_groups=True,
     ),
     Scheduler(
         "rs-ag",
@@ -161,6 +162,7 @@ def scheduler(
     source: str = "",
     comparing: Comparing = Comparing.ALWAYS,
     is_peer: bool = False,
+    in_groups: bool = False,
 ) -> Callable[[Function], Function]:
     """Make the function below a scheduler that `solve` and `compare` know by its name.
 
@@ -173,7 +175,7 @@ def scheduler(
         ``alltoall-steps`` (`ExchangeSchedule`) or ``routes`` (`RouteSchedule`).
     collectives : iterable of CollectiveKind or str
         Which it serves.
-    needs, options, source, comparing, is_peer
+    needs, options, source, comparing, is_peer, in_groups
         See `synthesis.scheduler.Scheduler`.
 
     Raises
@@ -191,6 +193,7 @@ def scheduler(
         source=source,
         comparing=comparing,
         is_peer=is_peer,
+        in_groups=in_groups,
     )
 
 
@@ -270,6 +273,7 @@ def schedulers_summary() -> dict[str, list[dict[str, Any]]]:
                 "flags": [flag_of(option) for option in one.heeded],
                 "comparing": one.comparing.value,
                 "peer": one.is_peer,
+                "groups": one.in_groups,
                 "source": one.source,
                 "origin": one.origin,
             }

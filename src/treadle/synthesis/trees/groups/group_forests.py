@@ -1,0 +1,135 @@
+"""Trees of all groups at once, from exact shares of every link.
+
+The optimum gives each group a share of every link that is balanced at all nodes between its members and
+carries its data to each of them. By Edmonds' theorem and edge splitting such a share holds trees that use
+no more of it, so that all groups together attain the optimum. Shares become whole numbers of unit trees
+first: to round them would leave nodes unbalanced. Source: dissertation, chapter 4 and appendix B.5, which say
+it of one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import gcd
+from typing import Protocol
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
+from treadle.schedules.trees.forest_transforms import equalised, reverse
+from treadle.schedules.trees.group_schedule import GroupSchedule
+from treadle.synthesis.trees.groups.group_optimum import GroupShares
+from treadle.synthesis.trees.groups.unit_problems import UnitProblem, unit_problem, unit_shares
+from treadle.synthesis.trees.pipeline import pack_forest
+from treadle.topologies.topology import Topology
+from treadle.watch import UNWATCHED, Watch
+
+
+class SharedOptimum(Protocol):
+    """What trees are packed from; a `GroupOptimum` is one."""
+
+    @property
+    def families(self) -> tuple[bool, ...]:
+        """Shares for out-trees (False) and in-trees (True)."""
+
+    def shares(self, group: int, *, reducing: bool | None = None) -> GroupShares:
+        """Links that a group may use, and how much of each; all groups together fit the bandwidths."""
+
+
+def group_forests(
+    topology: Topology,
+    collective: Collective,
+    optimum: SharedOptimum,
+    *,
+    watch: Watch = UNWATCHED,
+) -> GroupSchedule:
+    """Pack the trees of every group into its shares.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        In groups.
+    optimum : SharedOptimum
+        Shares of every group; together within the bandwidths.
+    watch : Watch
+
+    Returns
+    -------
+    GroupSchedule
+        Attains the sum of each group's root rates. Groups whose shares are equal up to the numbers of nodes
+        and links have equal trees.
+
+    Raises
+    ------
+    ScheduleError
+        If the collective is one over all ranks.
+    InfeasibleError
+        If a group needs more unit trees than can be counted; or if its shares do not hold its trees.
+    TimeLimitError
+        If the deadline passed.
+    """
+    if collective.groups is None:
+        raise ScheduleError(f"{collective.kind} is one over all ranks; expected groups")
+    packed: dict[tuple[bytes, ...], Forest] = {}
+    found = []
+    for group in range(len(collective.groups)):
+        watch.beat("trees of groups", group, len(collective.groups))
+        name, members = f"{topology.name}: group {group}", collective.member(group).ranks
+        units = unit_shares(name, [optimum.shares(group, reducing=turned) for turned in optimum.families])
+        forests = []
+        for turned, share in zip(optimum.families, units.families, strict=True):
+            problem = unit_problem(topology, members, units.roots, share, outward=not turned)
+            if problem.key not in packed:
+                packed[problem.key] = _packed(problem.fabric(topology, name), problem.roots, watch)
+            forests.append(_placed(packed[problem.key], problem, outward=not turned))
+        found.append(_schedule(collective.kind, forests))
+    return GroupSchedule(collective.kind, tuple(found))
+
+
+def _packed(fabric: Topology, roots: Int64Array, watch: Watch) -> Forest:
+    """Out-trees of a fabric whose bandwidths count them."""
+    # any kind that makes out-trees will do: the roots say who sends how much
+    gather = Collective(CollectiveKind.ALLGATHER, tuple(range(len(roots))))
+    return pack_forest(fabric, gather, roots.tolist(), watch=watch)
+
+
+def _placed(forest: Forest, problem: UnitProblem, *, outward: bool) -> Forest:
+    """The packed trees on the links of the whole fabric, turned round where they are in-trees."""
+    placed = forest.with_links(lambda arcs: problem.links[arcs].astype(np.int32))
+    return placed if outward else reverse(placed)
+
+
+def _schedule(kind: CollectiveKind, forests: Sequence[Forest]) -> ForestSchedule:
+    """In-trees or out-trees, or both; units that are always used together become one."""
+    grain = gcd(*(forest.grain for forest in forests))
+    by_direction = {forest.direction: _coarser(forest, grain) for forest in forests}
+    return ForestSchedule(
+        kind, reduce=by_direction.get(Direction.REDUCE), broadcast=by_direction.get(Direction.BROADCAST)
+    )
+
+
+def _coarser(forest: Forest, grain: int) -> Forest:
+    """The same trees in units of `grain` units."""
+    if grain == 1:
+        return forest
+    return replace(
+        forest,
+        root_multiplicity=forest.root_multiplicity // grain,
+        tree_multiplicity=forest.tree_multiplicity // grain,
+        entry_units=forest.entry_units // grain,
+    )
+
+
+def two_phases(scatter: GroupSchedule, gather: GroupSchedule) -> GroupSchedule:
+    """Reduce-scatters of all groups, then their allgathers: an allreduce."""
+    found = []
+    for one, other in zip(scatter.groups, gather.groups, strict=True):
+        assert one.reduce is not None
+        assert other.broadcast is not None
+        found.append(_schedule(CollectiveKind.ALLREDUCE, equalised(one.reduce, other.broadcast)))
+    return GroupSchedule(CollectiveKind.ALLREDUCE, tuple(found))
