@@ -9,32 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from treadle.synthesis.trees.groups.group_optimum import GroupShares
 
 from reference.group_lp import over_one_denominator, solve_groups
+from samples.groups.group_samples import grouped
 from samples.strategies import eulerian_topologies, relay_balanced_topologies, symmetric_topologies
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
-from treadle.schedules.mesh import Mesh
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.groups import group_forests as module
 from treadle.synthesis.trees.groups.group_forests import group_forests, two_phases
-from treadle.synthesis.trees.groups.group_optimum import GroupShares
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
 from treadle.watch import TimeLimitError, Watch
-
-
-def grouped(
-    topology: Topology, kind: CollectiveKind, shape: tuple[int, ...], axis: int, *, forward: bool = True
-) -> Collective:
-    """All compute nodes as a mesh, in groups along an axis."""
-    mesh = Mesh(shape, tuple("abc"[: len(shape)]))
-    return Collective(
-        kind,
-        tuple(topology.compute_nodes.tolist()),
-        root=1 if kind.is_rooted else None,
-        groups=mesh.groups("abc"[axis]),
-        ranks_forward=forward,
-    )
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
@@ -52,38 +39,38 @@ def grouped(
 def test_catalogue_fabrics_attain_the_linear_program(
     name: str, shape: tuple[int, ...], axis: int, forward: bool, kind: CollectiveKind
 ) -> None:
-    topology = parse(name)
-    collective = grouped(topology, kind, shape, axis, forward=forward)
+    topology, collective = grouped(kind, name, shape, axis, forward)
     optimum = solve_groups(topology, collective)
     report = verify(topology, collective, group_forests(topology, collective, optimum))
     assert not report.violations
     assert report.algbw == optimum.rate
 
 
+def phases_of(name: str, shape: tuple[int, ...]) -> tuple[GroupSchedule, Fraction]:
+    """Reduce-scatter and allgather along axis 0, each at its best, and what they reach one after the other."""
+    made, seconds = [], Fraction(0)
+    for kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER):
+        topology, collective = grouped(kind, name, shape, 0, True)
+        optimum = solve_groups(topology, collective)
+        made.append(group_forests(topology, collective, optimum))
+        seconds += 1 / optimum.rate
+    return two_phases(*made), 1 / seconds
+
+
 def test_an_allreduce_beats_its_two_phases_where_roots_are_free() -> None:
     """On columns of a mesh of 3 the middle rank is the best root: 1 instead of 3/4."""
-    topology = parse("mesh(3,4)")
-    phases = {
-        kind: solve_groups(topology, grouped(topology, kind, (3, 4), 0))
-        for kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
-    }
-    assert 1 / sum(1 / half.rate for half in phases.values()) == Fraction(3, 4)
-    collective = grouped(topology, CollectiveKind.ALLREDUCE, (3, 4), 0)
+    topology, collective = grouped(CollectiveKind.ALLREDUCE, "mesh(3,4)", (3, 4), 0, True)
+    assert phases_of("mesh(3,4)", (3, 4))[1] == Fraction(3, 4)
     schedule = group_forests(topology, collective, solve_groups(topology, collective))
     assert verify(topology, collective, schedule).algbw == 1
 
 
 def test_two_phases_of_a_symmetric_fabric_are_its_allreduce() -> None:
-    topology = parse("torus(4,4)")
-    phases = []
-    for kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER):
-        collective = grouped(topology, kind, (4, 4), 0)
-        phases.append(group_forests(topology, collective, solve_groups(topology, collective)))
-    schedule = two_phases(*phases)
-    report = verify(topology, grouped(topology, CollectiveKind.ALLREDUCE, (4, 4), 0), schedule)
+    topology, collective = grouped(CollectiveKind.ALLREDUCE, "torus(4,4)", (4, 4), 0, True)
+    schedule, rate = phases_of("torus(4,4)", (4, 4))
+    report = verify(topology, collective, schedule)
     assert not report.violations
-    assert report.algbw == Fraction(4, 3)
-    assert all(one.forests[0].grain == 1 or one.forests[1].grain == 1 for one in schedule.groups)
+    assert report.algbw == rate == solve_groups(topology, collective).rate == Fraction(4, 3)
 
 
 @dataclass(frozen=True)
@@ -165,8 +152,7 @@ def test_groups_that_are_images_of_each_other_are_packed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Translations of a torus, rails, boxes; not the groups of a fabric that has no such symmetry."""
-    topology = parse(name)
-    collective = grouped(topology, CollectiveKind.ALLGATHER, shape, axis)
+    topology, collective = grouped(CollectiveKind.ALLGATHER, name, shape, axis, True)
     pack, calls = module.pack_forest, list[int]()
 
     def counted(*arguments: object, **keywords: object) -> object:
@@ -184,8 +170,7 @@ def test_groups_that_are_images_of_each_other_are_packed_once(
 
 def test_mirrored_families_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where links are as wide both ways, in-trees are out-trees turned round."""
-    topology = parse("torus(4,4)")
-    collective = grouped(topology, CollectiveKind.ALLREDUCE, (4, 4), 0)
+    topology, collective = grouped(CollectiveKind.ALLREDUCE, "torus(4,4)", (4, 4), 0, True)
     pack, calls = module.pack_forest, list[int]()
 
     def counted(*arguments: object, **keywords: object) -> object:
@@ -203,8 +188,7 @@ def test_mirrored_families_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_trees_are_counted_in_the_largest_units() -> None:
     """A bandwidth of any size with two trees in it counts two trees."""
-    topology = parse('ring(4,bandwidth="7GB/s")')
-    collective = grouped(topology, CollectiveKind.ALLGATHER, (2, 2), 1)
+    topology, collective = grouped(CollectiveKind.ALLGATHER, 'ring(4,bandwidth="7GB/s")', (2, 2), 1, True)
     schedule = group_forests(topology, collective, solve_groups(topology, collective))
     assert [one.total_units for one in schedule.groups] == [2, 2]
     assert all(forest.grain == 1 for one in schedule.groups for forest in one.forests)
@@ -212,8 +196,7 @@ def test_trees_are_counted_in_the_largest_units() -> None:
 
 def test_units_that_only_go_together_are_one() -> None:
     """Two trees at either rank of each pair, and room for three: one tree in one unit."""
-    topology = parse("ring(4)")
-    collective = grouped(topology, CollectiveKind.ALLGATHER, (2, 2), 1, forward=False)
+    topology, collective = grouped(CollectiveKind.ALLGATHER, "ring(4)", (2, 2), 1, False)
 
     class Roomy(Uniform):
         def shares(self, group: int, *, reducing: bool | None = None) -> GroupShares:
@@ -228,15 +211,13 @@ def test_units_that_only_go_together_are_one() -> None:
 
 
 def test_shares_that_do_not_hold_the_trees_are_refused() -> None:
-    topology = parse("torus(4,4)")
-    collective = grouped(topology, CollectiveKind.ALLGATHER, (4, 4), 0)
+    topology, collective = grouped(CollectiveKind.ALLGATHER, "torus(4,4)", (4, 4), 0, True)
     with pytest.raises(InfeasibleError, match=r"group 0.*cannot carry"):
         group_forests(topology, collective, Uniform(topology, collective, Fraction(3, 2)))
 
 
 def test_unbalanced_shares_are_refused() -> None:
-    topology = parse("torus(4,4)")
-    collective = grouped(topology, CollectiveKind.ALLGATHER, (4, 4), 0)
+    topology, collective = grouped(CollectiveKind.ALLGATHER, "torus(4,4)", (4, 4), 0, True)
 
     class Lame(Uniform):
         def rates(self) -> dict[int, Fraction]:
@@ -247,8 +228,7 @@ def test_unbalanced_shares_are_refused() -> None:
 
 
 def test_too_many_trees_to_count_are_refused_with_the_group_named() -> None:
-    topology = parse("torus(4,4)")
-    collective = grouped(topology, CollectiveKind.ALLGATHER, (4, 4), 0)
+    topology, collective = grouped(CollectiveKind.ALLGATHER, "torus(4,4)", (4, 4), 0, True)
     with pytest.raises(InfeasibleError, match=r"group 0.*unit trees, too many to count"):
         group_forests(topology, collective, Uniform(topology, collective, Fraction(1, 3**40)))
 
@@ -261,8 +241,7 @@ def test_one_group_over_all_ranks_is_not_for_this() -> None:
 
 
 def test_a_deadline_ends_it() -> None:
-    topology = parse("torus(4,4)")
-    collective = grouped(topology, CollectiveKind.ALLGATHER, (4, 4), 0)
+    topology, collective = grouped(CollectiveKind.ALLGATHER, "torus(4,4)", (4, 4), 0, True)
     with pytest.raises(TimeLimitError):
         group_forests(
             topology, collective, Uniform(topology, collective, Fraction(1)), watch=Watch(None, deadline=0.0)
