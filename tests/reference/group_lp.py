@@ -13,10 +13,10 @@ from itertools import chain
 from math import lcm
 
 import numpy as np
-from treadle.synthesis.trees.groups.group_optimum import GroupShares
 
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
+from treadle.synthesis.trees.groups.group_optimum import GroupShares
 from treadle.topologies.topology import Topology
 
 

@@ -78,6 +78,7 @@ def group_candidate(
         seconds=seconds,
         notes=(*notes, *bracket_note(optimum)),
         is_late=watch.is_late and not optimum.is_exact,
+        groups=optimum,
     )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from treadle.synthesis.trees.groups.group_optimum import GroupShares
 
 from reference.group_lp import over_one_denominator, solve_groups
 from samples.groups.group_samples import grouped
@@ -19,6 +18,7 @@ from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveK
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.groups import group_forests as module
 from treadle.synthesis.trees.groups.group_forests import group_forests, two_phases
+from treadle.synthesis.trees.groups.group_optimum import GroupShares
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
 from treadle.watch import TimeLimitError, Watch
@@ -47,7 +47,7 @@ def test_catalogue_fabrics_attain_the_linear_program(
 
 
 def phases_of(name: str, shape: tuple[int, ...]) -> tuple[GroupSchedule, Fraction]:
-    """Reduce-scatter and allgather along axis 0, each at its best, and what they reach one after the other."""
+    """Reduce-scatter and allgather along axis 0, each at its best, and the rate of one after the other."""
     made, seconds = [], Fraction(0)
     for kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER):
         topology, collective = grouped(kind, name, shape, 0, True)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from treadle.synthesis.trees.groups.group_optimum import GroupShares
 
 from samples.strategies import eulerian_topologies
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.synthesis.trees.groups.group_optimum import GroupShares
 from treadle.synthesis.trees.groups.unit_problems import LinkUnits, UnitProblem, unit_problem, unit_shares
 from treadle.topologies import Topology, parse
 from treadle.topologies.topology import TopologyBuilder
