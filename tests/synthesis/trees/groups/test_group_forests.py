@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reference.group_lp import over_one_denominator, solve_groups
+from reference.groups.exact_group_lp import over_one_denominator, solve_groups
 from samples.groups.group_samples import grouped
 from samples.strategies import eulerian_topologies, relay_balanced_topologies, symmetric_topologies
 from treadle.errors import InfeasibleError, ScheduleError
