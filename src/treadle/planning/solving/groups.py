@@ -18,8 +18,8 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.scheduler_options import Form, flag_of
-from treadle.synthesis.trees.groups.group_forests import group_forests, two_phases
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
+from treadle.synthesis.trees.groups.share_forests import group_forests, two_phases
 from treadle.topologies import subset
 from treadle.verification.schedules import verify
 from treadle.watch import UNWATCHED, TimeLimitError, Watch

@@ -16,9 +16,9 @@ from samples.strategies import eulerian_topologies, relay_balanced_topologies, s
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.synthesis.trees.groups import group_forests as module
-from treadle.synthesis.trees.groups.group_forests import group_forests, two_phases
+from treadle.synthesis.trees.groups import share_forests as module
 from treadle.synthesis.trees.groups.group_optimum import GroupShares
+from treadle.synthesis.trees.groups.share_forests import group_forests, two_phases
 from treadle.topologies import Topology, parse
 from treadle.verification.schedules import verify
 from treadle.watch import TimeLimitError, Watch
