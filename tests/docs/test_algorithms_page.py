@@ -10,4 +10,4 @@ from tools.scheduler_table import with_table
 def test_the_table_is_that_of_the_records(repository: Path) -> None:
     page = (repository / "docs" / "algorithms.md").read_text(encoding="utf-8")
     assert with_table(page) == page, "write it anew: python -m tools.scheduler_table"
-    assert page.count("| `forestcoll` | trees | all but alltoall |") == 1
+    assert page.count("| `forestcoll` | trees | all but alltoall; several groups at once |") == 1
