@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,11 +87,12 @@ def test_a_group_that_is_cut_off_is_named(capsys: pytest.CaptureFixture[str]) ->
     assert "box5.gpu1" not in inside
     forwarding = judged(["bound", *words, "--forward"], capsys)["together_exact"]
     assert values["forwarding_exact"] == forwarding == "50000000000/1"
-    assert main(["bound", *words]) == 3
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    assert "group 1 (box0.gpu1, box1.gpu1, box2.gpu1, ...): 'box0.gpu1' does not reach 'box5.gpu1'" in err
-    assert "with --forward all groups reach 50 GB/s algbw" in err
+    for command in (["bound"], ["solve"], ["simulate"], ["run"]):
+        assert main([*command, *words]) == 3
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1
+        assert "group 1 (box0.gpu1, box1.gpu1, box2.gpu1, ...): 'box0.gpu1' does not reach 'box5.gpu1'" in err
+        assert "with --forward all groups reach 50 GB/s algbw" in err
 
 
 def test_who_is_cut_off_even_so_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,6 +118,35 @@ def test_alltoalls_in_groups_are_block_demands(capsys: pytest.CaptureFixture[str
     assert values["optimal_algbw_exact"] == "4000000000000/7"  # 500 GB/s out of each GPU, an eighth stays
     assert main(["bound", "dgx_h100:2", "alltoall", "--mesh", "2,8", "--axes", "1"]) == 0
     assert "mesh        2,8, over 1: 2 groups of 8 ranks at once" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["allgather", "reduce-scatter", "allreduce", "broadcast", "reduce"])
+def test_solve_attains_the_bound(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["dgx_h100:2", kind, "--mesh", "dp=2,tp=8", "--axes", "tp", "--without", "box0.gpu0--ib0"]
+    bound = judged(["bound", *words], capsys)
+    plan = str(tmp_path / "groups.plan")
+    values = judged(["solve", *words, "-o", plan], capsys)
+    assert values["algbw_exact"] == bound["together_exact"] == values["together_exact"]
+    assert values["optimal"] is True
+    assert values["alone_rates"] == bound["alone_rates"]
+    assert (values["mesh"], values["groups"]) == ("dp=2,tp=8", 2)
+    assert len(values["trees_of_groups"]) == 2
+    again = judged(["verify", plan], capsys)
+    assert again["verified"] is True
+    assert (again["groups"], again["group_size"]) == (2, 8)
+
+
+def test_fabrics_are_solved_and_simulated_or_run(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [SPINES, "allgather", "--mesh", "4,8", "--axes", "0"]
+    values = judged(["simulate", *words, "--size", "1G", "--alpha", "0us"], capsys)
+    assert values["algbw_exact"] == values["optimal_algbw_exact"] == "50000000000/3"
+    assert (values["groups"], values["group_size"]) == (8, 4)
+    assert values["rows"][0]["efficiency"] > 0.98
+    run = judged(["run", *words, "--size", "4K", "--iterations", "1"], capsys)
+    assert run["wrong"] == 0
+    assert (run["groups"], run["group_size"]) == (8, 4)
+    assert main(["simulate", *words, "--size", "1M"]) == 0
+    assert "simulated   allgather of 32 ranks in 8 groups of 4 on" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from treadle import planning
 from treadle.errors import InfeasibleError
 from treadle.planning import CutOffGroupError, bound, pose
 from treadle.planning.solving.group_rates import find_cut_off
@@ -54,6 +55,8 @@ def test_a_collective_in_groups_is_taken_as_a_value() -> None:
     forwarding = replace(posed.collective, ranks_forward=True)
     assert error.forwarding.collective == forwarding
     assert error.forwarding.algbw == bound(posed.topology, forwarding).algbw > 0
+    with pytest.raises(CutOffGroupError, match="group 3"):
+        planning.solve(posed.topology, posed.collective)
 
 
 @pytest.mark.parametrize(
