@@ -108,3 +108,9 @@ def test_an_unknown_node_is_refused_where_links_took_others_along() -> None:
     assert "spine0" not in without_links_and_nodes(fabric, links, ["spine0"]).node_names
     with pytest.raises(TopologyError, match="no node is called 'spine7'"):
         without_links_and_nodes(fabric, links, ["spine7"])
+
+
+def test_an_arrow_in_a_pattern_means_links_that_way_only() -> None:
+    fabric = parse("ring(4, bidirectional=False)")
+    assert named_failures(fabric, "n?->n0") == (("n3->n0",), ())
+    assert set(named_failures(fabric, "n?--n0")[0]) == {"n1--n0", "n3--n0"}
