@@ -201,6 +201,12 @@ def _method(name: RateMethod | str) -> RateMethod:
     return RateMethod(meant)
 
 
+MAX_RANKS_BY_CUTS = 128
+"""Beyond this many ranks the bound of an allreduce is first sought as that of one group."""
+
+MAX_CLASSES = 64
+"""Of links that are not alike, up to which it is sought so."""
+
 MAX_RANKS_BY_FLOW = 1024
 """Beyond this many ranks a bound is first sought by tight cuts."""
 
@@ -223,6 +229,9 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: boo
     if problem.collective.groups is not None:
         return bound_of_groups(problem, groups_optimum(problem, watch))
     if problem.collective.kind is CollectiveKind.ALLREDUCE:
+        large = _large_allreduce(problem, watch)
+        if large is not None:
+            return large
         found = allreduce.allreduce_bound(problem.topology, problem.collective, watch=watch)
         return bound_of_allreduce(problem, found)
     if problem.collective.kind is CollectiveKind.ALLTOALL:
@@ -237,6 +246,24 @@ def find_bound(problem: Problem, watch: Watch = UNWATCHED, *, cards_forward: boo
         return bound_of_alltoall(rate)
     best = _optimum(problem, watch)
     return Bound(best.algbw, best.witness)
+
+
+def _large_allreduce(problem: Problem, watch: Watch) -> Bound | None:
+    """The optimum of many ranks as that of one group, links that are alike as one; None if it is no question.
+
+    The program by cuts is for fabrics that copy or add, or whose links are all different; it takes seconds
+    for a few hundred ranks.
+    """
+    topology = problem.topology
+    able = topology.multicast.any() or topology.aggregation.any() or topology.injection_bytes_per_s.any()
+    if able or problem.collective.n_ranks <= MAX_RANKS_BY_CUTS:
+        return None
+    from treadle.synthesis.trees.groups.group_optimum import count_classes  # brings a solver
+
+    if count_classes(topology, problem.collective, watch=watch) > MAX_CLASSES:
+        return None
+    found = bound_of_groups(problem, groups_optimum(problem, watch))
+    return found if found.is_tight else None
 
 
 def _optimum(problem: Problem, watch: Watch) -> forestcoll.Optimum:

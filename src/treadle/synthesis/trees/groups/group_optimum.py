@@ -164,6 +164,11 @@ def group_optimum(topology: Topology, collective: Collective, *, watch: Watch = 
     return found
 
 
+def count_classes(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> int:
+    """How many classes of links the program of `group_optimum` has: what its time depends on."""
+    return len(np.unique(refined(union_of(topology, collective), watch).pairs))
+
+
 def _better(one: GroupOptimum, other: GroupOptimum) -> GroupOptimum:
     """The shares of one and the lengths of one, whichever prove more."""
     shares = one if one.lower > other.lower else other
