@@ -99,6 +99,9 @@ if TYPE_CHECKING:
     from treadle.planning.solving.solve import RejectedError as RejectedError
     from treadle.planning.solving.solve import SolveResult as SolveResult
     from treadle.planning.solving.solve import solve as solve
+    from treadle.planning.together.group_costs import GroupCost as GroupCost
+    from treadle.planning.together.group_costs import GroupCosts as GroupCosts
+    from treadle.planning.together.group_costs import group_costs as group_costs
     from treadle.planning.together.jobs_folder import StoredJobs as StoredJobs
     from treadle.planning.together.jobs_folder import load_jobs as load_jobs
     from treadle.planning.together.jobs_folder import save_jobs as save_jobs
@@ -168,6 +171,7 @@ else:
             "treadle.planning.designing.fabric_facts": ("fabric_summary",),
             "treadle.planning.importing": ("import_options", "import_topology"),
             "treadle.planning.together.solve_jobs": ("JobsResult", "bound_jobs", "solve_jobs"),
+            "treadle.planning.together.group_costs": ("GroupCost", "GroupCosts", "group_costs"),
             "treadle.planning.together.jobs_folder": ("StoredJobs", "load_jobs", "save_jobs"),
             "treadle.planning.writing.lower": (
                 "FriendlierTrees",
