@@ -92,9 +92,9 @@ def test_one_gpu_with_cards_all_over_the_box(tmp_path: Path) -> None:
     assert found.fabric_nics == 3
 
 
-def test_hosts_that_show_another_box_are_named(tmp_path: Path) -> None:
+def test_hosts_that_show_another_box_are_taken_so(tmp_path: Path) -> None:
     other = [line.replace("NET[25.0]", "NET[12.5]") for line in system_tree(host=1)]
     log = [*ranks(2, 8), *system_tree(), *other, *table(ALLREDUCE, 16, curve(40))]
-    assert "but not of node1" in examined(tmp_path, log).assumed[0]
+    assert "but node1 as its own tree shows" in examined(tmp_path, log).assumed[0]
     same = [*ranks(2, 8), *system_tree(), *system_tree(host=1), *table(ALLREDUCE, 16, curve(40))]
     assert examined(tmp_path, same).assumed[0] == "2 boxes like that of node0"
