@@ -280,9 +280,14 @@ def test_what_is_no_size_is_refused(given: Any) -> None:
 
 @pytest.mark.parametrize("given", [0, -1024, "0B", [1024, 0], "1K,0B"])
 def test_sizes_below_a_byte_are_refused(given: Any) -> None:
-    for call in (treadle.simulate, treadle.run):
-        with pytest.raises(FormatError, match=rf"{call.__name__}: sizes: expected at least 1 byte, found "):
-            call(PLAN, given)
+    with pytest.raises(FormatError, match=r"simulate: sizes: expected at least 1 byte, found "):
+        treadle.simulate(PLAN, given)
+
+
+def test_a_run_of_nothing_moves_nothing_and_less_is_refused() -> None:
+    assert treadle.run(PLAN, [0], iterations=1).wrong == 0
+    with pytest.raises(FormatError, match="run: sizes: expected at least 0 bytes, found -1024"):
+        treadle.run(PLAN, -1024)
 
 
 def test_a_simulation_of_no_size_is_refused() -> None:

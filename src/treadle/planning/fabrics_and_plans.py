@@ -11,6 +11,7 @@ import numpy as np
 from treadle.checking import unexpected
 from treadle.errors import FormatError
 from treadle.schedules.plan import HasPlan, Plan, plan_of
+from treadle.spelling import counted
 from treadle.topologies.expressions import names_fabric, path_text
 from treadle.topologies.readers.graphs.networkx_graphs import from_networkx, is_networkx_graph
 from treadle.topologies.topology import Topology
@@ -91,15 +92,15 @@ def _refuse_what_is_no_plan(value: str | Path) -> None:
         raise FormatError("this is a fabric, not a plan; treadle.solve makes a plan for it", source=shown)
 
 
-def as_sizes(value: Any, place: str) -> list[int]:
+def as_sizes(value: Any, place: str, *, least: int = 1) -> list[int]:
     """Sizes in bytes from numbers of bytes, texts with a unit and ranges of them, or several of these."""
     from treadle.runtime.measured_sizes import parse_sizes
 
     expected = "bytes, a text such as 64MB or 1K..1G, or a sequence of these"
     if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
         sizes = parse_sizes(value) if isinstance(value, str) else [int(value)]
-        if min(sizes) < 1:
-            raise FormatError(f"{place}: expected at least 1 byte, found {min(sizes)}")
+        if min(sizes) < least:
+            raise FormatError(f"{place}: expected at least {counted(least, 'byte')}, found {min(sizes)}")
         return sizes
     if not isinstance(value, Iterable) or isinstance(value, bytes | dict):
         raise unexpected(place, expected, value)
@@ -107,7 +108,7 @@ def as_sizes(value: Any, place: str) -> list[int]:
     for one in value:
         if not isinstance(one, str | int | np.integer) or isinstance(one, bool):
             raise unexpected(place, expected, one)
-        found += as_sizes(one, place)
+        found += as_sizes(one, place, least=least)
     return found
 
 

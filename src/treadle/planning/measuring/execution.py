@@ -190,7 +190,7 @@ def run(
     -----
     Times are those of copying memory on this host; they say nothing about the modelled fabric.
     """
-    plan, sizes = as_plan(plan, "run: plan"), as_sizes(sizes, "run: sizes")
+    plan, sizes = as_plan(plan, "run: plan"), as_sizes(sizes, "run: sizes", least=0)
     reporter = is_reporter(runtime)
     require_verified(plan)
     if RuntimeName(runtime).is_started_here:
