@@ -39,6 +39,18 @@ def scaled(forest: Forest, factor: int) -> Forest:
     )
 
 
+def coarsened(forest: Forest, grain: int) -> Forest:
+    """The same forest in units of `grain` units each, a divisor of `Forest.grain`."""
+    if grain == 1:
+        return forest
+    return replace(
+        forest,
+        root_multiplicity=forest.root_multiplicity // grain,
+        tree_multiplicity=forest.tree_multiplicity // grain,
+        entry_units=forest.entry_units // grain,
+    )
+
+
 def equalised(one: Forest, other: Forest) -> tuple[Forest, Forest]:
     """Scale two forests to equally many units in all, as the two halves of an allreduce need."""
     first, second = int(one.root_multiplicity.sum()), int(other.root_multiplicity.sum())

@@ -10,7 +10,6 @@ it of one group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import gcd
 from typing import Protocol
 
@@ -20,7 +19,7 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
-from treadle.schedules.trees.forest_transforms import equalised, reverse
+from treadle.schedules.trees.forest_transforms import coarsened, equalised, reverse
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.groups.group_optimum import GroupShares
 from treadle.synthesis.trees.groups.unit_problems import UnitProblem, unit_problem, unit_shares
@@ -107,21 +106,9 @@ def _placed(forest: Forest, problem: UnitProblem, *, outward: bool) -> Forest:
 def _schedule(kind: CollectiveKind, forests: Sequence[Forest]) -> ForestSchedule:
     """In-trees or out-trees, or both; units that are always used together become one."""
     grain = gcd(*(forest.grain for forest in forests))
-    by_direction = {forest.direction: _coarser(forest, grain) for forest in forests}
+    by_direction = {forest.direction: coarsened(forest, grain) for forest in forests}
     return ForestSchedule(
         kind, reduce=by_direction.get(Direction.REDUCE), broadcast=by_direction.get(Direction.BROADCAST)
-    )
-
-
-def _coarser(forest: Forest, grain: int) -> Forest:
-    """The same trees in units of `grain` units."""
-    if grain == 1:
-        return forest
-    return replace(
-        forest,
-        root_multiplicity=forest.root_multiplicity // grain,
-        tree_multiplicity=forest.tree_multiplicity // grain,
-        entry_units=forest.entry_units // grain,
     )
 
 
