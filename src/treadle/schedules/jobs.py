@@ -15,6 +15,9 @@ from treadle.schedules.trees.allreduce_witness import common_scale
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import Topology
 
+MOST_WEIGHT_RATIO = 10**6
+"""Of the largest weight to the least: solvers in floats tell such rates apart."""
+
 
 @brief("name", "collective", "weight")
 @dataclass(frozen=True)
@@ -81,6 +84,12 @@ def check_jobs(topology: Topology, jobs: Sequence[Job]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ScheduleError(f"jobs: {twice[:40]!r} is the name of two; expected different names")
+    weights = [job.weight for job in jobs]
+    if max(weights) > MOST_WEIGHT_RATIO * min(weights):
+        raise ScheduleError(
+            f"jobs: the largest weight is more than {MOST_WEIGHT_RATIO} times the least; expected sizes and "
+            f"weights that are not further apart"
+        )
     compute = set(topology.compute_nodes.tolist())
     for job in jobs:
         for node in (*job.collective.ranks, *job.collective.forwarders):

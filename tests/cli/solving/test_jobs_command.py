@@ -80,6 +80,16 @@ def test_without_both_the_collective_is_missing(capsys: pytest.CaptureFixture[st
     assert "COLLECTIVE is missing; expected one of allgather" in capsys.readouterr().err
 
 
+def test_a_folder_and_another_fabric_or_options_of_texts(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["solve", "complete:4", "--jobs", file, "-o", "plans", "-q"]) == 0
+    assert main(["verify", "plans", "--topology", "complete:3"]) == 2
+    assert "n3" in capsys.readouterr().err
+    assert main(["verify", "plans", "--root", "1"]) == 2
+    assert "--profile and --root are for texts; this is a folder of plans" in capsys.readouterr().err
+
+
 def test_a_folder_without_jobs_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(tmp_path)]) == 2
     assert "jobs.json: cannot be read: No such file" in capsys.readouterr().err

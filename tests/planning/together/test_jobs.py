@@ -12,7 +12,7 @@ import pytest
 
 from reference.groups.jobs_lp import max_min
 from treadle import planning
-from treadle.errors import FormatError, InfeasibleError, ScheduleError
+from treadle.errors import FormatError, InfeasibleError, ScheduleError, TopologyError
 from treadle.planning.together.job_files import read_jobs
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.jobs import Job, JobLevel, proved_rates
@@ -129,9 +129,14 @@ def test_a_file_names_jobs_and_groups_of_a_mesh(file: Path) -> None:
         ("[[job]]\nkind = 'allgathr'", "job 1: .*allgather"),
         ("[[job]]\nkind = 'allgather'\nsise = '1MB'", "unknown 'sise'"),
         ("[[job]]\nkind = 'allgather'\nsize = '0B'", "at least 1 byte"),
-        ("[[job]]\nkind = 'allgather'\nweight = 0", "above 0"),
-        ("[[job]]\nkind = 'allgather'\nweight = nan", "above 0"),
-        ("[[job]]\nkind = 'allgather'\nweight = true", "above 0"),
+        ("[[job]]\nkind = 'allgather'\nweight = 0", "from 1e-6"),
+        ("[[job]]\nkind = 'allgather'\nweight = nan", "from 1e-6"),
+        ("[[job]]\nkind = 'allgather'\nweight = true", "from 1e-6"),
+        ("[[job]]\nkind = 'allgather'\nweight = 1e-300", "from 1e-6"),
+        (
+            "[[job]]\nkind = 'allgather'\nsize = '1GB'\n[[job]]\nkind = 'allgather'\nsize = '1B'",
+            "not further apart",
+        ),
         ("[[job]]\nkind = 'allgather'\nforward = 1", "true or false"),
         ("[[job]]\nkind = 'broadcast'\nroot = 1.5", "a rank or a node's name"),
         ("[[job]]\nkind = 'allgather'\nranks = [0.5]", "a list of integers"),
@@ -242,6 +247,30 @@ def test_plans_come_back_from_their_folder(file: Path, tmp_path: Path) -> None:
         (folder / "jobs.json").write_text(text.replace(old, new), encoding="utf-8")
         with pytest.raises(FormatError, match=message):
             planning.load_jobs(folder)
+
+
+def test_a_trusted_fabric_may_number_its_nodes_otherwise_or_lack_some(file: Path, tmp_path: Path) -> None:
+    fabric = parse("complete:4")
+    planning.save_jobs(tmp_path / "plans", planning.solve_jobs(fabric, file))
+    stored = planning.load_jobs(tmp_path / "plans")
+    other = TopologyBuilder("other")
+    for name in reversed(fabric.node_names):
+        other.compute(name)
+    for tail, head in zip(fabric.tails.tolist(), fabric.heads.tolist(), strict=True):
+        other.link(fabric.node_names[tail], fabric.node_names[head], int(fabric.bandwidths[0]))
+    assert stored.verified(other.build()).is_max_min
+    with pytest.raises(TopologyError):
+        stored.verified(parse("complete:3"))
+
+
+@pytest.mark.parametrize("ratio", [1000, 10**6])
+def test_weights_far_apart_are_told_apart(ratio: int) -> None:
+    fabric = parse("mesh:2,3")
+    kinds = (("allreduce", Fraction(ratio)), ("alltoall", Fraction(1)), ("allgather", Fraction(1)))
+    jobs = [Job(kind, planning.pose(fabric, kind).collective, weight) for kind, weight in kinds]
+    found = planning.solve_jobs(fabric, jobs)
+    assert found.report is not None
+    assert found.report.is_max_min
 
 
 def test_levels_that_prove_nothing_are_refused() -> None:

@@ -68,6 +68,8 @@ def command(
     """Recompute every claim of a plan, or execute a text; list every violation, or none."""
     output = Output(json, quiet, Rates(unit or ""))
     if plan.is_dir():
+        if profile is not None or root is not None:
+            raise ScheduleError(f"{plan}: --profile and --root are for texts; this is a folder of plans")
         return _verify_jobs(output, plan, topology)
     text = read_text(plan)
     if text is not None:

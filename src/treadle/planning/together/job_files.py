@@ -22,7 +22,7 @@ _MAX_LINE = 1000
 """Characters; a dotted key costs memory by the square of its parts."""
 
 _KEYS = {"name", "kind", "ranks", "root", "forward", "mesh", "axes", "size", "weight"}
-_MOST_WEIGHT = 2**40
+_LEAST_WEIGHT, _MOST_WEIGHT = 1e-6, 2**40
 
 
 def read_jobs(path: Path | str, topology: Topology) -> tuple[Job, ...]:
@@ -131,8 +131,12 @@ def _root(table: Mapping[str, Any]) -> int | str | None:
 def _weight(table: Mapping[str, Any]) -> Fraction:
     """Size times weight: jobs of equal weight end together."""
     weight = table.get("weight", 1)
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= _MOST_WEIGHT:
-        raise FormatError(f"weight: {str(weight)[:40]}, expected a number above 0")
+    if (
+        isinstance(weight, bool)
+        or not isinstance(weight, int | float)
+        or not _LEAST_WEIGHT <= weight <= _MOST_WEIGHT
+    ):
+        raise FormatError(f"weight: {str(weight)[:40]}, expected a number from 1e-6 to 2**40")
     exact = Fraction(str(weight)) if isinstance(weight, float) else Fraction(weight)
     if "size" not in table:
         return exact

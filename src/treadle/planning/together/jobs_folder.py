@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from treadle.atomic import write_bytes
 from treadle.errors import FormatError
 from treadle.planning.input_text import read_input_text
+from treadle.planning.solving.transfer import transfer_collective
 from treadle.planning.together.solve_jobs import JobsResult
 from treadle.schedules.collective import Collective
 from treadle.schedules.group_witness import GroupLengthWitness
@@ -60,7 +61,14 @@ class StoredJobs:
     def verified(self, topology: Topology | None = None) -> JobsReport:
         """What the independent verifier says of all of it, on the fabric inside or one that is trusted."""
         fabric = self.topology if topology is None else topology
-        return verify_jobs(fabric, self.jobs, self.plans, self.rates, self.levels)
+        return verify_jobs(fabric, self.jobs_on(fabric), self.plans, self.rates, self.levels)
+
+    def jobs_on(self, topology: Topology) -> tuple[Job, ...]:
+        """The jobs on the nodes of the same names; TopologyError if one is missing."""
+        return tuple(
+            replace(job, collective=transfer_collective(job.collective, self.topology, topology))
+            for job in self.jobs
+        )
 
 
 def save_jobs(folder: Path | str, result: JobsResult) -> list[Path]:
