@@ -75,21 +75,9 @@ def command(
 ) -> int:
     """Print the optimum and its witness, without building a schedule."""
     output = Output(json, quiet, Rates(unit or ""))
+    posed = problem_options(ranks, forward, root, weights, file_format, demands, mesh, axes)
     if jobs is not None:
-        refuse_beside_jobs(
-            {
-                "COLLECTIVE": collective,
-                "--ranks": ranks,
-                "--forward": forward,
-                "--root": root,
-                "--weights": weights,
-                "--demands": demands,
-                "--mesh": mesh,
-                "--axes": axes,
-                "--method": method,
-                "--gap": gap,
-            }
-        )
+        refuse_beside_jobs(collective, posed, {"--method": method, "--gap": gap})
         return bound_jobs(output, topology, jobs, time_limit)
     assert collective is not None  # the parser asks for it
     try:
@@ -102,7 +90,7 @@ def command(
                 seed=seed,
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,
-                **problem_options(ranks, forward, root, weights, file_format, demands, mesh, axes),
+                **posed,
             )
     except planning.CutOffGroupError as error:
         return cut_off(output, error, mesh, axes)

@@ -15,6 +15,7 @@ from treadle.cli.quantities import counted, parse_seconds
 from treadle.cli.solving.report import print_seconds
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
+from treadle.planning.problem import ProblemOptions
 from treadle.planning.together.jobs_folder import save_jobs
 from treadle.planning.together.solve_jobs import MODEL, JobsResult
 from treadle.topologies.topology import Topology
@@ -32,9 +33,11 @@ _SHOWN = 20
 """Most jobs in the table; --json has all."""
 
 
-def refuse_beside_jobs(options: Mapping[str, object]) -> None:
-    """FormatError if something is given that jobs say themselves."""
-    given = [name for name, value in options.items() if value not in (None, False)]
+def refuse_beside_jobs(collective: str | None, posed: ProblemOptions, others: Mapping[str, object]) -> None:
+    """FormatError if a collective, what it is posed by, or an option of schedulers is given besides."""
+    given = [] if collective is None else ["COLLECTIVE"]
+    typed = {f"--{name}": value for name, value in posed.items() if name != "file_format"}
+    given += [name for name, value in {**typed, **others}.items() if value not in (None, False)]
     if given:
         raise FormatError(f"{' and '.join(given)}: beside --jobs the file says that of each job")
 

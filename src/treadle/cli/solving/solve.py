@@ -163,24 +163,19 @@ def command(
 ) -> int:
     """Synthesise a schedule, verify it, report, and write a plan."""
     output = Output(json, quiet, Rates(unit or ""))
+    posed = problem_options(ranks, forward, root, weights, file_format, demands, mesh, axes)
     if jobs is not None:
         refuse_beside_jobs(
+            collective,
+            posed,
             {
-                "COLLECTIVE": collective,
-                "--ranks": ranks,
-                "--forward": forward,
-                "--root": root,
-                "--weights": weights,
-                "--demands": demands,
-                "--mesh": mesh,
-                "--axes": axes,
                 "--algorithm": algorithm,
                 "--trees": trees,
                 "--max-trees": max_trees,
                 "--exact": exact,
                 "--multicast": multicast,
                 "--trim": trim,
-            }
+            },
         )
         return solve_jobs(output, topology, jobs, plan, time_limit)
     assert collective is not None  # the parser asks for it
@@ -208,7 +203,7 @@ def command(
                 size=_size(for_size, alpha),
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,
-                **problem_options(ranks, forward, root, weights, file_format, demands, mesh, axes),
+                **posed,
             )
             if plan is not None:
                 Watch(progress).announce("writing")

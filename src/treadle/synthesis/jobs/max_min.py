@@ -113,6 +113,7 @@ class _Program:
                     row = self._lp.add_row({self._rate: part.numerator}, equality=True)
                 self._rows[number, root] = row, scale
         self.columns: list[Column] = []
+        self._known: set[tuple[object, ...]] = set()
         self._numbers: list[int] = []
         for column in columns:
             self._add(column)
@@ -122,6 +123,7 @@ class _Program:
         return column.job, root if (column.job, root) in self._rows else None
 
     def _add(self, column: Column) -> None:
+        self._known.add(_way(column))
         row, scale = self._rows[self._key(column)]
         entries = {self._capacity[link]: count for link, count in column.loads.items()}
         self._numbers.append(self._lp.add_column(0, {**entries, row: -scale}))
@@ -150,7 +152,8 @@ class _Program:
             for root, length, column in network.cheapest(lengths):
                 row, scale = self._rows[number, root]
                 worth = scale * dual[row]
-                if length < worth - tolerance * max(abs(worth), 1e-300):
+                # what is there already is not cheaper, whatever floats say
+                if length < worth - tolerance * max(abs(worth), 1e-300) and _way(column) not in self._known:
                     self._add(column)
                     found = True
         return found
@@ -178,3 +181,8 @@ class _Program:
             if vertex.primal[number]:
                 found[column.job].append((column, vertex.primal[number]))
         return tuple(map(tuple, found))
+
+
+def _way(column: Column) -> tuple[object, ...]:
+    """What the program knows of a column: two with equal loads are one to it."""
+    return column.job, column.root, frozenset(column.loads.items())
