@@ -221,7 +221,10 @@ def test_loads_of_all_jobs_add_up() -> None:
     jobs = [Job(name, planning.pose(fabric, "allgather").collective, Fraction(1)) for name in "ab"]
     found = planning.solve_jobs(fabric, jobs)
     assert found.together == tuple(rate / 2 for rate in found.alone)
-    report = verify_jobs(fabric, jobs, found.plans, found.alone, found.levels).report
+    # a plan that fills every link, and no more, by itself: only the sum of both is too much
+    (full,) = planning.solve_jobs(fabric, jobs[:1]).plans
+    assert full.algbw == found.alone[0]
+    report = verify_jobs(fabric, jobs, (full, full), found.alone, found.levels).report
     assert any("of all jobs together" in str(violation) for violation in report.violations)
 
 
