@@ -41,7 +41,9 @@ def schedule_of(topology: Topology, collective: Collective, parts: Parts) -> For
         return _routes(topology, collective, parts)
     units = _whole([value for _, value in parts])
     if sum(units) > _MOST_UNITS:
-        raise InfeasibleError("the exact schedule needs more than 2**50 trees in all")
+        raise InfeasibleError(
+            "the exact schedule needs more than 2**50 trees in all; bound --jobs has the rates"
+        )
     columns = [column for column, _ in parts]
     return ForestSchedule(
         collective.kind,
@@ -91,7 +93,8 @@ def _routes(topology: Topology, collective: Collective, parts: Parts) -> RouteSc
     chunks = lcm(*((share * int(demand[key[:2]])).denominator for key, share in shares.items()))
     if chunks > MAX_UNITS:
         raise InfeasibleError(
-            f"the exact routes need {chunks} chunks for each unit of demand, schedules have up to {MAX_UNITS}"
+            f"the exact routes need {chunks} chunks for each unit of demand, schedules have up to "
+            f"{MAX_UNITS}; bound --jobs has the rates"
         )
     paths = from_lists((source, target, path) for source, target, path in shares)
     layers = lash_layers(paths, topology.n_links)
