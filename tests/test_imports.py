@@ -49,6 +49,7 @@ ALLOWED = {
     "testbed": {"topologies", "schedules", "program", "runtime", "testbed"},
     "simulation": {"topologies", "schedules", "program", "runtime", "simulation"},
     "diagnosis": {"topologies", "schedules", "diagnosis"},
+    "training": {"schedules", "training"},
     "planning": {
         "topologies",
         "schedules",
@@ -60,6 +61,7 @@ ALLOWED = {
         "runtime",
         "simulation",
         "diagnosis",
+        "training",
         "planning",
         "testbed",
     },
@@ -70,6 +72,7 @@ ALLOWED = {
         "finder",
         "verification",
         "simulation",
+        "training",
         "planning",
         "reproduction",
     },
@@ -80,6 +83,7 @@ ALLOWED = {
         "verification",
         "finder",
         "diagnosis",
+        "training",
         "planning",
         "reproduction",
         "cli",
@@ -247,7 +251,7 @@ def test_lazy_packages_load_what_type_checkers_see(where: str) -> None:
         _ = package.nothing
 
 
-ENTRANCES = ("treadle", "treadle.__main__", "treadle.torch", "treadle.planning")
+ENTRANCES = ("treadle", "treadle.__main__", "treadle.torch", "treadle.planning", "treadle.training")
 
 
 def loaded_by_name() -> set[str]:
