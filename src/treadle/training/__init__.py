@@ -10,14 +10,27 @@ from treadle.lazy import load_lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from treadle.training.costs import AlphaBetaCosts as AlphaBetaCosts
+    from treadle.training.costs import Costs as Costs
     from treadle.training.devices import Accelerator as Accelerator
     from treadle.training.models.model_layer import ModelLayer as ModelLayer
     from treadle.training.models.training_model import TrainingModel as TrainingModel
+    from treadle.training.timeline.contention import Contention as Contention
+    from treadle.training.timeline.streams import run_tasks as run_tasks
+    from treadle.training.timeline.task import Category as Category
+    from treadle.training.timeline.task import Task as Task
+    from treadle.training.timeline.timeline import DeviceTime as DeviceTime
+    from treadle.training.timeline.timeline import Timeline as Timeline
 
 _HOMES = {
+    "treadle.training.costs": ["AlphaBetaCosts", "Costs"],
     "treadle.training.devices": ["Accelerator"],
     "treadle.training.models.model_layer": ["ModelLayer"],
     "treadle.training.models.training_model": ["TrainingModel"],
+    "treadle.training.timeline.contention": ["Contention"],
+    "treadle.training.timeline.streams": ["run_tasks"],
+    "treadle.training.timeline.task": ["Category", "Task"],
+    "treadle.training.timeline.timeline": ["DeviceTime", "Timeline"],
 }
 
 __all__, __getattr__, __dir__ = load_lazily(__name__, _HOMES)

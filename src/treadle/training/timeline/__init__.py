@@ -1,0 +1,1 @@
+"""Tasks of devices' compute and communication streams, and when each of them runs."""
