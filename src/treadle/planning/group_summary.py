@@ -5,15 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from treadle.schedules.collective import Collective
-from treadle.schedules.witness import Witness
 
 if TYPE_CHECKING:
-    from treadle.planning.solving.bounds import BoundResult
     from treadle.planning.solving.group_rates import CutOffGroupError
-    from treadle.planning.solving.solve import SolveResult
+    from treadle.planning.together.shared_rates import SharedRates
 
 
 def rate_values(key: str, algbw: Fraction) -> dict[str, object]:
@@ -26,20 +22,23 @@ def rate_values(key: str, algbw: Fraction) -> dict[str, object]:
 
 def membership_values(collective: Collective) -> dict[str, object]:
     """How many groups, of how many ranks; nothing for a collective over all."""
-    if collective.groups is None:
+    if collective.blocks is None:
         return {}
-    values: dict[str, object] = {"groups": len(collective.groups), "group_size": collective.group_size}
+    values: dict[str, object] = {"groups": len(collective.blocks), "group_size": collective.group_size}
     return {**values, "ranks_forward": True} if collective.ranks_forward else values
 
 
-def rates_of_groups(result: BoundResult | SolveResult) -> dict[str, object]:
+def rates_of_groups(rates: SharedRates | None) -> dict[str, object]:
     """Rates of each group, all at once (a bracket where that is one) and alone; the shared bottleneck."""
-    if result.groups is None or result.bound is None:
+    if rates is None:
         return {}
-    together, upper, alone = result.groups.lower, result.groups.upper, result.alone
-    values = rate_values("together", together)
-    if together != upper:
-        values |= {**rate_values("together_upper", upper), "gap": float(1 - together / upper)}
+    alone = rates.alone
+    values = rate_values("together", rates.lower)
+    if not rates.is_exact:
+        gap = float(1 - rates.lower / rates.upper)
+        values |= {**rate_values("together_upper", rates.upper), "gap": gap}
+    if rates.rs_ag is not None:
+        values |= rate_values("rs_ag", rates.rs_ag)
     if alone:
         values |= rate_values("alone", alone[0].algbw)
         values["alone_rates"] = [
@@ -51,7 +50,7 @@ def rates_of_groups(result: BoundResult | SolveResult) -> dict[str, object]:
             }
             for one in alone
         ]
-    return {**values, "binding_links": list(bottleneck(result.bound.witness))}
+    return {**values, "binding_links": list(rates.bottleneck)}
 
 
 def cut_off_values(error: CutOffGroupError) -> dict[str, object]:
@@ -68,9 +67,3 @@ def cut_off_values(error: CutOffGroupError) -> dict[str, object]:
     if error.forwarding is not None:
         values |= rate_values("forwarding", error.forwarding.algbw)
     return values
-
-
-def bottleneck(witness: Witness) -> tuple[int, ...]:
-    """Links that have a length in the witness of groups: together they set the rate."""
-    lengths = getattr(witness, "lengths", ())
-    return tuple(np.flatnonzero([length > 0 for length in lengths]).tolist())

@@ -61,9 +61,12 @@ class ProblemOptions(TypedDict, total=False):
 def model_of(topology: Topology, collective: Collective) -> str:
     """What switches are assumed to do where an optimum depends on it; else "".
 
-    That is for an allreduce, and in groups wherever switches could copy or add: there they do not.
+    That is for an allreduce, and in groups wherever switches could copy or add: there they do not. In groups
+    of an all-to-all it is who passes data on.
     """
     kind = collective.kind
+    if kind is CollectiveKind.ALLTOALL and collective.blocks is not None:
+        return "alltoall in groups, ranks of other groups forward"
     able = [name for name in ("multicast", "aggregation") if getattr(topology, name).any()]
     if collective.groups is not None and able:
         used = [name for name in able if (kind.broadcasts if name == "multicast" else kind.reduces)]

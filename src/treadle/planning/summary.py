@@ -11,6 +11,7 @@ import numpy as np
 from treadle.planning.group_summary import membership_values, rates_of_groups
 from treadle.planning.problem import busbw_values, model_of
 from treadle.planning.solving.alltoall import rate_summary
+from treadle.planning.together.shared_rates import shared_rates
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -51,7 +52,7 @@ def bound_summary(result: BoundResult) -> dict[str, object]:
         **problem_summary(result.topology, result.collective),
         **bound_values(result.bound, result.topology, result.collective),
         **({} if result.rate is None else rate_summary(result.rate)),
-        **rates_of_groups(result),
+        **rates_of_groups(shared_rates(result)),
         "seconds": dict(result.seconds),
     }
 
@@ -65,7 +66,7 @@ def solve_summary(result: SolveResult) -> dict[str, object]:
         **throughput(plan),
         **({} if result.bound is None else bound_values(result.bound, plan.topology, plan.collective)),
         "optimal": result.is_optimal,
-        **rates_of_groups(result),
+        **rates_of_groups(shared_rates(result)),
     }
     if result.bound is not None:
         values["gap"] = float(1 - plan.algbw / result.bound.algbw)

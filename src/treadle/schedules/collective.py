@@ -173,9 +173,14 @@ class Collective:
         return None if self.groups is None else len(self.groups)
 
     @property
+    def blocks(self) -> tuple[tuple[int, ...], ...] | None:
+        """Ranks that communicate with each other only: `groups`, or those of an all-to-all's demands."""
+        return self.groups if self.demands is None else self.demands.blocks
+
+    @property
     def group_size(self) -> int:
         """Ranks that communicate with each other: those of a group, else all."""
-        return self.n_ranks if self.groups is None else len(self.groups[0])
+        return self.n_ranks if self.blocks is None else len(self.blocks[0])
 
     def member(self, group: int) -> Collective:
         """The collective of one group by itself, whose nodes outside `ranks` and `forwarders` are absent."""

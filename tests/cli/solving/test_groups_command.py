@@ -14,14 +14,20 @@ from harness.json_schema_judge import faults
 from treadle.cli.main import main
 from treadle.cli.output import Output
 from treadle.cli.settings.json_schema import json_schema
-from treadle.cli.solving.group_report import alone_text
-from treadle.planning.problem import Problem
+from treadle.cli.solving.group_report import alone_text, print_groups
+from treadle.planning.problem import Problem, pose
 from treadle.planning.solving import bounds
 from treadle.planning.solving.group_rates import AloneRate
+from treadle.planning.together.shared_rates import SharedRates
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 from treadle.watch import UNWATCHED, Watch
 
 SPINES = "leaf_spine:4,2,gpus_per_leaf=8,oversubscription=4"
+ALONE_AND_TOGETHER = """\
+alone       66.67 GB/s (200/3) algbw, each group by itself
+together    16.67 GB/s (50/3) algbw of each group, 12.5 GB/s busbw, exact
+bottleneck  spine*->leaf* (all 8 links of 50 GB/s)
+"""
 
 
 def judged(argv: list[str], capsys: pytest.CaptureFixture[str], status: int = 0) -> dict[str, Any]:
@@ -116,8 +122,48 @@ def test_alltoalls_in_groups_are_block_demands(capsys: pytest.CaptureFixture[str
     values = judged(["bound", "dgx_h100:2", "alltoall", "--mesh", "2,8", "--axes", "1"], capsys)
     assert values["groups"] == 2
     assert values["optimal_algbw_exact"] == "4000000000000/7"  # 500 GB/s out of each GPU, an eighth stays
+    assert values["optimal_busbw_exact"] == "500000000000/1"
+    assert values["busbw_bytes_per_s"] == pytest.approx(5e11)
     assert main(["bound", "dgx_h100:2", "alltoall", "--mesh", "2,8", "--axes", "1"]) == 0
     assert "mesh        2,8, over 1: 2 groups of 8 ranks at once" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("forward", [[], ["--forward"]])
+def test_alltoalls_in_groups_tell_alone_together_and_who_forwards(
+    forward: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bound", "torus:8,8", "alltoall", "--mesh", "4,16", "--axes", "0", *forward]
+    values = judged(words, capsys)
+    assert (values["alone_exact"], values["together_exact"]) == ("16/3", "1/1")
+    assert values["model"] == "alltoall in groups, ranks of other groups forward"
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "alone       5.33 B/s (16/3) algbw, each group by itself" in lines
+    assert "together    1 B/s algbw of each group, 0.75 B/s busbw, exact" in lines
+    assert "rate        0.25 B/s for each pair of a group at once, exact" in lines
+    assert all(len(line) <= 80 for line in lines)
+    assert judged(["solve", *words[1:]], capsys)["alone_exact"] == "16/3"
+
+
+def test_sides_that_look_alike_are_told_by_their_distance(capsys: pytest.CaptureFixture[str]) -> None:
+    shared = SharedRates(Fraction(10**9 - 1), Fraction(10**9), (), (0,))
+    posed = pose("dgx_h100:2", "allgather", mesh="2,8", axes="1")
+    print_groups(Output(), posed.topology, posed.collective, shared)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "together 1000 MB/s algbw of each group, 875 MB/s busbw, at most 1.0e-09 below the optimum" in said
+
+
+def test_two_phases_stand_beside_the_joint_optimum(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["dgx_h100:4", "allreduce", "--mesh", "4,8", "--axes", "0", "--forward"]
+    dead = [*words, "--without", "box0.gpu0--ib0"]
+    assert judged(["bound", *dead], capsys)["rs_ag_exact"] == "87500000000/3"
+    assert main(["bound", *dead]) == 0
+    said = capsys.readouterr().out
+    assert "RS + AG     29.17 GB/s (175/6); joint 32.29 GB/s (775/24), 1.107x\n" in said
+    assert main(["bound", *words]) == 0
+    assert "RS + AG     reduce-scatter + allgather is optimal\n" in capsys.readouterr().out
+    solved = judged(["solve", *dead], capsys)
+    assert solved["rs_ag_exact"] == "87500000000/3"
 
 
 @pytest.mark.parametrize("kind", ["allgather", "reduce-scatter", "allreduce", "broadcast", "reduce"])
@@ -142,11 +188,32 @@ def test_fabrics_are_solved_and_simulated_or_run(capsys: pytest.CaptureFixture[s
     assert values["algbw_exact"] == values["optimal_algbw_exact"] == "50000000000/3"
     assert (values["groups"], values["group_size"]) == (8, 4)
     assert values["rows"][0]["efficiency"] > 0.98
+    told = judged(["bound", *words], capsys)
+    keys = ("alone_exact", "alone_rates", "together_exact", "binding_links", "mesh", "axes")
+    assert [values[key] for key in keys] == [told[key] for key in keys]
     run = judged(["run", *words, "--size", "4K", "--iterations", "1"], capsys)
     assert run["wrong"] == 0
     assert (run["groups"], run["group_size"]) == (8, 4)
+    assert [run[key] for key in keys] == [told[key] for key in keys]
     assert main(["simulate", *words, "--size", "1M"]) == 0
-    assert "simulated   allgather of 32 ranks in 8 groups of 4 on" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "simulated   allgather of 32 ranks in 8 groups of 4 on" in said
+    assert ALONE_AND_TOGETHER in said
+    assert main(["run", *words, "--size", "4K", "--iterations", "1"]) == 0
+    assert ALONE_AND_TOGETHER in capsys.readouterr().out
+
+
+def test_plans_of_groups_are_simulated_and_run_beside_their_rates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "groups.plan")
+    words = [SPINES, "allgather", "--mesh", "4,8", "--axes", "0"]
+    assert main(["solve", *words, "-o", plan]) == 0
+    assert ALONE_AND_TOGETHER in capsys.readouterr().out
+    for command in (["simulate", plan, "--size", "1M"], ["run", plan, "--size", "4K", "--iterations", "1"]):
+        assert main(command) == 0
+        assert ALONE_AND_TOGETHER in capsys.readouterr().out
+        assert judged(command, capsys)["alone_exact"] == "200000000000/3"
 
 
 @pytest.mark.parametrize(

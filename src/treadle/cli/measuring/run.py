@@ -17,6 +17,7 @@ from treadle.cli.measuring.solved_or_read import (
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
 from treadle.cli.plan_file import MaxMemoryOption
 from treadle.cli.quantities import Rates, busbw, counted
+from treadle.cli.solving.group_report import mesh_values, print_groups
 from treadle.cli.solving.problem_arguments import (
     AxesOption,
     ForwardOption,
@@ -35,7 +36,7 @@ from treadle.planning import (
     SweepRow,
     parse_sizes,
 )
-from treadle.planning.group_summary import membership_values
+from treadle.planning.group_summary import membership_values, rates_of_groups
 from treadle.planning.summary import shortfall_summary, throughput
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
@@ -77,7 +78,8 @@ def command(
     reporter = planning.is_reporter(runtime)
     sizes = parse_sizes(size)
     with ProgressLine(quiet=quiet or json or not reporter) as progress:
-        loaded = solved_or_read(plan, asked, command="run", max_memory=max_memory, progress=progress)
+        found = solved_or_read(plan, asked, command="run", max_memory=max_memory, progress=progress)
+    loaded = found.plan
     output = Output(json, quiet or not reporter, Rates(unit or ""))
     if not reporter and not planning.has_process_per_rank(loaded, runtime):
         return 0  # the first process says it for all; a failure here could end it before it has
@@ -95,14 +97,18 @@ def command(
                 seed=seed,
                 with_reference=reference,
             )
+            shared = found.shared(progress) if reporter else None
     except planning.UnverifiedPlanError as error:
         if not reporter:
             return 0
         warn(f"{_named(plan)}: {error}")
         return FAILED
     _print(output, loaded, runtime, result)
+    if shared is not None:
+        print_groups(output, loaded.topology, loaded.collective, shared)
     if reporter:
-        output.result({**_summary(loaded, runtime, result.rows), **shortfall_summary(result.shortfall)})
+        values = {**_summary(loaded, runtime, result.rows), **shortfall_summary(result.shortfall)}
+        output.result({**values, **rates_of_groups(shared), **mesh_values(mesh, axes)})
     return FAILED if result.wrong else 0
 
 
@@ -127,7 +133,7 @@ def _print(output: Output, plan: Plan, runtime: RuntimeName, result: RunResult) 
     else:
         output.line("nothing was moved: no size reaches one element for each rank")
     output.line()
-    groups = "" if plan.collective.groups is None else f" ({members(plan.collective)})"
+    groups = "" if plan.collective.blocks is None else f" ({members(plan.collective)})"
     output.line(f"on the modelled fabric, {plan.topology.name}{groups}:")
     scaled = output.rates(busbw(plan.algbw, plan.collective))
     output.line(f"  asymptotic algbw of the plan  {output.rates.exact(plan.algbw)}, verified; busbw {scaled}")

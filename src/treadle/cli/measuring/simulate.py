@@ -12,6 +12,7 @@ from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.fabric_arguments import topology_text
 from treadle.cli.measuring.solved_or_read import (
+    LoadedPlan,
     SolvedAlgorithmOption,
     SolvedCollectiveArgument,
     Solving,
@@ -20,6 +21,7 @@ from treadle.cli.measuring.solved_or_read import (
 from treadle.cli.output import JsonOption, Output, ProgressLine, QuietOption, SeedOption, UnitOption, warn
 from treadle.cli.plan_file import MaxMemoryOption
 from treadle.cli.quantities import Rates, busbw
+from treadle.cli.solving.group_report import mesh_values, print_groups
 from treadle.cli.solving.problem_arguments import (
     AxesOption,
     ForwardOption,
@@ -44,9 +46,10 @@ from treadle.planning import (
     SliceLimit,
     parse_sizes,
 )
-from treadle.planning.group_summary import membership_values
+from treadle.planning.group_summary import membership_values, rates_of_groups
 from treadle.planning.judging.texts import read_text
 from treadle.planning.summary import exact_text, throughput
+from treadle.planning.together.shared_rates import SharedRates
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
 from treadle.units import format_size, parse_bandwidth, parse_size, parse_time_ns
@@ -141,14 +144,16 @@ def command(
     try:
         with ProgressLine(quiet=quiet or json) as progress:
             loaded: _Simulated
+            found: LoadedPlan | None = None
             if isinstance(plan, Topology) or read_text(Path(plan)) is None:
                 if topology is not None:
                     raise FormatError(
                         f"--topology: names the fabric of a schedule of others, and {plan} is none"
                     )
-                loaded = solved_or_read(
+                found = solved_or_read(
                     plan, asked, command="simulate", max_memory=max_memory, progress=progress
                 )
+                loaded = found.plan
             else:
                 asked.refuse(f"{plan} is a schedule of others")
                 loaded = _placed(plan, topology, progress)
@@ -169,6 +174,7 @@ def command(
                     loaded, sizes, referee=referee, alpha_ns=options.alpha_ns, progress=progress
                 )
             )
+            shared = None if found is None else found.shared(progress)
     except (planning.UnverifiedPlanError, planning.RejectedError) as error:
         warn(f"{plan.name if isinstance(plan, Topology) else plan}: {error}")
         return FAILED
@@ -177,7 +183,7 @@ def command(
     if picture is not None:
         image = planning.utilisation_picture(result.last, file_format=picture.suffix[1:].lower())
         write_bytes(picture, image)
-    _print(output, loaded, options, result)
+    _print(output, loaded, options, result, shared)
     if referee is not None:
         _print_referee(output, referee, judged)
     if trace is not None:
@@ -188,6 +194,8 @@ def command(
     output.result(
         {
             **_summary(loaded, options, result),
+            **rates_of_groups(shared),
+            **mesh_values(mesh, axes),
             **({} if referee is None else {"referee": referee.value, "refereed": [*map(_refereed, judged)]}),
             **{name: str(path) for name, path in files.items() if path is not None},
         }
@@ -213,7 +221,13 @@ def _placed(path: str, topology: Topology | None, progress: ProgressLine) -> Pla
     return placed
 
 
-def _print(output: Output, plan: _Simulated, options: SimulationOptions, result: SimulationRun) -> None:
+def _print(
+    output: Output,
+    plan: _Simulated,
+    options: SimulationOptions,
+    result: SimulationRun,
+    shared: SharedRates | None,
+) -> None:
     output.line(
         f"simulated   {plan.collective.kind} of {members(plan.collective)} on "
         f"{plan.topology.name} by {plan.algorithm}"
@@ -234,6 +248,8 @@ def _print(output: Output, plan: _Simulated, options: SimulationOptions, result:
             f"{rates(busbw(plan.optimal_algbw, plan.collective))} busbw{f' ({model})' if model else ''}; "
             f"%opt is algbw over it"
         )
+    if shared is not None:
+        print_groups(output, plan.topology, plan.collective, shared)
     output.line()
     in_unit = [f"{name} ({rates.column})" for name in ("algbw", "busbw")]
     headings = ("size", "slices", "time (us)", *in_unit, "%opt", "alpha-beta (us)", "busiest link")

@@ -16,6 +16,7 @@ from treadle.cli.plan_file import read_plan
 from treadle.cli.usage import is_fabric
 from treadle.errors import FormatError
 from treadle.planning.problem import ProblemOptions
+from treadle.planning.together.shared_rates import SharedRates, alone_in_plan, plan_rates, shared_rates
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
@@ -61,9 +62,25 @@ class Solving:
                 raise FormatError(f"{name}: expected a fabric to solve for, and {instead}")
 
 
+@dataclass(frozen=True)
+class LoadedPlan:
+    """A plan and, where it was solved for here, what was learnt on the way."""
+
+    plan: Plan
+    solved: planning.SolveResult | None = None
+
+    def shared(self, progress: ProgressLine) -> SharedRates | None:
+        """What several groups of ranks reach alone and together; of a plan that is verified by now."""
+        if self.solved is not None:
+            return shared_rates(self.solved)
+        if self.plan.collective.blocks is None or self.plan.optimal_algbw is None:
+            return None
+        return plan_rates(self.plan, alone_in_plan(self.plan, Watch(progress)))
+
+
 def solved_or_read(
     plan: Topology | str, asked: Solving, *, command: str, max_memory: str | None, progress: ProgressLine
-) -> Plan:
+) -> LoadedPlan:
     """The plan of a file, or of a fabric and a collective.
 
     Raises
@@ -73,7 +90,7 @@ def solved_or_read(
         read, or there is none.
     """
     if isinstance(plan, Topology) and asked.collective is not None:
-        return planning.solve(
+        solved = planning.solve(
             plan,
             asked.collective,
             algorithm=asked.algorithm,
@@ -81,7 +98,8 @@ def solved_or_read(
             seed=asked.seed,
             progress=progress,
             **asked.options,
-        ).plan
+        )
+        return LoadedPlan(solved.plan, solved)
     text = str(plan)
     if is_fabric(text) and not Path(text).exists():
         raise FormatError(
@@ -90,4 +108,4 @@ def solved_or_read(
         )
     asked.refuse(f"{text} is a plan")
     Watch(progress).announce("reading")
-    return read_plan(text, max_memory)
+    return LoadedPlan(read_plan(text, max_memory))

@@ -25,9 +25,10 @@ from treadle.cli.solving.problem_arguments import (
     WeightsOption,
     problem_options,
 )
-from treadle.cli.solving.report import print_bound, print_problem, print_rate, print_seconds
+from treadle.cli.solving.report import print_bound, print_pair_rate, print_problem, print_rate, print_seconds
 from treadle.planning.group_summary import rate_values
 from treadle.planning.summary import bound_summary
+from treadle.planning.together.shared_rates import shared_rates
 from treadle.planning.workers import workers
 
 
@@ -98,10 +99,14 @@ def command(
         return late("the bound is not known; allow more time (--time-limit)")
     print_problem(output, result.topology, result.collective)
     print_mesh(output, mesh, axes)
-    if result.groups is not None:
-        print_groups(output, result)
+    shared = shared_rates(result)
+    if shared is not None:
+        model = result.bound.model or planning.model_of(result.topology, result.collective)
+        print_groups(output, result.topology, result.collective, shared, model)
         for note in result.notes:
             say(output, "note", note)
+        if result.rate is not None:
+            print_pair_rate(output, result.rate)
     elif result.rate is None:
         print_bound(output, result.topology, result.collective, result.bound)
     else:

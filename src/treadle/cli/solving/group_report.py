@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from treadle.cli.designing.names import describe_links
@@ -10,17 +11,20 @@ from treadle.cli.quantities import busbw, counted
 from treadle.cli.solving.report import print_problem
 from treadle.cli.status import INFEASIBLE, fail
 from treadle.cli.terminal_table import wrapped
-from treadle.planning.group_summary import bottleneck, cut_off_values
+from treadle.planning.group_summary import cut_off_values
 from treadle.planning.meshes import as_axes, as_mesh
 from treadle.planning.summary import problem_summary
 
 if TYPE_CHECKING:
-    from treadle.planning.solving.bounds import BoundResult
     from treadle.planning.solving.group_rates import AloneRate, CutOffGroupError
-    from treadle.planning.solving.solve import SolveResult
+    from treadle.planning.together.shared_rates import SharedRates
+    from treadle.schedules.collective import Collective
+    from treadle.topologies.topology import Topology
 
 _WIDTH = 80
 _INDENT = 12
+_AS_GOOD_AS = 1 - Fraction(1, 10**4)
+"""Of the optimum: nearer than this both sides look the same."""
 _SHOWN = 3
 """Different rates that are told before the rest are counted."""
 
@@ -48,18 +52,24 @@ def print_mesh(output: Output, mesh: str | None, axes: str | None) -> None:
         say(output, "mesh", f"{values['mesh']}, over {', '.join(as_axes(axes))}: {what}")
 
 
-def print_groups(output: Output, result: BoundResult | SolveResult) -> None:
+def print_groups(
+    output: Output, topology: Topology, collective: Collective, found: SharedRates, model: str = ""
+) -> None:
     """What each group reaches alone and all together, and the links that set it."""
-    assert result.groups is not None
-    assert result.bound is not None
-    topology, collective, bound, alone = result.topology, result.collective, result.bound, result.alone
     rates = output.rates
-    if alone:
-        say(output, "alone", alone_text(output, alone))
-    lower, upper = result.groups.lower, result.groups.upper
-    if lower == upper:
+    if found.alone:
+        say(output, "alone", alone_text(output, found.alone))
+    lower, upper = found.lower, found.upper
+    if found.is_exact:
         scaled = rates(busbw(upper, collective))
         say(output, "together", f"{rates.exact(upper)} algbw of each group, {scaled} busbw, exact")
+    elif lower > upper * _AS_GOOD_AS:
+        scaled, gap = rates(busbw(lower, collective)), f"{float(1 - lower / upper):.1e}"
+        say(
+            output,
+            "together",
+            f"{rates(lower)} algbw of each group, {scaled} busbw, at most {gap} below the optimum",
+        )
     else:
         say(
             output,
@@ -67,9 +77,21 @@ def print_groups(output: Output, result: BoundResult | SolveResult) -> None:
             f"at least {rates.exact(lower)} and at most {rates.exact(upper)} algbw of each group: the "
             f"optimum is between",
         )
-    say(output, "bottleneck", describe_links(topology, bottleneck(bound.witness), rates))
-    if bound.model:
-        say(output, "model", bound.model)
+    if found.rs_ag is not None:
+        say(output, "RS + AG", phases_text(output, found))
+    say(output, "bottleneck", describe_links(topology, found.bottleneck, rates))
+    if model:
+        say(output, "model", model)
+
+
+def phases_text(output: Output, found: SharedRates) -> str:
+    """What reduce-scatters and then allgathers reach, beside the joint optimum."""
+    assert found.rs_ag is not None
+    if found.rs_ag == found.upper:
+        return "reduce-scatter + allgather is optimal"
+    joint = "joint" if found.is_exact else "joint at least"
+    more = float(found.lower / found.rs_ag)
+    return f"{output.rates.exact(found.rs_ag)}; {joint} {output.rates.exact(found.lower)}, {more:.4g}x"
 
 
 def alone_text(output: Output, alone: tuple[AloneRate, ...]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.cli.designing.names import describe_links, describe_nodes
 from treadle.cli.output import Output
-from treadle.cli.quantities import AS_THEY_COME, Rates, counted, shortfall
+from treadle.cli.quantities import AS_THEY_COME, Rates, busbw, counted, shortfall
 from treadle.planning.solving.alltoall import uniform_bandwidth
 from treadle.planning.summary import factored_shape, route_shape
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
@@ -58,9 +58,9 @@ def print_problem(output: Output, topology: Topology, collective: Collective) ->
 def members(collective: Collective) -> str:
     """How many ranks, and in how many groups."""
     text = counted(collective.n_ranks, "rank")
-    if collective.groups is None:
+    if collective.blocks is None:
         return text
-    return f"{text} in {counted(len(collective.groups), 'group')} of {collective.group_size}"
+    return f"{text} in {counted(len(collective.blocks), 'group')} of {collective.group_size}"
 
 
 def print_bound(output: Output, topology: Topology, collective: Collective, bound: Bound) -> None:
@@ -75,8 +75,17 @@ def print_bound(output: Output, topology: Topology, collective: Collective, boun
 
 def print_rate(output: Output, found: RateResult) -> None:
     """The optimum of an all-to-all from both sides."""
+    print_pair_rate(output, found)
+    rates, algbw = output.rates, Fraction(found.algbw)
+    output.line(f"algbw       {rates(algbw)} asymptotic, busbw {rates(busbw(algbw, found.collective))}")
+    output.line(f"witness     link lengths; binding are {_binding(found, rates)}")
+
+
+def print_pair_rate(output: Output, found: RateResult) -> None:
+    """What each pair of ranks has of an all-to-all's optimum."""
     exact = "" if found.exact is None else ", exact"
     unit = "" if found.collective.demands is None else " and unit of demand"
+    unit = unit if found.collective.blocks is None else " of a group"
     rates = output.rates
     output.line(f"rate        {_pair_rate(found.rate, rates)} for each pair{unit} at once{exact}")
     link = uniform_bandwidth(found)
@@ -89,12 +98,6 @@ def print_rate(output: Output, found: RateResult) -> None:
         late = "; the time limit was reached" if found.is_late else ""
         most = _pair_rate(float(found.upper), rates)
         output.line(f"gap         {found.gap:.3g}: the optimum is at most {most}{late}")
-    n = found.collective.n_ranks
-    output.line(
-        f"algbw       {rates(Fraction(found.algbw))} asymptotic, "
-        f"busbw {rates(Fraction(found.algbw) * (n - 1) / n)}"
-    )
-    output.line(f"witness     link lengths; binding are {_binding(found, rates)}")
 
 
 def _binding(found: RateResult, rates: Rates) -> str:

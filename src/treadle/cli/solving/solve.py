@@ -49,6 +49,7 @@ from treadle.cli.solving.report import (
 from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.planning.summary import solve_summary
+from treadle.planning.together.shared_rates import shared_rates
 from treadle.planning.workers import workers
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.units import parse_size, parse_time_ns
@@ -213,8 +214,10 @@ def command(
         return FAILED
     print_problem(output, result.plan.topology, result.plan.collective)
     print_mesh(output, mesh, axes)
-    if result.groups is not None and result.bound is not None:
-        print_groups(output, result)
+    shared = shared_rates(result)
+    if shared is not None and result.bound is not None:
+        model = result.bound.model or planning.model_of(result.topology, result.collective)
+        print_groups(output, result.topology, result.collective, shared, model)
     elif result.bound is not None:
         print_bound(output, result.plan.topology, result.plan.collective, result.bound)
     print_schedule(output, result)

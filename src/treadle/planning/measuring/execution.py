@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Unpack
@@ -24,6 +24,7 @@ from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_c import measure_mpi_c
 from treadle.runtime.run_options import RunKeywords
+from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan
 from treadle.units import format_size
 
@@ -197,6 +198,12 @@ def run(
         _check_memory(plan, max(sizes, default=0), _available_bytes())
     rows: list[SweepRow] = []
     lacking: Shortfall | None = None
+    factor = float(busbw_factor(plan.collective.kind, plan.collective.group_size))
+
+    def told(row: SweepRow) -> SweepRow:
+        """With the busbw of a group: the program of an all-to-all in groups is one over all ranks."""
+        return replace(row, busbw_bytes_per_s=row.algbw_bytes_per_s * factor)
+
     for entry in plan.entries:
         served = [size for size in sizes if plan.schedule_for(size) is entry.schedule]
         if not served:
@@ -204,5 +211,12 @@ def run(
         programs = programs_of(plan, served[0], in_place=in_place)
         if len(programs.programs) == 1:  # groups leave nothing to switches
             lacking = shortfall(plan.topology, plan.collective, programs.programs[0])
-        rows += _MEASURES[RuntimeName(runtime)](programs, served, on_row=on_row, **options)
+        then = None if on_row is None else _after(told, on_row)
+        rows += map(told, _MEASURES[RuntimeName(runtime)](programs, served, on_row=then, **options))
     return RunResult(tuple(rows), reporter, lacking)
+
+
+def _after(
+    told: Callable[[SweepRow], SweepRow], on_row: Callable[[SweepRow], None]
+) -> Callable[[SweepRow], None]:
+    return lambda row: on_row(told(row))

@@ -89,7 +89,7 @@ def uniform_bandwidth(found: RateResult) -> int | None:
 
 def rate_summary(found: RateResult) -> dict[str, object]:
     """What JSON says of an all-to-all's rate: the certified lower side, unless a key says otherwise."""
-    n = found.collective.n_ranks
+    n = found.collective.group_size
     values: dict[str, object] = {
         "method": found.method,
         "pair_rate_bytes_per_s": found.rate,

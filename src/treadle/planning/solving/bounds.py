@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -24,7 +24,7 @@ from treadle.synthesis import alltoall
 from treadle.synthesis import trees as forestcoll
 from treadle.synthesis.trees import allreduce
 from treadle.topologies.topology import Topology
-from treadle.watch import UNWATCHED, Progress, Watch
+from treadle.watch import UNWATCHED, Progress, TimeLimitError, Watch
 
 if TYPE_CHECKING:
     from treadle.synthesis.alltoall import RateResult
@@ -72,6 +72,8 @@ class BoundResult:
         Both sides of the optimum of several groups at once; `bound` is the upper one, of each group.
     alone : tuple of AloneRate
         What groups reach, each by itself while the others idle; the least first.
+    rs_ag : Fraction, optional
+        Of an allreduce in groups: what reduce-scatters and then allgathers reach, bytes/s.
     notes : tuple of str
         What a user should know.
     """
@@ -83,6 +85,7 @@ class BoundResult:
     rate: RateResult | None = None
     groups: GroupOptimum | None = None
     alone: tuple[AloneRate, ...] = ()
+    rs_ag: Fraction | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -157,9 +160,14 @@ def bound(
             upper = units * rate.pair_rate_bound(problem.topology, problem.collective)
             found = Bound(upper, rate, is_tight=False)
             return BoundResult(problem.topology, problem.collective, found, watch.seconds())
-        return BoundResult(
-            problem.topology, problem.collective, bound_of_alltoall(rate), watch.seconds(), rate
-        )
+        alone: tuple[AloneRate, ...] = ()
+        if problem.collective.blocks is not None:
+            from treadle.planning.together.shared_rates import alltoalls_alone
+
+            with watch.stage("alone"):
+                alone = alltoalls_alone(problem, gap=gap, watch=limit)
+        optimum = bound_of_alltoall(rate)
+        return BoundResult(problem.topology, problem.collective, optimum, watch.seconds(), rate, alone=alone)
     if method is not None:
         raise ScheduleError(
             f"method: {method} is for an all-to-all; {problem.collective.kind} has one exact bound"
@@ -179,6 +187,8 @@ def bound(
 def _groups_bound(problem: Problem, watch: Stopwatch, limit: Watch) -> BoundResult:
     with watch.stage("optimum"):
         groups = groups_optimum(problem, limit)
+    with watch.stage("phases"):
+        phases = phase_optima(problem, limit)
     with watch.stage("alone"):
         alone = rates_of(problem, groups, limit)
     return BoundResult(
@@ -188,6 +198,7 @@ def _groups_bound(problem: Problem, watch: Stopwatch, limit: Watch) -> BoundResu
         watch.seconds(),
         groups=groups,
         alone=alone,
+        rs_ag=None if phases is None else algbw_of_phases(phases),
         notes=bracket_note(groups),
     )
 
@@ -292,6 +303,26 @@ def groups_optimum(problem: Problem, watch: Watch = UNWATCHED) -> GroupOptimum:
     from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
 
     return group_optimum(problem.topology, problem.collective, watch=watch)
+
+
+_PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
+
+
+def phase_optima(problem: Problem, watch: Watch = UNWATCHED) -> tuple[GroupOptimum, ...] | None:
+    """Of an allreduce in groups those of its reduce-scatters and its allgathers; None if there is no time."""
+    collective = problem.collective
+    if collective.kind is not CollectiveKind.ALLREDUCE:
+        return None
+    parts = [Problem(problem.topology, replace(collective, kind=kind)) for kind in _PHASES]
+    try:
+        return tuple(groups_optimum(part, watch) for part in parts)
+    except TimeLimitError:
+        return None
+
+
+def algbw_of_phases(phases: Iterable[GroupOptimum]) -> Fraction:
+    """What an allreduce reaches in two phases, one after the other: their times per byte add up."""
+    return 1 / sum((1 / phase.lower for phase in phases), Fraction(0))
 
 
 def bound_of_groups(problem: Problem, found: GroupOptimum) -> Bound:

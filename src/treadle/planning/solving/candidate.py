@@ -71,6 +71,8 @@ class Candidate:
         Other numbers of trees that the notes name.
     groups : GroupOptimum, optional
         Of several groups at once: both sides of their optimum.
+    rs_ag : Fraction, optional
+        Of an allreduce in groups: what reduce-scatters and then allgathers reach, bytes/s.
     """
 
     algorithm: str
@@ -88,6 +90,7 @@ class Candidate:
     decomposition: str = ""
     alternatives: tuple[Alternative, ...] = ()
     groups: GroupOptimum | None = None
+    rs_ag: Fraction | None = None
 
 
 class Built(NamedTuple):

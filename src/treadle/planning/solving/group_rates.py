@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -41,7 +41,7 @@ class AloneRate:
     groups : tuple of int
         Rising.
     is_exact : bool
-        False: no more than an upper bound is known, of an allreduce when time ran out.
+        False: no more than an upper bound is known: of an all-to-all, of an allreduce when time ran out.
     """
 
     algbw: Fraction
@@ -80,7 +80,10 @@ class CutOffGroupError(InfeasibleError):
 
 
 def alone_rates(
-    problem: Problem, stands_for: Sequence[int], watch: Watch = UNWATCHED
+    problem: Problem,
+    stands_for: Sequence[int],
+    watch: Watch = UNWATCHED,
+    alone: Callable[[int], tuple[Fraction, bool]] | None = None,
 ) -> tuple[AloneRate, ...]:
     """The optimum of each group by itself, the least first.
 
@@ -91,13 +94,17 @@ def alone_rates(
     stands_for : sequence of int
         For each group one that is like it; only these are solved.
     watch : Watch
+    alone : callable, optional
+        The optimum of a group, and whether it is one. Default: of trees.
     """
     found: dict[tuple[Fraction, bool], list[int]] = defaultdict(list)
     by_group: dict[int, tuple[Fraction, bool]] = {}
     for group, representative in enumerate(stands_for):
         if representative not in by_group:
             watch.announce(f"group {representative} alone")
-            by_group[representative] = _alone(problem, representative, watch)
+            by_group[representative] = (
+                _alone(problem, representative, watch) if alone is None else alone(representative)
+            )
         found[by_group[representative]].append(group)
     return tuple(AloneRate(algbw, tuple(found[algbw, exact]), exact) for algbw, exact in sorted(found))
 

@@ -9,7 +9,13 @@ from time import process_time
 
 from treadle.errors import ScheduleError, TreadleError
 from treadle.planning.problem import Problem
-from treadle.planning.solving.bounds import bound_of_groups, bracket_note, groups_optimum
+from treadle.planning.solving.bounds import (
+    algbw_of_phases,
+    bound_of_groups,
+    bracket_note,
+    groups_optimum,
+    phase_optima,
+)
 from treadle.planning.solving.candidate import Candidate
 from treadle.planning.solving.schedulers import find_scheduler
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
@@ -22,7 +28,7 @@ from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 from treadle.synthesis.trees.groups.share_forests import group_forests, two_phases
 from treadle.topologies import subset
 from treadle.verification.schedules import verify
-from treadle.watch import UNWATCHED, TimeLimitError, Watch
+from treadle.watch import UNWATCHED, Watch
 
 QUICK = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
 """Tried for each group when time has run out; all of them are quick."""
@@ -79,6 +85,7 @@ def group_candidate(
         notes=(*notes, *bracket_note(optimum)),
         is_late=watch.is_late and not optimum.is_exact,
         groups=optimum,
+        rs_ag=None if phases is None else phases.algbw,
     )
 
 
@@ -92,8 +99,8 @@ class _Phases:
 
     @property
     def algbw(self) -> Fraction:
-        """One runs after the other, so their times per byte add up."""
-        return 1 / (1 / self.scatter.lower + 1 / self.gather.lower)
+        """Of both, one after the other."""
+        return algbw_of_phases((self.scatter, self.gather))
 
     def schedule(self, watch: Watch) -> GroupSchedule:
         """The trees of both."""
@@ -121,15 +128,8 @@ class _Phases:
 
 def _phases(problem: Problem, watch: Watch) -> _Phases | None:
     """Those of an allreduce, if there is time to look at them."""
-    collective = problem.collective
-    if collective.kind is not CollectiveKind.ALLREDUCE:
-        return None
-    parts = [Problem(problem.topology, replace(collective, kind=kind)) for kind in _PHASES]
-    try:
-        scatter, gather = (groups_optimum(part, watch) for part in parts)
-    except TimeLimitError:
-        return None
-    return _Phases(problem, scatter, gather)
+    optima = phase_optima(problem, watch)
+    return None if optima is None else _Phases(problem, *optima)
 
 
 def _check_asked(algorithm: str, asked: Mapping[str, object]) -> None:

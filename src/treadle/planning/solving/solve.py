@@ -106,6 +106,8 @@ class SolveResult:
         Other numbers of trees that the notes name, and what they lose.
     groups, alone : GroupOptimum and tuple of AloneRate
         Of several groups at once: both sides of their optimum, and what each reaches by itself.
+    rs_ag : Fraction, optional
+        Of an allreduce in groups: what reduce-scatters and then allgathers reach, bytes/s.
     """
 
     plan: Plan
@@ -125,6 +127,7 @@ class SolveResult:
     alternatives: tuple[Alternative, ...] = ()
     groups: GroupOptimum | None = None
     alone: tuple[AloneRate, ...] = ()
+    rs_ag: Fraction | None = None
 
     @property
     def topology(self) -> Topology:
@@ -230,6 +233,11 @@ def solve(
     if found.groups is not None:
         with watch.stage("alone"):
             alone = rates_of(problem, found.groups, limit.unlimited)
+    elif problem.collective.blocks is not None and found.bound is not None:
+        from treadle.planning.together.shared_rates import alltoalls_alone
+
+        with watch.stage("alone"):
+            alone = alltoalls_alone(problem, watch=limit)
     with watch.stage("verify"):
         plan, report = judged(problem, found, how, maker=scheduler.origin)
     provenance = record_asked(how) if found.algorithm == scheduler.name else {}
@@ -251,6 +259,7 @@ def solve(
         alternatives=found.alternatives,
         groups=found.groups,
         alone=alone,
+        rs_ag=found.rs_ag,
     )
 
 

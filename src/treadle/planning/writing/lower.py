@@ -164,8 +164,9 @@ def _checked(
     record.check_options(asked)
     _check_root(record, plan.collective, accept_any_root=asked.accept_any_root)
     require_verified(plan)
-    if asked.rank is not None and not 0 <= asked.rank < plan.collective.group_size:
-        raise ScheduleError(f"rank {asked.rank}: expected 0 to {plan.collective.group_size - 1}")
+    n_ranks = plan.collective.n_ranks // (plan.collective.n_groups or 1)  # of a text
+    if asked.rank is not None and not 0 <= asked.rank < n_ranks:
+        raise ScheduleError(f"rank {asked.rank}: expected 0 to {n_ranks - 1}")
     return record, asked
 
 

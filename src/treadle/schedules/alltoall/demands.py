@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -66,6 +67,25 @@ class Demands:
     def buffer_units(self) -> int:
         """Units in the largest per-rank buffer, sent or received: what `size` is in units of demand."""
         return int(max(self.matrix.sum(axis=0).max(), self.matrix.sum(axis=1).max()))
+
+    @cached_property
+    def blocks(self) -> tuple[tuple[int, ...], ...] | None:
+        """The groups of which these are the `block_demands`, two at least and all of one size; else None.
+
+        Examples
+        --------
+        >>> block_demands(4, [(0, 2), (1, 3)]).blocks
+        ((0, 2), (1, 3))
+        """
+        first = self.matrix.argmax(axis=1)  # of a group: the least of its ranks
+        _, starts, group_of, sizes = np.unique(
+            first, return_index=True, return_inverse=True, return_counts=True
+        )
+        if len(starts) < 2 or sizes.min() < 2 or sizes.min() < sizes.max():
+            return None
+        if not np.array_equal(self.matrix, group_of[:, None] == group_of):
+            return None
+        return tuple(map(tuple, np.argsort(group_of, kind="stable").reshape(len(sizes), -1).tolist()))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Demands):
