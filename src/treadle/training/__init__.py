@@ -10,9 +10,17 @@ from treadle.lazy import load_lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from treadle.training.compute_times import ComputeTimes as ComputeTimes
+    from treadle.training.compute_times import LayerTimes as LayerTimes
+    from treadle.training.compute_times import LocalWork as LocalWork
+    from treadle.training.compute_times import RooflineTimes as RooflineTimes
+    from treadle.training.compute_times import layer_times as layer_times
+    from treadle.training.compute_times import read_layer_times as read_layer_times
     from treadle.training.costs import AlphaBetaCosts as AlphaBetaCosts
     from treadle.training.costs import Costs as Costs
     from treadle.training.devices import Accelerator as Accelerator
+    from treadle.training.devices import accelerator as accelerator
+    from treadle.training.devices import read_accelerator as read_accelerator
     from treadle.training.models.model_layer import ModelLayer as ModelLayer
     from treadle.training.models.training_model import TrainingModel as TrainingModel
     from treadle.training.timeline.contention import Contention as Contention
@@ -24,7 +32,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "treadle.training.costs": ["AlphaBetaCosts", "Costs"],
-    "treadle.training.devices": ["Accelerator"],
+    "treadle.training.compute_times": [
+        "ComputeTimes",
+        "LayerTimes",
+        "LocalWork",
+        "RooflineTimes",
+        "layer_times",
+        "read_layer_times",
+    ],
+    "treadle.training.devices": ["Accelerator", "accelerator", "read_accelerator"],
     "treadle.training.models.model_layer": ["ModelLayer"],
     "treadle.training.models.training_model": ["TrainingModel"],
     "treadle.training.timeline.contention": ["Contention"],

@@ -1,9 +1,28 @@
-"""Accelerators: peak speeds by precision, memory and its bandwidth, from their makers' data sheets."""
+"""Accelerators: peak speeds by precision, memory and its bandwidth, from their makers' data sheets.
+
+Peaks are of dense products (data sheets of NVIDIA often print twice as much, "with sparsity"), of one device
+as software sees it: an MI250 is two, and counts here as one of its two dies. Memory is what data sheets call
+GB and what devices have in powers of 1024.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
+from types import MappingProxyType
+
+from treadle.errors import FormatError, TreadleError
+from treadle.spelling import spelt_alike, unknown
+from treadle.units import parse_bandwidth, parse_size
+
+ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 2})
+"""Bytes of an element of weights and activations, by the precision of products.
+
+fp8 is that of the operands only: weights stay, and activations mostly stay, in bf16.
+"""
+_MOST_TEXT = 100_000
 
 
 @dataclass(frozen=True)
@@ -26,3 +45,147 @@ class Accelerator:
     memory_bytes: int
     memory_bytes_per_s: float
     source: str
+
+    def peak(self, precision: str) -> float:
+        """FLOP/s of dense products at a precision.
+
+        Raises
+        ------
+        TreadleError
+            If the device has none; says which it has.
+        """
+        if precision not in self.peak_flops:
+            raise TreadleError(
+                f"device {self.name} has no {precision[:20]!r} products; it has {', '.join(self.peak_flops)}"
+            )
+        return self.peak_flops[precision]
+
+
+def _preset(name: str, tflops: dict[str, float], memory_gb: int, gb_per_s: float, source: str) -> Accelerator:
+    peaks = MappingProxyType({precision: 1e12 * speed for precision, speed in tflops.items()})
+    return Accelerator(name, peaks, memory_gb * 2**30, 1e9 * gb_per_s, source)
+
+
+_HOPPER: dict[str, float] = {"fp32": 67, "tf32": 494.7, "bf16": 989.4, "fp16": 989.4, "fp8": 1978.9}
+_AMPERE: dict[str, float] = {"fp32": 19.5, "tf32": 156, "bf16": 312, "fp16": 312}
+_MI300: dict[str, float] = {"fp32": 163.4, "tf32": 653.7, "bf16": 1307.4, "fp16": 1307.4, "fp8": 2614.9}
+
+ACCELERATORS: Mapping[str, Accelerator] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            _preset("v100", {"fp32": 15.7, "fp16": 125}, 32, 900, "NVIDIA V100 data sheet (SXM2, 32 GB)"),
+            _preset("a100", _AMPERE, 80, 2039, "NVIDIA A100 data sheet (SXM, 80 GB)"),
+            _preset("a100-40gb", _AMPERE, 40, 1555, "NVIDIA A100 data sheet (SXM, 40 GB)"),
+            _preset("h100", _HOPPER, 80, 3350, "NVIDIA H100 data sheet (SXM5), halves of sparse figures"),
+            _preset("h800", _HOPPER, 80, 3350, "as h100: the export variant differs in fp64 and NVLink"),
+            _preset("h200", _HOPPER, 141, 4800, "NVIDIA H200 data sheet (SXM), halves of sparse figures"),
+            _preset(
+                "b200",
+                {"fp32": 75, "tf32": 1100, "bf16": 2250, "fp16": 2250, "fp8": 4500},
+                180,
+                7700,
+                "NVIDIA Blackwell data sheet (HGX B200), halves of sparse figures",
+            ),
+            _preset(
+                "gb200",
+                {"fp32": 80, "tf32": 1250, "bf16": 2500, "fp16": 2500, "fp8": 5000},
+                186,
+                8000,
+                "NVIDIA Blackwell data sheet (GB200 NVL72), halves of sparse figures",
+            ),
+            _preset(
+                "mi250",
+                {"fp32": 45.3, "bf16": 181, "fp16": 181},
+                64,
+                1638.4,
+                "AMD Instinct MI250 data sheet, half of it: one of its two dies; fp32 by matrix cores",
+            ),
+            _preset(
+                "mi250x",
+                {"fp32": 47.9, "bf16": 191.5, "fp16": 191.5},
+                64,
+                1638.4,
+                "AMD Instinct MI250X data sheet, half of it: one of its two dies; fp32 by matrix cores",
+            ),
+            _preset("mi300x", _MI300, 192, 5300, "AMD Instinct MI300X data sheet"),
+            _preset("mi325x", _MI300, 256, 6000, "AMD Instinct MI325X data sheet"),
+        )
+    }
+)
+"""Presets by name."""
+
+
+def accelerator(name: str) -> Accelerator:
+    """The preset of a name, however it is spelt.
+
+    Raises
+    ------
+    TreadleError
+        For an unknown name; lists all.
+
+    Examples
+    --------
+    >>> accelerator("A100").peak("bf16")
+    312000000000000.0
+    """
+    known = spelt_alike(name, ACCELERATORS)
+    if known is None:
+        raise TreadleError(unknown("GPU", name, ACCELERATORS) + "; or a TOML file that describes one")
+    return ACCELERATORS[known]
+
+
+_KEYS = ("name", "memory", "memory_bandwidth", "tflops", "source")
+
+
+def read_accelerator(text: str) -> Accelerator:
+    """A device from a TOML text of the user's own.
+
+    Parameters
+    ----------
+    text : str
+        With ``name``, ``memory`` (a size with a unit), ``memory_bandwidth`` (a bandwidth with a unit), a
+        table ``tflops`` of dense TFLOP/s by precision, and perhaps ``source``.
+
+    Raises
+    ------
+    FormatError
+        If the text is no TOML, lacks a key, has one too many, or a number that no device has.
+
+    Examples
+    --------
+    >>> own = read_accelerator('name="x"\\nmemory="96GB"\\nmemory_bandwidth="4TB/s"\\ntflops={bf16=500}')
+    >>> own.peak("bf16"), own.memory_bytes == 96 * 2**30
+    (500000000000000.0, True)
+    """
+    if len(text) > _MOST_TEXT:
+        raise FormatError(f"device file: expected at most {_MOST_TEXT} characters, found {len(text)}")
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise FormatError(f"device file: no TOML: {str(error)[:100]}") from None
+    if extra := [key for key in table if key not in _KEYS]:
+        raise FormatError(f"device file: {unknown('key', extra[0], _KEYS)}")
+    if missing := [key for key in _KEYS[:-1] if key not in table]:
+        raise FormatError(f"device file: {missing[0]} is missing; expected {', '.join(_KEYS[:-1])}")
+    texts = [table[key] for key in ("name", "memory", "memory_bandwidth")] + [table.get("source", "")]
+    if not all(isinstance(text, str) for text in texts):
+        raise FormatError("device file: name, memory, memory_bandwidth and source: expected texts in quotes")
+    name, memory, bandwidth, source = texts
+    return Accelerator(
+        name[:40], _own_peaks(table["tflops"]), parse_size(memory), float(parse_bandwidth(bandwidth)), source
+    )
+
+
+def _own_peaks(table: object) -> Mapping[str, float]:
+    if not isinstance(table, dict) or not table:
+        raise FormatError("device file: tflops: expected a table such as {bf16 = 312, fp32 = 19.5}")
+    for precision, speed in table.items():
+        if precision not in ELEMENT_BYTES:
+            raise FormatError(f"device file: {unknown('precision', precision, ELEMENT_BYTES)}")
+        is_number = isinstance(speed, int | float) and not isinstance(speed, bool) and isfinite(speed)
+        if not is_number or not 0 < speed < 1e9:
+            raise FormatError(
+                f"device file: tflops of {precision}: expected a positive number, found {speed}"[:150]
+            )
+    return MappingProxyType({precision: 1e12 * float(speed) for precision, speed in table.items()})

@@ -6,6 +6,7 @@ multiplication with its addition is two). For models of samples (images, clicks)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -33,7 +34,7 @@ class Attended:
     Parameters
     ----------
     stream : str
-        Whose tokens: that of the layer itself, or the encoder's for cross attention.
+        Whose tokens: "" for the layer's own, or "encoder" for cross attention.
     is_causal : bool
         Only those before it.
     window : int
@@ -87,7 +88,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Work:
-    """A forward operation, per token of its layer's stream.
+    """A forward operation, per token of its layer's stream (or of its own).
 
     Parameters
     ----------
@@ -110,6 +111,8 @@ class Work:
         Runs where the tokens were routed to, between the layer's exchanges.
     attended : Attended or None
         The context of `flops_per_context`.
+    stream : str
+        Whose tokens pass, where that is another stream than the layer's (keys and values of cross attention).
     """
 
     name: str
@@ -122,6 +125,7 @@ class Work:
     split: bool = True
     expert: bool = False
     attended: Attended | None = None
+    stream: str = ""
 
     def __post_init__(self) -> None:
         if (self.attended is None) != (self.flops_per_context == 0):
@@ -160,6 +164,8 @@ class Saved:
         Times the context tokens (score matrices, where attention is not fused).
     in_attention : bool
         Not kept if attention is recomputed.
+    stream : str
+        As of `Work`.
     """
 
     name: str
@@ -168,6 +174,7 @@ class Saved:
     expert: bool = False
     attended: Attended | None = None
     in_attention: bool = False
+    stream: str = ""
 
 
 @dataclass(frozen=True)
@@ -252,20 +259,15 @@ class ModelLayer:
         active = Fraction(self.top_k, self.experts) if self.experts else Fraction(0)
         return self.parameters - self.expert_parameters * (1 - active)
 
-    def flops(self, tokens: dict[str, int], *, causal_in_full: bool = False) -> Fraction:
-        """FLOPs of the forward pass per token of its stream, in sequences of so many tokens of each stream.
-
-        Raises
-        ------
-        TreadleError
-            If the tokens of a stream that it attends to are not given.
-        """
+    def forward_flops(self, tokens: Mapping[str, int], *, causal_in_full: bool = False) -> Fraction:
+        """FLOPs of the forward pass of one sequence of so many tokens of each stream."""
         total = Fraction(0)
         for work in self.works:
-            stream = work.attended.stream if work.attended else self.stream
-            if work.attended is not None and stream not in tokens:
-                raise TreadleError(
-                    f"layer {self.name}: how many tokens has the stream {stream or 'of the model'}?"
-                )
-            total += work.flops_at(tokens.get(stream, 1), causal_in_full=causal_in_full)
+            context = tokens[self.attended_stream(work)] if work.attended else 0
+            passing = tokens[work.stream or self.stream]
+            total += passing * work.flops_at(context, causal_in_full=causal_in_full)
         return total
+
+    def attended_stream(self, part: Work | Saved) -> str:
+        """The stream to which a part of this layer attends: its own, unless it says otherwise."""
+        return (part.attended.stream if part.attended else "") or self.stream

@@ -97,10 +97,9 @@ class TrainingModel:
         """
         if missing := [name for name in self.streams if name not in tokens]:
             raise TreadleError(f"model {self.name}: tokens of the stream {missing[0]!r} are not given")
-        per_token = (
-            (layer.stream, layer.flops(dict(tokens), causal_in_full=causal_in_full)) for layer in self.layers
+        return sum(
+            (layer.forward_flops(tokens, causal_in_full=causal_in_full) for layer in self.layers), Fraction(0)
         )
-        return sum((tokens[stream] * flops for stream, flops in per_token), Fraction(0))
 
     def step_flops(self, tokens: Mapping[str, int], *, causal_in_full: bool = False) -> Fraction:
         """Model FLOPs of one sequence, forward and backward, without recomputation: what MFU counts."""

@@ -1,0 +1,358 @@
+"""Seconds that a device computes: by a roofline with an efficiency, or as measured layer by layer.
+
+Roofline: an operation takes the longer of its FLOPs at `efficiency` times the peak and of its bytes at
+`memory_efficiency` times the bandwidth (Williams, Waterman, Patterson 2009). One efficiency serves all matrix
+products; it is what a measured step calibrates, and no time rises with it, so that bisection finds it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from io import StringIO
+from math import isfinite
+from typing import Protocol
+
+from treadle.errors import FormatError, TreadleError
+from treadle.training.devices import ELEMENT_BYTES, Accelerator
+from treadle.training.models.model_layer import ModelLayer, Work, WorkKind
+from treadle.training.models.training_model import TrainingModel
+
+ADAM_BYTES_PER_PARAMETER = 30
+"""Moved by a step of Adam: fp32 gradient read; fp32 master, moments read and written; bf16 weight written."""
+FUSED_ATTENTION_BACKWARD = 2.5
+"""Backward FLOPs of a flash kernel, in forwards: five products for two, one of them recomputed (Dao 2023)."""
+_PLAIN_BACKWARD = 2.0
+_MOST_ROWS = 100_000
+_MOST_TEXT = 10_000_000
+
+
+@dataclass(frozen=True)
+class LocalWork:
+    """What one device has of a micro-batch.
+
+    Parameters
+    ----------
+    sequences : int or Fraction
+        Whole sequences of the micro-batch that this device takes part in.
+    tokens : mapping of stream to int
+        Tokens of a whole sequence; of samples {"": 1}.
+    tp, cp, ep : int
+        Ranks of tensor, context and expert parallelism: of each sequence, 1/cp of the tokens are here; of
+        works that split, 1/tp; of the experts' weights, 1/ep (of their work as much as without: as many
+        tokens come as go, if experts are loaded evenly).
+    sequence_parallel : bool
+        Works that do not split have 1/tp of the tokens.
+    is_decoding : bool
+        One token per sequence is computed, after `tokens` that are cached.
+    """
+
+    sequences: int | Fraction
+    tokens: Mapping[str, int]
+    tp: int = 1
+    cp: int = 1
+    ep: int = 1
+    sequence_parallel: bool = False
+    is_decoding: bool = False
+
+    def tokens_here(self, stream: str) -> Fraction:
+        """Tokens of a stream that this device computes in one micro-batch, before tensor parallelism."""
+        return Fraction(self.sequences) * (1 if self.is_decoding else Fraction(self.tokens[stream], self.cp))
+
+
+@dataclass(frozen=True)
+class WorkTime:
+    """Seconds of an operation in one micro-batch."""
+
+    forward_s: float
+    backward_s: float
+
+
+class ComputeTimes(Protocol):
+    """Where the seconds of computing come from."""
+
+    @property
+    def words(self) -> str:
+        """Where from, for reports."""
+
+    def work_times(self, layer: ModelLayer, local: LocalWork) -> tuple[WorkTime, ...]:
+        """Seconds of each of the layer's works, in their order."""
+
+    def optimizer_s(self, parameters: float) -> float:
+        """Seconds of the optimizer's step over so many parameters of this device."""
+
+
+@dataclass(frozen=True)
+class LayerTimes:
+    """Seconds of a layer in one micro-batch: what runs before its exchanges, and its experts' part.
+
+    Parameters
+    ----------
+    forward_s, backward_s : float
+        Of all works that are no expert's, attention among them.
+    expert_forward_s, expert_backward_s : float
+        Of the experts' works.
+    attention_forward_s, attention_backward_s : float
+        The part of the first two that is attention: what recomputing attention repeats, and what a ring of
+        context parallelism can hide behind.
+    """
+
+    forward_s: float
+    backward_s: float
+    expert_forward_s: float = 0.0
+    expert_backward_s: float = 0.0
+    attention_forward_s: float = 0.0
+    attention_backward_s: float = 0.0
+
+
+def layer_times(times: ComputeTimes, layer: ModelLayer, local: LocalWork) -> LayerTimes:
+    """Seconds of a layer's parts; nothing is recomputed in them."""
+    found = list(zip(layer.works, times.work_times(layer, local), strict=True))
+    dense = [time for work, time in found if not work.expert]
+    experts = [time for work, time in found if work.expert]
+    attention = [time for work, time in found if work.kind is WorkKind.ATTENTION]
+    forward = [sum(time.forward_s for time in part) for part in (dense, experts, attention)]
+    backward = [sum(time.backward_s for time in part) for part in (dense, experts, attention)]
+    return LayerTimes(forward[0], backward[0], forward[1], backward[1], forward[2], backward[2])
+
+
+@dataclass(frozen=True)
+class RooflineTimes:
+    """Times from peaks.
+
+    Parameters
+    ----------
+    device : Accelerator
+    precision : str
+        Of matrix products, one that the device has.
+    efficiency : float
+        Share of the peak that matrix products and attention reach, above 0 and at most 1.
+    memory_efficiency : float or None
+        Share of the memory's bandwidth that all else reaches; None: bytes cost nothing, and the efficiency
+        stands for all of the step.
+    kernel_s : float
+        Seconds that each operation takes more, forward, and twice that backward: launching its kernels.
+    fused_attention : bool
+        A flash kernel: masked scores are skipped, and the backward pass computes the scores again. Else
+        masked scores are computed too, and nothing again.
+
+    Raises
+    ------
+    TreadleError
+        For shares outside (0, 1], or a precision that the device has not.
+    """
+
+    device: Accelerator
+    precision: str
+    efficiency: float
+    memory_efficiency: float | None = 0.8
+    kernel_s: float = 0.0
+    fused_attention: bool = True
+
+    def __post_init__(self) -> None:
+        self.device.peak(self.precision)
+        for name, share in (("efficiency", self.efficiency), ("memory efficiency", self.memory_efficiency)):
+            if share is not None and not 0 < share <= 1:
+                raise TreadleError(f"{name} {share}: expected a share of the peak, above 0 and at most 1")
+        if not 0 <= self.kernel_s < 1:
+            raise TreadleError(
+                f"kernel_s {self.kernel_s}: expected seconds of one launch, 0 or more and below 1"
+            )
+
+    @property
+    def words(self) -> str:
+        """What is assumed, in words."""
+        rest = (
+            ""
+            if self.memory_efficiency is None
+            else f", {self.memory_efficiency:.3g} of its memory's bandwidth"
+        )
+        return f"roofline: {self.efficiency:.3g} of {self.device.name}'s {self.precision} peak{rest}"
+
+    def with_efficiency(self, efficiency: float) -> RooflineTimes:
+        """The same with another share of the peak: what calibration varies."""
+        return replace(self, efficiency=efficiency)
+
+    def work_times(self, layer: ModelLayer, local: LocalWork) -> tuple[WorkTime, ...]:
+        """Seconds of each of the layer's works, in their order."""
+        return tuple(self._work_time(layer, work, local) for work in layer.works)
+
+    def _work_time(self, layer: ModelLayer, work: Work, local: LocalWork) -> WorkTime:
+        width = ELEMENT_BYTES[self.precision]
+        shards = local.tp if work.split or local.sequence_parallel else 1
+        tokens = float(local.tokens_here(work.stream or layer.stream)) / shards
+        weights = work.weight_elements / (local.tp if work.split else 1)
+        if work.expert:
+            # Of experts that nobody chose, nothing is read: it shows when few tokens are decoded.
+            visits = tokens * shards * layer.top_k * local.ep
+            weights *= min(1.0, visits / layer.experts) / local.ep
+        moved = tokens * work.moved_elements
+        flops = tokens * work.flops
+        if work.attended is not None:
+            context, cached = self._context(layer, work, local)
+            flops += tokens * work.flops_per_context * context
+            moved += tokens * work.moved_per_context * cached
+        forward_s = self._seconds(flops, width * (moved + weights))
+        # Backward: gradients of inputs and weights are as much work each; the weights' are written as well.
+        factor = _PLAIN_BACKWARD
+        if work.kind is WorkKind.ATTENTION and self.fused_attention:
+            factor = FUSED_ATTENTION_BACKWARD
+        backward_s = self._seconds(factor * flops, width * 2 * (moved + weights))
+        return WorkTime(forward_s + self.kernel_s, backward_s + 2 * self.kernel_s)
+
+    def _context(self, layer: ModelLayer, work: Work, local: LocalWork) -> tuple[float, float]:
+        """Context tokens whose scores are computed per token, and those whose keys are read from a cache."""
+        if work.attended is None:
+            raise AssertionError("only attention has a context")
+        tokens = local.tokens[layer.attended_stream(work)]
+        if local.is_decoding:
+            last = work.attended.last(tokens) / local.cp
+            return last, last
+        return float(work.attended.mean(tokens) if self.fused_attention else tokens), 0.0
+
+    def _seconds(self, flops: float, moved_bytes: float) -> float:
+        arithmetic = flops / (self.device.peak(self.precision) * self.efficiency)
+        if self.memory_efficiency is None:
+            return arithmetic
+        return max(arithmetic, moved_bytes / (self.device.memory_bytes_per_s * self.memory_efficiency))
+
+    def optimizer_s(self, parameters: float) -> float:
+        """Seconds of a step of Adam over so many parameters: bound by the memory."""
+        share = 1.0 if self.memory_efficiency is None else self.memory_efficiency
+        return parameters * ADAM_BYTES_PER_PARAMETER / (self.device.memory_bytes_per_s * share)
+
+
+@dataclass(frozen=True)
+class MeasuredLayer:
+    """Seconds of layers whose names match a pattern, per micro-batch, and for how many tokens of a device."""
+
+    pattern: str
+    forward_s: float
+    backward_s: float
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class MeasuredTimes:
+    """Times of layers as somebody measured them.
+
+    Parameters
+    ----------
+    rows : tuple of MeasuredLayer
+        The first that matches counts; seconds are those of all works of the layer, and are dealt out to them
+        by their FLOPs. Where a row says for how many tokens it was measured, it is scaled to those of the
+        micro-batch; else it is taken as it stands, for the device's share of a micro-batch.
+    optimizer_seconds : float
+        Of the optimizer's step.
+    """
+
+    rows: tuple[MeasuredLayer, ...]
+    optimizer_seconds: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """Where the times come from."""
+        return f"measured: {len(self.rows)} rows of layer times"
+
+    def check(self, model: TrainingModel) -> None:
+        """Whether all layers have times and all rows have layers.
+
+        Raises
+        ------
+        FormatError
+            Naming the first layer or row without.
+        """
+        for layer in model.layers:
+            self._row(layer)
+        for row in self.rows:
+            if not any(fnmatchcase(layer.name, row.pattern) for layer in model.layers):
+                names = ", ".join(layer.name for layer in model.layers[:3])
+                raise FormatError(
+                    f"layer times: no layer of {model.name} is called {row.pattern!r}: {names}, ..."
+                )
+
+    def _row(self, layer: ModelLayer) -> MeasuredLayer:
+        for row in self.rows:
+            if fnmatchcase(layer.name, row.pattern):
+                return row
+        raise FormatError(f"layer times: no row for the layer {layer.name!r}; * stands for any letters")
+
+    def work_times(self, layer: ModelLayer, local: LocalWork) -> tuple[WorkTime, ...]:
+        """The layer's seconds, dealt out to its works by FLOPs (evenly where it has none)."""
+        row = self._row(layer)
+        scale = float(local.tokens_here(layer.stream)) / row.tokens if row.tokens else 1.0
+        flops = []
+        for work in layer.works:
+            context = local.tokens[layer.attended_stream(work)] if work.attended else 0
+            flops.append(local.tokens_here(work.stream or layer.stream) * work.flops_at(context))
+        total = sum(flops)
+        shares = [float(one / total) if total else 1 / len(flops) for one in flops]
+        return tuple(WorkTime(row.forward_s * scale * one, row.backward_s * scale * one) for one in shares)
+
+    def optimizer_s(self, parameters: float) -> float:
+        """Seconds of the optimizer's step, as given."""
+        del parameters
+        return self.optimizer_seconds
+
+
+_COLUMNS = ("layer", "forward_s", "backward_s", "tokens")
+
+
+def read_layer_times(text: str) -> MeasuredTimes:
+    """Layer times from CSV: layer,forward_s,backward_s and perhaps tokens; a header names the columns.
+
+    Raises
+    ------
+    FormatError
+        With its line: for columns that are missing or unknown, and numbers that are no seconds.
+
+    Examples
+    --------
+    >>> read_layer_times("layer,forward_s,backward_s\\nblock *,1e-3,2e-3\\n").rows[0].backward_s
+    0.002
+    """
+    if len(text) > _MOST_TEXT:
+        raise FormatError(f"layer times: expected at most {_MOST_TEXT} characters, found {len(text)}")
+    try:
+        lines = list(csv.reader(StringIO(text), strict=True))
+    except csv.Error as error:
+        raise FormatError(f"layer times: no CSV: {error}") from None
+    header = [name.strip() for name in lines[0]] if lines else []
+    if [*header] not in ([*_COLUMNS[:3]], [*_COLUMNS]):
+        raise FormatError(
+            f"layer times: line 1: expected the columns {','.join(_COLUMNS)} (tokens may be left out), "
+            f"found {','.join(header)[:60]!r}"
+        )
+    rows = []
+    for number, cells in enumerate(lines[1:], start=2):
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(header):
+            raise FormatError(f"layer times: line {number}: expected {len(header)} cells, found {len(cells)}")
+        forward_s, backward_s = (_seconds_of(cell, number) for cell in cells[1:3])
+        tokens = cells[3].strip() if len(cells) > 3 else ""
+        if tokens and not (tokens.isascii() and tokens.isdigit() and 0 < len(tokens) < 13):
+            raise FormatError(
+                f"layer times: line {number}: tokens: expected a whole number, found {tokens[:20]!r}"
+            )
+        rows.append(MeasuredLayer(cells[0].strip(), forward_s, backward_s, int(tokens or 0)))
+        if len(rows) > _MOST_ROWS:
+            raise FormatError(f"layer times: expected at most {_MOST_ROWS} rows")
+    if not rows:
+        raise FormatError("layer times: expected a row per layer below the header, found none")
+    return MeasuredTimes(tuple(rows))
+
+
+def _seconds_of(cell: str, line: int) -> float:
+    try:
+        seconds = float(cell)
+    except ValueError:
+        seconds = -1.0
+    if not isfinite(seconds) or not 0 <= seconds < 1e6:
+        raise FormatError(
+            f"layer times: line {line}: expected seconds, 0 or more, found {cell.strip()[:20]!r}"
+        )
+    return seconds

@@ -1,0 +1,87 @@
+"""Presets against the figures of data sheets, and devices of the user's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from treadle.errors import FormatError, TreadleError
+from treadle.training.devices import ACCELERATORS, ELEMENT_BYTES, accelerator, read_accelerator
+
+DATA_SHEETS = {
+    # dense bf16 (fp16 for v100) TFLOP/s, GB, GB/s
+    "v100": (125, 32, 900),
+    "a100": (312, 80, 2039),
+    "a100-40gb": (312, 40, 1555),
+    "h100": (989.4, 80, 3350),
+    "h800": (989.4, 80, 3350),
+    "h200": (989.4, 141, 4800),
+    "b200": (2250, 180, 7700),
+    "gb200": (2500, 186, 8000),
+    "mi250": (362.1 / 2, 128 / 2, 3276.8 / 2),
+    "mi250x": (383 / 2, 128 / 2, 3276.8 / 2),
+    "mi300x": (1307.4, 192, 5300),
+    "mi325x": (1307.4, 256, 6000),
+}
+
+
+@pytest.mark.parametrize("name", sorted(ACCELERATORS))
+def test_presets_are_those_of_data_sheets(name: str) -> None:
+    preset = accelerator(name)
+    tflops, memory, bandwidth = DATA_SHEETS[name]
+    assert preset.peak("fp16") == pytest.approx(1e12 * tflops, rel=1e-3)
+    assert preset.memory_bytes == memory * 2**30
+    assert preset.memory_bytes_per_s == pytest.approx(1e9 * bandwidth)
+    assert preset.source
+    assert set(preset.peak_flops) <= set(ELEMENT_BYTES)
+
+
+@pytest.mark.parametrize("name", sorted(ACCELERATORS))
+def test_half_the_width_is_twice_the_speed(name: str) -> None:
+    """Of the matrix units, as makers build them; fp32 has units of its own."""
+    peaks = accelerator(name).peak_flops
+    for wide, narrow in (("tf32", "bf16"), ("bf16", "fp8")):
+        if wide in peaks and narrow in peaks:
+            assert peaks[narrow] / peaks[wide] == pytest.approx(2, rel=0.03)
+
+
+def test_unknown_names_list_what_there_is() -> None:
+    assert accelerator("A100 40GB") is ACCELERATORS["a100-40gb"]
+    with pytest.raises(TreadleError, match=r"unknown GPU 'h1000'.*did you mean h100.*a TOML file"):
+        accelerator("h1000")
+    with pytest.raises(TreadleError, match="device v100 has no 'bf16' products; it has fp32, fp16"):
+        accelerator("v100").peak("bf16")
+
+
+OWN = 'name = "mine"\nmemory = "96GB"\nmemory_bandwidth = "4TB/s"\ntflops = {bf16 = 500, fp8 = 1000.5}\n'
+
+
+def test_a_device_of_the_users_own() -> None:
+    own = read_accelerator(OWN + 'source = "a slide"')
+    assert (own.name, own.memory_bytes, own.memory_bytes_per_s) == ("mine", 96 * 2**30, 4e12)
+    assert (own.peak("bf16"), own.peak("fp8"), own.source) == (5e14, 1.0005e15, "a slide")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "no TOML"),
+        ("[" * 5000, "no TOML"),
+        ("#" * 200_000, "at most 100000 characters"),
+        (OWN + "cores = 3", "unknown key 'cores'"),
+        (OWN.replace('name = "mine"', ""), "name is missing"),
+        (OWN.replace('"96GB"', "96"), "expected texts in quotes"),
+        (OWN.replace("96GB", "96"), "has no unit"),
+        (OWN.replace("4TB/s", "4TB"), "unknown unit"),
+        (OWN.replace("bf16", "bf17"), "unknown precision 'bf17'"),
+        (OWN.replace("500", "-1"), "tflops of bf16: expected a positive number"),
+        (OWN.replace("500", "inf"), "tflops of bf16: expected a positive number"),
+        (OWN.replace("500", "true"), "tflops of bf16: expected a positive number"),
+        (OWN.replace("500", "1" + "0" * 300), "tflops of bf16: expected a positive number"),
+        (OWN.replace("{bf16 = 500, fp8 = 1000.5}", "312"), "tflops: expected a table"),
+    ],
+)
+def test_devices_that_cannot_be(text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message) as error:
+        read_accelerator(text)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
