@@ -25,7 +25,7 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.scheduler_options import Form, flag_of
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
-from treadle.synthesis.trees.groups.share_forests import group_forests, two_phases
+from treadle.synthesis.trees.groups.share_forests import lean_forests, two_phases
 from treadle.topologies import subset
 from treadle.verification.schedules import verify
 from treadle.watch import UNWATCHED, Watch
@@ -69,12 +69,10 @@ def group_candidate(
     phases = _phases(problem, watch)
     seconds = {"optimum": process_time() - start}
     start = process_time()
-    # worth waiting for: it takes less than the optimum did, and nothing else is near it
-    packing = watch.unlimited
     if phases is not None and phases.algbw >= optimum.lower:
-        schedule, notes = phases.schedule(packing), phases.told(optimum.upper)
+        schedule, notes = phases.schedule(watch), phases.told(optimum.upper)
     else:
-        schedule = group_forests(problem.topology, problem.collective, optimum, watch=packing)
+        schedule = lean_forests(problem.topology, problem.collective, optimum, watch=watch)
         notes = () if phases is None else phases.beaten(optimum.lower)
     seconds["trees"] = process_time() - start
     return Candidate(
@@ -106,7 +104,7 @@ class _Phases:
         """The trees of both."""
         topology, collective = self.problem.topology, self.problem.collective
         scatter, gather = (
-            group_forests(topology, replace(collective, kind=kind), optimum, watch=watch)
+            lean_forests(topology, replace(collective, kind=kind), optimum, watch=watch)
             for kind, optimum in zip(_PHASES, (self.scatter, self.gather), strict=True)
         )
         return two_phases(scatter, gather)

@@ -26,6 +26,7 @@ from treadle.synthesis.trees.groups.rounded_shares import rounded_shares
 from treadle.synthesis.trees.groups.share_program import ShareProgram
 from treadle.synthesis.trees.groups.shares import RationalShares
 from treadle.synthesis.trees.groups.union import GroupUnion, union_of
+from treadle.synthesis.trees.groups.whole_shares import whole_shares
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, TimeLimitError, Watch
 
@@ -86,6 +87,7 @@ class GroupOptimum:
     rounds: int
     _every: EveryGroup = field(repr=False)
     _shares: RationalShares = field(repr=False)
+    _rational: RationalProgram = field(repr=False)
 
     @property
     def is_exact(self) -> bool:
@@ -125,6 +127,19 @@ class GroupOptimum:
             roots=tuple(self._every.in_order_of(kind, self._shares.roots[colour])),
             denominator=self._shares.denominator,
         )
+
+    def in_fewer_units(self, watch: Watch = UNWATCHED) -> GroupOptimum | None:
+        """The same optimum by shares that fewer unit trees fill; None if there are none, or none were found.
+
+        Parameters
+        ----------
+        watch : Watch
+            When its deadline passes the search ends.
+        """
+        if not self.is_exact:
+            return None
+        found = whole_shares(self._rational, self._shares, self.witness, watch)
+        return None if found is None else replace(self, _shares=found)
 
 
 def group_optimum(topology: Topology, collective: Collective, *, watch: Watch = UNWATCHED) -> GroupOptimum:
@@ -214,6 +229,7 @@ def _optimum_of(union: GroupUnion, colours: Colours, watch: Watch) -> GroupOptim
         rounds=colours.rounds,
         _every=rational.every,
         _shares=found,
+        _rational=rational,
     )
 
 

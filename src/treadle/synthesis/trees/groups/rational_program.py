@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -184,7 +184,7 @@ class RationalProgram:
             if self._add_unserved(self.program.solution(*run(solver, "leaner shares"))):
                 continue
             found, missed = self._confirmed(solver, rate)
-            if missed is None or not self._add(*missed):
+            if missed is None or not self.ask(missed):
                 return found
 
     def _confirmed(
@@ -193,9 +193,18 @@ class RationalProgram:
         """A basis's shares if they pass all checks; else a sink that they do not serve, if that is why."""
         for found in self._rationals(solver, rate):
             if fits(self.union, self.every.number, found):
-                missed = self._first_unserved(found)
-                return (found if missed is None and self._serves_others(found) else None), missed
+                is_served, missed = self.served(found)
+                return (found if is_served else None), missed
         return None, None
+
+    def served(self, found: RationalShares) -> tuple[bool, tuple[int, int, int] | None]:
+        """Whether shares serve all members of all groups; and a sink of a representative that they miss."""
+        missed = self._first_unserved(found)
+        return missed is None and self._serves_others(found), missed
+
+    def ask(self, sink: tuple[int, int, int]) -> bool:
+        """Ask for a sink, by family, representative and place; whether it was not yet asked for."""
+        return self._add(*sink)
 
     def _rationals(self, solver: Any, rate: Fraction | None) -> Iterator[RationalShares]:
         """Candidates for the basis's shares, the simplest first; at a rate that is given or the basis's."""
@@ -209,9 +218,10 @@ class RationalProgram:
             found = simplest(digits, program.n_own)
             if found is not None:
                 found = [value / scale for value in found]
-                yield self._as_shares(found, found[0] if rate is None else rate)
+                yield self.as_shares(found, found[0] if rate is None else rate)
 
-    def _as_shares(self, columns: list[Fraction], rate: Fraction) -> RationalShares:
+    def as_shares(self, columns: Sequence[Fraction], rate: Fraction) -> RationalShares:
+        """What the program's own columns say, in bytes/s, at a rate of so many bytes/s for each weight."""
         shares, roots = self.program.split(columns)
         if not self.program.free_roots:
             roots = [[w * rate for w in group.weights] for group in self.program.groups]

@@ -19,13 +19,17 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
+from treadle.schedules.trees.forest_cost import height_max
 from treadle.schedules.trees.forest_transforms import coarsened, equalised, reverse
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.synthesis.trees.groups.group_optimum import GroupShares
-from treadle.synthesis.trees.groups.unit_problems import UnitProblem, unit_problem, unit_shares
+from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, GroupShares
+from treadle.synthesis.trees.groups.unit_problems import UnitProblem, count_units, unit_problem, unit_shares
 from treadle.synthesis.trees.pipeline import pack_forest
 from treadle.topologies.topology import Topology
 from treadle.watch import UNWATCHED, Watch
+
+_FEW_UNITS = 1000
+"""Of each group; so many are packed in an instant."""
 
 
 class SharedOptimum(Protocol):
@@ -88,6 +92,43 @@ def group_forests(
             forests.append(_placed(packed[problem.key], problem, outward=not turned))
         found.append(_schedule(collective.kind, forests))
     return GroupSchedule(collective.kind, tuple(found))
+
+
+def lean_forests(
+    topology: Topology, collective: Collective, optimum: GroupOptimum, *, watch: Watch = UNWATCHED
+) -> GroupSchedule:
+    """Trees of every group by an optimum's shares or by shares in fewer units: as few trees as known.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        In groups.
+    optimum : GroupOptimum
+    watch : Watch
+        Its deadline ends the search for other shares only.
+
+    Raises
+    ------
+    ScheduleError, InfeasibleError
+        As `group_forests`.
+    """
+    # worth waiting for: it takes less than the optimum did, and nothing else is near it
+    packing = watch.unlimited
+    fewer = optimum.in_fewer_units(watch)
+    if fewer is None:
+        return group_forests(topology, collective, optimum, watch=packing)
+    found = group_forests(topology, collective, fewer, watch=packing)
+    shares = [optimum.shares(0, reducing=turned) for turned in optimum.families]
+    if count_units(shares) > _FEW_UNITS:
+        return found
+    return min((found, group_forests(topology, collective, optimum, watch=packing)), key=_leanness)
+
+
+def _leanness(schedule: GroupSchedule) -> tuple[int, int, int]:
+    """Trees of all groups, the greatest height, and units of a group."""
+    trees = sum(len(forest.tree_root) for one in schedule.groups for forest in one.forests)
+    return trees, max(map(height_max, schedule.groups)), max(one.total_units for one in schedule.groups)
 
 
 def _packed(fabric: Topology, roots: Int64Array, watch: Watch) -> Forest:

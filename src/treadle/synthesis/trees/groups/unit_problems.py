@@ -79,7 +79,7 @@ def unit_shares(name: str, shares: Sequence[GroupShares]) -> UnitShares:
         raise ScheduleError(f"{name}: expected the same roots in both directions")
     if not any(roots):
         raise InfeasibleError(f"{name}: its shares carry no data")
-    divisor = gcd(*roots, *chain.from_iterable(set(one.bandwidths) for one in shares))
+    divisor = _unit(shares)
     trees = sum(roots) // divisor
     if any(
         max(one.bandwidths) // divisor > MAX_BANDWIDTH or sum(one.bandwidths) // divisor + trees >= UNIT_LIMIT
@@ -96,6 +96,16 @@ def unit_shares(name: str, shares: Sequence[GroupShares]) -> UnitShares:
             for one in shares
         ),
     )
+
+
+def count_units(shares: Sequence[GroupShares]) -> int:
+    """Unit trees that a group's shares of each direction take."""
+    return sum(shares[0].roots) // _unit(shares)
+
+
+def _unit(shares: Sequence[GroupShares]) -> int:
+    """The greatest bandwidth that all shares are multiples of."""
+    return gcd(*shares[0].roots, *chain.from_iterable(set(one.bandwidths) for one in shares))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,130 @@
+"""Shares in fewer units: the same rate, by trees that the judge accepts, and few of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from samples.groups.group_samples import grouped
+from samples.groups.regular_fabrics import grouped_fabric
+from treadle.errors import InfeasibleError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.trees.group_schedule import GroupSchedule
+from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, group_optimum
+from treadle.synthesis.trees.groups.share_forests import group_forests, lean_forests
+from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.failures import without_failures
+from treadle.verification.schedules import verify
+from treadle.watch import Watch
+
+KINDS = CollectiveKind
+LEAVES = "leaf_spine(8,8,gpus_per_leaf=8,oversubscription=4)"
+DEAD = ("leaf3--spine[25]", "leaf5--spine0")
+
+
+def posed(
+    name: str, shape: tuple[int, ...], kind: CollectiveKind, forward: bool, dead: tuple[str, ...] = ()
+) -> tuple[Topology, Collective]:
+    topology, collective = grouped(kind, name, shape, 0, forward)
+    return (without_failures(topology, dead) if dead else topology), collective
+
+
+def units_and_trees(schedule: GroupSchedule) -> tuple[int, int]:
+    """Of the group that has the most."""
+    return (
+        max(one.total_units for one in schedule.groups),
+        max(sum(len(forest.tree_root) for forest in one.forests) for one in schedule.groups),
+    )
+
+
+def attained(optimum: GroupOptimum, schedule: GroupSchedule) -> Fraction | None:
+    report = verify(optimum.topology, optimum.collective, schedule)
+    assert not report.violations
+    return report.algbw
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "kind", "forward", "dead", "units", "trees"),
+    [
+        # vertices have 2880 and 1830 units, 104 and 518 trees
+        (LEAVES, (8, 8), KINDS.ALLGATHER, False, DEAD, 48, 24),
+        (LEAVES, (8, 8), KINDS.ALLREDUCE, False, DEAD, 61, 90),
+        # 1680 units: each of the 15 others has its own part of the box that lacks a link
+        ("rail_optimized(16)", (16, 8), KINDS.ALLGATHER, True, ("box5.gpu1--rail1",), 112, 16),
+        ("generalized_kautz(3,36)", (6, 6), KINDS.ALLGATHER, True, (), 108, 30),
+        ("dragonfly(4,2)", (9, 4), KINDS.ALLGATHER, True, (), 9, 9),
+    ],
+)
+def test_units_and_trees_are_few(
+    name: str,
+    shape: tuple[int, ...],
+    kind: CollectiveKind,
+    forward: bool,
+    dead: tuple[str, ...],
+    units: int,
+    trees: int,
+) -> None:
+    topology, collective = posed(name, shape, kind, forward, dead)
+    optimum = group_optimum(topology, collective)
+    fewer = optimum.in_fewer_units()
+    assert fewer is not None
+    assert (fewer.lower, fewer.upper) == (optimum.lower, optimum.upper)
+    schedule = group_forests(topology, collective, fewer)
+    assert attained(optimum, schedule) == optimum.upper
+    found = units_and_trees(schedule)
+    assert found[0] == units
+    assert found[1] <= trees
+    assert units_and_trees(lean_forests(topology, collective, optimum))[1] <= found[1]
+
+
+def test_a_vertex_of_fewer_trees_is_kept() -> None:
+    """Its 48 units fill 8 stars; the 24 units that would do are 13 trees."""
+    topology, collective = posed(
+        "leaf_spine(8,4,gpus_per_leaf=8,oversubscription=2)",
+        (8, 8),
+        KINDS.ALLGATHER,
+        False,
+        ("leaf3--spine2", "leaf5--spine0"),
+    )
+    optimum = group_optimum(topology, collective)
+    assert optimum.in_fewer_units() is not None
+    schedule = lean_forests(topology, collective, optimum)
+    assert units_and_trees(schedule)[1] == 8
+    assert attained(optimum, schedule) == optimum.upper
+
+
+def test_random_fabrics_keep_their_rate() -> None:
+    """Any fabric whose vertex has more than two units for each rank of a group; every kind."""
+    random, n_fewer, kinds = Random(7), 0, set()
+    for _ in range(150):
+        try:
+            optimum = group_optimum(*grouped_fabric(random))
+        except InfeasibleError:
+            continue
+        fewer = optimum.in_fewer_units()
+        if fewer is None:
+            continue
+        topology, collective = optimum.topology, optimum.collective
+        before = group_forests(topology, collective, optimum)
+        after = group_forests(topology, collective, fewer)
+        assert attained(optimum, after) == attained(optimum, before) == optimum.upper
+        assert units_and_trees(after)[0] < units_and_trees(before)[0]
+        n_fewer += 1
+        kinds.add(collective.kind)
+    assert n_fewer >= 10
+    assert len(kinds) >= 3
+
+
+def test_few_units_are_left_as_they_are() -> None:
+    optimum = group_optimum(*posed("torus(8,8)", (8, 8), KINDS.ALLGATHER, True))
+    assert optimum.in_fewer_units() is None
+
+
+def test_without_an_optimum_or_time_there_are_no_others() -> None:
+    topology, collective = posed(LEAVES, (8, 8), KINDS.ALLGATHER, False, DEAD)
+    optimum = group_optimum(topology, collective)
+    assert optimum.in_fewer_units(Watch(None, deadline=0.0)) is None
+    assert replace(optimum, upper=2 * optimum.upper).in_fewer_units() is None
