@@ -6,12 +6,19 @@ from fractions import Fraction
 
 import pytest
 
+import places
 from treadle.errors import FormatError
 from treadle.reproduction.exhibit import Exhibit, FigureBasis, Ours
 from treadle.reproduction.exhibits import EXHIBITS
 from treadle.reproduction.printed import PrintedFigure, printed_exhibits, rounded
 from treadle.reproduction.reproduce import ReproducedRow, find_exhibit, reproduce
 
+SECTIONS = {
+    part.split(":")[0]: part
+    for part in (places.ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8").split("\n## ")
+}
+FEW = 16
+"""Of as many rows the page has all."""
 RUN = [one for one in EXHIBITS if one.is_here and not one.same_as]
 ALIKE = {
     *("figure-3.1", "figure-3.2", "figure-3.3", "figure-3.4", "table-3.3", "table-3.5", "figure-3.10"),
@@ -46,6 +53,9 @@ def test_quick_forms(exhibit: Exhibit) -> None:
     for row in found.rows:
         value = row.ours.value
         assert value is None or isinstance(value, str) or value == value
+    if len(labels) <= FEW:
+        written = [line.split(" | ")[0].removeprefix("| ") for line in SECTIONS[exhibit.name].split("\n")]
+        assert [label for label in written if label in labels] == labels, "the page was not made anew"
 
 
 def test_errata_are_those_that_are_known() -> None:

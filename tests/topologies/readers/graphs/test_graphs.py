@@ -21,6 +21,7 @@ from treadle.errors import FormatError, MissingDependencyError, TopologyError, T
 from treadle.planning import bound, import_topology
 from treadle.topologies import Topology, dgx_h100, from_networkx, parse, ring
 from treadle.topologies.exports import edge_list_text, graphml_text
+from treadle.topologies.readers.graphs import matrix
 from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText
 from treadle.topologies.readers.reader import HEAD_CHARACTERS, topology_formats
 
@@ -320,3 +321,10 @@ def test_export_by_name_and_by_extension(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out.startswith("# name: ring(3)\n# directed\n# node n0 compute")
     assert main(["topology", "export", "ring:3", "--to", "dot"]) == 2
     assert "--to 'dot': expected one of json, graphml, edge-list" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["0,1,1\n1,0\n", "a,b,c\n1,w,v\n", "0,1,1\n", "a,b\nc,d\n"])
+def test_what_is_no_matrix_is_not_taken_for_one(text: str) -> None:
+    """Rows of different lengths, words among the cells, one row alone."""
+    assert not matrix.tells(text)
+    assert matrix.tells("0,1,1\n1,0,1\n")
