@@ -73,16 +73,6 @@ def test_nodes_of_the_plan_are_found_by_name() -> None:
     assert result.report.algbw == plan.algbw
 
 
-@pytest.mark.parametrize("command", [["repair", "--link", "leaf0--spine0"], ["harden"]])
-def test_what_repairs_one_group_refuses_several(
-    command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([command[0], str(KEPT[0]), *command[1:]]) == 2
-    error = capsys.readouterr().err
-    assert "a plan of 4 groups at once" in error
-    assert error.count("\n") == 1
-
-
 def test_plans_of_groups_stand_beside_no_schedule_of_one_group(capsys: pytest.CaptureFixture[str]) -> None:
     fabric = load_plan(KEPT[0]).topology.name
     assert main(["compare", fabric, "allgather", "--with", str(KEPT[0]), "--json"]) in (0, 1)

@@ -216,6 +216,31 @@ def test_plans_of_groups_are_simulated_and_run_beside_their_rates(
         assert judged(command, capsys)["alone_exact"] == "200000000000/3"
 
 
+def test_plans_of_groups_are_repaired_and_hardened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, repaired = str(tmp_path / "rails.plan"), str(tmp_path / "new.plan")
+    assert main(["solve", "rail_optimized:2", "allreduce", "--mesh", "2,8", "--axes", "0", "-o", plan]) == 0
+    capsys.readouterr()
+    words = ["repair", plan, "--link", "box1.gpu2--rail2"]
+    assert main(words) == 3
+    assert "group 2 (box0.gpu2, box1.gpu2): 'box0.gpu2' does not reach" in capsys.readouterr().err
+    values = judged([*words, "--forward", "-o", repaired], capsys)
+    assert (values["before"]["algbw_exact"], values["algbw_exact"]) == ("50000000000/1", "43750000000/1")
+    assert values["optimum_loss"] == values["throughput_loss"] == 0.125
+    assert (values["groups"], values["group_size"], values["ranks_forward"]) == (8, 2, True)
+    assert values["together_exact"] == values["optimal_algbw_exact"] == "43750000000/1"
+    assert judged(["verify", repaired], capsys)["verified"] is True
+    assert main([*words, "--forward"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "before      optimum 50 GB/s, 50 GB/s busbw" in said
+    assert "after       optimum 43.75 GB/s, 43.75 GB/s busbw" in said
+    hardened = judged(["harden", plan, "--forward"], capsys)["failures"]
+    assert len(hardened) == 32
+    assert {one["loss"] for one in hardened} == {0.0, 0.125}
+    assert sum("refusal" in one for one in judged(["harden", plan], capsys)["failures"]) == 16
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -25,7 +25,7 @@ from treadle.cli.output import (
 )
 from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
 from treadle.cli.quantities import Rates, busbw, counted, parse_seconds
-from treadle.cli.solving.problem_arguments import TrimOption
+from treadle.cli.solving.problem_arguments import ForwardFromNowOption, TrimOption
 from treadle.cli.solving.report import print_problem
 from treadle.cli.status import FAILED, INFEASIBLE
 from treadle.planning import Failures, HardenedRow
@@ -46,6 +46,7 @@ def command(
     ] = None,
     which: Annotated[Failures, typer.Option("--failures", help="What may fail.")] = Failures.CABLES,
     trim: TrimOption = False,
+    forward: ForwardFromNowOption = False,
     time_limit: TimeLimitOption = None,
     threads: ThreadsOption = None,
     cluster: ClusterOption = None,
@@ -64,6 +65,7 @@ def command(
                 old,
                 which=which,
                 trim=trim,
+                forward=forward,
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,
             )

@@ -44,6 +44,10 @@ RanksOption = Annotated[
 ForwardOption = Annotated[
     bool, typer.Option("--forward", help="Nodes outside --ranks, or of other groups, forward.")
 ]
+ForwardFromNowOption = Annotated[
+    bool, typer.Option("--forward", help="Of several groups: ranks of other groups forward from now on.")
+]
+"""Of commands that plan anew."""
 MeshOption = Annotated[
     str | None,
     typer.Option(help="Lays out the ranks: dp=16,tp=8, or 16,8.", metavar="MESH"),

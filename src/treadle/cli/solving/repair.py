@@ -22,7 +22,7 @@ from treadle.cli.output import (
 )
 from treadle.cli.plan_file import MaxMemoryOption, PlanArgument, read_plan
 from treadle.cli.quantities import Rates, busbw, counted, parse_seconds, shortfall
-from treadle.cli.solving.problem_arguments import TrimOption
+from treadle.cli.solving.problem_arguments import ForwardFromNowOption, TrimOption
 from treadle.cli.solving.report import (
     describe_witness,
     print_problem,
@@ -64,6 +64,7 @@ def command(
         planning.Form | None, typer.Option(help="Of ForestColl's trees, instead of the plan's own.")
     ] = None,
     trim: TrimOption = False,
+    forward: ForwardFromNowOption = False,
     size: Annotated[
         str | None,
         typer.Option(
@@ -90,6 +91,7 @@ def command(
                 algorithm=algorithm,
                 form=form,
                 trim=trim,
+                forward=forward,
                 size_bytes=None if size is None else parse_size(size),
                 time_limit_s=None if time_limit is None else parse_seconds(time_limit),
                 progress=progress,

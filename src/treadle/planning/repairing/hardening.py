@@ -12,7 +12,7 @@ from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan
-from treadle.planning.repairing.repair import RepairResult, check_repairable, repair
+from treadle.planning.repairing.repair import RepairResult, check_repairable, forwarding, repair
 from treadle.schedules.plan import Plan
 from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.topologies.topology import Topology
@@ -104,6 +104,7 @@ def harden(
     *,
     which: Failures | str = Failures.CABLES,
     trim: bool = False,
+    forward: bool = False,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> Iterator[HardenedRow]:
@@ -114,7 +115,7 @@ def harden(
     plan : Plan
     which : Failures
         What may fail.
-    trim
+    trim, forward
         As in `repair`.
     time_limit_s : float, optional
         Seconds for all together; failures that do not get their turn are yielded as late.
@@ -128,7 +129,7 @@ def harden(
     Raises
     ------
     ScheduleError
-        If the plan is of several groups at once, or its witness does not hold.
+        If the plan's witness does not hold, or `forward` is asked of a plan of one group.
 
     Examples
     --------
@@ -140,20 +141,22 @@ def harden(
     plan = as_plan(plan, "harden: plan")
     watch = Watch(progress, None if time_limit_s is None else monotonic() + time_limit_s)
     check_repairable(plan)
+    if forward:
+        forwarding(plan.collective)
     failures = single_failures(plan.topology, Failures(which))
     at_once = _BATCH if runs_apart() else 1
     for first in range(0, len(failures), at_once):
         watch.announce(f"failure {first + 1} of {len(failures)}")
-        blocks = [(plan, one, trim, watch.seconds_left) for one in failures[first : first + at_once]]
+        blocks = [(plan, one, trim, forward, watch.seconds_left) for one in failures[first : first + at_once]]
         yield from map_blocks("failures", _row, blocks)
 
 
-def _row(plan: Plan, failure: Failure, trim: bool, seconds_left: float | None) -> HardenedRow:
+def _row(plan: Plan, failure: Failure, trim: bool, forward: bool, seconds_left: float | None) -> HardenedRow:
     if seconds_left == 0:
         return HardenedRow(failure, refusal="time ran out", is_late=True)
     links, nodes = ((), (failure.name,)) if failure.is_node else ((failure.name,), ())
     try:
-        result = repair(plan, links=links, nodes=nodes, trim=trim, time_limit_s=seconds_left)
+        result = repair(plan, links=links, nodes=nodes, trim=trim, forward=forward, time_limit_s=seconds_left)
     except (InfeasibleError, ScheduleError) as error:
         return HardenedRow(failure, refusal=str(error))
     return HardenedRow(failure, result)

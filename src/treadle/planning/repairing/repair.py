@@ -129,6 +129,7 @@ def repair(
     algorithm: str | None = None,
     form: Form | str | None = None,
     trim: bool = False,
+    forward: bool = False,
     size_bytes: int | None = None,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
@@ -136,7 +137,8 @@ def repair(
     """Plan anew, as the old plan was made, for its fabric without some links and nodes.
 
     Plans of `design` were made together with their fabrics, so no algorithm makes such a plan for what is
-    left: several are run, and the fastest plan is taken.
+    left: several are run, and the fastest plan is taken. A plan of several groups of ranks at once is solved
+    anew for all of them together.
 
     Parameters
     ----------
@@ -151,6 +153,8 @@ def repair(
         that was asked for in factored form becomes an explicit one if what is left has no factored forest.
     trim : bool
         Leave surplus bandwidth unused, which a link that failed in one direction only calls for.
+    forward : bool
+        Of a plan of several groups: from now on ranks of other groups pass data on.
     size_bytes : int, optional
         Take the plan that is simulated to be fastest at this size. Default for plans of `design` and those
         that replaced them: the size that they were chosen for, else 1 MB.
@@ -167,9 +171,10 @@ def repair(
         If a name is unknown.
     InfeasibleError
         If ranks are cut off from each other (names them), or no schedule exists under these conditions.
+        Of several groups it is a CutOffGroupError, which knows the rate with `forward`.
     ScheduleError
-        If nothing failed, too few ranks are left, the root is gone, the old plan's witness does not hold, or
-        its algorithm does not serve what is left.
+        If nothing failed, too few ranks are left, the root or a rank of several groups is gone, the old
+        plan's witness does not hold, or its algorithm does not serve what is left.
 
     Examples
     --------
@@ -185,7 +190,10 @@ def repair(
         check_repairable(plan)
         fabric = _without(plan.topology, links, nodes)
         collective, lost_ranks = _restricted(plan, fabric)
-        _check_connected(fabric, collective)
+        if forward:
+            collective = forwarding(collective)
+        if collective.groups is None:  # those that are cut off are named with what forwarding would give
+            _check_connected(fabric, collective)
     at_bytes = _judged_at(plan, algorithm, form, trim=trim, size_bytes=size_bytes)
     contest: Contest | None = None
     if at_bytes is not None:
@@ -222,6 +230,11 @@ def _judged_at(
     """The size at which several algorithms are compared; None: the plan's own is run, or that asked for."""
     is_told = algorithm is not None or form is not None or trim
     if size_bytes is not None:
+        if plan.collective.groups is not None:
+            raise ScheduleError(
+                f"repair: algorithms are compared at a size for one group of ranks, found "
+                f"{len(plan.collective.groups)} at once; leave --size out"
+            )
         if is_told or plan.collective.kind is CollectiveKind.ALLTOALL or size_bytes < 1:
             raise ScheduleError(
                 "repair: a size of at least 1 byte compares algorithms of trees and steps; give none of "
@@ -274,12 +287,7 @@ def _kinds(plan: Plan) -> int | None:
 
 
 def check_repairable(plan: Plan) -> None:
-    """ScheduleError unless the plan is of one group and its witness proves the optimum that it claims."""
-    if plan.collective.groups is not None:
-        raise ScheduleError(
-            f"a plan of {len(plan.collective.groups)} groups at once: plans of one group are repaired and "
-            f"hardened; solve for what is left (treadle solve --mesh --axes --without)"
-        )
+    """ScheduleError unless the plan's witness proves the optimum that it claims."""
     if plan.optimal_algbw is None or plan.witness is None:
         return
     proved = plan.witness.bound(plan.topology, plan.collective)
@@ -320,8 +328,14 @@ def _restricted(plan: Plan, fabric: Topology) -> tuple[Collective, tuple[str, ..
     places = place_of_rank.tolist()
     kept = np.flatnonzero(place_of_rank >= 0).tolist()
     lost = tuple(topology.node_names[old.ranks[rank]] for rank in np.flatnonzero(place_of_rank < 0))
-    if not lost and not old.forwarders:
-        return replace(old, ranks=tuple(places)), ()
+    forwarders = tuple(place for node in old.forwarders if (place := int(number[node])) >= 0)
+    if not lost:
+        return replace(old, ranks=tuple(places), forwarders=forwarders), ()
+    if old.groups is not None:
+        raise ScheduleError(
+            f"{fabric.name}: {lost[0]} failed, and its group would be smaller than the {len(old.groups) - 1} "
+            f"others; lay out those that are left (treadle solve --without {lost[0]} --ranks --mesh --axes)"
+        )
     if len(kept) < 2:
         raise ScheduleError(
             f"{fabric.name}: {len(kept)} of {old.n_ranks} ranks left; {old.kind} needs at least 2"
@@ -331,18 +345,27 @@ def _restricted(plan: Plan, fabric: Topology) -> tuple[Collective, tuple[str, ..
             f"{fabric.name}: {topology.node_names[old.ranks[old.root]]!r}, the root of the {old.kind}, "
             f"failed; solve anew with another root"
         )
-    forwarders = (int(number[node]) for node in old.forwarders)
     return (
         replace(
             old,
             ranks=tuple(places[rank] for rank in kept),
             root=None if old.root is None else kept.index(old.root),
             weights=None if old.weights is None else tuple(old.weights[rank] for rank in kept),
-            forwarders=tuple(node for node in forwarders if node >= 0),
+            forwarders=forwarders,
             demands=None if old.demands is None else Demands(old.demands.matrix[np.ix_(kept, kept)]),
         ),
         lost,
     )
+
+
+def forwarding(collective: Collective) -> Collective:
+    """The collective of several groups whose ranks pass on what is not for them."""
+    if collective.groups is None:
+        raise ScheduleError(
+            "forward: ranks of other groups pass data on where there are several (--mesh), found one group; "
+            "leave it out"
+        )
+    return replace(collective, ranks_forward=True)
 
 
 def _check_connected(topology: Topology, collective: Collective) -> None:
