@@ -137,13 +137,23 @@ def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_switches_that_copy_and_sum_say_for_whom(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["topology", "show", "dgx_h100(2, nvls=True, sharp=True)"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "in-network box1.nvswitch: multicast and aggregation, for a rank that asks, itself included" in (
-        lines
-    )
-    assert "in-network ib0: multicast and aggregation, by itself, turning sums round" in lines
+@pytest.mark.parametrize(
+    ("boxes", "named"),
+    [
+        (2, "box0.nvswitch, box1.nvswitch"),
+        (3, "box0.nvswitch, box1.nvswitch, box2.nvswitch"),
+        (4, "box0.nvswitch and 3 more"),
+    ],
+)
+def test_switches_that_copy_and_sum_say_for_whom(
+    capsys: pytest.CaptureFixture[str], boxes: int, named: str
+) -> None:
+    assert main(["topology", "show", f"dgx_h100({boxes}, nvls=True, sharp=True)"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("in-network")]
+    assert lines == [
+        f"in-network {named}: multicast and aggregation, for a rank that asks, itself included",
+        "in-network ib0: multicast and aggregation, by itself, turning sums round",
+    ]
 
 
 def test_list_is_filtered_by_name_group_or_summary(capsys: pytest.CaptureFixture[str]) -> None:

@@ -167,11 +167,16 @@ def _connection(fabric: Topology) -> str:
 
 
 def _capable(fabric: Topology) -> list[tuple[str, str]]:
-    lines = []
+    """What switches copy and add up, and which: those that are alike in one line."""
+    alike: dict[str, list[str]] = {}
     for node in fabric.switches.tolist():
         able = [name for name in ("multicast", "aggregation") if getattr(fabric, name)[node]]
         if able:
             by_itself = fabric.turns_round[node]
             how = "by itself, turning sums round" if by_itself else "for a rank that asks, itself included"
-            lines.append((fabric.node_names[node], f"{' and '.join(able)}, {how}"))
-    return lines[:20]
+            alike.setdefault(f"{' and '.join(able)}, {how}", []).append(fabric.node_names[node])
+    return [(_named(switches), capability) for capability, switches in alike.items()]
+
+
+def _named(switches: list[str]) -> str:
+    return ", ".join(switches) if len(switches) < 4 else f"{switches[0]} and {len(switches) - 1} more"
