@@ -22,12 +22,9 @@ from treadle.finder.search import FabricCandidate, Finder
 from treadle.finder.tables import Tables, shipped_tables
 from treadle.reproduction.exhibit import Ours
 from treadle.reproduction.expansion_tables import prefix_cut_rate
-from treadle.reproduction.published_formulas import (
-    best_chunk_count,
-    double_binary_tree_time_s,
-    published_tree_time_s,
-)
+from treadle.reproduction.published_formulas import published_tree_time_s
 from treadle.schedules.collective import CollectiveKind
+from treadle.synthesis.steps.baselines.binary_tree_times import best_chunk_count, double_binary_tree_time_s
 from treadle.topologies.catalogue.circulants import circulant
 from treadle.topologies.catalogue.graphs import torus
 from treadle.topologies.catalogue.kautz import generalized_kautz

@@ -16,7 +16,6 @@ from samples.strategies import digraphs
 from samples.table import BASELINES, STEP_BASELINES
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import algorithm_names, solve
-from treadle.reproduction.published_formulas import best_chunk_count, double_binary_tree_time_s
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.steps.step_cost import algbw, bandwidth_time
 from treadle.schedules.steps.steps import StepSchedule
@@ -28,6 +27,7 @@ from treadle.synthesis.steps.baselines import (
     shifted_bfb_ring,
     traditional_torus,
 )
+from treadle.synthesis.steps.baselines.binary_tree_times import best_chunk_count, double_binary_tree_time_s
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value
 from treadle.topologies import parse
 from treadle.topologies.catalogue.direct import from_arcs

@@ -47,17 +47,29 @@ def double_binary_tree(topology: Topology, collective: Collective) -> ForestSche
 
 
 def _double_tree_forest(topology: Topology, collective: Collective) -> Forest:
+    trees = trees_over_boxes(topology, collective)
+    return forest_of_trees(ForestBuilder(topology, collective), trees, collective.root)
+
+
+def trees_over_boxes(topology: Topology, collective: Collective) -> list[list[int]]:
+    """Parents of all ranks in each tree, -1 at its root."""
     boxes = find_boxes(topology, collective)
     if len(boxes) == 1:
         boxes = tuple((rank,) for rank in range(collective.n_ranks))
     arcs = direct_arcs(topology, collective)
     chains = [(box_cycles(box, arcs) or (box,)) if len(box) > 1 else (box,) for box in boxes]
-    builder = ForestBuilder(topology, collective)
-    for lane in range(min(len(box) for box in boxes)):
-        for above in double_tree(len(boxes)):
-            parent = _tree_over_boxes(boxes, chains, above, lane)
-            root = parent.index(-1) if collective.root is None else collective.root
-            builder.add_logical(root, 1, _rerooted(parent, root))
+    return [
+        _tree_over_boxes(boxes, chains, above, lane)
+        for lane in range(min(len(box) for box in boxes))
+        for above in double_tree(len(boxes))
+    ]
+
+
+def forest_of_trees(builder: ForestBuilder, trees: Sequence[Sequence[int]], root: int | None) -> Forest:
+    """Equal shares of the data along all trees, each from its own root or from the one given."""
+    for parent in trees:
+        start = list(parent).index(-1) if root is None else root
+        builder.add_logical(start, 1, _rerooted(parent, start))
     return builder.build()
 
 

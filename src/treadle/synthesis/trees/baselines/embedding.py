@@ -21,10 +21,10 @@ OutForest = Callable[[Topology, Collective], Forest]
 
 
 class ForestBuilder:
-    """Collects out-trees, one path per edge, and builds the forest."""
+    """Collects out-trees, one path per edge, and builds the forest; routes are new or those of a router."""
 
-    def __init__(self, topology: Topology, collective: Collective) -> None:
-        self.router = Router(topology, collective)
+    def __init__(self, topology: Topology, collective: Collective, router: Router | None = None) -> None:
+        self.router = router or Router(topology, collective)
         self._n = collective.n_ranks
         self._numbers: dict[Route, int] = {}
         self._hops = np.full((self._n, self._n), _UNKNOWN, dtype=np.int32)

@@ -23,9 +23,20 @@ class Router:
     topology : Topology
     collective : Collective
         Its ranks are the ends of hops; its forwarders, like switches, may be passed.
+    taken : list of int, optional
+        How often others have taken each link, which is counted on; default: not yet.
+    closed : frozenset of int
+        Nodes that must not be passed.
     """
 
-    def __init__(self, topology: Topology, collective: Collective) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        collective: Collective,
+        *,
+        taken: list[int] | None = None,
+        closed: frozenset[int] = frozenset(),
+    ) -> None:
         self._topology = topology
         self._nodes = collective.ranks
         self._rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
@@ -38,7 +49,8 @@ class Router:
             if tail != head:
                 self._out[tail].append(link)
                 self._in[head].append(link)
-        self._taken = [0] * topology.n_links
+        self._taken = [0] * topology.n_links if taken is None else taken
+        self._closed = closed
         self._distances: dict[tuple[int, bool], list[int]] = {}
 
     def route(self, source: int, target: int) -> Route | None:
@@ -99,7 +111,7 @@ class Router:
         return links
 
     def _passes(self, node: int, through_ranks: bool) -> bool:
-        return through_ranks or node not in self._rank_of
+        return node not in self._closed and (through_ranks or node not in self._rank_of)
 
     def _distances_to(self, target: int, through_ranks: bool) -> list[int]:
         """Links from each node to `target`; -1 where there is no way."""

@@ -52,9 +52,14 @@ def ring(topology: Topology, collective: Collective) -> ForestSchedule:
 
 
 def _ring_forest(topology: Topology, collective: Collective) -> Forest:
-    builder = ForestBuilder(topology, collective)
-    for order in ring_orders(topology, collective):
-        _add_ring(builder, order, collective.shard_weights)
+    orders = ring_orders(topology, collective)
+    return forest_of_rings(ForestBuilder(topology, collective), orders, collective.shard_weights)
+
+
+def forest_of_rings(builder: ForestBuilder, orders: Sequence[Order], weights: Sequence[int]) -> Forest:
+    """Every root's data once round each ring."""
+    for order in orders:
+        _add_ring(builder, order, weights)
     return builder.build()
 
 
