@@ -108,6 +108,8 @@ if TYPE_CHECKING:
     from treadle.planning.together.solve_jobs import JobsResult as JobsResult
     from treadle.planning.together.solve_jobs import bound_jobs as bound_jobs
     from treadle.planning.together.solve_jobs import solve_jobs as solve_jobs
+    from treadle.planning.training.fabric_costs import FabricCosts as FabricCosts
+    from treadle.planning.training.fabric_costs import step_costs as step_costs
     from treadle.planning.writing.lower import FriendlierTrees as FriendlierTrees
     from treadle.planning.writing.lower import Loading as Loading
     from treadle.planning.writing.lower import Lowered as Lowered
@@ -173,6 +175,7 @@ else:
             "treadle.planning.together.solve_jobs": ("JobsResult", "bound_jobs", "solve_jobs"),
             "treadle.planning.together.group_costs": ("GroupCost", "GroupCosts", "group_costs"),
             "treadle.planning.together.jobs_folder": ("StoredJobs", "load_jobs", "save_jobs"),
+            "treadle.planning.training.fabric_costs": ("FabricCosts", "step_costs"),
             "treadle.planning.writing.lower": (
                 "FriendlierTrees",
                 "Loading",

@@ -1,0 +1,1 @@
+"""Training and serving steps on fabrics: what their collectives cost, and what that makes of a step."""

@@ -1,0 +1,430 @@
+"""Costs of a fabric under one way of scheduling: what a simulated step asks for its communication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+
+from treadle.brief import brief
+from treadle.checking import checked, left_alone
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.planning.fabrics_and_plans import FabricLike
+from treadle.planning.meshes import as_mesh
+from treadle.planning.problem import Problem, pose, resolve_topology
+from treadle.planning.solving.group_rates import CutOffGroupError
+from treadle.planning.training import direct_prices as direct
+from treadle.planning.training.collective_prices import MEANING, TimeModel
+from treadle.planning.training.measured_network import UNCHANGED, NetworkEfficiency, as_network_efficiency
+from treadle.planning.training.schedule_prices import (
+    MOST_EXCHANGED,
+    baseline_price,
+    exchange_price,
+    optimal_price,
+    planned_price,
+    spread_price,
+)
+from treadle.planning.training.shared_links import shared_slowdowns
+from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.mesh import Mesh
+from treadle.simulation.simulation_options import default_alpha_ns
+from treadle.spelling import spelt_alike, unknown
+from treadle.topologies.files import topology_hash
+from treadle.topologies.topology import Topology
+from treadle.training.costs import Traffic
+from treadle.watch import UNWATCHED, Progress, Watch
+
+
+class Price(Protocol):
+    """Seconds by size: `CollectivePrice`, `BinaryTreePrice`."""
+
+    @property
+    def algbw(self) -> Fraction:
+        """Bytes/s of large sizes."""
+        ...
+
+    @property
+    def delay_s(self) -> float:
+        """Seconds of no bytes."""
+        ...
+
+    @property
+    def model(self) -> TimeModel:
+        """How the seconds are found."""
+        ...
+
+    def time_s(self, size_bytes: float) -> float:
+        """Seconds for a size."""
+        ...
+
+
+@dataclass(frozen=True)
+class StepSchedulerRecord:
+    """A way of scheduling that steps can be simulated with.
+
+    Parameters
+    ----------
+    name : str
+    words : str
+        What it is.
+    is_bound : bool
+        Nothing is quicker.
+    is_own_fabric : bool
+        The fabric gives only the number of nodes and their bandwidth; the baseline is a fabric itself.
+    """
+
+    name: str
+    words: str
+    is_bound: bool = False
+    is_own_fabric: bool = False
+
+
+SCHEDULERS: Mapping[str, StepSchedulerRecord] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            StepSchedulerRecord("treadle", "Treadle's schedules"),
+            StepSchedulerRecord("ring", "NCCL-like rings, all-to-all spread over shortest paths"),
+            StepSchedulerRecord("tree", "NCCL-like double binary trees for allreduce, rings for the rest"),
+            StepSchedulerRecord("bound", "what no schedule on the fabric beats", is_bound=True),
+            StepSchedulerRecord(
+                "shifted-ring", "two rings, direct-connect (dissertation)", is_own_fabric=True
+            ),
+            StepSchedulerRecord(
+                "double-binary-tree", "two binary trees, direct-connect (dissertation)", is_own_fabric=True
+            ),
+            StepSchedulerRecord("torus", "square torus, direct-connect (dissertation)", is_own_fabric=True),
+            StepSchedulerRecord(
+                "any-fabric",
+                "what no fabric with as many links beats (Moore)",
+                is_bound=True,
+                is_own_fabric=True,
+            ),
+        )
+    }
+)
+"""By name, in the order in which they are told."""
+
+
+def scheduler_named(name: str) -> StepSchedulerRecord:
+    """The record of that name, however it is spelt; ScheduleError for an unknown one."""
+    meant = spelt_alike(name, SCHEDULERS)
+    if meant is None:
+        raise ScheduleError(unknown("schedule", name, SCHEDULERS))
+    return SCHEDULERS[meant]
+
+
+_MOST_KNOWN = 4096
+_Known = tuple[str, Mesh, str, int, bool, bool, Traffic]
+_KNOWN: dict[_Known, Price] = {}
+"""What was asked for in this process."""
+
+
+@dataclass(frozen=True)
+class PricedTraffic:
+    """What was asked for in a step, and what it costs.
+
+    Parameters
+    ----------
+    kind : CollectiveKind, optional
+        None: sends to the next along the axis.
+    axes : tuple of str
+    algbw : Fraction
+        Bytes/s of every group, all at once, before network efficiency.
+    delay_s : float
+    model : TimeModel
+    """
+
+    kind: CollectiveKind | None
+    axes: tuple[str, ...]
+    algbw: Fraction
+    delay_s: float
+    model: TimeModel
+
+
+@brief("words", "topology.name", "mesh.text")
+class FabricCosts:
+    """Seconds of communication on a fabric with a mesh, by one way of scheduling (`training.costs.Costs`).
+
+    Parameters
+    ----------
+    topology : Topology
+    mesh : Mesh
+        As many ranks as the fabric has compute nodes.
+    scheduler : StepSchedulerRecord
+    alpha_ns : int
+        Of a message, on top of what links have.
+    forward : bool
+        Ranks of other groups pass data on.
+    simulates : bool
+        Schedules of few ranks are simulated; else all are priced by alpha and rate.
+    network : NetworkEfficiency
+        What is reached of the modelled rates.
+    watch : Watch
+
+    Raises
+    ------
+    ScheduleError
+        If the mesh does not fit.
+
+    Notes
+    -----
+    Each price is worked out when it is first asked for and kept by the fabric's hash as long as the process
+    lives; a disk would save seconds at most.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        mesh: Mesh,
+        scheduler: StepSchedulerRecord,
+        *,
+        alpha_ns: int,
+        forward: bool = False,
+        simulates: bool = True,
+        network: NetworkEfficiency = UNCHANGED,
+        watch: Watch = UNWATCHED,
+    ) -> None:
+        n = len(topology.compute_nodes)
+        if mesh.n_ranks != n:
+            raise ScheduleError(
+                f"mesh {mesh.text}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}; give one "
+                f"axis {n // mesh.n_ranks}x as many"
+                if n % mesh.n_ranks == 0
+                else f"mesh {mesh.text}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}"
+            )
+        self.topology, self.mesh, self.scheduler = topology, mesh, scheduler
+        self.alpha_ns, self.forward, self.simulates, self.network = alpha_ns, forward, simulates, network
+        self._watch = watch
+        self._asked: dict[Traffic, Price] = {}
+
+    @property
+    def words(self) -> str:
+        """Where the seconds come from."""
+        return self.scheduler.words
+
+    @property
+    def is_bound(self) -> bool:
+        """No schedule takes less."""
+        return self.scheduler.is_bound
+
+    def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: float) -> float:
+        """Seconds of a collective that all groups along `axes` do at once; 0 where a group is one rank."""
+        if self._group_size(axes) < 2:
+            return 0.0
+        seconds = self.price((kind, self._real(axes))).time_s(float(size_bytes))
+        return self.network.time_s(kind, float(size_bytes), seconds, is_bound=self.is_bound)
+
+    def send_s(self, axis: str, size_bytes: float) -> float:
+        """Seconds until every rank has sent so many bytes to the next along `axis`."""
+        if self._group_size((axis,)) < 2:
+            return 0.0
+        seconds = self.price((None, (axis,))).time_s(float(size_bytes))
+        return self.network.time_s(None, float(size_bytes), seconds, is_bound=self.is_bound)
+
+    def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
+        """How many times longer each takes while all of these run at once."""
+        real = tuple((kind, self._real(axes)) for kind, axes in running)
+        if len(real) < 2 or self.is_bound or self.scheduler.is_own_fabric:
+            # alone none is slower: a bound stays one; on a baseline's own fabric there is one group only
+            return (1.0,) * len(real)
+        return shared_slowdowns(self.topology, [self.problem(one) for one in real])
+
+    def price(self, traffic: Traffic) -> Price:
+        """The price of a kind of collective, or of sends, along axes of at least two ranks together."""
+        if traffic not in self._asked:
+            self._asked[traffic] = self._price(traffic)
+        return self._asked[traffic]
+
+    @property
+    def priced(self) -> tuple[PricedTraffic, ...]:
+        """Whatever was asked for so far."""
+        return tuple(
+            PricedTraffic(kind, axes, price.algbw, price.delay_s, price.model)
+            for (kind, axes), price in self._asked.items()
+        )
+
+    @property
+    def model_words(self) -> tuple[str, ...]:
+        """How the times that were asked for follow from schedules or rates."""
+        models = dict.fromkeys(price.model for price in self._asked.values())
+        return tuple(MEANING[model] for model in models)
+
+    @cached_property
+    def _hash(self) -> str:
+        return topology_hash(self.topology)
+
+    def _group_size(self, axes: tuple[str, ...]) -> int:
+        size = 1
+        for axis in axes:
+            if axis not in self.mesh.axis_names:
+                continue
+            size *= self.mesh.shape[self.mesh.axis_names.index(axis)]
+        return size
+
+    def _real(self, axes: tuple[str, ...]) -> tuple[str, ...]:
+        """Without axes of one rank, in the mesh's order: groups are sets."""
+        return tuple(
+            name
+            for name, size in zip(self.mesh.axis_names, self.mesh.shape, strict=True)
+            if name in axes and size > 1
+        )
+
+    def _price(self, traffic: Traffic) -> Price:
+        name = self.scheduler.name
+        known = (self._hash, self.mesh, name, self.alpha_ns, self.forward, self.simulates, traffic)
+        if known not in _KNOWN:
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            try:
+                _KNOWN[known] = self._worked_out(traffic)
+            except CutOffGroupError:
+                raise
+            except InfeasibleError as error:
+                remedy = (
+                    ""
+                    if self.forward
+                    else "; --forward (forward=True) lets ranks of other groups pass data on"
+                )
+                raise InfeasibleError(f"{error}{remedy}") from error
+        return _KNOWN[known]
+
+    def problem(self, traffic: Traffic) -> Problem:
+        """The collective in all its groups; sends as an all-to-all whose demands are those of neighbours."""
+        kind, axes = traffic
+        if kind is not None:
+            return pose(self.topology, kind, mesh=self.mesh, axes=axes, forward=self.forward)
+        if self.mesh.n_ranks > MOST_EXCHANGED:
+            return pose(
+                self.topology, CollectiveKind.BROADCAST, mesh=self.mesh, axes=axes, forward=self.forward
+            )
+        matrix = np.zeros((self.mesh.n_ranks, self.mesh.n_ranks), dtype=np.int64)
+        for group in self.mesh.groups(axes):
+            matrix[list(group), [*group[1:], group[0]]] = 1
+        ranks = tuple(self.topology.compute_nodes.tolist())
+        return Problem(self.topology, Collective(CollectiveKind.ALLTOALL, ranks, demands=Demands(matrix)))
+
+    def _worked_out(self, traffic: Traffic) -> Price:
+        problem, watch = self.problem(traffic), self._watch
+        kind = traffic[0]
+        words = "send" if kind is None else kind.value
+        watch.announce(f"{self.scheduler.name}: {words} over {','.join(traffic[1])}")
+        bandwidth = direct.node_bandwidth(problem)
+        if self.scheduler.is_own_fabric:
+            return self._of_own_fabric(problem, kind, bandwidth)
+        if self.scheduler.is_bound:
+            return optimal_price(problem, self.alpha_ns, TimeModel.BOUND, watch=watch)
+        if kind is None:
+            if problem.collective.kind is CollectiveKind.ALLTOALL:
+                return exchange_price(problem, self.alpha_ns, watch=watch)
+            return optimal_price(problem, self.alpha_ns, TimeModel.FARTHEST_RANK, watch=watch)
+        if self.scheduler.name == "treadle":
+            if bandwidth is not None:
+                return self._over_all(problem, kind, bandwidth)
+            return planned_price(problem, self.alpha_ns, simulates=self.simulates, watch=watch)
+        return self._of_baseline(problem, kind)
+
+    def _of_baseline(self, problem: Problem, kind: CollectiveKind) -> Price:
+        is_tree = self.scheduler.name == "tree" and kind is CollectiveKind.ALLREDUCE
+        algorithm = "double-binary-tree" if is_tree else "ring"
+        if kind is CollectiveKind.ALLTOALL:
+            return spread_price(problem, self.alpha_ns, watch=self._watch)
+        return baseline_price(problem, algorithm, self.alpha_ns, simulates=self.simulates, watch=self._watch)
+
+    @property
+    def _hop_s(self) -> float:
+        """Alpha and the latency of a link, all of which are alike."""
+        return (self.alpha_ns + int(self.topology.latencies_ns.max(initial=0))) / 1e9
+
+    def _of_own_fabric(
+        self, problem: Problem, kind: CollectiveKind | None, bandwidth: Fraction | None
+    ) -> Price:
+        name, n = self.scheduler.name, self.topology.n_nodes
+        if bandwidth is None or kind is None:
+            raise ScheduleError(
+                f"{name}: a direct-connect fabric of its own, for one group of all ranks; expected a fabric "
+                f"without switches, with equal links, and collectives over all axes of the mesh, found "
+                f"{self.topology.name} with mesh {self.mesh.text}"
+            )
+        if name == "any-fabric":
+            return direct.limit_price(problem, bandwidth, kind, self._hop_s)
+        if kind is CollectiveKind.ALLTOALL or name == "double-binary-tree":
+            fabric = direct.baseline_fabric(name, n, bandwidth)
+            if kind is CollectiveKind.ALLTOALL:
+                return direct.exchange_over_all(fabric, self._hop_s, watch=self._watch)
+            if kind is CollectiveKind.ALLREDUCE:
+                return direct.BinaryTreePrice(n, Fraction(int(fabric.bandwidths[0])), self._hop_s)
+        return direct.baseline_figures(name, n, bandwidth).price(kind, self._hop_s)
+
+    def _over_all(self, problem: Problem, kind: CollectiveKind, bandwidth: Fraction) -> Price:
+        """Treadle's on a direct-connect fabric with equal links."""
+        if kind is CollectiveKind.ALLTOALL:
+            return direct.exchange_over_all(self.topology, self._hop_s, watch=self._watch)
+        return direct.own_figures(problem, bandwidth, watch=self._watch).price(kind, self._hop_s)
+
+
+@checked(network_efficiency=left_alone)
+def step_costs(
+    fabric: FabricLike,
+    mesh: Mesh | str,
+    *,
+    schedule: str = "treadle",
+    alpha_s: float | None = None,
+    forward: bool = False,
+    simulates: bool = True,
+    network_efficiency: NetworkEfficiency | float | str | None = None,
+    file_format: str | None = None,
+    progress: Progress | None = None,
+) -> FabricCosts:
+    """What collectives cost in all groups of a mesh at once, by one way of scheduling.
+
+    Parameters
+    ----------
+    fabric : Topology, str, Path, networkx.Graph, plan or result
+    mesh : Mesh or str
+        ``fsdp=16,tp=8``; as many ranks as the fabric has compute nodes.
+    schedule : str
+        ``treadle``, ``ring``, ``tree`` (NCCL-like), ``bound``; on direct-connect fabrics also the baselines
+        ``shifted-ring``, ``double-binary-tree``, ``torus``, and ``any-fabric``, which no fabric of as many
+        nodes and links beats.
+    alpha_s : float, optional
+        Latency of a message; default: 0 where the fabric's links have latencies, else 10 us.
+    forward : bool
+        Ranks of other groups pass data on.
+    simulates : bool
+        Schedules of at most 64 ranks are simulated message by message; else all times are alpha-beta.
+    network_efficiency : NetworkEfficiency, float or str, optional
+        A share of all rates, or ``KIND=FILE`` with times that nccl-tests measured.
+    file_format : str, optional
+        Of the file that `fabric` names.
+    progress : callable, optional
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError, when a time is asked for, if ranks of a group do not reach each
+        other.
+
+    Examples
+    --------
+    >>> costs = step_costs("dgx_h100:4", "fsdp=4,tp=8")
+    >>> round(costs.time_s(CollectiveKind.ALLGATHER, ("fsdp",), 2**30) * 1e3, 2)
+    16.12
+    """
+    topology = resolve_topology(fabric, file_format=file_format)
+    return FabricCosts(
+        topology,
+        as_mesh(mesh),
+        scheduler_named(schedule),
+        alpha_ns=default_alpha_ns(topology) if alpha_s is None else round(alpha_s * 1e9),
+        forward=forward,
+        simulates=simulates,
+        network=as_network_efficiency(network_efficiency),
+        watch=Watch(progress),
+    )
