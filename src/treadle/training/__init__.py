@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from treadle.training.devices import read_accelerator as read_accelerator
     from treadle.training.models.model_layer import ModelLayer as ModelLayer
     from treadle.training.models.training_model import TrainingModel as TrainingModel
+    from treadle.training.models.zoo import zoo_model as zoo_model
     from treadle.training.timeline.contention import Contention as Contention
     from treadle.training.timeline.streams import run_tasks as run_tasks
     from treadle.training.timeline.task import Category as Category
@@ -43,6 +44,7 @@ _HOMES = {
     "treadle.training.devices": ["Accelerator", "accelerator", "read_accelerator"],
     "treadle.training.models.model_layer": ["ModelLayer"],
     "treadle.training.models.training_model": ["TrainingModel"],
+    "treadle.training.models.zoo": ["zoo_model"],
     "treadle.training.timeline.contention": ["Contention"],
     "treadle.training.timeline.streams": ["run_tasks"],
     "treadle.training.timeline.task": ["Category", "Task"],

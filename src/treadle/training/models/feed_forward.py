@@ -1,0 +1,109 @@
+"""The feed-forward half of a block: dense, or a router and experts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treadle.training.models.attention import BlockParts
+from treadle.training.models.model_layer import Saved, Weight, Work, WorkKind
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A layer of experts.
+
+    Parameters
+    ----------
+    experts, top_k : int
+        How many there are, and how many a token visits.
+    feed_forward : int
+        Inner width of one expert.
+    shared_feed_forward : int
+        Inner width of all experts together that every token visits; 0: none.
+    shared_gate : bool
+        A gate of the shared experts (Qwen2-MoE): a weight per hidden dimension.
+    """
+
+    experts: int
+    top_k: int
+    feed_forward: int
+    shared_feed_forward: int = 0
+    shared_gate: bool = False
+
+
+def dense_parts(
+    hidden: int, inner: int, *, is_gated: bool, has_bias: bool = False, name: str = "", experts: int = 0
+) -> BlockParts:
+    """Up, activation and down, for a token; for `experts` of them, in which a token visits one.
+
+    Saved are, besides the input: without a gate, the activation's input and output; with one, those and the
+    other factor and the product, as PyTorch does without fusing them.
+    """
+    columns = inner * (2 if is_gated else 1)
+    is_expert, copies = bool(experts), max(experts, 1)
+    weights = [
+        Weight(f"{name}up", copies * columns * (hidden + has_bias), expert=is_expert),
+        Weight(f"{name}down", copies * hidden * inner, expert=is_expert),
+    ]
+    if has_bias:
+        weights.append(Weight(f"{name}down bias", copies * hidden, split=False, expert=is_expert))
+    works = (
+        Work(
+            f"{name}up",
+            WorkKind.MATMUL,
+            flops=2 * hidden * columns,
+            moved_elements=hidden + columns,
+            weight_elements=copies * hidden * columns,
+            expert=is_expert,
+        ),
+        Work(f"{name}activation", WorkKind.ELEMENTWISE, moved_elements=columns + inner, expert=is_expert),
+        Work(
+            f"{name}down",
+            WorkKind.MATMUL,
+            flops=2 * hidden * inner,
+            moved_elements=hidden + inner,
+            weight_elements=copies * hidden * inner,
+            expert=is_expert,
+        ),
+    )
+    return BlockParts(tuple(weights), works, (Saved(f"{name}activation", 2 * columns, expert=is_expert),))
+
+
+def expert_parts(hidden: int, shape: Experts, *, is_gated: bool) -> BlockParts:
+    """Router, shared experts, and experts, each token visiting `top_k` of them."""
+    router = BlockParts(
+        (Weight("router", hidden * shape.experts, split=False),),
+        (
+            Work(
+                "router",
+                WorkKind.MATMUL,
+                flops=2 * hidden * shape.experts,
+                moved_elements=hidden + shape.experts,
+                weight_elements=hidden * shape.experts,
+                split=False,
+            ),
+        ),
+        (Saved("router", shape.experts, split=False),),
+    )
+    if shape.shared_feed_forward:
+        router += dense_parts(hidden, shape.shared_feed_forward, is_gated=is_gated, name="shared ")
+    if shape.shared_gate:
+        router += BlockParts((Weight("shared gate", hidden, split=False),))
+    one = dense_parts(hidden, shape.feed_forward, is_gated=is_gated, name="expert ", experts=shape.experts)
+    works = tuple(_repeated(work, shape.top_k) for work in one.works)
+    saved = tuple(
+        Saved(part.name, shape.top_k * part.elements, expert=True)
+        for part in (*one.saved, Saved("expert input", hidden, expert=True))
+    )
+    return router + BlockParts(one.weights, works, saved)
+
+
+def _repeated(work: Work, times: int) -> Work:
+    return Work(
+        work.name,
+        work.kind,
+        flops=times * work.flops,
+        moved_elements=times * work.moved_elements,
+        weight_elements=work.weight_elements,
+        expert=True,
+    )

@@ -1,0 +1,233 @@
+"""Transformers from their dimensions: decoders, and encoders with decoders that attend to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from treadle.training.models.attention import MASK, BlockParts, Heads, LatentHeads
+from treadle.training.models.feed_forward import Experts, dense_parts, expert_parts
+from treadle.training.models.model_layer import Attended, ModelLayer, Saved, Weight, Work, WorkKind
+from treadle.training.models.training_model import TrainingModel
+
+LOGIT_ELEMENTS = 2
+"""Elements kept per entry of the logits: the loss is taken in fp32."""
+
+
+@dataclass(frozen=True)
+class TransformerShape:
+    """Dimensions of a transformer, as configurations give them.
+
+    Parameters
+    ----------
+    name : str
+    hidden, feed_forward, vocabulary, layers : int
+        `layers`: of the decoder, or of the only stack; `feed_forward`: inner width of dense layers.
+    attention : Heads or LatentHeads
+    encoder_layers : int
+        With them, blocks of `layers` are decoders that attend to the encoder as well.
+    is_gated : bool
+        Two products up (SwiGLU, GEGLU), not one.
+    is_tied : bool
+        The head uses the embedding's table.
+    has_bias : bool
+        Of the feed-forward products.
+    norms_per_block : int
+        Norms of a block with one attention; cross attention has one more.
+    norm_has_bias : bool
+        LayerNorm (scale and bias), not RMSNorm (scale).
+    positions : int
+        Rows of a table of learned positions; 0: none.
+    position_buckets : int
+        Relative positions per head, learned in the first block of each stack (T5).
+    window, window_every : int
+        Attention sees the last `window` tokens (0: all) in every `window_every`-th block, from the first.
+    experts : Experts or None
+    expert_every, first_dense : int
+        Every how many-th block has experts (the last of each group), after so many dense ones.
+    has_dropout : bool
+    max_tokens : int
+    source : str
+    """
+
+    name: str
+    hidden: int
+    feed_forward: int
+    vocabulary: int
+    layers: int
+    attention: Heads | LatentHeads
+    encoder_layers: int = 0
+    is_gated: bool = True
+    is_tied: bool = False
+    has_bias: bool = False
+    norms_per_block: int = 2
+    norm_has_bias: bool = False
+    positions: int = 0
+    position_buckets: int = 0
+    window: int = 0
+    window_every: int = 1
+    experts: Experts | None = None
+    expert_every: int = 1
+    first_dense: int = 0
+    has_dropout: bool = False
+    max_tokens: int = 0
+    source: str = ""
+
+
+def transformer(shape: TransformerShape) -> TrainingModel:
+    """The model of these dimensions: embedding, blocks, and a head with the final norm and the loss.
+
+    Examples
+    --------
+    >>> gpt2 = TransformerShape(
+    ...     "gpt2", 768, 3072, 50257, 12, Heads(12, 12, 64, has_bias=True, output_bias=True), is_gated=False,
+    ...     is_tied=True, has_bias=True, norm_has_bias=True, positions=1024,
+    ... )
+    >>> transformer(gpt2).parameters
+    124439808
+    """
+    layers: list[ModelLayer] = []
+    if shape.encoder_layers:
+        layers.append(_embedding(shape, "embedding", "encoder"))
+        layers += _blocks(shape, "encoder", shape.encoder_layers)
+        layers.append(_encoder_norm(shape))
+        layers.append(_embedding(shape, "decoder embedding", "decoder", shares="embedding"))
+        layers += _blocks(shape, "decoder", shape.layers)
+    else:
+        layers.append(_embedding(shape, "embedding", ""))
+        layers += _blocks(shape, "", shape.layers)
+    layers.append(_head(shape, layers[-1].stream))
+    return TrainingModel(shape.name, tuple(layers), max_tokens=shape.max_tokens, source=shape.source)
+
+
+def _embedding(shape: TransformerShape, name: str, stream: str, *, shares: str = "") -> ModelLayer:
+    weights: tuple[Weight, ...] = ()
+    if not shares:
+        weights = (Weight("embedding", shape.vocabulary * shape.hidden),)
+    if shape.positions and not shares:
+        weights += (Weight("positions", shape.positions * shape.hidden, split=False),)
+    reads = 3 if shape.positions else 2
+    return ModelLayer(
+        name,
+        stream,
+        weights,
+        works=(Work("embedding", WorkKind.LOOKUP, moved_elements=reads * shape.hidden, split=False),),
+        saved=(Saved("mask", MASK * shape.hidden, split=False),) if shape.has_dropout else (),
+        boundary_elements=shape.hidden,
+        # A table cut by words needs a sum forward; the head needs one backward: counted here for both.
+        reductions=1,
+        shares=shares,
+    )
+
+
+def _blocks(shape: TransformerShape, stream: str, count: int) -> Iterator[ModelLayer]:
+    for index in range(count):
+        own = Attended(
+            is_causal=stream != "encoder", window=0 if index % shape.window_every else shape.window
+        )
+        since = index - shape.first_dense
+        has_experts = (
+            shape.experts is not None and since >= 0 and since % shape.expert_every == shape.expert_every - 1
+        )
+        yield _block(shape, f"{stream or 'block'} {index}", stream, own, has_experts=has_experts)
+
+
+def _block(
+    shape: TransformerShape, name: str, stream: str, own: Attended, *, has_experts: bool
+) -> ModelLayer:
+    hidden, is_cross = shape.hidden, stream == "decoder"
+    parts = _norm(shape, "attention") + shape.attention.parts(hidden, own, has_dropout=shape.has_dropout)
+    parts += _residual(shape, "attention")
+    if name.endswith(" 0") and shape.position_buckets and isinstance(shape.attention, Heads):
+        parts += BlockParts((Weight("positions", shape.position_buckets * shape.attention.heads),))
+    if is_cross:
+        encoder = Attended("encoder", is_causal=False)
+        parts += _norm(shape, "cross attention")
+        parts += shape.attention.parts(hidden, encoder, has_dropout=shape.has_dropout)
+        parts += _residual(shape, "cross attention")
+    parts += _norm(shape, "feed-forward")
+    for index in range(shape.norms_per_block - 2):
+        parts += BlockParts(*_norm_parts(shape, f"after {index}"))
+    experts = shape.experts if has_experts else None
+    if experts is None:
+        parts += dense_parts(hidden, shape.feed_forward, is_gated=shape.is_gated, has_bias=shape.has_bias)
+    else:
+        parts += expert_parts(hidden, experts, is_gated=shape.is_gated)
+    parts += _residual(shape, "feed-forward")
+    return ModelLayer(
+        name,
+        stream,
+        parts.weights,
+        parts.works,
+        parts.saved,
+        boundary_elements=hidden,
+        reductions=3 if is_cross else 2,
+        experts=experts.experts if experts else 0,
+        top_k=experts.top_k if experts else 0,
+        routed_elements=experts.top_k * hidden if experts else 0,
+        exchanges=2 if experts else 0,
+        kv_elements=shape.attention.kv_elements,
+        cache_elements=shape.attention.cache_elements,
+        cache_window=own.window,
+    )
+
+
+def _norm_parts(
+    shape: TransformerShape, name: str
+) -> tuple[tuple[Weight, ...], tuple[Work, ...], tuple[Saved, ...]]:
+    """A norm and its input, which the backward pass needs."""
+    scale = shape.hidden * (2 if shape.norm_has_bias else 1)
+    return (
+        (Weight(f"{name} norm", scale, split=False),),
+        (Work(f"{name} norm", WorkKind.ELEMENTWISE, moved_elements=2 * shape.hidden, split=False),),
+        (Saved(f"{name} norm input", shape.hidden, split=False),),
+    )
+
+
+def _norm(shape: TransformerShape, name: str) -> BlockParts:
+    """A norm, and its output, which the products after it need."""
+    return BlockParts(*_norm_parts(shape, name)) + BlockParts(
+        saved=(Saved(f"{name} input", shape.hidden, split=False),)
+    )
+
+
+def _residual(shape: TransformerShape, name: str) -> BlockParts:
+    """Dropout and sum: both read, the sum written."""
+    work = Work(f"{name} residual", WorkKind.ELEMENTWISE, moved_elements=3 * shape.hidden, split=False)
+    mask = Saved(f"{name} mask", MASK * shape.hidden, split=False)
+    return BlockParts((), (work,), (mask,) if shape.has_dropout else ())
+
+
+def _encoder_norm(shape: TransformerShape) -> ModelLayer:
+    parts = _norm(shape, "encoder")
+    return ModelLayer(
+        "encoder norm",
+        "encoder",
+        parts.weights,
+        parts.works,
+        parts.saved,
+        boundary_elements=shape.hidden,
+    )
+
+
+def _head(shape: TransformerShape, stream: str) -> ModelLayer:
+    hidden, words = shape.hidden, shape.vocabulary
+    parts = _norm(shape, "final")
+    logits = Work(
+        "logits",
+        WorkKind.MATMUL,
+        flops=2 * hidden * words,
+        moved_elements=hidden + words,
+        weight_elements=hidden * words,
+    )
+    loss = Work("loss", WorkKind.ELEMENTWISE, moved_elements=3 * words)
+    own = () if shape.is_tied else (Weight("logits", hidden * words),)
+    return ModelLayer(
+        "head",
+        stream,
+        parts.weights + own,
+        (*parts.works, logits, loss),
+        (*parts.saved, Saved("logits", LOGIT_ELEMENTS * words)),
+        boundary_elements=hidden,
+        shares="embedding" if shape.is_tied else "",
+    )
