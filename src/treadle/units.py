@@ -256,3 +256,16 @@ def _bandwidth(bandwidth: int | Fraction, digits: int) -> str:
         if abs(bandwidth) >= 1000**power:
             unit, factor = f"{prefix}B/s", 1000**power
     return f"{_decimal(Fraction(bandwidth) / factor, digits)} {unit}"
+
+
+def format_share(share: Fraction) -> str:
+    """A share in percent, never rounded to nothing.
+
+    Examples
+    --------
+    >>> format_share(Fraction(1, 8)), format_share(Fraction(1, 10**6)), format_share(Fraction(0))
+    ('12.50%', 'less than 0.01%', 'nothing')
+    """
+    return (
+        "nothing" if not share else "less than 0.01%" if share < Fraction(1, 10**4) else f"{float(share):.2%}"
+    )

@@ -32,12 +32,20 @@ class JobsReport:
     ----------
     report : Report
         Violations; `algbw` is the least rate per weight that the links leave.
-    is_max_min : bool
-        The rates are those that the levels prove to be the max-min ones, and the links carry them.
+    proved : tuple of Fraction, optional
+        The max-min algbws by the levels, bytes/s; None if they prove none.
+    loss : Fraction
+        What the job that is furthest below its proved rate gives up, as a share of that.
     """
 
     report: Report
-    is_max_min: bool
+    proved: tuple[Fraction, ...] | None = None
+    loss: Fraction = Fraction(0)
+
+    @property
+    def is_max_min(self) -> bool:
+        """The rates are those that the levels prove to be the max-min ones, and the links carry them."""
+        return self.report.is_ok and self.proved is not None and not self.loss
 
 
 def verify_jobs(
@@ -49,7 +57,7 @@ def verify_jobs(
     *,
     limit: int = 1000,
 ) -> JobsReport:
-    """Check that plans perform the jobs, that links carry all at once, and that no rates are fairer.
+    """Check that plans perform the jobs and that links carry all at once; tell how far that is from the best.
 
     Parameters
     ----------
@@ -71,7 +79,7 @@ def verify_jobs(
             ViolationKind.SHAPE,
             f"{len(jobs)} jobs, {len(plans)} plans and {len(rates)} rates; expected one each",
         )
-        return JobsReport(found.report(), False)
+        return JobsReport(found.report())
     carried = np.zeros(topology.n_links, dtype=object)
     for job, plan, rate in zip(jobs, plans, rates, strict=True):
         own = Findings(limit)
@@ -86,11 +94,12 @@ def verify_jobs(
         proved = proved_rates(topology, jobs, levels)
     except TreadleError as error:
         found.add(ViolationKind.BOUND, f"the levels prove no rates: {error}")
-        return JobsReport(found.report(), False)
+        return JobsReport(found.report())
     for job, rate, most in zip(jobs, rates, proved, strict=True):
-        if rate != most:
+        if rate > most:
             found.add(ViolationKind.BOUND, f"job {job.name}: the levels prove {most} bytes/s, claimed {rate}")
-    return JobsReport(found.report(), not found.total)
+    losses = [1 - rate / most for rate, most in zip(rates, proved, strict=True) if most > 0]
+    return JobsReport(found.report(), proved, max(Fraction(0), *losses))
 
 
 def _checked_load(topology: Topology, job: Job, plan: Plan, found: Findings) -> np.ndarray | None:

@@ -1,6 +1,8 @@
 """``bound --jobs``, ``solve --jobs`` and ``verify FOLDER`` as they are typed."""
 
 import json
+import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,23 @@ def test_jobs_are_bounded_solved_and_verified(file: str, capsys: pytest.CaptureF
     assert "which the fabric has not so" in capsys.readouterr().out
     for plan in Path("plans").glob("*.plan"):
         assert main(["verify", str(plan), "-q"]) == 0
+
+
+def test_rounded_plans_tell_what_they_give_up(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(file).write_text(JOBS + '[[job]]\nkind = "allgather"\nsize = "1MB"\n', encoding="utf-8")
+    assert main(["solve", "torus:3,3", "--jobs", file, "--max-trees", "4", "-o", "plans"]) == 0
+    (told,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("rounded")]
+    loss = re.search(r"(\d+\.\d\d%) below the optimum: up to 4 trees per root", told)
+    assert loss is not None
+    assert main(["verify", "plans"]) == 0
+    assert f"optimal     no: {loss[1]} below the max-min rates" in capsys.readouterr().out
+    assert main(["solve", "torus:3,3", "--jobs", file, "--max-trees", "4", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert (value["verified"], value["optimal"]) == (True, False)
+    assert f"{value['gap']:.2%}" == loss[1]
+    assert [job["trees_per_root_exact"] for job in value["jobs"]] == ["4/1", "4/1", "4/1"]
+    reached = [Fraction(job["reached_exact"]) / Fraction(job["together_exact"]) for job in value["jobs"]]
+    assert float(1 - min(reached)) == value["gap"]
 
 
 def test_figures_are_exact_in_json(file: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from treadle.errors import FormatError, InfeasibleError, ScheduleError, Topology
 from treadle.planning.together.job_files import read_jobs
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.jobs import Job, JobLevel, proved_rates
+from treadle.synthesis.jobs import job_schedules
 from treadle.topologies import TopologyBuilder, parse
 from treadle.topologies.topology import Topology
 from treadle.verification.jobs_check import verify_jobs
@@ -63,7 +64,7 @@ def test_rates_are_those_of_a_program_over_flows(seed: int) -> None:
     rng = np.random.default_rng([seed, 77])
     fabric = random_fabric(rng)
     jobs = random_jobs(rng, fabric)
-    found = planning.solve_jobs(fabric, jobs)
+    found = planning.solve_jobs(fabric, jobs, exact=True)
     assert np.allclose([float(rate) for rate in found.together], max_min(fabric, jobs), rtol=1e-6)
     assert found.report is not None
     assert found.report.is_max_min
@@ -71,6 +72,58 @@ def test_rates_are_those_of_a_program_over_flows(seed: int) -> None:
         assert together <= alone
         assert plan.algbw >= together
         assert plan.collective.kind is job.collective.kind
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_plans_of_few_trees_are_as_fast_as_their_links_allow(seed: int) -> None:
+    """The judge takes the rates of a coarse grid, and none above them where a link is full."""
+    rng = np.random.default_rng([seed, 78])
+    fabric = random_fabric(rng)
+    jobs = random_jobs(rng, fabric)
+    optimum = planning.bound_jobs(fabric, jobs).together
+    for most in (1, 3):
+        found = planning.solve_jobs(fabric, jobs, max_trees=most)
+        assert found.together == optimum
+        assert all(grid <= most for grid in found.grids)
+        assert found.report is not None
+        assert found.report.report.is_ok
+        losses = [1 - rate / best for rate, best in zip(found.reached, optimum, strict=True)]
+        assert min(losses) >= 0
+        assert max(losses) == found.loss == found.report.loss
+        assert found.report.is_max_min == (found.loss == 0)
+        for number, loss in enumerate(losses):
+            faster = list(found.reached)
+            faster[number] *= 1 + Fraction(1, 10**12)
+            claims = (fabric, jobs, found.plans, faster, found.levels)
+            # a job below its optimum is on a full link, one at its optimum has no more to claim
+            assert not verify_jobs(*claims).report.is_ok, loss
+
+
+MIX = ("allreduce", "alltoall", "allgather")
+
+
+def mix(fabric: Topology) -> list[Job]:
+    return [Job(kind, planning.pose(fabric, kind).collective, Fraction(1)) for kind in MIX]
+
+
+def test_a_mix_whose_optimum_takes_too_many_trees_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric = parse("torus:3,3")
+    found = planning.solve_jobs(fabric, mix(fabric))
+    assert min(found.exact_grids) > 2**12
+    assert 0 < found.loss <= Fraction(1, 1000)
+    assert max(found.grids) <= 2**12
+    assert found.report is not None
+    assert found.report.report.is_ok
+    assert not found.report.is_max_min
+    fewer = planning.solve_jobs(fabric, mix(fabric), max_trees=8)
+    assert found.loss < fewer.loss < Fraction(1, 10)
+    assert max(fewer.grids) <= 8
+    exact = planning.solve_jobs(fabric, mix(fabric), exact=True)
+    assert exact.reached == found.together
+    assert exact.grids == found.exact_grids
+    monkeypatch.setattr(job_schedules, "MAX_UNITS", 1000)
+    with pytest.raises(InfeasibleError, match="schedules have up to 1000; without --exact they are rounded"):
+        planning.solve_jobs(fabric, mix(fabric), exact=True)
 
 
 def test_one_job_alone_has_the_optimum_of_its_collective() -> None:
@@ -271,7 +324,7 @@ def test_weights_far_apart_are_told_apart(ratio: int) -> None:
     fabric = parse("mesh:2,3")
     kinds = (("allreduce", Fraction(ratio)), ("alltoall", Fraction(1)), ("allgather", Fraction(1)))
     jobs = [Job(kind, planning.pose(fabric, kind).collective, weight) for kind, weight in kinds]
-    found = planning.solve_jobs(fabric, jobs)
+    found = planning.solve_jobs(fabric, jobs, exact=True)
     assert found.report is not None
     assert found.report.is_max_min
 

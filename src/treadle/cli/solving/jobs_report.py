@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from math import ceil
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from treadle.planning.problem import ProblemOptions
 from treadle.planning.together.jobs_folder import save_jobs
 from treadle.planning.together.solve_jobs import MODEL, JobsResult
 from treadle.topologies.topology import Topology
+from treadle.units import format_share
 
 JobsFileOption = Annotated[
     Path | None,
@@ -55,7 +57,14 @@ def bound_jobs(output: Output, topology: Topology, jobs: Path, time_limit: str |
 
 
 def solve_jobs(
-    output: Output, topology: Topology, jobs: Path, folder: Path | None, time_limit: str | None
+    output: Output,
+    topology: Topology,
+    jobs: Path,
+    folder: Path | None,
+    time_limit: str | None,
+    *,
+    max_trees: int | None,
+    exact: bool,
 ) -> int:
     """``solve --jobs``."""
     if folder is not None and folder.exists() and not folder.is_dir():
@@ -63,7 +72,9 @@ def solve_jobs(
     try:
         with ProgressLine(quiet=output.is_silent) as progress:
             limit = None if time_limit is None else parse_seconds(time_limit)
-            result = planning.solve_jobs(topology, jobs, time_limit_s=limit, progress=progress)
+            result = planning.solve_jobs(
+                topology, jobs, max_trees=max_trees, exact=exact, time_limit_s=limit, progress=progress
+            )
     except planning.TimeLimitError:
         return late("there are no plans; allow more time (--time-limit)")
     except planning.RejectedError as error:
@@ -104,6 +115,12 @@ def report_jobs(output: Output, result: JobsResult, folder: Path | None = None) 
         output.line(f"            and {counted(len(rows) - _SHOWN, 'job')} more; --json has all")
     most = max(job.weight for job in result.jobs)
     output.line(f"common      {rates(result.common_rate * most)} for the largest weight, exact")
+    if result.loss:
+        taken, needed = _count(max(result.grids)), _count(max(result.exact_grids))
+        output.line(
+            f"rounded     {format_share(result.loss)} below the optimum: up to {taken} trees per root or "
+            f"chunks per unit of demand, the optimum takes {needed}"
+        )
     for number, level in enumerate(result.levels):
         links = [fabric.link_name(link) for link, length in enumerate(level.lengths) if length]
         shown = ", ".join(links[:3]) + (f" and {len(links) - 3} more" if len(links) > 3 else "")
@@ -111,7 +128,8 @@ def report_jobs(output: Output, result: JobsResult, folder: Path | None = None) 
         limited += f" and {len(level.limited) - 3} more" if len(level.limited) > 3 else ""
         output.line(f"{'limits' if not number else '      '}      {limited}: by {shown}")
     if result.report is not None:
-        output.line("verified    yes: every plan, and the loads of all together; no rates are fairer")
+        best = "; no rates are fairer" if result.report.is_max_min else ""
+        output.line(f"verified    yes: every plan, and the loads of all together{best}")
     print_seconds(output, result.seconds)
     if folder is not None:
         written = save_jobs(folder, result)
@@ -121,6 +139,11 @@ def report_jobs(output: Output, result: JobsResult, folder: Path | None = None) 
 
 def _weight(weight: Fraction) -> str:
     return str(weight) if weight.denominator == 1 and weight < 10**6 else f"{float(weight):.4g}"
+
+
+def _count(trees: Fraction) -> str:
+    """Trees per root; fewer than ranks are no whole number."""
+    return str(ceil(trees)) if trees < 10**9 else f"{float(trees):.2g}"
 
 
 def jobs_summary(result: JobsResult) -> dict[str, object]:
@@ -139,8 +162,11 @@ def jobs_summary(result: JobsResult) -> dict[str, object]:
                 "alone_exact": _exact(alone),
                 "together_bytes_per_s": float(together),
                 "together_exact": _exact(together),
+                **planned,
             }
-            for job, alone, together in zip(result.jobs, result.alone, result.together, strict=True)
+            for job, alone, together, planned in zip(
+                result.jobs, result.alone, result.together, _planned(result), strict=True
+            )
         ],
         "levels": [
             {
@@ -153,8 +179,30 @@ def jobs_summary(result: JobsResult) -> dict[str, object]:
             for level in result.levels
         ],
         "seconds": dict(result.seconds),
-        **({} if result.report is None else {"verified": result.report.is_max_min}),
+        **(
+            {}
+            if result.report is None
+            else {
+                "verified": result.report.report.is_ok,
+                "optimal": result.report.is_max_min,
+                "gap": float(result.loss),
+            }
+        ),
     }
+
+
+def _planned(result: JobsResult) -> list[dict[str, object]]:
+    """What the plan of each job reaches, and of how many trees or chunks; nothing of a bound."""
+    if not result.plans:
+        return [{} for _ in result.jobs]
+    return [
+        {
+            "reached_bytes_per_s": float(rate),
+            "reached_exact": _exact(rate),
+            "trees_per_root_exact": _exact(grid),
+        }
+        for rate, grid in zip(result.reached, result.grids, strict=True)
+    ]
 
 
 def _exact(value: Fraction) -> str:

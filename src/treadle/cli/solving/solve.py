@@ -172,13 +172,11 @@ def command(
             {
                 "--algorithm": algorithm,
                 "--trees": trees,
-                "--max-trees": max_trees,
-                "--exact": exact,
                 "--multicast": multicast,
                 "--trim": trim,
             },
         )
-        return solve_jobs(output, topology, jobs, plan, time_limit)
+        return solve_jobs(output, topology, jobs, plan, time_limit, max_trees=max_trees, exact=exact)
     assert collective is not None  # the parser asks for it
     try:
         with ProgressLine(quiet=quiet or json) as progress, workers(threads=threads, cluster=cluster):

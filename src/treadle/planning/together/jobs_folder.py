@@ -82,7 +82,7 @@ def save_jobs(folder: Path | str, result: JobsResult) -> list[Path]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     rows, written = [], []
-    for number, (job, plan, rate) in enumerate(zip(result.jobs, result.plans, result.together, strict=True)):
+    for number, (job, plan, rate) in enumerate(zip(result.jobs, result.plans, result.reached, strict=True)):
         name = f"{number:04d}-{re.sub('[^A-Za-z0-9_.-]+', '-', job.name)[:60]}.plan"
         written.append(folder / name)
         save_plan(written[-1], plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.jobs import Job, JobLevel, proved_rates
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.schedule import Schedule
+from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import subset, without_failures
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
@@ -55,6 +56,13 @@ class JobsResult:
     seconds : mapping of stage to CPU seconds
     plans : tuple of Plan
         One for each job, on the part of the fabric that is there for it; none of a bound.
+    reached : tuple of Fraction
+        Algbw of each job by these plans while all run, bytes/s: `together`, or a little less where the trees
+        and routes of the optimum would be too many.
+    grids : tuple of Fraction
+        Of each job, trees per root (of free roots: per rank), or chunks of a unit of demand.
+    exact_grids : tuple of Fraction
+        The same of the optimum.
     report : JobsReport, optional
         Of the independent verifier, on all plans together.
     """
@@ -66,7 +74,16 @@ class JobsResult:
     levels: tuple[JobLevel, ...]
     seconds: dict[str, float]
     plans: tuple[Plan, ...] = ()
+    reached: tuple[Fraction, ...] = ()
+    grids: tuple[Fraction, ...] = ()
+    exact_grids: tuple[Fraction, ...] = ()
     report: JobsReport | None = None
+
+    @property
+    def loss(self) -> Fraction:
+        """What the job that loses most by rounding gives up, as a share of its rate in the optimum."""
+        pairs = zip(self.reached, self.together, strict=True) if self.plans else ()
+        return max((1 - rate / most for rate, most in pairs), default=Fraction(0))
 
     @property
     def common_rate(self) -> Fraction:
@@ -118,12 +135,20 @@ def solve_jobs(
     *,
     without: str | Sequence[str] | None = None,
     file_format: str | None = None,
+    max_trees: int | None = None,
+    exact: bool = False,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> JobsResult:
     """Plans of different collectives that reach their max-min rates at once, verified together.
 
-    Parameters, errors: see `bound_jobs`.
+    Parameters, errors: see `bound_jobs`, and
+
+    max_trees : int, optional
+        Most trees per root (where roots are free: per rank), or chunks of a unit of demand; what is lost is
+        told. Default: the optimum where it needs at most 4,096, else what loses at most 0.1%.
+    exact : bool
+        The optimum, however many it takes; InfeasibleError beyond what plans can hold.
 
     Raises
     ------
@@ -131,28 +156,40 @@ def solve_jobs(
         If the plans do not verify, which is a defect of Treadle.
     """
     from treadle.synthesis.jobs.job_schedules import schedule_of
+    from treadle.synthesis.jobs.whole_ways import exact_ways, ways_of, whole_ways
     from treadle.verification.jobs_check import verify_jobs
 
+    budget = TreeBudget(max_trees=max_trees, exact=exact)
     watch = Stopwatch(progress)
-    found, rates = _rates(topology, jobs, without, file_format, watch, _limit(progress, time_limit_s))
+    limit = _limit(progress, time_limit_s)
+    found, rates = _rates(topology, jobs, without, file_format, watch, limit)
+    fabric = found.topology
     with watch.stage("schedules"):
+        ways = [ways_of(job.collective, parts) for job, parts in zip(found.jobs, rates.parts, strict=True)]
+        optimum = exact_ways(ways, rates.rates)
+        whole = (
+            optimum
+            if budget.exact
+            else whole_ways(
+                ways, optimum, fabric.bandwidths.tolist(), max_trees=budget.max_trees, watch=limit
+            )
+        )
         plans = tuple(
-            _plan(found.topology, job, schedule_of(found.topology, job.collective, parts))
-            for job, parts in zip(found.jobs, rates.parts, strict=True)
+            _plan(fabric, job, schedule_of(fabric, way, units, grid))
+            for job, way, units, grid in zip(found.jobs, ways, whole.units, whole.grids, strict=True)
         )
     with watch.stage("verify"):
-        report = verify_jobs(found.topology, found.jobs, plans, rates.rates, rates.levels)
-    if not report.is_max_min:
+        report = verify_jobs(fabric, found.jobs, plans, whole.rates, rates.levels)
+    if not report.report.is_ok or report.loss != whole.loss:
         raise RejectedError(ALGORITHM, report.report)
-    return JobsResult(
-        found.topology,
-        found.jobs,
-        found.alone,
-        found.together,
-        found.levels,
-        watch.seconds(),
-        plans,
-        report,
+    return replace(
+        found,
+        seconds=watch.seconds(),
+        plans=plans,
+        reached=whole.rates,
+        grids=whole.grids,
+        exact_grids=optimum.grids,
+        report=report,
     )
 
 

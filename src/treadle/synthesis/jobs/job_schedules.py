@@ -1,102 +1,82 @@
-"""The schedule of a job from the ways in which it is done."""
+"""The schedule of a job from whole numbers of its ways."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import gcd, lcm
 
 from treadle.errors import InfeasibleError
 from treadle.schedules.alltoall.routes import MAX_UNITS, RouteSchedule, routes_from_paths
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.synthesis.alltoall.routes.path_sets import from_lists
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
-from treadle.synthesis.jobs.job_network import Column, Path, SpanningTree
+from treadle.synthesis.jobs.job_network import SpanningTree
+from treadle.synthesis.jobs.whole_ways import JobWay, JobWays
 from treadle.topologies.topology import Topology
-
-Parts = Sequence[tuple[Column, Fraction]]
 
 _MOST_UNITS = 2**50
 """Of trees in all."""
 
+Used = Sequence[tuple[JobWay, int]]
 
-def schedule_of(topology: Topology, collective: Collective, parts: Parts) -> ForestSchedule | RouteSchedule:
-    """Trees, or routes of an all-to-all, in the proportions of the parts.
+
+def schedule_of(
+    topology: Topology, job: JobWays, units: Sequence[int], grid: Fraction
+) -> ForestSchedule | RouteSchedule:
+    """Trees, or routes of an all-to-all.
 
     Parameters
     ----------
     topology : Topology
-        Whose links the parts name.
-    collective : Collective
-    parts : sequence of (Column, Fraction)
+        Whose links the ways name.
+    job : JobWays
+    units : sequence of int
+        Of each way; ways without any are left out.
+    grid : Fraction
+        Chunks of a unit of demand, or trees per root.
 
     Raises
     ------
     InfeasibleError
-        If the proportions need more trees or chunks than schedules can have.
+        If these are more trees or chunks than schedules can have.
     """
-    if collective.kind is CollectiveKind.ALLTOALL:
-        return _routes(topology, collective, parts)
-    units = _whole([value for _, value in parts])
+    used = [(way, count) for way, count in zip(job.ways, units, strict=True) if count]
+    if job.collective.kind is CollectiveKind.ALLTOALL:
+        return _routes(topology, job, used, int(grid))
     if sum(units) > _MOST_UNITS:
         raise InfeasibleError(
-            "the exact schedule needs more than 2**50 trees in all; bound --jobs has the rates"
+            "the exact schedule needs more than 2**50 trees in all; without --exact it is rounded"
         )
-    columns = [column for column, _ in parts]
+    n = job.collective.n_ranks
     return ForestSchedule(
-        collective.kind,
-        reduce=_forest(collective, columns, units, Direction.REDUCE, lambda one: one.reduce),
-        broadcast=_forest(collective, columns, units, Direction.BROADCAST, lambda one: one.broadcast),
+        job.collective.kind,
+        reduce=_forest(n, used, Direction.REDUCE, lambda way: way.reduce),
+        broadcast=_forest(n, used, Direction.BROADCAST, lambda way: way.broadcast),
     )
 
 
-def _whole(values: Sequence[Fraction]) -> list[int]:
-    """The least integers in these proportions."""
-    scale = lcm(*(value.denominator for value in values))
-    whole = [int(value * scale) for value in values]
-    divisor = gcd(*whole)
-    return [value // divisor for value in whole]
-
-
 def _forest(
-    collective: Collective,
-    columns: Sequence[Column],
-    units: Sequence[int],
-    direction: Direction,
-    tree_of: Callable[[Column], SpanningTree | None],
+    n_ranks: int, used: Used, direction: Direction, tree_of: Callable[[JobWay], SpanningTree | None]
 ) -> Forest | None:
     """The trees of one direction; None where the collective has none. Both come in the same order."""
     trees = []
-    for column, multiplicity in zip(columns, units, strict=True):
-        tree = tree_of(column)
+    for way, multiplicity in used:
+        tree = tree_of(way)
         if tree is None:
             return None
         paths = {rank: [(path, multiplicity)] for rank, path in tree.paths.items()}
-        trees.append(TreeSpec(column.root, multiplicity, tree.parent, paths))
-    return forest_from_trees(direction, collective.n_ranks, trees)
+        trees.append(TreeSpec(way.root, multiplicity, tree.parent, paths))
+    return forest_from_trees(direction, n_ranks, trees)
 
 
-def _routes(topology: Topology, collective: Collective, parts: Parts) -> RouteSchedule:
-    """A source's ways are what each of its targets gets by in the same proportions."""
-    by_source: dict[int, list[tuple[Column, Fraction]]] = defaultdict(list)
-    for column, value in parts:
-        by_source[column.root].append((column, value))
-    shares: dict[tuple[int, int, Path], Fraction] = defaultdict(Fraction)
-    for source, ways in by_source.items():
-        total = sum((value for _, value in ways), Fraction(0))
-        for column, value in ways:
-            for target, path in column.routes:
-                shares[source, target, path] += value / total
-    demand = collective.pair_demands.between
-    chunks = lcm(*((share * int(demand[key[:2]])).denominator for key, share in shares.items()))
+def _routes(topology: Topology, job: JobWays, used: Used, chunks: int) -> RouteSchedule:
     if chunks > MAX_UNITS:
         raise InfeasibleError(
             f"the exact routes need {chunks} chunks for each unit of demand, schedules have up to "
-            f"{MAX_UNITS}; bound --jobs has the rates"
+            f"{MAX_UNITS}; without --exact they are rounded"
         )
-    paths = from_lists((source, target, path) for source, target, path in shares)
+    paths = from_lists((way.root, way.target, way.path) for way, _ in used)
     layers = lash_layers(paths, topology.n_links)
     layer_of = {
         (source, target, tuple(links)): int(layer)
@@ -109,16 +89,10 @@ def _routes(topology: Topology, collective: Collective, parts: Parts) -> RouteSc
         )
     }
     return routes_from_paths(
-        collective.n_ranks,
+        job.collective.n_ranks,
         chunks,
         (
-            (
-                source,
-                target,
-                int(share * int(demand[source, target]) * chunks),
-                layer_of[source, target, path],
-                path,
-            )
-            for (source, target, path), share in shares.items()
+            (way.root, way.target, count, layer_of[way.root, way.target, way.path], way.path)
+            for way, count in used
         ),
     )
