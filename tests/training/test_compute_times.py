@@ -95,6 +95,15 @@ def test_decoding_reads_weights_and_the_cache() -> None:
     assert expert == pytest.approx(8e6 * 2 / 0.8e9 * 4 / 8)  # two tokens visit at most four of the eight
 
 
+def test_ranks_beyond_the_heads_read_the_same_cache() -> None:
+    reading = replace(SCORES, flops_per_context=1)
+    for pieces, share in ((1, 1), (2, 2), (8, 4)):
+        layer = ModelLayer("latent", works=(reading,), kv_pieces=pieces)
+        local = LocalWork(1, {"": 1000}, tp=4, is_decoding=True)
+        (time,) = ROOFLINE.work_times(layer, local)
+        assert time.forward_s == pytest.approx(500 * 1000 * 2 / 0.8e9 / share)
+
+
 def test_a_window_bounds_what_is_attended() -> None:
     near = replace(SCORES, attended=Attended(window=256))
     layer = ModelLayer("near", works=(near,))

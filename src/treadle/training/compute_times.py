@@ -194,7 +194,8 @@ class RooflineTimes:
         if work.attended is not None:
             context, cached = self._context(layer, work, local)
             flops += tokens * work.flops_per_context * context
-            moved += tokens * work.moved_per_context * cached
+            copies = shards / min(shards, layer.kv_pieces)  # ranks beyond the pieces read what others read
+            moved += tokens * work.moved_per_context * cached * copies
         forward_s = self._seconds(flops, width * (moved + weights))
         # Backward: gradients of inputs and weights are as much work each; the weights' are written as well.
         factor = _PLAIN_BACKWARD

@@ -60,6 +60,11 @@ class Heads:
         return self.kv_elements
 
     @property
+    def kv_pieces(self) -> int:
+        """Heads of keys and values."""
+        return self.kv_heads
+
+    @property
     def score_flops(self) -> int:
         """FLOPs per token and token attended: scores and weighted sum."""
         return 4 * self.heads * self.head_dim
@@ -137,6 +142,11 @@ class LatentHeads:
     def cache_elements(self) -> int:
         """The latent and the rotated key."""
         return self.kv_rank + self.rotated_dim
+
+    @property
+    def kv_pieces(self) -> int:
+        """All heads share the latent."""
+        return 1
 
     @property
     def score_flops(self) -> int:

@@ -211,6 +211,9 @@ class ModelLayer:
         Keys and values per token, as context parallelism passes them round.
     cache_elements : int
         What a token leaves for the decoding of later ones.
+    kv_pieces : int
+        Into how many parts tensor parallelism can cut both of these: heads of keys and values (1: a latent
+        that all heads share). More ranks than that hold copies.
     cache_window : int
         Only of so many last tokens; 0: of all.
     shares : str
@@ -230,6 +233,7 @@ class ModelLayer:
     exchanges: int = 0
     kv_elements: int = 0
     cache_elements: int = 0
+    kv_pieces: int = 1
     cache_window: int = 0
     shares: str = ""
 

@@ -168,6 +168,7 @@ def _block(
         exchanges=2 if experts else 0,
         kv_elements=shape.attention.kv_elements,
         cache_elements=shape.attention.cache_elements,
+        kv_pieces=shape.attention.kv_pieces,
         cache_window=own.window,
     )
 

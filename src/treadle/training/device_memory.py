@@ -1,0 +1,298 @@
+"""What a device must hold at most during a step: weights, optimizer, activations and buffers, part by part.
+
+Activations follow Korthikanti et al. 2022 (sections 4 and 5), shards Rajbhandari et al. 2020 (ZeRO, section
+5). Each part is taken at its own peak and these are added up: a bound from above of what is live at one time.
+What allocators, libraries and fragments take on top is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+from treadle.brief import brief
+from treadle.errors import TreadleError
+from treadle.training.compute_times import LocalWork
+from treadle.training.models.model_layer import ModelLayer, Saved, Weight
+
+ADAM_STATE_BYTES = 12
+"""Per parameter beside a 16-bit weight: master, and first and second moment, in fp32."""
+_LOGITS = "logits"
+_LOGIT_COPIES = 2.5
+"""Of the fp32 logits when the loss is taken: they, its terms or gradients, and logits of half the width."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keeping:
+    """How a device keeps what it must remember.
+
+    Parameters
+    ----------
+    weight_shards, expert_shards : int
+        Ranks among which weights, gradients and optimizer states are cut besides tensor parallelism (and
+        expert parallelism, for the experts'): the ranks of FSDP; 1: none.
+    reshard_after_forward : bool
+        Of sharded weights, whole layers are dropped after use and gathered again for the backward pass.
+    prefetch : int
+        Layers gathered ahead.
+    recompute : str
+        "none", "attention" (score matrices) or "full" (all but the input of each layer).
+    fused_attention : bool
+        Score matrices never reach memory.
+    weight_bytes, element_bytes, gradient_bytes, optimizer_bytes : int
+        Per parameter as it is kept, per element as it is computed with, per gradient, and per parameter of
+        the optimizer's state, master weights included.
+    is_training : bool
+        Else there are neither gradients nor optimizer, nothing is saved, and a cache is kept.
+    """
+
+    weight_shards: int = 1
+    expert_shards: int = 1
+    reshard_after_forward: bool = True
+    prefetch: int = 1
+    recompute: str = "none"
+    fused_attention: bool = True
+    weight_bytes: int = 2
+    element_bytes: int = 2
+    gradient_bytes: int = 2
+    optimizer_bytes: int = ADAM_STATE_BYTES
+    is_training: bool = True
+
+    def __post_init__(self) -> None:
+        if self.recompute not in ("none", "attention", "full"):
+            raise TreadleError(f"recompute {self.recompute[:20]!r}; expected none, attention or full")
+
+
+@brief("total_bytes")
+@dataclass(frozen=True)
+class MemoryParts:
+    """Bytes of a device at the peak of each part.
+
+    Parameters
+    ----------
+    weights_bytes, gradients_bytes, optimizer_bytes : float
+        As they are kept, sharded.
+    gathered_bytes : float
+        Weights of whole layers gathered at once, and the whole gradient of one layer before it is scattered.
+    activations_bytes : float
+        Saved for the backward pass, of all micro-batches in flight; with full recomputation, those of the
+        layer that is computed again as well.
+    logits_bytes : float
+        Of one micro-batch: in the training precision, in fp32, and the loss's terms or gradient in fp32.
+    buffers_bytes : float
+        The largest of each kind that communicates: tokens for experts and back, gathered tokens, keys and
+        values.
+    cache_bytes : float
+        Keys and values for decoding.
+    """
+
+    weights_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    gathered_bytes: float
+    activations_bytes: float
+    logits_bytes: float
+    buffers_bytes: float
+    cache_bytes: float
+
+    @property
+    def total_bytes(self) -> float:
+        """All parts."""
+        return sum(self.by_part.values())
+
+    @property
+    def by_part(self) -> dict[str, float]:
+        """Bytes by the part's name, for reports."""
+        return {field.name.removesuffix("_bytes"): getattr(self, field.name) for field in fields(self)}
+
+
+def memory_parts(
+    pieces: Sequence[Sequence[ModelLayer]],
+    order: Iterable[tuple[int, bool]],
+    local: LocalWork,
+    keeping: Keeping,
+) -> MemoryParts:
+    """The peak of each part on one device.
+
+    Parameters
+    ----------
+    pieces : sequence of sequences of ModelLayer
+        Of the model, that this device's pipeline stage has: one, or several if they are interleaved.
+    order : iterable of (int, bool)
+        Passes of the stage in their order: which of `pieces`, and whether it is a forward pass; ((0, True),
+        (0, False)) without a pipeline.
+    local : LocalWork
+        A micro-batch of this device.
+    keeping : Keeping
+
+    Raises
+    ------
+    TreadleError
+        If a piece goes backward more often than forward.
+
+    Examples
+    --------
+    >>> from treadle.training.models.zoo import zoo_model
+    >>> parts = memory_parts(
+    ...     [zoo_model("gpt2").layers], [(0, True), (0, False)], LocalWork(8, {"": 1024}), Keeping()
+    ... )
+    >>> parts.weights_bytes, parts.optimizer_bytes
+    (248879616.0, 1493277696.0)
+    """
+    layers = [layer for piece in pieces for layer in piece]
+    weights = sum(_kept(layer, local, keeping) for layer in layers)
+    is_training = keeping.is_training
+    return MemoryParts(
+        weights * keeping.weight_bytes,
+        weights * keeping.gradient_bytes * is_training,
+        weights * keeping.optimizer_bytes * is_training,
+        _gathered(pieces, local, keeping),
+        _activations(pieces, order, local, keeping) if is_training else _flowing(layers, local, keeping),
+        _logits(layers, local, keeping),
+        _buffers(layers, local, keeping),
+        0.0 if is_training else sum(_cache(layer, local, keeping) for layer in layers),
+    )
+
+
+def _whole(weight: Weight, local: LocalWork) -> float:
+    """Elements of a weight on a rank of tensor and expert parallelism."""
+    return weight.elements / (local.tp if weight.split else 1) / (local.ep if weight.expert else 1)
+
+
+def _shards(weight: Weight, keeping: Keeping) -> int:
+    return keeping.expert_shards if weight.expert else keeping.weight_shards
+
+
+def _kept(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
+    return sum(_whole(weight, local) / _shards(weight, keeping) for weight in layer.weights)
+
+
+def _gathered(pieces: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping: Keeping) -> float:
+    """Whole layers beside the shards: those in use and ahead, and one gradient."""
+    per_piece = [
+        [
+            sum(_whole(weight, local) for weight in layer.weights if _shards(weight, keeping) > 1)
+            for layer in piece
+        ]
+        for piece in pieces
+    ]
+    largest = max((one for piece in per_piece for one in piece), default=0.0)
+    if keeping.reshard_after_forward or not keeping.is_training:
+        window = 1 + keeping.prefetch
+        at_once = max(
+            (sum(piece[start : start + window]) for piece in per_piece for start in range(len(piece))),
+            default=0.0,
+        )
+    else:
+        at_once = sum(one for piece in per_piece for one in piece)
+    gradient = largest * keeping.gradient_bytes if keeping.is_training else 0.0
+    return at_once * keeping.element_bytes + gradient
+
+
+def _saved_bytes(layer: ModelLayer, part: Saved, local: LocalWork, keeping: Keeping) -> float:
+    tokens = float(local.tokens_here(part.stream or layer.stream))
+    if part.attended is not None:
+        tokens *= float(part.attended.mean(local.tokens[layer.attended_stream(part)]))
+    shards = local.tp if part.split or local.sequence_parallel else 1
+    return float(part.elements) * tokens / shards * keeping.element_bytes
+
+
+def _kept_of_layer(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
+    """Bytes that a layer saves of a micro-batch, logits apart."""
+    has_scores = keeping.recompute != "attention" and not keeping.fused_attention
+    return sum(
+        _saved_bytes(layer, part, local, keeping)
+        for part in layer.saved
+        if part.name != _LOGITS and (has_scores or not part.in_attention)
+    )
+
+
+def _boundary(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
+    return _saved_bytes(layer, Saved("input", layer.boundary_elements, split=False), local, keeping)
+
+
+def _activations(
+    pieces: Sequence[Sequence[ModelLayer]],
+    order: Iterable[tuple[int, bool]],
+    local: LocalWork,
+    keeping: Keeping,
+) -> float:
+    """The most that is saved at one time over the passes of the stage."""
+    whole = [[_kept_of_layer(layer, local, keeping) for layer in piece] for piece in pieces]
+    again = 0.0
+    if keeping.recompute == "full":
+        # Of each layer its input is kept, or what it saves if that is less; one at a time is computed again.
+        again = max((one for piece in whole for one in piece), default=0.0)
+        saved = [
+            sum(min(own, _boundary(layer, local, keeping)) for layer, own in zip(piece, sizes, strict=True))
+            for piece, sizes in zip(pieces, whole, strict=True)
+        ]
+    else:
+        saved = [sum(piece) for piece in whole]
+    in_flight = [0] * len(pieces)
+    live = most = 0.0
+    for piece, is_forward in order:
+        in_flight[piece] += 1 if is_forward else -1
+        if in_flight[piece] < 0:
+            raise TreadleError(f"order of passes: piece {piece} goes backward more often than forward")
+        live = sum(count * size for count, size in zip(in_flight, saved, strict=True))
+        most = max(most, live)
+    return most + again
+
+
+def _flowing(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -> float:
+    """Without a backward pass: what one layer makes, which the next one uses up."""
+    return max((_kept_of_layer(layer, local, keeping) for layer in layers), default=0.0)
+
+
+def _logits(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -> float:
+    copies = _LOGIT_COPIES if keeping.is_training else 1
+    return copies * sum(
+        _saved_bytes(layer, part, local, keeping)
+        for layer in layers
+        for part in layer.saved
+        if part.name == _LOGITS
+    )
+
+
+def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -> float:
+    """Tokens to experts and back; tokens of all tensor ranks; keys and values of whole sequences."""
+    exchanged = gathered = passed = 0.0
+    for layer in layers:
+        tokens = float(local.tokens_here(layer.stream))
+        shards = local.tp if local.sequence_parallel else 1
+        if local.ep > 1:
+            exchanged = max(exchanged, 2 * layer.routed_elements * tokens / shards)
+        if local.tp > 1 and layer.reductions:
+            gathered = max(gathered, layer.boundary_elements * tokens)
+        if local.cp > 1:
+            pieces = min(local.tp, layer.kv_pieces)
+            passed = max(passed, layer.kv_elements * tokens * local.cp / pieces)
+    return (exchanged + gathered + passed) * keeping.element_bytes
+
+
+def _cache(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
+    tokens = local.tokens[layer.stream]
+    kept = min(tokens, layer.cache_window or tokens)
+    elements = float(local.sequences) * layer.cache_elements * kept / local.cp
+    return elements / min(local.tp, layer.kv_pieces) * keeping.element_bytes
+
+
+def shortfall(parts: Sequence[MemoryParts], memory_bytes: int) -> str:
+    """What does not fit, in words; "" if every device's parts do.
+
+    Parameters
+    ----------
+    parts : sequence of MemoryParts
+        Of each pipeline stage.
+    memory_bytes : int
+        Of a device.
+    """
+    worst = max(parts, key=lambda one: one.total_bytes)
+    if worst.total_bytes <= memory_bytes:
+        return ""
+    name, size = max(worst.by_part.items(), key=lambda item: item[1])
+    return (
+        f"a device needs {worst.total_bytes / 2**30:.1f} GB and has {memory_bytes / 2**30:.1f} GB; "
+        f"most of it: {name}, {size / 2**30:.1f} GB"
+    )
